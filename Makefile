@@ -1,0 +1,44 @@
+# Grass: `make demo` shows it, `make test` proves it. `make help` lists the rest.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEED ?=
+SEEDS ?= 300
+
+.PHONY: help demo test check e2e sim bench docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/made: pyproject.toml setup.sh
+	@PYTHON=$(PYTHON) ./setup.sh $(VENV) '.[dev]'
+	@touch $@
+
+demo: $(VENV)/made ## set up, then run a small grid of pretend trainings on two logical GPUs
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/made ## set up and run the whole suite
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/made ## formatting, lint, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+e2e: $(VENV)/made ## only the tests with real daemons
+	$(BIN)/python -m pytest -n auto tests/e2e
+
+sim: $(VENV)/made ## random histories of broker and workers: SEED=n replays one, SEEDS=n runs so many
+	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+bench: $(VENV)/made ## measure, as ratios in one run
+	$(BIN)/python -m bench
+
+docs: $(VENV)/made ## write docs/reference anew from the parsers and settings
+	$(BIN)/python docs/generate.py
+
+clean: ## remove what make made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

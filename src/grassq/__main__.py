@@ -1,0 +1,10 @@
+"""`python -m grassq` is the same as `grass`."""
+
+from __future__ import annotations
+
+import sys
+
+from grassq.cli.hot import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

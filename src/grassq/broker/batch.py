@@ -1,0 +1,98 @@
+"""One batch under way: what the handlers of its messages may read and change."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from grassq.core import states
+from grassq.core.board import Board
+from grassq.core.model import FINAL, HOLDING, Job
+from grassq.core.states import Event, Exited, Lost, Place, Refused
+from grassq.store.base import Attempt, Changes, Store, Story
+
+
+class Clock(Protocol):
+    """Time, passed in so that tests and the simulator can crank it."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch: shown to people, never used for durations."""
+
+    def mono(self) -> float:
+        """Seconds that only ever grow: for durations and deadlines."""
+
+
+class Batch(Struct):
+    """The board, the store to read from, and the changes so far."""
+
+    board: Board
+    store: Store
+    now: float
+    mono: float
+    next_id: int
+    changes: Changes
+    #: Jobs that finished in this batch.
+    finished: list[int]
+
+    def insert(self, job: Job) -> None:
+        """Add a new job."""
+        assert job.id == self.next_id
+        self.next_id += 1
+        self.changes.put(None, job)
+        self.tell(job.id, "submitted", f"queue {job.spec.queue}")
+        self.board.put(job)
+
+    def move(self, job: Job, event: Event) -> Job:
+        """Let an event happen to a job, on the board and in what will be stored."""
+        after = states.advance(job, event, self.now)
+        if after is job:
+            return job
+        self.set(job, after)
+        self.tell(job.id, type(event).__name__.lower(), _detail(event, after))
+        if after.state in FINAL:
+            self.finished.append(after.id)
+        if (attempt := _attempt_of(after, job)) is not None:
+            self.changes.attempts[attempt.job, attempt.number] = attempt
+        return after
+
+    def set(self, before: Job, after: Job) -> None:
+        """Change a field of a job that is not its state."""
+        self.changes.put(before, after)
+        self.board.put(after)
+
+    def tell(self, job: int, kind: str, detail: str = "") -> None:
+        """Add a line to a job's story."""
+        self.changes.story.append(Story(job, self.now, kind, detail))
+
+
+def _attempt_of(after: Job, before: Job) -> Attempt | None:
+    """The attempt row that goes with a move: the one that holds devices now, or held them until this move."""
+    placement = after.placement or before.placement
+    if placement is None:
+        return None
+    ended = None if after.state in HOLDING else (after.finished or before.started)
+    return Attempt(
+        job=after.id,
+        number=after.attempt,
+        placement=placement,
+        pid=after.pid or before.pid,
+        started=after.started,
+        ended=ended,
+        outcome=after.outcome,
+        exit_code=after.exit_code,
+        signal=after.signal,
+        error=after.error,
+    )
+
+
+def _detail(event: Event, after: Job) -> str:
+    match event:
+        case Place(placement):
+            return f"attempt {after.attempt} on {placement.worker}"
+        case Exited(_, outcome, code, signal):
+            return f"{outcome} code={code} signal={signal} -> {after.state}"
+        case Lost(_, _, why) | Refused(_, why):
+            return f"{why} -> {after.state}"
+        case _:
+            return ""

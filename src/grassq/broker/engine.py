@@ -1,0 +1,121 @@
+"""The engine: drain the inbox, decide, commit once, and only then answer and send orders."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, cast
+
+from grassq.broker.batch import Batch
+from grassq.broker.decide import Call, Decider, Effects, Message
+from grassq.broker.watch import Watch
+from grassq.core.messages import Order
+from grassq.errors import GrassError, Refused
+from grassq.store.base import Submission
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX = 1000
+INBOX_MAX = 100_000
+WAKE_MIN_S = 0.05
+
+T = TypeVar("T")
+SendOrder = Callable[[Order], None]
+
+
+class Engine:
+    """The loop around a decider. One thread owns board and store; what arrives meanwhile is the next batch."""
+
+    def __init__(self, make_decider: Callable[[], Decider]) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
+        # Made on the thread that will use it: an SQLite connection belongs to one thread.
+        self.decider = self._thread.submit(make_decider).result()
+        self.watch = Watch()
+        self._links: dict[str, SendOrder] = {}
+        self._inbox: list[Message] = []
+        self._answers: dict[Call, asyncio.Future[object]] = {}
+        self._arrived = asyncio.Event()
+
+    def connect(self, worker: str, send: SendOrder) -> None:
+        """From now on orders for a worker go this way."""
+        self._links[worker] = send
+
+    def post(self, message: Message) -> None:
+        """Put a message into the inbox."""
+        self._inbox.append(message)
+        self._arrived.set()
+
+    async def change(
+        self,
+        handler: Callable[[Batch], T],
+        *,
+        key: str | None = None,
+        recall: Callable[[Submission], T] | None = None,
+    ) -> T:
+        """Run a changing handler in the next batch and give its answer once that batch is on disk."""
+        return await self._call(Call(handler, True, key, recall))
+
+    async def read(self, handler: Callable[[Batch], T]) -> T:
+        """Run a reading handler between two batches."""
+        return cast(T, await self._call(Call(handler, False)))
+
+    async def _call(self, call: Call) -> T:
+        if len(self._inbox) >= INBOX_MAX:
+            raise Refused(f"{INBOX_MAX:,} requests are waiting already; try again in a moment")
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._answers[call] = future
+        self.post(call)
+        return cast(T, await future)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._something_to_do()
+            messages, self._inbox = self._inbox[:BATCH_MAX], self._inbox[BATCH_MAX:]
+            if not self._inbox:
+                self._arrived.clear()
+            try:
+                effects = await asyncio.wrap_future(self._thread.submit(self.decider.process, messages))
+            except Exception as error:
+                # The top of the loop: a bug in one batch must not end the daemon. The cause is in the log.
+                log.exception("batch_failed messages=%s", len(messages))
+                effects = await self._recover(messages, error)
+            self._act(effects)
+
+    async def _something_to_do(self) -> None:
+        if self._arrived.is_set():
+            return
+        wake = self.decider.next_wake()
+        try:
+            async with asyncio.timeout(None if wake is None else max(wake, WAKE_MIN_S)):
+                await self._arrived.wait()
+        except TimeoutError:
+            pass
+
+    async def _recover(self, messages: list[Message], error: Exception) -> Effects:
+        await asyncio.wrap_future(self._thread.submit(self.decider.reload))
+        failure = GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
+        return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [])
+
+    def _act(self, effects: Effects) -> None:
+        for call, answer in effects.answers:
+            future = self._answers.pop(call)
+            if future.done():
+                continue
+            if isinstance(answer, GrassError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+        for worker, order in effects.orders:
+            if (send := self._links.get(worker)) is not None:
+                send(order)
+        self.watch.finished(effects.finished)
+        if effects.again:
+            self._arrived.set()
+
+    async def close(self) -> None:
+        """Let the thread go, with the store closed on it."""
+        await asyncio.wrap_future(self._thread.submit(self.decider.close))
+        self._thread.shutdown()

@@ -1,0 +1,187 @@
+"""What users see: jobs, queues and workers as documents, and why a job waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from grassq.broker.batch import Batch
+from grassq.broker.service import SELECTED_MAX, select
+from grassq.core import placement
+from grassq.core.board import Station
+from grassq.core.model import FINAL, Job, Offer, State
+from grassq.core.resources import Capacity, Pool, allocation_json, amount_number, amount_text, request_text
+from grassq.core.room import Place, free_json, supply_json
+from grassq.core.selectors import Selector
+
+SCHEMA = 1
+NEXT_SHOWN = 100
+RECENT_SHOWN = 100
+RECENT_S = 86400.0
+
+Document = dict[str, object]
+
+
+def show(batch: Batch, selectors: Sequence[Selector]) -> Document:
+    """The queue as it is: chosen jobs, or what runs, what is next and what ended lately."""
+    more = False
+    if selectors:
+        jobs = select(batch, selectors)
+        more = len(jobs) >= SELECTED_MAX
+    else:
+        jobs, more = _glance(batch)
+    return {
+        "schema": SCHEMA,
+        "jobs": [job_document(job) for job in jobs],
+        "queues": [queue_document(batch, s, offer.queue) for s in _stations(batch) for offer in s.info.offers],
+        "workers": [worker_document(batch, station) for station in _stations(batch)],
+        "totals": batch.store.totals(),
+        "paused": sorted(batch.board.paused),
+        "more": more,
+    }
+
+
+def _glance(batch: Batch) -> tuple[list[Job], bool]:
+    alive = batch.board.jobs
+    parked = [job for job in alive.values() if job.state in (State.HELD, State.WAITING)]
+    queued = sum(map(len, batch.board.shapes.values()))
+    ended = batch.store.recent(batch.now - RECENT_S, RECENT_SHOWN)
+    shown = [*ended, *batch.board.holding.values(), *batch.board.next_jobs(NEXT_SHOWN), *parked[:NEXT_SHOWN]]
+    more = queued > NEXT_SHOWN or len(parked) > NEXT_SHOWN or len(ended) == RECENT_SHOWN
+    return sorted({job.id: job for job in shown}.values(), key=lambda job: job.id), more
+
+
+def _stations(batch: Batch) -> list[Station]:
+    return [batch.board.stations[name] for name in sorted(batch.board.stations)]
+
+
+def job_document(job: Job) -> Document:
+    """One job as data."""
+    where = job.placement
+    return {
+        "id": job.id,
+        "name": job.name,
+        "queue": job.spec.queue,
+        "state": str(job.state),
+        "reason": job.reason,
+        "command": [word.decode("utf-8", "backslashreplace") for word in job.spec.command],
+        "shell": job.spec.shell is not None,
+        "request": {name: amount_number(amount) for name, amount in job.spec.request},
+        "allocation": allocation_json(where.allocation) if where else None,
+        "worker": where.worker if where else None,
+        "attempt": job.attempt,
+        "pid": job.pid,
+        "exit_code": job.exit_code,
+        "signal": job.signal,
+        "outcome": None if job.outcome is None else str(job.outcome),
+        "error": job.error,
+        "rerun_of": job.rerun_of,
+        "priority": job.priority,
+        "cwd": job.spec.cwd.decode("utf-8", "backslashreplace"),
+        "split": job.spec.split,
+        "cancel_requested": job.cancel_requested,
+        "created": moment(job.created),
+        "started": moment(job.started),
+        "finished": moment(job.finished),
+    }
+
+
+def moment(at: float | None) -> str | None:
+    """A time in RFC 3339, UTC."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def queue_document(batch: Batch, station: Station, queue: str) -> Document:
+    """One queue on one worker as data."""
+    offer = station.offer(queue)
+    assert offer is not None
+    place = station.place(queue)
+    return {
+        "name": queue,
+        "worker": station.info.name,
+        "paused": batch.board.is_paused(queue),
+        "limits": supply_json(_as_declared(offer, place)),
+        "free": free_json(place, place.offer.supply),
+        "prefix": [word.decode("utf-8", "backslashreplace") for word in offer.prefix],
+        "cwd": None if offer.cwd is None else offer.cwd.decode("utf-8", "backslashreplace"),
+        "running": sum(job.spec.queue == queue for job in batch.board.held_by(station.info.name)),
+        "queued": sum(len(line) for shape, line in batch.board.shapes.items() if shape[0] == queue),
+    }
+
+
+def _as_declared(offer: Offer, place: Place) -> Capacity:
+    """A queue's limits: sums as they were typed, devices as they were found."""
+    return {
+        name: limit if isinstance(limit, Pool) else place.offer.supply[name] for name, limit in offer.limits.items()
+    }
+
+
+def worker_document(batch: Batch, station: Station) -> Document:
+    """One worker as data."""
+    capacity = station.machine.supply
+    return {
+        "name": station.info.name,
+        "online": station.online,
+        "capacity": supply_json(capacity),
+        "free": free_json(Place(station.machine, station.machine), capacity),
+        "since": moment(station.since),
+        "detecting": station.info.detecting,
+    }
+
+
+def why(batch: Batch, selectors: Sequence[Selector]) -> Document:
+    """Why each job is where it is."""
+    return {"jobs": [_why(batch, job) for job in select(batch, selectors)]}
+
+
+def _why(batch: Batch, job: Job) -> Document:
+    blockers = placement.explain(batch.board, job, batch.mono) if job.state is State.QUEUED else []
+    return {
+        "id": job.id,
+        "state": str(job.state),
+        "reason": job.reason,
+        "text": "\n".join(_lines(batch, job, blockers)),
+        "blocked": [
+            {
+                "worker": blocker.worker,
+                "resource": blocker.resource,
+                "needed": amount_number(blocker.needed),
+                "free": amount_number(blocker.free),
+                "holders": list(blocker.holders),
+            }
+            for blocker in blockers
+        ],
+    }
+
+
+def _lines(batch: Batch, job: Job, blockers: list[placement.Blocker]) -> list[str]:
+    head = f"job {job.id} ({request_text(job.spec.request)}, queue {job.spec.queue})"
+    if job.state in FINAL:
+        return [f"{head} has ended: {ending(job)}"]
+    if job.state is not State.QUEUED:
+        return [f"{head} is {job.state}" + (f": {job.reason}" if job.reason else "")]
+    if batch.board.is_paused(job.spec.queue):
+        paused = f"queue {job.spec.queue}" if job.spec.queue in batch.board.paused else "everything"
+        return [f"{head} waits because {paused} is paused; `grass resume` lets it go on"]
+    if not blockers:
+        return [f"{head} is about to start"]
+    return [f"{head} waits for {blockers[0].resource}:", *(_blocker_line(blocker) for blocker in blockers)]
+
+
+def _blocker_line(blocker: placement.Blocker) -> str:
+    held = f"; held by job {', '.join(map(str, blocker.holders))}" if blocker.holders else ""
+    numbers = f"{amount_text(blocker.needed)} needed, {amount_text(blocker.free)} free"
+    why = "" if numbers.split(",")[0] in blocker.why or "needed" in blocker.why else f" ({blocker.why})"
+    return f"  on {blocker.worker}: {blocker.resource} {numbers}{held}{why}"
+
+
+def ending(job: Job) -> str:
+    """How a finished job ended, in words."""
+    how = str(job.outcome or job.state)
+    if job.exit_code is not None:
+        how = f"exit code {job.exit_code}"
+    elif job.signal is not None:
+        how = f"signal {job.signal}"
+    return f"{job.state}, {how}" + (f" ({job.error})" if job.error else "")

@@ -1,0 +1,1 @@
+"""The command line: a table of commands, one file per noun, one file that prints."""

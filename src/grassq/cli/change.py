@@ -1,0 +1,70 @@
+"""kill, rerun, hold, release, priority, clean: changing jobs."""
+
+from __future__ import annotations
+
+import argparse
+
+from grassq.cli import format as shape
+from grassq.cli import render
+from grassq.cli.link import connect
+from grassq.net.client import Document
+
+_DONE = {"hold": "held", "release": "released", "priority": "changed"}
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `name`."""
+    parser.add_argument("selectors", metavar="SELECTOR", nargs="*" if name == "clean" else "+", help="the jobs")
+    if name == "kill":
+        parser.add_argument("--grace", metavar="DURATION", help="time between asking and killing, such as 2s")
+    if name == "priority":
+        parser.add_argument("priority", metavar="N", type=int, help="larger is sooner; 30 is neutral")
+    if name == "clean":
+        parser.add_argument("--older", metavar="DURATION", help="only what ended longer ago, such as 7d")
+    parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print ids alone")
+    parser.set_defaults(run=change, verb=name)
+
+
+def change(arguments: argparse.Namespace) -> int:
+    """Change the selected jobs and say what became of them."""
+    with connect() as client:
+        selectors = arguments.selectors
+        if arguments.verb == "kill":
+            grace_s = None if arguments.grace is None else shape.duration_s(arguments.grace)
+            answer = client.kill(selectors, grace_s=grace_s)
+        elif arguments.verb == "priority":
+            answer = client.priority(selectors, arguments.priority)
+        elif arguments.verb == "clean":
+            older_s = None if arguments.older is None else shape.duration_s(arguments.older)
+            answer = client.clean(selectors, older_s=older_s)
+        else:
+            answer = {"rerun": client.rerun, "hold": client.hold, "release": client.release}[arguments.verb](selectors)
+    _report(arguments, answer)
+    render.notes(answer.get("notes", []))
+    return 0
+
+
+def _report(arguments: argparse.Namespace, answer: Document) -> None:
+    jobs = answer.get("jobs", [])
+    if arguments.json:
+        render.document(answer)
+    elif arguments.quiet:
+        render.text("".join(f"{job['id']}\n" for job in jobs))
+    elif arguments.verb == "clean":
+        render.line(f"removed {answer.get('removed', len(jobs))} jobs")
+    else:
+        for job in jobs:
+            render.line(_sentence(arguments.verb, job))
+
+
+def _sentence(verb: str, job: Document) -> str:
+    if verb == "rerun":
+        return f"job {job['id']} is job {job.get('rerun_of')} again"
+    if verb == "kill":
+        return (
+            f"job {job['id']} is cancelled" if job.get("state") == "cancelled" else f"job {job['id']} is asked to end"
+        )
+    if verb == "priority":
+        return f"job {job['id']} has priority {job.get('priority')}"
+    return f"job {job['id']} is {_DONE[verb]}"

@@ -1,0 +1,154 @@
+"""The texts of `grass help`, and of the commands whose words the daemon splits."""
+
+from __future__ import annotations
+
+#: Groups of commands with what each does, in the order of `grass help`.
+GROUPS: dict[str, dict[str, str]] = {
+    "Jobs": {
+        "enqueue": "put a command into the queue and print its id",
+        "run": "enqueue, show its output, and exit as the job does",
+        "kill": "end jobs",
+        "rerun": "submit jobs again",
+        "hold": "park jobs that have not started",
+        "release": "let held jobs go on",
+        "priority": "let jobs go earlier or later",
+        "clean": "remove finished jobs and their logs",
+    },
+    "Looking": {
+        "show": "jobs and queues (also: info, status)",
+        "why": "why a job is not running",
+        "log": "what a job wrote",
+        "follow": "what a job writes, until it ends",
+        "wait": "until jobs are done",
+    },
+    "Queues": {
+        "create-queue": "make a queue with limits and a command",
+        "delete-queue": "remove a queue",
+        "pause": "start no new jobs in a queue, or in all",
+        "resume": "start jobs again",
+    },
+    "Daemon": {
+        "start": "start the daemon in the background (other commands do it when needed)",
+        "stop": "end the daemon; jobs run on",
+        "restart": "the same, then start it again",
+        "daemon": "run the daemon in the foreground",
+        "doctor": "check this machine and say what to do",
+    },
+}
+
+ALIASES = {"info": "show", "status": "show"}
+
+_JOB_OPTIONS = """\
+What the job needs (none of them: one cpu):
+  --gpu=N --cpu=N --mem=SIZE --vram=SIZE --disk=SIZE
+                       an amount; N may be a fraction, a SIZE is in MiB or ends in K, M, G or T;
+                       these five also take the amount as a separate word
+  --NAME=AMOUNT        an amount of a resource of your own, such as --printer=1
+  --require JSON5      all amounts at once: "{gpu: 0.5, cpu: 4}"
+
+What the job is given:
+  --env, -e NAME=VALUE one variable; repeat for more; `{gpu}` becomes the device ids
+  --cwd DIR            directory it runs in (default: the current one)
+  --shell[=PATH]       the job is one line for a shell ($SHELL, or PATH)
+
+How it is treated:
+  --queue QUEUE        the queue, where the first word would not say it
+  --name NAME          a name to find it by
+  --priority N         larger is sooner; 30 is neutral
+  --hold               wait for `grass release`
+  --tries N            start it up to N times until it succeeds
+  --on-lost fail|requeue
+                       when its machine is lost: fail (default), or run it again elsewhere
+  --grace DURATION     time between asking it to end and killing it (default 10s)
+  --split              keep stdout and stderr apart
+"""
+
+ENQUEUE = f"""\
+usage: grass enqueue [QUEUE] [options] [--] COMMAND...
+
+Put a command into the queue and print its id. It runs when what it needs is free, with your environment and
+in your current directory, whether or not you stay logged in.
+
+  grass enqueue --gpu=1 python train.py
+  grass enqueue exp1 --gpu=0.5 -- python train.py --lr 0.1
+  grass enqueue --env "CUDA_VISIBLE_DEVICES={{gpu}}" --gpu=2 -- ./train.sh
+
+Options end at the first word that is not ours; `--` before the command removes all doubt.
+
+{_JOB_OPTIONS}
+What is printed:
+  -q, --quiet          the id alone
+  --json               the job as a JSON document
+  --sync               follow the output and exit as the job does, like `grass run`
+  -h, --help           this text
+
+Exit: 0 stored, 2 the words make no sense, 3 no such queue or program, 4 no daemon, 5 can never run.
+"""
+
+RUN = f"""\
+usage: grass run [QUEUE] [options] [--] COMMAND...
+
+Enqueue a command, show its output while it runs, and exit as it does: with its exit code, 128+n for signal n,
+127 when it could not be started, 1 when it was cancelled or nobody knows. Ctrl-C detaches; the job runs on.
+
+  grass run --gpu=1 python train.py
+
+The options are those of `grass enqueue`.
+
+{_JOB_OPTIONS}
+What is printed:
+  -q, --quiet          the job's output alone
+  --json               the stored job as a JSON document on stderr
+  --sync               accepted, and always so
+  -h, --help           this text
+"""
+
+CREATE_QUEUE = """\
+usage: grass create-queue NAME [options] [COMMAND...]
+
+Make a queue on this machine: limits for what its jobs hold together, and the first words of their command.
+The same definition again changes nothing; another one replaces it.
+
+  grass create-queue exp1 --gpu=2 --cpu=32
+  grass create-queue exp2 --gpu=[2,3]
+  grass create-queue print --capacity "{printer: 1}" lpr
+
+  --NAME=AMOUNT        a limit; for devices a count, a list of ids such as [2,3], or an object
+  --capacity JSON5     all limits at once: "{gpu: [0, 1], cpu: 8}"
+  --cwd DIR            directory its jobs run in
+  --env, -e NAME=VALUE one variable for its jobs; repeat for more
+  --worker NAME        on another machine of this broker
+  --unsecure           allow remote submitters to run any command here
+  -q, --quiet          the name alone
+  --json               the answer as a JSON document
+  -h, --help           this text
+"""
+
+#: Commands whose words the daemon splits, because only it knows the queues.
+TEXTS = {"enqueue": ENQUEUE, "run": RUN, "create-queue": CREATE_QUEUE}
+
+_FOOT = """\
+SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state, a queue or a name.
+`grass COMMAND --help` tells more. `--json` prints data for programs.
+Exit: 0 ok, 1 a job failed, 2 usage, 3 not found, 4 no daemon, 5 refused, 124 timed out, 130 interrupted.
+"""
+
+
+def overview() -> str:
+    """The text of `grass` alone: every command with what it does, in groups."""
+    lines = ["usage: grass COMMAND [words]", "", "A job queue for people with GPUs."]
+    for group, commands in GROUPS.items():
+        lines += ["", f"{group}:"]
+        lines += [f"  {name:<14}{summary}" for name, summary in commands.items()]
+    return "\n".join(lines) + "\n\n" + _FOOT
+
+
+def summary(name: str) -> str:
+    """What one command does."""
+    name = ALIASES.get(name, name)
+    return next(commands[name] for commands in GROUPS.values() if name in commands)
+
+
+def names() -> list[str]:
+    """Every command, aliases included."""
+    return [name for commands in GROUPS.values() for name in commands] + list(ALIASES)

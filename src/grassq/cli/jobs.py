@@ -1,0 +1,185 @@
+"""show (info, status) and why: looking at jobs."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grassq.cli import format as shape
+from grassq.cli import render
+from grassq.cli.link import connect
+
+#: Below this many columns a job's state and result share one, and what is evident is left out.
+WIDE_COLUMNS = 120
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `name`."""
+    if name == "why":
+        parser.add_argument("selectors", metavar="SELECTOR", nargs="+", help="the jobs")
+        parser.set_defaults(run=why)
+    else:
+        parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs (default: the current ones)")
+        parser.set_defaults(run=show)
+    parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print jobs, and without a selector the queues and totals."""
+    with connect() as client:
+        answer = client.show(arguments.selectors)
+    if arguments.json:
+        return render.document(answer)
+    jobs = answer.get("jobs", [])
+    if arguments.selectors and len(jobs) == 1:
+        return _one(jobs[0])
+    _jobs_table(jobs)
+    if not arguments.selectors:
+        _rest(answer)
+    if answer.get("more"):
+        render.notes(["there are more jobs; `grass show all` prints them"])
+    return 0
+
+
+def why(arguments: argparse.Namespace) -> int:
+    """Print why jobs are where they are."""
+    with connect() as client:
+        answer = client.why(arguments.selectors)
+    if arguments.json:
+        return render.document(answer)
+    for job in answer.get("jobs", []):
+        render.lines(str(job.get("text") or f"job {job.get('id')} is {job.get('state')}"))
+    return 0
+
+
+def _one(job: Mapping[str, Any]) -> int:
+    now = _now()
+    words = {"request": shape.amounts(job.get("request")), "allocation": shape.holds(job.get("allocation"))}
+    values = {
+        "job": job.get("id"),
+        "name": job.get("name"),
+        "queue": job.get("queue"),
+        "state": job.get("state"),
+        "reason": job.get("reason"),
+        "result": shape.result(job),
+        "error": job.get("error"),
+        "command": shape.command(job),
+        "cwd": job.get("cwd"),
+        "request": words["request"],
+        "holds": words["allocation"],
+        "worker": job.get("worker"),
+        "pid": job.get("pid"),
+        "attempt": job.get("attempt"),
+        "priority": job.get("priority"),
+        "created": shape.clock(job.get("created"), now),
+        "started": shape.clock(job.get("started"), now),
+        "finished": shape.clock(job.get("finished"), now),
+        "took": shape.took(job, now),
+        "rerun of": job.get("rerun_of"),
+    }
+    for label, value in values.items():
+        if value not in (None, ""):
+            render.line(f"{label:<9} {value}")
+    if job.get("cancel_requested") and job.get("state") in ("placed", "running"):
+        render.line(f"{'note':<9} asked to end")
+    return 0
+
+
+def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> None:
+    if not jobs:
+        render.text("no jobs\n")
+        return
+    now = _now()
+    columns = {
+        "ID": [str(job.get("id")) for job in jobs],
+        "NAME": [str(job.get("name") or "") for job in jobs],
+        "QUEUE": [str(job.get("queue") or "") for job in jobs],
+        "STATE": [_state(job) for job in jobs],
+        "COMMAND": [shape.command(job) for job in jobs],
+        "HOLDS": [_needs(job) for job in jobs],
+        "WORKER": [str(job.get("worker") or "") for job in jobs],
+        "PID": [str(job.get("pid") or "") for job in jobs],
+        "CREATED": [shape.clock(job.get("created"), now) for job in jobs],
+        "STARTED": [shape.clock(job.get("started"), now) for job in jobs],
+        "TOOK": [shape.took(job, now) for job in jobs],
+        "RESULT": [shape.result(job) for job in jobs],
+    }
+    if not any(columns["NAME"]):
+        del columns["NAME"]
+    if len(set(filter(None, columns["WORKER"]))) < 2:
+        del columns["WORKER"]
+    if render.is_terminal() and render.width() < WIDE_COLUMNS:
+        _narrow(columns, jobs)
+    render.table(list(columns), list(zip(*columns.values(), strict=True)), flexible="COMMAND")
+
+
+def _narrow(columns: dict[str, list[str]], jobs: Sequence[Mapping[str, Any]]) -> None:
+    results = columns.pop("RESULT")
+    del columns["CREATED"], columns["STARTED"]
+    columns["STATE"] = [
+        f"{state} {result}" if result not in ("", "ok") else state
+        for state, result in zip(columns["STATE"], results, strict=True)
+    ]
+    if len(set(columns["QUEUE"])) == 1 and columns["QUEUE"][0] in ("", "default"):
+        del columns["QUEUE"]
+    columns["PID"] = [
+        pid if job.get("state") == "running" else "" for pid, job in zip(columns["PID"], jobs, strict=True)
+    ]
+    for name in ("PID", "HOLDS", "TOOK"):
+        if not any(columns[name]):
+            del columns[name]
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    state, reason = str(job.get("state")), job.get("reason")
+    if job.get("cancel_requested") and state in ("placed", "running"):
+        return f"{state} (ending)"
+    return f"{state} ({reason})" if reason and state not in ("succeeded", "failed", "cancelled") else state
+
+
+def _needs(job: Mapping[str, Any]) -> str:
+    if job.get("allocation"):
+        return shape.holds(job["allocation"])
+    # Final jobs hold nothing; of the others it matters what they wait for.
+    if job.get("state") in ("succeeded", "failed", "cancelled"):
+        return ""
+    return f"needs {shape.amounts(job.get('request'))}"
+
+
+def _rest(answer: Mapping[str, Any]) -> None:
+    queues, workers = answer.get("queues", []), answer.get("workers", [])
+    if queues:
+        render.text("\n")
+        render.table(
+            ["QUEUE", "LIMITS", "FREE", "RUNNING", "QUEUED", "COMMAND"],
+            [_queue_row(queue) for queue in queues],
+            flexible="COMMAND",
+        )
+    if len(workers) > 1 or any(not worker.get("online") for worker in workers):
+        render.text("\n")
+        rows = [
+            [
+                str(worker.get("name")),
+                "online" if worker.get("online") else "offline",
+                shape.holds(worker.get("free")),
+            ]
+            for worker in workers
+        ]
+        render.table(["WORKER", "LINK", "FREE"], rows)
+    totals = [f"{count} {state}" for state, count in (answer.get("totals") or {}).items() if count]
+    if totals:
+        render.text("\n")
+        render.line(", ".join(totals))
+
+
+def _queue_row(queue: Mapping[str, Any]) -> list[str]:
+    name = f"{queue.get('name')} (paused)" if queue.get("paused") else str(queue.get("name"))
+    prefix = shape.command({"command": queue.get("prefix") or []})
+    counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
+    return [name, shape.holds(queue.get("limits")), shape.holds(queue.get("free")), *counts, prefix]
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -1,0 +1,136 @@
+"""The table of commands. Builds only the parser of the command that was named."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Iterator
+from typing import NoReturn, Protocol, cast
+
+from grassq import __version__
+from grassq.cli import help as texts
+from grassq.cli import render
+from grassq.errors import EXIT_INTERRUPTED, BadInput, GrassError
+
+#: Which file holds a command; the words of those in WORDS are not ours to parse.
+MODULES = {
+    "show": "jobs", "info": "jobs", "status": "jobs", "why": "jobs",
+    "kill": "change", "rerun": "change", "hold": "change", "release": "change", "priority": "change", "clean": "change",
+    "wait": "wait",
+    "log": "logs", "follow": "logs",
+    "delete-queue": "queues", "pause": "queues", "resume": "queues",
+    "daemon": "daemon", "start": "daemon", "stop": "daemon", "restart": "daemon",
+    "doctor": "doctor",
+}  # fmt: skip
+WORDS = {"enqueue": "run", "run": "run", "create-queue": "queues"}
+#: What a program ends with that could not write because its reader had gone, as under a shell.
+EXIT_BROKEN_PIPE = 141
+
+
+class Noun(Protocol):
+    """What a file of commands offers."""
+
+    def build(self, name: str, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments and `set_defaults(run=...)`."""
+
+    def words(self, name: str, argv: list[str]) -> int:
+        """Run a command of WORDS."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are one line that names the help."""
+
+    def error(self, message: str) -> NoReturn:
+        """Complain in one line."""
+        raise BadInput(f"{message}; see `{self.prog} --help`")
+
+
+def main(argv: list[str]) -> int:
+    """Run one command line and return its exit code; never a traceback."""
+    return _guarded(lambda: _dispatch(argv))
+
+
+def follow_job(job: int) -> int:
+    """Follow a job just enqueued and return its own exit code."""
+    from grassq.cli import run
+
+    return _guarded(lambda: run.follow(job))
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser | str]]:
+    """Every command with its parser, or its text where the daemon splits the words."""
+    for name in texts.names():
+        yield name, texts.TEXTS[name] if name in WORDS else parser_of(name)
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one command."""
+    summary = texts.summary(name)
+    parser = Parser(prog=f"grass {name}", description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False)
+    _noun(MODULES[name]).build(name, parser)
+    return parser
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    try:
+        return command()
+    except GrassError as error:
+        render.error(str(error))
+        return error.exit_code
+    except KeyboardInterrupt as interrupt:
+        if interrupt.args:
+            render.error(str(interrupt.args[0]))
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        render.error(f"{error.filename + ': ' if isinstance(error.filename, str) else ''}{error.strerror or error}")
+        return 1
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        return render.text(texts.overview())
+    if argv[0] in ("-V", "--version"):
+        return render.text(f"grass {__version__}\n")
+    if argv[0] == "help":
+        return _help(argv[1:])
+    return _command(argv[0], argv[1:])
+
+
+def _help(words: list[str]) -> int:
+    if not words:
+        return render.text(texts.overview())
+    if words[0] in WORDS:
+        return render.text(texts.TEXTS[words[0]])
+    _known(words[0])
+    return render.text(parser_of(words[0]).format_help())
+
+
+def _command(name: str, argv: list[str]) -> int:
+    if name in WORDS:
+        from grassq.cli.hot import wants_help
+
+        if wants_help(argv):
+            return render.text(texts.TEXTS[name])
+        return _noun(WORDS[name]).words(name, argv)
+    _known(name)
+    parser = parser_of(name)
+    if any(word in ("-h", "--help") for word in argv):
+        return render.text(parser.format_help())
+    arguments = parser.parse_intermixed_args(argv)
+    return cast(int, arguments.run(arguments))
+
+
+def _known(name: str) -> None:
+    if name in MODULES:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(name, texts.names(), n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "`grass help` lists them"
+    raise BadInput(f"there is no command '{name}'; {hint}")
+
+
+def _noun(module: str) -> Noun:
+    return cast(Noun, importlib.import_module(f"grassq.cli.{module}"))

@@ -1,0 +1,94 @@
+"""create-queue, delete-queue, pause, resume."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from grassq.cli import render
+from grassq.cli.hot import working_directory
+from grassq.cli.link import connect
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `name`."""
+    if name == "delete-queue":
+        parser.add_argument("queue", metavar="NAME", help="the queue; its running jobs finish, others wait")
+        parser.set_defaults(run=delete)
+    else:
+        parser.add_argument("queue", metavar="QUEUE", nargs="?", help="one queue (default: all)")
+        parser.set_defaults(run=pause if name == "pause" else resume)
+    parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
+
+
+def words(name: str, argv: list[str]) -> int:
+    """Send the words of `grass create-queue` and say what became of the queue."""
+    with connect() as client:
+        answer = client.create_queue([os.fsencode(word) for word in argv], cwd=working_directory())
+    options = _leading_options(argv)
+    if "--json" in options:
+        render.document(answer)
+    elif options & {"-q", "--quiet"}:
+        render.line(str(answer.get("name")))
+    else:
+        render.line(f"queue {answer.get('name')} {answer.get('status')}")
+    render.notes(answer.get("notes", []))
+    return 0
+
+
+def delete(arguments: argparse.Namespace) -> int:
+    """Remove a queue."""
+    with connect() as client:
+        answer = client.delete_queue(arguments.queue)
+    return _say(arguments, answer, f"queue {answer.get('name')} deleted")
+
+
+def pause(arguments: argparse.Namespace) -> int:
+    """Start no new jobs."""
+    with connect() as client:
+        answer = client.pause(arguments.queue)
+    return _say(arguments, answer, f"paused {_names(answer)}; running jobs go on, `grass resume` starts the rest")
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """Start jobs again."""
+    with connect() as client:
+        answer = client.resume(arguments.queue)
+    return _say(arguments, answer, f"resumed {_names(answer)}")
+
+
+def _say(arguments: argparse.Namespace, answer: dict[str, object], sentence: str) -> int:
+    if arguments.json:
+        render.document(answer)
+    else:
+        render.line(sentence)
+    notes = answer.get("notes")
+    render.notes([str(note) for note in notes] if isinstance(notes, list) else [])
+    return 0
+
+
+def _names(answer: dict[str, object]) -> str:
+    queues = answer.get("queues")
+    names = [str(queue) for queue in queues] if isinstance(queues, list) else []
+    return ", ".join(names) or "all queues"
+
+
+def _leading_options(argv: list[str]) -> set[str]:
+    # How to print is the client's affair, but the daemon splits the words: read only what stands before the command,
+    # which is the first word after the name that is no option of ours nor the value of one.
+    takes_value = {"--capacity", "--cwd", "--env", "-e", "--worker", "--gpu", "--cpu", "--mem", "--vram", "--disk"}
+    found: set[str] = set()
+    named = skip = False
+    for word in argv:
+        if skip:
+            skip = False
+        elif word == "--":
+            break
+        elif word.startswith("-"):
+            found.add(word)
+            skip = word in takes_value
+        elif named:
+            break
+        else:
+            named = True
+    return found

@@ -1,0 +1,46 @@
+"""run, and enqueue --sync: enqueue, follow, and end as the job did."""
+
+from __future__ import annotations
+
+import os
+
+from grassq.cli import format as shape
+from grassq.cli import render
+from grassq.cli.hot import current_umask, deliver, working_directory
+from grassq.cli.link import connect
+from grassq.cli.logs import follow_to_end, one_job, writer
+from grassq.net.client import Client
+
+
+def words(name: str, argv: list[str]) -> int:
+    """Enqueue the words of `grass run` and follow the job."""
+    with connect() as client:
+        sent = [os.fsencode(word) for word in argv]
+        response = client.enqueue(sent, cwd=working_directory(), umask=current_umask(), verb=name)
+        # The id goes to stderr: stdout is the job's.
+        code = deliver(response.headers, response.body, stdout=2 if name == "run" else 1)
+        job = response.headers.get("grass-follow", "")
+        return _follow(client, int(job)) if code == 0 and job.isdigit() else code
+
+
+def follow(job: int) -> int:
+    """Write a job's output as it comes and return its own exit code."""
+    with connect() as client:
+        return _follow(client, job)
+
+
+def _follow(client: Client, id_: int) -> int:
+    job = one_job(client, str(id_))
+    sinks = {"out": writer(1), "err": writer(2)} if job.get("split") else {"log": writer(1)}
+    final = follow_to_end(client, job, sinks)
+    _explain(final)
+    return shape.own_exit_code(final)
+
+
+def _explain(job: dict[str, object]) -> None:
+    # What the job could not say itself: its own failure it has already written.
+    state, outcome = job.get("state"), job.get("outcome")
+    if state == "cancelled":
+        render.error(f"job {job['id']} was cancelled")
+    elif state == "failed" and (job.get("error") or outcome in ("spawn_failed", "lost", "unknown", "oom", "timed_out")):
+        render.error(f"job {job['id']} failed: {job.get('error') or shape.result(job)}; grass show {job['id']}")

@@ -1,0 +1,99 @@
+"""wait: until jobs are done."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from time import monotonic, sleep
+from typing import Any
+
+from grassq.cli import format as shape
+from grassq.cli import render
+from grassq.cli.link import connect
+from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT
+from grassq.net.client import FINAL_STATES, Client, compact
+
+POLL_S = 20.0
+ANY_POLL_S = 1.0
+
+Jobs = dict[int, Mapping[str, Any]]
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `wait`."""
+    parser.add_argument("selectors", metavar="SELECTOR", nargs="+", help="the jobs")
+    parser.add_argument("--timeout", metavar="DURATION", help="give up after this long, with exit 124")
+    parser.add_argument("--any", action="store_true", help="until one of them is done")
+    parser.add_argument("--json", action="store_true", help="print the jobs as a JSON document at the end")
+    parser.set_defaults(run=wait)
+
+
+def wait(arguments: argparse.Namespace) -> int:
+    """Wait for the selected jobs; 0 when all succeeded, 1 when one did not."""
+    timeout_s = shape.LONGEST_S if arguments.timeout is None else shape.duration_s(arguments.timeout)
+    with connect() as client:
+        try:
+            jobs, finished = _watched(client, arguments, monotonic() + timeout_s)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("no longer waiting; the jobs run on") from None
+    done = [job for job in jobs.values() if job.get("state") in FINAL_STATES]
+    if arguments.json:
+        render.document({"done": finished, "jobs": list(jobs.values())})
+    else:
+        render.notes(_remark(job) for job in done if job.get("state") != "succeeded")
+    if not finished:
+        render.error(f"{len(jobs) - len(done)} of {len(jobs)} jobs are not done after {shape.span(timeout_s)}")
+        return EXIT_TIMED_OUT
+    return EXIT_OK if all(job.get("state") == "succeeded" for job in done) else EXIT_JOB_FAILED
+
+
+def until_done(
+    client: Client,
+    selectors: list[str],
+    deadline: float,
+    *,
+    any_one: bool = False,
+    tell: Callable[[Jobs], None] = lambda jobs: None,
+) -> tuple[Jobs, bool]:
+    """Poll until the jobs, fixed by the first answer, are final; and whether they are."""
+    jobs: Jobs = {job["id"]: job for job in client.wait(selectors, timeout_s=0)["jobs"]}
+    while True:
+        tell(jobs)
+        pending = [id_ for id_, job in jobs.items() if job.get("state") not in FINAL_STATES]
+        if not pending or (any_one and len(pending) < len(jobs)):
+            return jobs, True
+        left = deadline - monotonic()
+        if left <= 0:
+            return jobs, False
+        # Waiting for all, one request line's worth of ids after the other is enough; for any, all must be asked.
+        asked = compact(pending) if any_one else compact(pending)[:1]
+        began = monotonic()
+        for selector in asked:
+            answer = client.wait([selector], timeout_s=min(left, ANY_POLL_S if any_one else POLL_S), any_one=any_one)
+            jobs.update({job["id"]: job for job in answer["jobs"]})
+        if monotonic() - began < 0.01:
+            sleep(0.02)  # an answer that came at once and changed nothing must not become a busy loop
+
+
+def _watched(client: Client, arguments: argparse.Namespace, deadline: float) -> tuple[Jobs, bool]:
+    if not render.is_terminal(2) or arguments.json:
+        return until_done(client, arguments.selectors, deadline, any_one=arguments.any)
+    with render.progress("waiting") as advance:
+        return until_done(
+            client, arguments.selectors, deadline, any_one=arguments.any, tell=lambda jobs: advance(*_counts(jobs))
+        )
+
+
+def _counts(jobs: Jobs) -> tuple[int, int, str]:
+    states = [str(job.get("state")) for job in jobs.values()]
+    running, failed = states.count("running"), states.count("failed") + states.count("cancelled")
+    words = [f"{running} running"] if running else []
+    words += [f"{failed} failed"] if failed else []
+    return sum(state in FINAL_STATES for state in states), len(states), ", ".join(words)
+
+
+def _remark(job: Mapping[str, Any]) -> str:
+    result = shape.result(job)
+    return (
+        f"job {job.get('id')} {job.get('state')}" + (f" ({result})" if result else "") + f"; grass log {job.get('id')}"
+    )

@@ -1,0 +1,1 @@
+"""Decisions: pure functions and records, no I/O, no clock, no randomness."""

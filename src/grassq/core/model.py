@@ -1,0 +1,144 @@
+"""The records everything else is about: jobs, what was asked, and where an attempt runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct, field
+
+from grassq.core.resources import Allocation, Capacity, Limits, Request
+
+NEUTRAL_PRIORITY = 30
+DEFAULT_QUEUE = "default"
+STOP_GRACE_S = 10.0
+
+#: NAME=value pairs as bytes, in the order given; a later one wins.
+Pairs = tuple[tuple[bytes, bytes], ...]
+#: An attempt of a job: (job id, attempt number).
+AttemptId = tuple[int, int]
+
+
+class State(StrEnum):
+    """Where a job is in its life."""
+
+    HELD = "held"
+    WAITING = "waiting"
+    QUEUED = "queued"
+    PLACED = "placed"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+#: States in which an attempt holds devices.
+HOLDING = frozenset({State.PLACED, State.RUNNING})
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"
+    SPAWN_FAILED = "spawn_failed"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+    CANCELLED = "cancelled"
+
+
+class Spec(Struct, frozen=True):
+    """What was asked for; it never changes after the submit."""
+
+    command: tuple[bytes, ...]
+    queue: str
+    request: Request
+    cwd: bytes
+    env_digest: bytes
+    umask: int = 0o022
+    #: The shell that reads a one-word command as a line; None runs the words as they are.
+    shell: bytes | None = None
+    #: Set by --env and leading NAME=value words, on top of the submitter's environment.
+    env: Pairs = ()
+    #: The job named its own directory, which then wins over its queue's.
+    own_cwd: bool = False
+    split: bool = False
+    grace_s: float = STOP_GRACE_S
+    on_lost: Literal["fail", "requeue"] = "fail"
+    tries: int = 1
+
+
+class Placement(Struct, frozen=True):
+    """Where one attempt runs, and what the queue there adds to it."""
+
+    worker: str
+    boot: str
+    allocation: Allocation
+    prefix: tuple[bytes, ...] = ()
+    cwd: bytes | None = None
+    env: Pairs = ()
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """One command and its story so far."""
+
+    id: int
+    spec: Spec
+    state: State
+    created: float
+    name: str | None = None
+    priority: int = NEUTRAL_PRIORITY
+    #: Why a job waits, in words.
+    reason: str | None = None
+    #: The newest try, numbered from 1; 0 before the first. It fences off reports of older tries.
+    attempt: int = 0
+    placement: Placement | None = None
+    cancel_requested: bool = False
+    #: The grace asked for with the cancel, if another than the spec's.
+    stop_grace_s: float | None = None
+    pid: int | None = None
+    #: Tries that really ran, and tries lost to the machine.
+    tried: int = 0
+    lost: int = 0
+    ready_at: float | None = None
+    started: float | None = None
+    finished: float | None = None
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    error: str | None = None
+    rerun_of: int | None = None
+
+    @property
+    def attempt_id(self) -> AttemptId:
+        """The newest attempt of this job."""
+        return (self.id, self.attempt)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The place in line: larger priority first, then submission."""
+        return (-self.priority, self.id)
+
+
+class Offer(Struct, frozen=True):
+    """A queue on one worker: what it may use of the machine and what it adds to a job."""
+
+    queue: str
+    limits: Limits = field(default_factory=dict)
+    prefix: tuple[bytes, ...] = ()
+    cwd: bytes | None = None
+    env: Pairs = ()
+    unsecure: bool = False
+
+
+class WorkerInfo(Struct, frozen=True):
+    """What a worker says of itself when it connects."""
+
+    name: str
+    boot: str
+    #: Detected or given on the command line; what offers declare comes on top.
+    given: Capacity
+    offers: tuple[Offer, ...] = ()
+    #: Devices are still being looked for, so a missing one may yet appear.
+    detecting: bool = False

@@ -1,0 +1,81 @@
+"""The words that mean something by themselves: job states, commands, and what a job or queue may be called."""
+
+from __future__ import annotations
+
+import re
+
+from grassq.errors import BadInput
+
+STATES = ("held", "waiting", "queued", "placed", "running", "succeeded", "failed", "cancelled")
+
+VERBS = (
+    "daemon",
+    "start",
+    "stop",
+    "restart",
+    "create-queue",
+    "delete-queue",
+    "enqueue",
+    "run",
+    "show",
+    "info",
+    "status",
+    "log",
+    "follow",
+    "why",
+    "wait",
+    "kill",
+    "rerun",
+    "hold",
+    "release",
+    "pause",
+    "resume",
+    "priority",
+    "clean",
+    "doctor",
+)
+
+ALL = "all"
+DEFAULT_QUEUE = "default"
+
+# ASCII on purpose: two names that look alike must not be two names.
+NAME_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
+
+SHOWN_CHARS = 80
+
+
+def check_name(text: str, what: str = "name") -> str:
+    """Return the text if a job or queue may be called that, else say what is wrong with it."""
+    if not looks_like_name(text):
+        raise BadInput(
+            f"{shown(text)} cannot be a {what}: start with a letter, then letters, digits, '_', '.' or '-', at most 64"
+        )
+    if text in STATES:
+        raise BadInput(f"{shown(text)} cannot be a {what}: it is the name of a job state")
+    if text in VERBS:
+        raise BadInput(f"{shown(text)} cannot be a {what}: it is the name of a command")
+    if text == ALL:
+        raise BadInput(f"{shown(text)} cannot be a {what}: it selects every job")
+    return text
+
+
+def looks_like_name(text: str) -> bool:
+    """Say whether the text is spelled like a name, reserved or not."""
+    return NAME_PATTERN.fullmatch(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Say whether a job or queue may be called that."""
+    return looks_like_name(text) and text not in STATES and text not in VERBS and text != ALL
+
+
+def shown(word: bytes | str) -> str:
+    """Quote a word for a message: on one line, any bytes, never longer than a line."""
+    if len(word) > SHOWN_CHARS:
+        return shown(word[: SHOWN_CHARS - 3]) + "..."
+    if isinstance(word, str):
+        return repr(word)
+    try:
+        return repr(word.decode())
+    except UnicodeDecodeError:
+        return repr(word).removeprefix("b")

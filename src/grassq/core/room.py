@@ -1,0 +1,273 @@
+"""How full a machine or an offer is, and whether a request still fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from grassq.core.resources import (
+    ONE,
+    VRAM,
+    VRAM_OF,
+    Allocation,
+    Capacity,
+    Device,
+    Devices,
+    Pool,
+    Request,
+    Supply,
+    amount_text,
+)
+
+
+class Load(Struct):
+    """What is taken of one device."""
+
+    used: int = 0
+    vram: int = 0
+    holders: int = 0
+    #: Holders that have all of it: nobody else may even use its memory.
+    wholes: int = 0
+
+
+class Room(Struct):
+    """A supply and what is taken of it. The only writers are `take` and `give`."""
+
+    supply: Capacity
+    pools: dict[str, int]
+    loads: dict[str, dict[str, Load]]
+
+    def take(self, allocation: Allocation) -> None:
+        """Count an allocation as taken."""
+        self._count(allocation, 1)
+
+    def give(self, allocation: Allocation) -> None:
+        """Count an allocation as free again."""
+        self._count(allocation, -1)
+
+    def copy(self) -> Room:
+        """A scratch copy to plan on."""
+        loads = {
+            name: {device: Load(x.used, x.vram, x.holders, x.wholes) for device, x in group.items()}
+            for name, group in self.loads.items()
+        }
+        return Room(self.supply, dict(self.pools), loads)
+
+    def _count(self, allocation: Allocation, sign: int) -> None:
+        touched: dict[tuple[str, str], Load] = {}
+        for name, held in allocation.items():
+            if not isinstance(held, dict):
+                self.pools[name] = self.pools.get(name, 0) + sign * held
+                continue
+            group = VRAM_OF if name == VRAM else name
+            for device, amount in held.items():
+                load = self.loads.setdefault(group, {}).setdefault(device, Load())
+                touched[group, device] = load
+                if name == VRAM:
+                    load.vram += sign * amount
+                else:
+                    load.used += sign * amount
+                    load.wholes += sign * (amount == self._worth(group, device))
+        for load in touched.values():
+            load.holders += sign
+
+    def _worth(self, group: str, device: str) -> int:
+        supply = self.supply.get(group)
+        if isinstance(supply, Devices):
+            for known in supply.devices:
+                if known.id == device:
+                    return known.worth
+        return ONE
+
+
+def empty_room(supply: Capacity) -> Room:
+    """A room nobody uses yet."""
+    return Room(supply, {}, {})
+
+
+class Bars(Struct):
+    """What a waiting head keeps from others on one worker."""
+
+    devices: dict[str, set[str]]
+    pools: dict[str, int]
+
+
+class Shortage(Struct, frozen=True):
+    """The resource that stands in the way: how much is needed and how much is free."""
+
+    resource: str
+    needed: int
+    free: int
+    why: str
+    #: No waiting helps: the place does not have that much at all.
+    never: bool = False
+
+
+class FreeDevice(Struct, frozen=True):
+    """What is left of one device."""
+
+    id: str
+    worth: int
+    free: int
+    vram: int
+    #: Nobody holds anything of it.
+    empty: bool
+    #: Somebody holds all of it.
+    closed: bool
+
+
+class Place(Struct):
+    """One offer on one machine, seen by a job: both have to have room."""
+
+    machine: Room
+    offer: Room
+    bars: Bars | None = None
+
+    def supply(self, name: str) -> Supply | None:
+        """All there is of a resource here."""
+        return self.offer.supply.get(name) or self.machine.supply.get(name)
+
+    def pool_free(self, name: str) -> int:
+        """What is left of a pool, less what is kept for a head."""
+        free = [
+            supply.amount - room.pools.get(name, 0)
+            for room in (self.machine, self.offer)
+            if isinstance(supply := room.supply.get(name), Pool)
+        ]
+        barred = self.bars.pools.get(name, 0) if self.bars else 0
+        return max(0, min(free, default=0) - barred)
+
+    def devices_free(self, name: str) -> list[FreeDevice]:
+        """What is left of each device, in id order, without those kept for a head."""
+        machine, allowed = self.machine.supply.get(name), self.supply(name)
+        if not isinstance(machine, Devices) or not isinstance(allowed, Devices):
+            return []
+        present = {device.id: device for device in machine.devices}
+        barred = self.bars.devices.get(name, ()) if self.bars else ()
+        return [
+            self._device_free(name, present[limit.id], limit)
+            for limit in allowed.devices
+            if limit.id in present and limit.id not in barred
+        ]
+
+    def _device_free(self, name: str, device: Device, limit: Device) -> FreeDevice:
+        load = self.machine.loads.get(name, {}).get(device.id) or Load()
+        mine = self.offer.loads.get(name, {}).get(device.id) or Load()
+        free = min(device.worth - load.used, limit.worth - mine.used)
+        closed = load.wholes > 0
+        return FreeDevice(
+            device.id,
+            min(device.worth, limit.worth),
+            0 if closed else max(0, free),
+            max(0, device.vram - load.vram),
+            load.holders == 0,
+            closed,
+        )
+
+
+def fit(request: Request, place: Place) -> Allocation | Shortage:
+    """The devices and amounts a request would get at a place, or the first thing that is short."""
+    asked = dict(request)
+    vram = asked.pop(VRAM, 0)
+    allocation: Allocation = {}
+    for name, amount in asked.items():
+        found = _fit_one(name, amount, vram if name == VRAM_OF else 0, place)
+        if isinstance(found, Shortage):
+            return found
+        allocation[name] = found
+    if vram:
+        holding = allocation.get(VRAM_OF)
+        memory = dict.fromkeys(holding, vram) if isinstance(holding, dict) else _fit_vram(vram, place)
+        if isinstance(memory, Shortage):
+            return memory
+        allocation[VRAM] = memory
+    return allocation
+
+
+def _fit_one(name: str, amount: int, vram: int, place: Place) -> int | dict[str, int] | Shortage:
+    supply = place.supply(name)
+    if supply is None:
+        return Shortage(name, amount, 0, f"there is no {name} here", never=True)
+    if isinstance(supply, Pool):
+        free = place.pool_free(name)
+        return amount if amount <= free else _short(name, amount, free)
+    devices = [device for device in place.devices_free(name) if device.vram >= vram]
+    chosen = _choose(amount, devices)
+    if chosen is not None:
+        return chosen
+    if vram and _choose(amount, place.devices_free(name)) is not None:
+        most = max((device.vram for device in place.devices_free(name)), default=0)
+        return Shortage(VRAM, vram, most, f"no free {name} has {amount_text(vram)} MiB of memory left")
+    return _short(name, amount, devices_sum(devices))
+
+
+def _short(name: str, amount: int, free: int) -> Shortage:
+    return Shortage(name, amount, free, f"{amount_text(amount)} {name} needed, {amount_text(free)} free")
+
+
+def _choose(amount: int, devices: list[FreeDevice]) -> dict[str, int] | None:
+    if any(device.worth != ONE for device in devices):
+        found = _tightest(amount, devices)
+        return None if found is None else {found.id: amount}
+    wholes, part = divmod(amount, ONE)
+    empty = [device for device in devices if device.empty and device.worth == ONE]
+    if len(empty) < wholes:
+        return None
+    chosen = {device.id: ONE for device in empty[:wholes]}
+    if part:
+        rest = _tightest(part, [device for device in devices if device.id not in chosen])
+        if rest is None:
+            return None
+        chosen[rest.id] = part
+    return chosen
+
+
+def _tightest(amount: int, devices: Iterable[FreeDevice]) -> FreeDevice | None:
+    # The fullest device that still fits keeps the empty ones whole; the list is in id order, and min keeps the first.
+    fitting = [device for device in devices if device.free >= amount and not device.closed]
+    return min(fitting, key=lambda device: (device.free, device.empty), default=None)
+
+
+def _fit_vram(vram: int, place: Place) -> dict[str, int] | Shortage:
+    devices = [device for device in place.devices_free(VRAM_OF) if not device.closed]
+    fitting = [device for device in devices if device.vram >= vram]
+    if fitting:
+        return {min(fitting, key=lambda device: device.vram).id: vram}
+    most = max((device.vram for device in devices), default=0)
+    return Shortage(VRAM, vram, most, f"{amount_text(vram)} MiB of vram needed, {amount_text(most)} free on one device")
+
+
+def devices_sum(devices: list[FreeDevice]) -> int:
+    """The largest request these devices can serve: F + m, or the largest remainder where worths differ."""
+    if any(device.worth != ONE for device in devices):
+        return max((device.free for device in devices), default=0)
+    empty = sum(device.empty for device in devices)
+    return empty * ONE + max((device.free for device in devices if not device.empty), default=0)
+
+
+def fits_ever(request: Request, machine: Capacity, offer: Capacity) -> Shortage | None:
+    """What stands in the way even when nobody else is there; None when the request can run one day."""
+    found = fit(request, Place(empty_room(machine), empty_room(offer)))
+    return found if isinstance(found, Shortage) else None
+
+
+def free_json(place: Place, names: Mapping[str, Supply]) -> dict[str, object]:
+    """What is free, as data."""
+    shown: dict[str, object] = {}
+    for name, supply in names.items():
+        if isinstance(supply, Pool):
+            shown[name] = place.pool_free(name) / ONE
+        else:
+            shown[name] = {device.id: device.free / ONE for device in place.devices_free(name)}
+    return shown
+
+
+def supply_json(capacity: Capacity) -> dict[str, object]:
+    """A capacity as data."""
+    return {
+        name: supply.amount / ONE
+        if isinstance(supply, Pool)
+        else {device.id: device.worth / ONE for device in supply.devices}
+        for name, supply in capacity.items()
+    }

@@ -1,0 +1,237 @@
+"""How a job moves: one table of (state, event), and no other module writes `state`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from grassq.core.model import FINAL, Job, Outcome, Placement, State
+from grassq.errors import InvalidMove
+
+LOST_ATTEMPTS_MAX = 3
+RETRY_DELAY_S = 5.0
+
+
+class Place(Struct, frozen=True):
+    """Devices were reserved for the next attempt."""
+
+    placement: Placement
+
+
+class Started(Struct, frozen=True):
+    """The worker confirmed that the command runs."""
+
+    attempt: int
+    pid: int
+
+
+class Exited(Struct, frozen=True):
+    """The command ended and its wait status is known."""
+
+    attempt: int
+    outcome: Outcome
+    code: int | None = None
+    signal: int | None = None
+    error: str | None = None
+    started: float | None = None
+    ended: float | None = None
+
+
+class Lost(Struct, frozen=True):
+    """The attempt is gone and nobody can say how it ended."""
+
+    attempt: int
+    outcome: Outcome
+    why: str
+
+
+class Refused(Struct, frozen=True):
+    """The worker will not run this attempt; `final` when no other would either."""
+
+    attempt: int
+    why: str
+    final: bool = False
+
+
+class Stuck(Struct, frozen=True):
+    """Killed, and yet alive: the devices stay taken."""
+
+    attempt: int
+    why: str
+
+
+class Cancel(Struct, frozen=True):
+    """The user wants it gone."""
+
+    grace_s: float | None = None
+
+
+class Hold(Struct, frozen=True):
+    """The user parks it."""
+
+
+class Release(Struct, frozen=True):
+    """The user lets a parked job go on."""
+
+
+class Ready(Struct, frozen=True):
+    """What it waited for has come."""
+
+
+class Unready(Struct, frozen=True):
+    """It may not be placed now, for this reason."""
+
+    reason: str
+
+
+Event = Place | Started | Exited | Lost | Refused | Stuck | Cancel | Hold | Release | Ready | Unready
+Report = Started | Exited | Lost | Refused | Stuck
+
+Rule = Callable[[Job, "Event", float], Job]
+
+
+def advance(job: Job, event: Event, at: float) -> Job:
+    """The job after an event; a report of an older attempt changes nothing."""
+    if isinstance(event, Report) and event.attempt != job.attempt:
+        return job
+    rule = RULES.get((job.state, type(event)))
+    if rule is None:
+        raise InvalidMove(f"job {job.id} is {job.state}: {type(event).__name__} makes no sense there ({job})")
+    return rule(job, event, at)
+
+
+def _placed(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Place)
+    return replace(
+        job,
+        state=State.PLACED,
+        attempt=job.attempt + 1,
+        placement=event.placement,
+        reason=None,
+        pid=None,
+        started=None,
+        outcome=None,
+        exit_code=None,
+        signal=None,
+        error=None,
+    )
+
+
+def _running(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Started)
+    if job.state is State.RUNNING and job.pid == event.pid:
+        return job
+    return replace(job, state=State.RUNNING, pid=event.pid, started=job.started or at, reason=None)
+
+
+def _exited(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Exited)
+    ended = replace(
+        job,
+        outcome=event.outcome,
+        exit_code=event.code,
+        signal=event.signal,
+        error=event.error,
+        started=event.started or job.started,
+        tried=job.tried + 1,
+        pid=None,
+        reason=None,
+    )
+    if job.cancel_requested:
+        return _cancelled(ended, event, event.ended or at)
+    if event.outcome is Outcome.EXITED and event.code == 0:
+        return replace(ended, state=State.SUCCEEDED, finished=event.ended or at)
+    if ended.tried < job.spec.tries and event.outcome is not Outcome.SPAWN_FAILED:
+        return _again(ended, at)
+    return replace(ended, state=State.FAILED, finished=event.ended or at)
+
+
+def _again(job: Job, at: float) -> Job:
+    reason = f"try {job.tried} of {job.spec.tries} failed; the next starts in {RETRY_DELAY_S:g} s"
+    return replace(job, state=State.WAITING, placement=None, reason=reason, ready_at=at + RETRY_DELAY_S)
+
+
+def _lost(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Lost)
+    gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=job.lost + 1, reason=None)
+    if job.cancel_requested:
+        return _cancelled(gone, event, at)
+    if job.spec.on_lost != "requeue":
+        return replace(gone, state=State.FAILED, finished=at)
+    if gone.lost >= LOST_ATTEMPTS_MAX:
+        reason = f"lost {gone.lost} times ({event.why}); `grass release {job.id}` tries again"
+        return replace(gone, state=State.HELD, placement=None, reason=reason)
+    return replace(gone, state=State.QUEUED, placement=None, reason=event.why)
+
+
+def _refused(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Refused)
+    back = replace(job, placement=None, pid=None, reason=event.why)
+    if job.cancel_requested:
+        return _cancelled(back, event, at)
+    if event.final:
+        failed = replace(back, state=State.FAILED, finished=at)
+        return replace(failed, outcome=Outcome.SPAWN_FAILED, error=event.why, reason=None)
+    return replace(back, state=State.QUEUED)
+
+
+def _stuck(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Stuck)
+    return replace(job, reason=event.why)
+
+
+def _cancel_flagged(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Cancel)
+    return replace(job, cancel_requested=True, stop_grace_s=event.grace_s)
+
+
+def _cancelled(job: Job, event: Event, at: float) -> Job:
+    cancelled = replace(job, state=State.CANCELLED, finished=at)
+    return replace(cancelled, outcome=Outcome.CANCELLED, cancel_requested=True, reason=None)
+
+
+def _held(job: Job, event: Event, at: float) -> Job:
+    return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on")
+
+
+def _released(job: Job, event: Event, at: float) -> Job:
+    # The limit on lost attempts protects a machine from a job nobody looks at; a release means somebody did.
+    return replace(job, state=State.QUEUED, reason=None, ready_at=None, lost=0)
+
+
+def _ready(job: Job, event: Event, at: float) -> Job:
+    return replace(job, state=State.QUEUED, reason=None, ready_at=None)
+
+
+def _unready(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Unready)
+    return replace(job, state=State.WAITING, reason=event.reason, ready_at=None)
+
+
+_REPORTS: dict[type[Event], Rule] = {
+    Started: _running,
+    Exited: _exited,
+    Lost: _lost,
+    Refused: _refused,
+    Stuck: _stuck,
+    Cancel: _cancel_flagged,
+}
+
+RULES: dict[tuple[State, type[Event]], Rule] = {
+    (State.HELD, Release): _released,
+    (State.HELD, Cancel): _cancelled,
+    (State.WAITING, Ready): _ready,
+    (State.WAITING, Unready): _unready,
+    (State.WAITING, Hold): _held,
+    (State.WAITING, Cancel): _cancelled,
+    (State.QUEUED, Place): _placed,
+    (State.QUEUED, Unready): _unready,
+    (State.QUEUED, Hold): _held,
+    (State.QUEUED, Cancel): _cancelled,
+    **{(State.PLACED, event): rule for event, rule in _REPORTS.items()},
+    **{(State.RUNNING, event): rule for event, rule in _REPORTS.items() if event is not Refused},
+}
+
+assert not any(state in FINAL for state, _ in RULES), "a final state takes no event"

@@ -1,0 +1,33 @@
+"""Placeholders: `{gpu}` in a command or environment becomes what the job was given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# The doubled form is tried first, so `{{gpu}}` is never read as a brace around `{gpu}`.
+_BRACES = re.compile(rb"\{\{([^{}]+)\}\}|\{([^{}]+)\}")
+_RESOURCE = re.compile(rb"[a-z][a-z0-9_]*")
+
+JOB_PLACEHOLDERS = frozenset({b"job.id", b"job.name", b"job.attempt"})
+
+
+def fill(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
+    """Replace `{name}` for each known name; `{{name}}` is a literal `{name}`; every other brace stays as it is.
+
+    One pass: braces inside a value are the value's own and are not looked at again.
+    """
+
+    def put(match: re.Match[bytes]) -> bytes:
+        doubled, single = match.groups()
+        if doubled is not None:
+            return match[0][1:-1] if doubled in values else match[0]
+        return values.get(single, match[0])
+
+    return _BRACES.sub(put, text)
+
+
+def placeholders(text: bytes) -> set[bytes]:
+    """Return the names a text asks for: un-doubled, and spelled like a resource or one of the job's own."""
+    names = {match[2] for match in _BRACES.finditer(text) if match[2] is not None}
+    return {name for name in names if name in JOB_PLACEHOLDERS or _RESOURCE.fullmatch(name)}

@@ -1,0 +1,69 @@
+"""Everything Grass can refuse or fail with.
+
+GrassError                   exit 1   something went wrong; the message says what and what to do
+├── BadInput                 exit 2   the words, amounts or files given make no sense
+├── NotFound                 exit 3   no job, queue or program of that name
+├── Unreachable              exit 4   no daemon or broker answers
+├── Refused                  exit 5   understood, but it cannot be done or can never fit
+│   └── StoreUnavailable     exit 5   the store cannot be read or written now
+│       └── StoreTooNew      exit 5   a newer Grass wrote this store
+├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug; carries its story)
+└── GuardFailed              exit 1   a guarded update matched no row (a bug; the board and the store disagree)
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_JOB_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3
+EXIT_UNREACHABLE = 4
+EXIT_REFUSED = 5
+EXIT_TIMED_OUT = 124
+EXIT_INTERRUPTED = 130
+
+
+class GrassError(Exception):
+    """Something went wrong; the message says what and what to do."""
+
+    exit_code = 1
+
+
+class BadInput(GrassError):
+    """The words, amounts or files given make no sense."""
+
+    exit_code = EXIT_USAGE
+
+
+class NotFound(GrassError):
+    """No job, queue or program of that name."""
+
+    exit_code = EXIT_NOT_FOUND
+
+
+class Unreachable(GrassError):
+    """No daemon or broker answers."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
+class Refused(GrassError):
+    """Understood, but it cannot be done or can never fit."""
+
+    exit_code = EXIT_REFUSED
+
+
+class StoreUnavailable(Refused):
+    """The store cannot be read or written now."""
+
+
+class StoreTooNew(StoreUnavailable):
+    """A newer Grass wrote this store; this one must not touch it."""
+
+
+class InvalidMove(GrassError):
+    """A job was asked to make a move its state forbids."""
+
+
+class GuardFailed(GrassError):
+    """A guarded update matched no row: the board and the store disagree."""

@@ -1,0 +1,192 @@
+"""Where state lives, and what the caller's environment says.
+
+Loaded by every call of the command line, so it needs `os` only.
+"""
+
+# pathlib would cost 13 ms, more than the rest of an enqueue.
+# ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH110, PTH112, PTH116, PTH120, PTH208
+
+from __future__ import annotations
+
+import os
+import stat
+
+from grassq.errors import BadInput, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOCKET_NAME = "grass.sock"
+LOG_NAME = "daemon.log"
+MOUNTINFO = "/proc/self/mountinfo"
+#: Bytes of the mount table read at most; machines with thousands of container mounts stay below.
+MOUNTINFO_LIMIT = 16 << 20
+
+#: SQLite's WAL and flock are unsafe or slow on these.
+# fmt: off
+NETWORK_FILE_SYSTEMS = frozenset({
+    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs", "gfs2", "glusterfs", "gpfs", "lustre",
+    "ncp", "ncpfs", "nfs", "nfs3", "nfs4", "ocfs2", "openafs", "orangefs", "panfs", "prl_fs", "pvfs2", "quobyte",
+    "smb2", "smb3", "smbfs", "vboxsf", "vmhgfs", "wekafs", "fuse.beegfs", "fuse.ceph", "fuse.ceph-fuse",
+    "fuse.cephfs", "fuse.davfs", "fuse.dfuse", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.juicefs",
+    "fuse.lizardfs", "fuse.mfs", "fuse.moosefs", "fuse.quobyte", "fuse.rclone", "fuse.s3fs", "fuse.smbnetfs",
+    "fuse.sshfs", "fuse.vmhgfs-fuse",
+})
+# fmt: on
+
+
+def find(environ: Mapping[str, str], *, mountinfo: str = MOUNTINFO) -> str:
+    """The directory that holds this user's queue: $GRASS_HOME, else the XDG state directory, else a local stand-in."""
+    explicit = environ.get("GRASS_HOME", "")
+    path = _absolute(explicit) if explicit else _default(environ)
+    # A socket is made only in a directory that passed the check below, so the usual call reads no mount table.
+    if os.path.exists(path + "/" + SOCKET_NAME):
+        return path
+    kind = file_system(path, mountinfo=mountinfo)
+    if kind not in NETWORK_FILE_SYSTEMS:
+        return path
+    if explicit:
+        raise Refused(
+            f"GRASS_HOME={path} is on a network file system ({kind}), where the store could be damaged;"
+            " set it to a directory on a local disk"
+        )
+    return stand_in()
+
+
+def current() -> str:
+    """The home this process's environment asks for."""
+    return find(os.environ)
+
+
+def environment() -> dict[bytes, bytes]:
+    """A copy of this process's environment, as bytes."""
+    return dict(os.environb)
+
+
+def environment_text() -> Mapping[str, str]:
+    """This process's environment, as text; for the settings."""
+    return os.environ
+
+
+def stand_in() -> str:
+    """The directory used instead of a default one on a network file system."""
+    return f"/var/tmp/grass-{os.getuid()}"
+
+
+def file_system(path: str, *, mountinfo: str = MOUNTINFO) -> str:
+    """The type of the file system that holds `path` (or will, once it is made); "" where it cannot be told."""
+    table = _read(mountinfo)
+    real = os.fsencode(os.path.realpath(path))
+    longest, kind = -1, b""
+    for line in table.split(b"\n"):
+        mount, _, rest = line.partition(b" - ")
+        fields = mount.split(b" ")
+        if len(fields) < 5 or not rest:
+            continue
+        point = _unescape(fields[4]).rstrip(b"/")
+        # `>=`: of two mounts on one point the later covers the earlier.
+        if len(point) >= longest and (real == point or real.startswith(point + b"/")):
+            longest, kind = len(point), rest.split(b" ", 1)[0]
+    return os.fsdecode(kind)
+
+
+def prepare(path: str) -> bool:
+    """Make the home, readable by its owner alone, and check that it can be used; True when it was made now."""
+    made = _make(path)
+    try:
+        status = os.lstat(path) if path == stand_in() else os.stat(path)
+    except NotADirectoryError as error:
+        raise BadInput(f"cannot make {path}: a part of that path is not a directory; set GRASS_HOME") from error
+    except OSError as error:
+        raise Refused(f"cannot use {path}: {error.strerror}; set GRASS_HOME to another directory") from error
+    if not stat.S_ISDIR(status.st_mode):
+        raise BadInput(f"{path} is not a directory; move it away, or set GRASS_HOME to another directory")
+    if status.st_uid != os.geteuid():
+        raise Refused(f"{path} belongs to uid {status.st_uid}, not to you; set GRASS_HOME to a directory of your own")
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+        raise Refused(f"{path} cannot be read and written by you; `chmod 700 {path}`, or set GRASS_HOME elsewhere")
+    if status.st_mode & 0o077:
+        _close_to_others(path, status.st_mode)
+    return made
+
+
+def _default(environ: Mapping[str, str]) -> str:
+    # The XDG rules say that a relative path there is to be ignored.
+    state = environ.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):
+        return os.path.normpath(state) + "/grass"
+    return os.path.normpath(_user_directory(environ)) + "/.local/state/grass"
+
+
+def _user_directory(environ: Mapping[str, str]) -> str:
+    stated = environ.get("HOME", "")
+    if stated.startswith("/"):
+        return stated
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        raise BadInput("cannot tell your home directory (HOME is not set); set GRASS_HOME") from None
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except OSError as error:
+        raise BadInput(f"GRASS_HOME={path} is relative and the current directory is gone: {error.strerror}") from error
+
+
+def _read(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    parts: list[bytes] = []
+    try:
+        size = 0
+        while size < MOUNTINFO_LIMIT and (part := os.read(descriptor, 1 << 16)):
+            parts.append(part)
+            size += len(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+def _unescape(text: bytes) -> bytes:
+    if b"\\" not in text:
+        return text
+    first, *rest = text.split(b"\\")
+    plain = [first]
+    for part in rest:
+        digits = part[:3]
+        if len(digits) == 3 and all(0x30 <= digit <= 0x37 for digit in digits):
+            plain.append(bytes([int(digits, 8) & 0xFF]) + part[3:])
+        else:
+            plain.append(b"\\" + part)
+    return b"".join(plain)
+
+
+def _make(path: str) -> bool:
+    if os.path.isdir(path):
+        return False
+    try:
+        os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        # Made by another command at the same moment, or a file is in the way: the checks tell which.
+        return False
+    except NotADirectoryError as error:
+        raise BadInput(f"cannot make {path}: a part of that path is not a directory; set GRASS_HOME") from error
+    except OSError as error:
+        raise Refused(f"cannot make {path}: {error.strerror}; set GRASS_HOME to a directory you can write") from error
+    return True
+
+
+def _close_to_others(path: str, mode: int) -> None:
+    # Only an empty directory is surely meant for us alone: GRASS_HOME=/tmp typed by root must not close /tmp.
+    if not os.listdir(path):
+        os.chmod(path, 0o700)
+    elif mode & 0o022:
+        raise Refused(f"others may write in {path}; `chmod go-w {path}`, or set GRASS_HOME to another directory")

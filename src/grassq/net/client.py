@@ -1,0 +1,273 @@
+"""Every request the daemon answers, as one method each; documents in, documents out."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from grassq import home as homes
+from grassq.errors import (
+    EXIT_NOT_FOUND,
+    EXIT_REFUSED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    BadInput,
+    GrassError,
+    NotFound,
+    Refused,
+    Unreachable,
+)
+from grassq.net.exchange import persist
+from grassq.net.http import ANSWER_TIMEOUT_S, BODY_LIMIT, Broken, Connection, Response
+from grassq.net.wire import enqueue_body, new_key, query, word_value
+
+#: The daemon answers a long poll after this many seconds at the latest.
+POLL_LIMIT_S = 30.0
+FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
+_ERRORS: dict[int, type[GrassError]] = {
+    EXIT_USAGE: BadInput,
+    EXIT_NOT_FOUND: NotFound,
+    EXIT_UNREACHABLE: Unreachable,
+    EXIT_REFUSED: Refused,
+}
+
+Document = dict[str, Any]
+
+
+class Log:
+    """A job's log as it comes: which attempt wrote it, where it starts, and its bytes."""
+
+    def __init__(self, response: Response, parts: Iterator[bytes], connection: Connection) -> None:
+        self.attempt = _number(response.headers.get("grass-attempt"))
+        self.offset = _number(response.headers.get("grass-offset"))
+        self._parts = parts
+        self._connection = connection
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._parts
+        finally:
+            self._connection.close()
+
+
+class Client:
+    """A sync client of one home's daemon. Keeps one connection open; may be shared by threads and survives a fork."""
+
+    def __init__(self, home: str | None = None, *, autostart: bool = True) -> None:
+        self.home = home if home is not None else homes.current()
+        self.autostart = autostart
+        #: Version of the daemon that answered last.
+        self.daemon_version: str | None = None
+        self._connection: Connection | None = None
+        self._owner = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        with self._lock:
+            self._drop()
+
+    def enqueue(self, words: Iterable[bytes], *, cwd: bytes, umask: int, verb: str = "enqueue") -> Response:
+        """Send the words of `grass enqueue` untouched; the answer's headers say what to print and to follow."""
+        env = homes.environment()
+        body = enqueue_body(words, cwd=cwd, env=env, umask=umask, key=new_key(), verb=verb)
+        return self._ask("POST", "/v1/enqueue", body)
+
+    def submit(
+        self, jobs: Sequence[Document], *, cwd: bytes, env: Mapping[bytes, bytes], umask: int, key: str | None = None
+    ) -> Document:
+        """Store jobs, all or none; ids in the order given."""
+        pairs = [[word_value(name), word_value(value)] for name, value in env.items()]
+        document = {"jobs": list(jobs), "cwd": word_value(cwd), "env": pairs, "umask": umask}
+        return self._change("submit", document, key)
+
+    def show(self, selectors: Iterable[str] = ()) -> Document:
+        """Jobs, queues, workers and totals."""
+        return self._get("/v1/show", [("selector", each) for each in selectors])
+
+    def why(self, selectors: Iterable[str]) -> Document:
+        """Why jobs are where they are."""
+        return self._get("/v1/why", [("selector", each) for each in selectors])
+
+    def wait(self, selectors: Iterable[str], *, timeout_s: float, any_one: bool = False) -> Document:
+        """Answers when all jobs (or any one) are final, or after `timeout_s`, at most 30."""
+        pairs: list[tuple[str, object]] = [("selector", each) for each in selectors]
+        pairs.append(("timeout_s", f"{min(max(timeout_s, 0.0), POLL_LIMIT_S):.3f}"))
+        pairs.append(("any", 1 if any_one else None))
+        return self._get("/v1/wait", pairs)
+
+    def log(
+        self,
+        job: int,
+        *,
+        stream: str = "log",
+        offset: int = 0,
+        attempt: int | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+    ) -> Log:
+        """Open a job's log on a connection of its own; with `follow` it ends when the job is final."""
+        pairs = [("stream", stream), ("offset", offset), ("attempt", attempt), ("follow", int(follow)), ("tail", tail)]
+        target = f"/v1/jobs/{job}/log" + query(pairs)
+
+        def ask() -> tuple[Response, Iterator[bytes], Connection]:
+            # A job that waits for its turn may be silent for days.
+            connection = Connection(self.home, timeout_s=None if follow else ANSWER_TIMEOUT_S)
+            try:
+                return *connection.stream(target), connection
+            except BaseException:
+                connection.close()
+                raise
+
+        response, parts, connection = persist(ask, self.home, autostart=self.autostart)
+        self._note(response)
+        if response.status == 200:
+            return Log(response, parts, connection)
+        response.body = b"".join(parts)[:BODY_LIMIT]
+        connection.close()
+        raise _failure(response)
+
+    def kill(self, selectors: Iterable[str], *, grace_s: float | None = None) -> Document:
+        """Ask running jobs to end, and cancel the others."""
+        return self._change_jobs("kill", selectors, grace_s=grace_s)
+
+    def rerun(self, selectors: Iterable[str]) -> Document:
+        """Submit the same jobs again; answers the new ones."""
+        return self._change_jobs("rerun", selectors)
+
+    def hold(self, selectors: Iterable[str]) -> Document:
+        """Park jobs that have not started."""
+        return self._change_jobs("hold", selectors)
+
+    def release(self, selectors: Iterable[str]) -> Document:
+        """Let held jobs go on."""
+        return self._change_jobs("release", selectors)
+
+    def priority(self, selectors: Iterable[str], priority: int) -> Document:
+        """Set the priority; larger is sooner, 30 is neutral."""
+        return self._change_jobs("priority", selectors, priority=priority)
+
+    def clean(self, selectors: Iterable[str], *, older_s: float | None = None) -> Document:
+        """Remove final jobs with their logs."""
+        return self._change_jobs("clean", selectors, older_s=older_s)
+
+    def create_queue(self, words: Iterable[bytes], *, cwd: bytes) -> Document:
+        """Make or replace a queue; the words are those of `grass create-queue`."""
+        return self._change("create-queue", {"words": [word_value(each) for each in words], "cwd": word_value(cwd)})
+
+    def delete_queue(self, name: str) -> Document:
+        """Remove a queue; running jobs finish."""
+        return self._change("delete-queue", {"name": name})
+
+    def pause(self, queue: str | None = None) -> Document:
+        """No new starts in one queue, or in all."""
+        return self._change("pause", {"queue": queue})
+
+    def resume(self, queue: str | None = None) -> Document:
+        """Starts again in one queue, or in all."""
+        return self._change("resume", {"queue": queue})
+
+    def info(self) -> Document:
+        """What the daemon says of itself."""
+        return self._get("/v1/info", [])
+
+    def stop(self) -> Document:
+        """End the daemon; jobs run on."""
+        return self._document(self._ask("POST", "/v1/stop", b"{}"))
+
+    def _change_jobs(self, verb: str, selectors: Iterable[str], **extra: object) -> Document:
+        return self._change(f"jobs/{verb}", {"selectors": list(selectors), **extra})
+
+    def _change(self, verb: str, document: Document, key: str | None = None) -> Document:
+        body = json.dumps({**document, "key": key or new_key()}).encode("ascii")
+        return self._document(self._ask("POST", f"/v1/{verb}", body))
+
+    def _get(self, path: str, pairs: list[tuple[str, object]] | list[tuple[str, str]]) -> Document:
+        return self._document(self._ask("GET", path + query(pairs)))
+
+    def _ask(self, method: str, target: str, body: bytes = b"") -> Response:
+        with self._lock:
+            response = persist(lambda: self._once(method, target, body), self.home, autostart=self.autostart)
+        self._note(response)
+        return response
+
+    def _once(self, method: str, target: str, body: bytes) -> Response:
+        if self._connection is not None and self._owner != os.getpid():
+            self._drop()  # a fork would share the parent's connection and read its answers
+        if self._connection is None:
+            self._connection, self._owner = Connection(self.home), os.getpid()
+        try:
+            response = self._connection.request(method, target, body, keep=True)
+        except BaseException:
+            self._drop()
+            raise
+        if not self._connection.reusable:
+            self._drop()
+        return response
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _note(self, response: Response) -> None:
+        self.daemon_version = response.headers.get("grass-version", self.daemon_version)
+
+    def _document(self, response: Response) -> Document:
+        if response.status != 200:
+            raise _failure(response)
+        document = _parse(response)
+        if document is None:
+            raise Unreachable("the daemon's answer cannot be read; is it another version? try `grass restart`")
+        return document
+
+
+def compact(ids: Iterable[int], *, limit: int = 4000) -> list[str]:
+    """Ids as selectors (`3-7,9`), each short enough for one request line."""
+    runs: list[list[int]] = []
+    for each in sorted(set(ids)):
+        if runs and each == runs[-1][1] + 1:
+            runs[-1][1] = each
+        else:
+            runs.append([each, each])
+    selectors: list[str] = []
+    for first, last in runs:
+        text = str(first) if first == last else f"{first}-{last}"
+        if selectors and len(selectors[-1]) + len(text) < limit:
+            selectors[-1] += "," + text
+        else:
+            selectors.append(text)
+    return selectors
+
+
+def _failure(response: Response) -> GrassError:
+    document = _parse(response) or {}
+    error = document.get("error")
+    if not isinstance(error, dict):
+        return Unreachable(f"the daemon answered {response.status} without a reason; `grass restart` (jobs run on)")
+    kind = _ERRORS.get(error.get("exit", 1), GrassError)
+    return kind(str(error.get("message", f"the daemon answered {response.status}")))
+
+
+def _parse(response: Response) -> Document | None:
+    try:
+        document = json.loads(response.body)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
+
+
+__all__ = ["FINAL_STATES", "POLL_LIMIT_S", "Broken", "Client", "Document", "Log", "compact"]

@@ -1,0 +1,237 @@
+"""One HTTP/1.1 exchange with the daemon over its unix socket, every read bounded.
+
+Loaded by every enqueue: `_socket` and `os` only (`socket` alone costs 9 ms).
+"""
+
+from __future__ import annotations
+
+import os
+from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
+from time import monotonic, sleep
+
+from grassq.errors import Refused, Unreachable
+from grassq.home import SOCKET_NAME
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 60.0
+HEAD_LIMIT = 64 << 10
+BODY_LIMIT = 256 << 20
+CHUNK_LINE_LIMIT = 4096
+READ_SIZE = 64 << 10
+
+
+class NoDaemon(Unreachable):
+    """No daemon listens in this home."""
+
+
+class Broken(Unreachable):
+    """The connection ended before the whole answer was here."""
+
+
+class Response:
+    """What the daemon answered: status, headers (names in lower case) and the body's bytes."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+class Connection:
+    """An open connection to the daemon of one home; `request` may be called again while the daemon keeps it open."""
+
+    def __init__(self, home: str, *, timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
+        self._socket = _connect(home)
+        self._socket.settimeout(timeout_s)
+        self._buffer = b""
+        self.reusable = False
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._socket.close()
+
+    def request(self, method: str, target: str, body: bytes = b"", *, keep: bool = False) -> Response:
+        """Send one request and read the whole answer."""
+        self._send(method, target, body, "HTTP/1.1", keep)
+        response = self._head()
+        response.body = b"".join(_bounded(self._body(response.headers)))
+        if response.headers.get("connection", "").lower() == "close":
+            self.reusable = False
+        return response
+
+    def stream(self, target: str) -> tuple[Response, Iterator[bytes]]:
+        """GET an answer without a known end, as HTTP/1.0: its head, and its bytes as they come."""
+        self._send("GET", target, b"", "HTTP/1.0", False)
+        response = self._head()
+        return response, self._body(response.headers)
+
+    def _send(self, method: str, target: str, body: bytes, version: str, keep: bool) -> None:
+        self.reusable = False
+        lines = [f"{method} {target} {version}", "Host: grass", f"Connection: {'keep-alive' if keep else 'close'}"]
+        if method == "POST":
+            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        head = "\r\n".join(lines).encode("ascii") + b"\r\n\r\n"
+        try:
+            self._socket.sendall(head + body)
+        except (BrokenPipeError, ConnectionResetError):
+            # It may have refused the request before reading all of it: its answer says more than our failed write.
+            pass
+        except OSError as error:
+            raise _broken(error) from error
+
+    def _head(self) -> Response:
+        while True:
+            while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+                if len(self._buffer) > HEAD_LIMIT:
+                    raise Unreachable("what listens on the socket does not answer like a Grass daemon (endless header)")
+                self._fill()
+            if end > HEAD_LIMIT:
+                raise Unreachable("what listens on the socket does not answer like a Grass daemon (header too long)")
+            head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
+            response = _parse_head(head)
+            if response.status >= 200:
+                return response
+
+    def _body(self, headers: dict[str, str]) -> Iterator[bytes]:
+        if "chunked" in headers.get("transfer-encoding", "").lower():
+            return self._chunked()
+        length = headers.get("content-length", "")
+        if length:
+            if not length.isdigit():
+                raise Unreachable("what listens on the socket does not answer like a Grass daemon (length)")
+            return self._exactly(int(length), whole=True)
+        return self._to_the_end()
+
+    def _exactly(self, length: int, *, whole: bool) -> Iterator[bytes]:
+        while length:
+            if not self._buffer:
+                self._fill()
+            part = self._buffer[:length]
+            self._buffer = self._buffer[length:]
+            length -= len(part)
+            yield part
+        self.reusable = whole
+
+    def _chunked(self) -> Iterator[bytes]:
+        while size := _chunk_size(self._line()):
+            yield from self._exactly(size, whole=False)
+            self._line()
+        while self._line():
+            pass  # trailers
+        self.reusable = True
+
+    def _to_the_end(self) -> Iterator[bytes]:
+        part, self._buffer = self._buffer, b""
+        if part:
+            yield part
+        while part := self._receive():
+            yield part
+
+    def _line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            if len(self._buffer) > CHUNK_LINE_LIMIT:
+                raise Unreachable("what listens on the socket does not answer like a Grass daemon (chunk)")
+            self._fill()
+        line, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
+        return line
+
+    def _fill(self) -> None:
+        part = self._receive()
+        if not part:
+            raise Broken("the daemon closed the connection before it answered")
+        self._buffer += part
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(READ_SIZE)
+        except OSError as error:
+            raise _broken(error) from error
+
+
+def _connect(home: str) -> socket:
+    try:
+        # Through the opened directory: a socket address holds 107 bytes, a home may be deeper.
+        directory = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise NoDaemon(f"no daemon runs in {home}") from error
+    except OSError as error:
+        raise Refused(f"cannot open {home}: {error.strerror}") from error
+    try:
+        owner = os.fstat(directory).st_uid
+        if owner != os.geteuid():
+            # The environment travels with a job: never into a stranger's socket.
+            raise Refused(f"{home} belongs to uid {owner}, not to you; set GRASS_HOME to a directory of your own")
+        return _dial(home, f"/proc/self/fd/{directory}/{SOCKET_NAME}")
+    finally:
+        os.close(directory)
+
+
+def _dial(home: str, address: str) -> socket:
+    deadline = monotonic() + CONNECT_TIMEOUT_S
+    connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)
+    try:
+        connection.setblocking(False)
+        while True:
+            try:
+                connection.connect(address)
+                return connection
+            except BlockingIOError as error:
+                # The daemon's backlog is full: many commands at once, or a daemon that was stopped.
+                if monotonic() > deadline:
+                    raise Unreachable(f"the daemon in {home} takes no connections; is it stopped?") from error
+                sleep(0.005)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        connection.close()
+        raise NoDaemon(f"no daemon runs in {home}") from error
+    except OSError as error:
+        connection.close()
+        raise Refused(f"cannot reach the daemon in {home}: {error.strerror}") from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _broken(error: OSError) -> Unreachable:
+    if isinstance(error, TimeoutError):
+        # Not Broken: it has the request and may be at work on it, so sending it again would only add to the load.
+        return Unreachable("the daemon took the request and has not answered in time; `grass doctor` tells more")
+    return Broken(f"the connection to the daemon broke: {error.strerror}")
+
+
+def _parse_head(head: bytes) -> Response:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    version, _, rest = first.partition(" ")
+    code = rest[:3]
+    if not version.startswith("HTTP/1.") or not code.isdigit():
+        raise Unreachable("what listens on the socket does not answer like a Grass daemon")
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    return Response(int(code), headers)
+
+
+def _chunk_size(line: bytes) -> int:
+    digits = line.split(b";", 1)[0].strip()
+    try:
+        size = int(digits, 16)
+    except ValueError:
+        size = -1
+    if not 0 <= size <= BODY_LIMIT:
+        raise Unreachable("what listens on the socket does not answer like a Grass daemon (chunk size)")
+    return size
+
+
+def _bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > BODY_LIMIT:
+            raise Unreachable(f"the daemon's answer is longer than {BODY_LIMIT >> 20} MiB; ask for fewer jobs")
+        yield part

@@ -1,0 +1,160 @@
+"""Starting the daemon in the background, and hearing from itself that it is ready."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from time import monotonic, sleep
+
+from grassq import home as homes
+from grassq.errors import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_USAGE, BadInput, GrassError, NotFound, Refused, Unreachable
+from grassq.net.http import Connection, NoDaemon
+
+START_TIMEOUT_S = 10.0
+REPORT_LIMIT = 64 << 10
+#: How long a daemon that was faster may take until its socket answers, before we try to start one again.
+RIVAL_TIMEOUT_S = 3.0
+READY_FD = 3
+_ERRORS: dict[int, type[GrassError]] = {EXIT_USAGE: BadInput, EXIT_NOT_FOUND: NotFound, EXIT_REFUSED: Refused}
+
+
+def start(home: str, *, timeout_s: float = START_TIMEOUT_S, python: str = sys.executable) -> None:
+    """Start a daemon for `home` and return once one answers; another one that was faster is as good."""
+    if homes.prepare(home) and home == homes.stand_in():
+        note = f"grass: the usual state directory is on a network file system; state is kept in {home}\n"
+        os.write(2, note.encode("utf-8", "surrogateescape"))
+    reading, writing = os.pipe()
+    try:
+        child = _spawn(home, writing, python)
+    finally:
+        os.close(writing)
+    try:
+        report = _hear(reading, monotonic() + timeout_s)
+    finally:
+        os.close(reading)
+        _reap(child)
+    if report is None:
+        raise Unreachable(f"the daemon did not start within {timeout_s:g} s; see {home}/{homes.LOG_NAME}")
+    _judge(home, report)
+
+
+def _spawn(home: str, writing: int, python: str) -> int:
+    import fcntl
+    import signal
+
+    # Above the number it will have in the child, so that dup2 never meets itself and always clears close-on-exec.
+    report = fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, READY_FD + 1)
+    log = f"{home}/{homes.LOG_NAME}"
+    # -P: a directory `grassq` where the user happens to stand is not this package.
+    argv = [python, "-P", "-m", "grassq", "daemon", "--detach", "--ready-fd", str(READY_FD)]
+    actions: list[tuple[int, int, str, int, int] | tuple[int, int, int] | tuple[int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+        (os.POSIX_SPAWN_DUP2, report, READY_FD),
+    ]
+    # What the shell left open (a lock, a pipe) would stay open as long as the daemon lives.
+    actions += [(os.POSIX_SPAWN_CLOSE, inherited) for inherited in _inherited(above=READY_FD)]
+    try:
+        return os.posix_spawn(
+            python,
+            argv,
+            _environment(home),
+            file_actions=actions,
+            setsid=True,
+            setsigmask=[],
+            setsigdef=sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}),
+        )
+    except OSError as error:
+        raise Refused(f"cannot start the daemon ({python}, log {log}): {error.strerror}") from error
+    finally:
+        os.close(report)
+
+
+def _environment(home: str) -> dict[bytes, bytes]:
+    environment = homes.environment()
+    environment[b"GRASS_HOME"] = os.fsencode(home)
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    # A source tree, or a path added by the program that uses the SDK: the new interpreter would not find it by itself.
+    # Never site-packages: on PYTHONPATH it would come before the standard library.
+    if os.path.basename(root) not in ("site-packages", "dist-packages"):
+        known = environment.get(b"PYTHONPATH", b"")
+        environment[b"PYTHONPATH"] = os.fsencode(root) + (b":" + known if known else b"")
+    return environment
+
+
+def _inherited(*, above: int) -> list[int]:
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        return []
+    found = []
+    for number in numbers:
+        try:
+            if number > above and os.get_inheritable(number):
+                found.append(number)
+        except OSError:
+            continue  # the listing's own descriptor, closed by now
+    return found
+
+
+def _hear(reading: int, deadline: float) -> bytes | None:
+    import select
+
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    report = b""
+    while b"\n" not in report and len(report) < REPORT_LIMIT:
+        left = deadline - monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            return None
+        part = os.read(reading, 4096)
+        if not part:
+            break
+        report += part
+    return report
+
+
+def _reap(child: int) -> None:
+    # The child only forks the daemon and leaves, so that no program using the SDK is ever a daemon's parent.
+    with suppress(ChildProcessError):  # this program ignores SIGCHLD, or has reaped it itself
+        os.waitpid(child, os.WNOHANG if _is_alive(child) else 0)
+
+
+def _is_alive(child: int) -> bool:
+    import select
+
+    try:
+        descriptor = os.pidfd_open(child)
+    except OSError:
+        return False
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return not poll.poll(1000)
+    finally:
+        os.close(descriptor)
+
+
+def _judge(home: str, report: bytes) -> None:
+    line = report.split(b"\n", 1)[0].decode("utf-8", "backslashreplace")
+    if line == "ready":
+        return
+    kind, _, rest = line.partition(" ")
+    if kind != "error":
+        raise Unreachable(f"the daemon ended before it was ready; see {home}/{homes.LOG_NAME}")
+    code, _, message = rest.partition(" ")
+    if "another daemon" in message:
+        return _await_socket(home)
+    error = _ERRORS.get(int(code) if code.isdigit() else 1, Unreachable)
+    raise error(message or f"the daemon could not start; see {home}/{homes.LOG_NAME}")
+
+
+def _await_socket(home: str) -> None:
+    deadline = monotonic() + RIVAL_TIMEOUT_S
+    while monotonic() < deadline:
+        try:
+            return Connection(home).close()
+        except NoDaemon:
+            sleep(0.02)

@@ -1,0 +1,1 @@
+"""Running attempts: launcher, shim, run dir, process trees and logs; stdlib only."""

@@ -1,0 +1,210 @@
+"""Who a process is, and how to end a whole tree of them without ever touching a stranger.
+
+A process is its pid and the tick it started at (and the boot id, which callers compare). Every signal goes through a
+pidfd that was opened first and verified after, so a pid that was reused in between is never hit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+
+# Rounds of "stop everything that is new" before killing: a tree that forks faster than this is caught by the next call.
+FREEZE_ROUNDS = 8
+
+_PR_SET_CHILD_SUBREAPER = 36
+_STAT_MAX = 1024
+_ENVIRON_MAX = 4 << 20
+# Gone, or not ours to look at. Any other error is raised: taking it for "gone" would free devices that are in use.
+_NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
+
+# state, parent, session, start ticks, threads
+_Stat = tuple[bytes, int, int, int, int]
+
+
+def boot_id() -> str:
+    """The id the kernel drew at boot: processes of another boot are all gone."""
+    fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 64).decode("ascii").strip()
+    finally:
+        os.close(fd)
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None when it is gone or a zombie."""
+    stat = _stat(pid)
+    return stat[3] if stat is not None and _lives(stat) else None
+
+
+def birth_ticks(pid: int) -> int | None:
+    """Like `start_ticks`, but a zombie still has its birth: for a parent that has not reaped it yet."""
+    stat = _stat(pid)
+    return None if stat is None else stat[3]
+
+
+def is_alive(pid: int, ticks: int) -> bool:
+    """Whether exactly that process still runs."""
+    return start_ticks(pid) == ticks
+
+
+def open_verified(pid: int, ticks: int) -> int | None:
+    """A pidfd of exactly that process, or None; the caller closes it."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError as exc:
+        if exc.errno in (errno.ESRCH, errno.EINVAL, errno.ENOENT):
+            return None
+        raise
+    # Opened before it is verified: the descriptor pins the process, so what is verified now stays true.
+    if start_ticks(pid) == ticks:
+        return fd
+    os.close(fd)
+    return None
+
+
+def signal_verified(pid: int, ticks: int, sig: int) -> bool:
+    """Send a signal to exactly that process; False when it is gone or may not be signalled."""
+    fd = open_verified(pid, ticks)
+    if fd is None:
+        return False
+    try:
+        signal.pidfd_send_signal(fd, sig)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def signal_all(found: list[tuple[int, int]], sig: int) -> int:
+    """Send a signal to each of these processes; how many it reached."""
+    return sum(signal_verified(pid, ticks, sig) for pid, ticks in found)
+
+
+def descendants(root: int) -> list[tuple[int, int]]:
+    """Every living process below `root` as (pid, ticks), parents first."""
+    return _below(_table(), [root])
+
+
+def terminate_descendants(root: int) -> int:
+    """Ask everything below `root` to end; how many were asked."""
+    found = descendants(root)
+    asked = signal_all(found, signal.SIGTERM)
+    # A stopped process would keep its TERM pending until somebody continues it.
+    signal_all(found, signal.SIGCONT)
+    return asked
+
+
+def kill_descendants(root: int) -> int:
+    """Kill everything below `root`; how many were found. Call again until wait says that no child is left."""
+    frozen: dict[int, int] = {}
+    for _ in range(FREEZE_ROUNDS):
+        # What is stopped cannot fork, so each round has only the children of the round before left to find.
+        new = [(pid, ticks) for pid, ticks in descendants(root) if frozen.get(pid) != ticks]
+        if not new:
+            break
+        signal_all(new, signal.SIGSTOP)
+        frozen.update(new)
+    signal_all(list(frozen.items()), signal.SIGKILL)
+    return len(frozen)
+
+
+def members(command: tuple[int, int] | None, marks: list[bytes]) -> list[tuple[int, int]]:
+    """What is left of a command whose shim is gone: its tree, its session and all that carry its marks.
+
+    `marks` are complete `NAME=value` entries; a process belongs when its environment has every one of them. The
+    session counts only while its leader, the command, is alive: once it is gone its number may be somebody else's.
+    """
+    table = _table()
+    ours = [pid for pid in table if _is_marked(pid, marks)]
+    if command is not None:
+        leader = table.get(command[0])
+        if leader is not None and leader[3] == command[1]:
+            ours.append(command[0])
+            ours += [pid for pid, stat in table.items() if stat[2] == command[0]]
+    # Nobody ends itself, whatever it inherited.
+    spared = {0, 1, os.getpid()}
+    roots = [pid for pid in ours if pid not in spared]
+    found = dict(_below(table, roots))
+    found.update((pid, table[pid][3]) for pid in roots if _lives(table[pid]))
+    return sorted((pid, ticks) for pid, ticks in found.items() if pid not in spared)
+
+
+def set_subreaper() -> None:
+    """Make this process the parent of every orphan below it, so that none escapes."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _stat(pid: int) -> _Stat | None:
+    data = _read_proc(pid, "stat", _STAT_MAX)
+    # The name in parentheses may itself hold spaces and parentheses: only what follows the last one is fixed.
+    fields = data[data.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return fields[0], int(fields[1]), int(fields[3]), int(fields[19]), int(fields[17])
+
+
+def _lives(stat: _Stat) -> bool:
+    # A thread group whose first thread has ended shows as a zombie while its other threads run on.
+    return stat[0] not in (b"Z", b"X") or stat[4] > 1
+
+
+def _table() -> dict[int, _Stat]:
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            stat = _stat(int(name))
+            if stat is not None:
+                table[int(name)] = stat
+    return table
+
+
+def _below(table: dict[int, _Stat], roots: list[int]) -> list[tuple[int, int]]:
+    children: dict[int, list[int]] = {}
+    for pid, stat in table.items():
+        children.setdefault(stat[1], []).append(pid)
+    found = []
+    seen = set(roots)
+    queue = list(roots)
+    for parent in queue:
+        for pid in children.get(parent, ()):
+            if pid in seen:
+                continue
+            seen.add(pid)
+            queue.append(pid)
+            if _lives(table[pid]):
+                found.append((pid, table[pid][3]))
+    return found
+
+
+def _is_marked(pid: int, marks: list[bytes]) -> bool:
+    entries = _read_proc(pid, "environ", _ENVIRON_MAX).split(b"\0")
+    return bool(marks) and all(mark in entries for mark in marks)
+
+
+def _read_proc(pid: int, name: str, limit: int) -> bytes:
+    fd = -1
+    try:
+        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        data = b""
+        while len(data) < limit:
+            block = os.read(fd, limit - len(data))
+            if not block:
+                break
+            data += block
+            if name == "stat":
+                break
+        return data
+    except OSError as exc:
+        if exc.errno in _NOT_THERE:
+            return b""
+        raise
+    finally:
+        if fd >= 0:
+            os.close(fd)

@@ -1,0 +1,45 @@
+"""Finding the program a command names, as the job itself would."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def find(word: bytes, env: Mapping[bytes, bytes], cwd: bytes) -> bytes | None:
+    """The file a first word stands for: on the job's PATH, then in its directory."""
+    if b"/" in word:
+        path = os.path.join(cwd, word)
+        return path if _is_program(path) else None
+    for folder in env.get(b"PATH", os.fsencode(os.defpath)).split(b":"):
+        path = os.path.join(cwd, folder, word)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    path = os.path.join(cwd, word)
+    return path if _is_program(path) else None
+
+
+def _is_program(path: bytes) -> bool:
+    return os.path.isfile(path) and (os.access(path, os.X_OK) or path.endswith(b".py"))
+
+
+def command_line(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes) -> tuple[bytes, ...]:
+    """The words to start: a program of the cwd by its path, a script that is not executable under Python."""
+    found = find(words[0], env, cwd)
+    if found is None:
+        return words
+    if found.endswith(b".py") and not os.access(found, os.X_OK):
+        return (_python(env, cwd), found, *words[1:])
+    on_path = b"/" not in words[0] and os.path.dirname(found) != cwd.rstrip(b"/")
+    return words if b"/" in words[0] or on_path else (found, *words[1:])
+
+
+def _python(env: Mapping[bytes, bytes], cwd: bytes) -> bytes:
+    for name in (b"python", b"python3"):
+        found = find(name, env, cwd)
+        if found is not None:
+            return found
+    return b"python3"

@@ -1,0 +1,322 @@
+"""The shim: takes an order, runs that one attempt, records how it ended, and takes the next.
+
+It needs nobody: when the daemon is gone it finishes the attempt, puts its end on disk and leaves. Between two attempts
+it holds no child, no log and no claim, so that a stream of short jobs pays one spawn each and no process start of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import time
+
+from grassq.run import processes, rundir, spawn
+
+TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+ORDER_MAX = 8192
+LEAVE = b"\0"  # an order no path can be: one idle shim may go
+REPORT_MAX = 128 << 10  # a path of ORDER_MAX and a sentence, each byte escaped
+STUCK_AFTER_S = 60.0
+# Between two looks at a tree that is being killed; a SIGCHLD cuts it short.
+KILL_PAUSE_MIN_S, KILL_PAUSE_MAX_S = 0.01, 1.0
+RETRY_S = 1.0
+# With no daemon to hear it the record is all there is: a full disk is waited out, for a day.
+RECORD_PAUSE_S, RECORD_TRIES = 5.0, 17_280
+
+_QUIET = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD)
+_DEAF = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
+
+
+def serve(orders_fd: int, reports_fd: int) -> None:
+    """Run attempts until the daemon is gone, says so, or a job leaves something behind on purpose."""
+    os.setsid()
+    processes.set_subreaper()
+    shim = _Shim(orders_fd, reports_fd)
+    shim.report({"event": "idle"})
+    while True:
+        try:
+            order = os.read(orders_fd, ORDER_MAX)
+        except ConnectionResetError:
+            return
+        if not order:
+            return
+        if order == LEAVE:
+            shim.report({"event": "gone", "told": True})
+            return
+        if not shim.run(os.fsdecode(order)):
+            return
+
+
+class _Attempt:
+    """One attempt in the hands of a shim."""
+
+    __slots__ = (
+        "cancelled", "deadline", "ended", "kill_pause_s", "killed_at", "none_left", "path", "pid", "record", "spec",
+        "stuck", "terminated",
+    )  # fmt: skip
+
+    def __init__(self, path: str, spec: rundir.Spec) -> None:
+        self.path = path
+        self.spec = spec
+        self.pid = 0
+        self.ended = False  # the command itself has been waited for
+        self.none_left = True  # wait says there is no child at all
+        self.terminated = False  # everything below us got TERM, and has until `deadline`
+        self.deadline = 0.0
+        self.killed_at: float | None = None
+        self.kill_pause_s = KILL_PAUSE_MIN_S
+        self.cancelled = False
+        self.stuck = False
+        now = time.time()
+        self.record: dict[str, Any] = {
+            "code": None, "signal": None, "outcome": "exited", "error": None, "user_s": 0.0, "system_s": 0.0,
+            "max_rss_kb": 0, "started": now, "ended": now,
+        }  # fmt: skip
+
+    def ids(self) -> dict[str, Any]:
+        return {"job": self.spec.job, "attempt": self.spec.attempt}
+
+
+class _Shim:
+    """The process: its sockets, its signals and the attempt at hand."""
+
+    def __init__(self, orders_fd: int, reports_fd: int) -> None:
+        self.pid = os.getpid()
+        self.ticks = processes.birth_ticks(self.pid) or 0
+        self.orders_fd = orders_fd
+        self.reports = socket.socket(fileno=reports_fd)
+        self.unsent: list[bytes] = []
+        self.deaf = False  # nobody reads our reports any more
+        self.asked = False  # a SIGTERM came: there may be a `stop`
+        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self.wake, wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        # Handlers, never SIG_IGN: what is ignored stays ignored in the job.
+        signal.signal(signal.SIGTERM, self._on_term)
+        for number in _QUIET:
+            signal.signal(number, _on_other)
+
+    def run(self, path: str) -> bool:
+        """Run the attempt at `path`; whether this shim may take another."""
+        try:
+            spec = rundir.read_spec(path)
+        except (OSError, ValueError) as exc:
+            self.report({"event": "bad_spec", "path": path, "error": str(exc)[: spawn.ERROR_MAX], "idle": True})
+            return True
+        attempt = _Attempt(path, spec)
+        try:
+            claimed = rundir.claim(path, spec, self.pid, self.ticks)
+        except OSError as exc:
+            self.report({"event": "claim_failed", **attempt.ids(), "error": str(exc), "idle": True})
+            return True
+        if not claimed:
+            self.report({"event": "duplicate", **attempt.ids(), "idle": True})
+            return True
+        # From here on the attempt is ours, and ends with a record whatever happens. An earlier SIGTERM was for an
+        # earlier attempt; one for this attempt comes after its `stop`, which is looked for next.
+        self.asked = False
+        if self._start(attempt):
+            self._wait(attempt)
+        return self._finish(attempt)
+
+    def report(self, message: dict[str, Any]) -> None:
+        """Tell the daemon, if one listens; never waits."""
+        self.unsent.append(json.dumps({**message, "shim": self.pid}).encode("ascii"))
+        self._flush()
+
+    def _start(self, attempt: _Attempt) -> bool:
+        try:
+            if rundir.read_stop(attempt.path) is not None:
+                attempt.cancelled = True
+                return False
+            attempt.pid = spawn.spawn(attempt.spec, attempt.path, self.null)
+        except (OSError, ValueError) as exc:
+            attempt.record["outcome"] = "spawn_failed"
+            attempt.record["error"] = spawn.reason(exc, attempt.spec)
+            return False
+        attempt.none_left = False
+        attempt.record["started"] = time.time()
+        ticks = 0
+        # A full disk must not end the job: without the note its processes are still found by their environment.
+        try:
+            ticks = processes.birth_ticks(attempt.pid) or 0
+            rundir.note_spawn(attempt.path, attempt.pid, ticks, attempt.pid)
+        except OSError as exc:
+            attempt.record["error"] = f"the claim has no note of the command: {exc.strerror}"
+        identity = {"pid": attempt.pid, "ticks": ticks, "shim_ticks": self.ticks}
+        self.report({"event": "started", **attempt.ids(), **identity, "at": attempt.record["started"]})
+        return True
+
+    def _wait(self, attempt: _Attempt) -> None:
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        if attempt.spec.with_daemon:
+            poll.register(self.orders_fd, 0)  # only its hang-up: orders are for idle shims
+        while True:
+            self._reap(attempt)
+            kept = attempt.ended and attempt.spec.keep_children and not attempt.terminated
+            if attempt.none_left or kept:
+                return
+            timeout_s = self._press(attempt)
+            if self.unsent:
+                poll.register(self.reports, select.POLLOUT)
+            for fd, event in poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000 + 1):
+                if fd == self.wake:
+                    os.read(self.wake, 4096)
+                elif fd == self.orders_fd and event & (select.POLLHUP | select.POLLERR):
+                    poll.unregister(self.orders_fd)
+                    self._stop(attempt, attempt.spec.grace_s)
+                elif fd == self.reports.fileno():
+                    poll.unregister(fd)
+                    self._flush()
+
+    def _reap(self, attempt: _Attempt) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                attempt.none_left = True
+                return
+            if pid == 0:
+                return
+            if pid != attempt.pid or attempt.ended:
+                continue
+            attempt.ended = True
+            code = os.waitstatus_to_exitcode(status)
+            attempt.record.update(
+                code=code if code >= 0 else None,
+                signal=-code if code < 0 else None,
+                user_s=usage.ru_utime,
+                system_s=usage.ru_stime,
+                max_rss_kb=usage.ru_maxrss,
+                ended=time.time(),
+            )
+
+    def _press(self, attempt: _Attempt) -> float | None:
+        """Do what is due about ending the tree; seconds until something else will be, None if nothing will."""
+        if self.asked and not self._heed(attempt):
+            return RETRY_S
+        if attempt.ended and not attempt.terminated:
+            self._terminate(attempt, attempt.spec.leave_grace_s)
+        if not attempt.terminated:
+            return None
+        now = time.monotonic()
+        if attempt.killed_at is None and now < attempt.deadline:
+            return attempt.deadline - now
+        return self._kill(attempt, now)
+
+    def _heed(self, attempt: _Attempt) -> bool:
+        """Look for a `stop` after a SIGTERM; False when that cannot be told now."""
+        self.asked = False  # before the look: a SIGTERM that comes during it asks for another
+        try:
+            stop = rundir.read_stop(attempt.path)
+        except OSError:
+            self.asked = True
+            return False
+        if stop is not None:
+            self._stop(attempt, attempt.spec.grace_s if stop["grace_s"] is None else stop["grace_s"])
+        return True
+
+    def _stop(self, attempt: _Attempt, grace_s: float) -> None:
+        # A command that had already ended by itself keeps its own outcome.
+        attempt.cancelled = attempt.cancelled or not attempt.ended
+        self._terminate(attempt, grace_s)
+
+    def _terminate(self, attempt: _Attempt, grace_s: float) -> None:
+        deadline = time.monotonic() + grace_s
+        if attempt.terminated:
+            # A later request may shorten the grace, never stretch it.
+            attempt.deadline = min(attempt.deadline, deadline)
+            return
+        attempt.terminated = True
+        attempt.deadline = deadline
+        # Where the process table cannot be read (no descriptor, no memory) the kill after the grace has to do.
+        with contextlib.suppress(OSError):
+            processes.terminate_descendants(self.pid)
+
+    def _kill(self, attempt: _Attempt, now: float) -> float:
+        if attempt.killed_at is None:
+            attempt.killed_at = now
+        with contextlib.suppress(OSError):
+            processes.kill_descendants(self.pid)
+        if now - attempt.killed_at >= STUCK_AFTER_S and not attempt.stuck:
+            attempt.stuck = True
+            self.report({"event": "stuck", **attempt.ids(), "pid": attempt.pid})
+        attempt.kill_pause_s = min(attempt.kill_pause_s * 2, KILL_PAUSE_MAX_S)
+        return attempt.kill_pause_s
+
+    def _finish(self, attempt: _Attempt) -> bool:
+        if attempt.cancelled:
+            attempt.record["outcome"] = "cancelled"
+        if attempt.pid == 0:
+            attempt.record["ended"] = time.time()
+        # While a daemon listens its store is the durable record, and syncing here would cost every job a disk flush.
+        self._listen()
+        synced = self.deaf
+        recorded = self._record(attempt, sync=synced)
+        message = {"event": "exited", **attempt.ids(), "record": attempt.record, "idle": attempt.none_left}
+        self.report(message if recorded else {**message, "recorded": False})
+        self._drain()
+        if self.deaf and not (synced and recorded):
+            self._record_for_sure(attempt)
+        return attempt.none_left and not self.deaf
+
+    def _record(self, attempt: _Attempt, sync: bool) -> bool:
+        try:
+            rundir.write_exit(attempt.path, attempt.record, sync)
+        except OSError:
+            return False
+        return True
+
+    def _record_for_sure(self, attempt: _Attempt) -> None:
+        for _ in range(RECORD_TRIES):
+            if self._record(attempt, sync=True) or not os.path.isdir(attempt.path):
+                return
+            time.sleep(RECORD_PAUSE_S)
+
+    def _listen(self) -> None:
+        """Notice a daemon that has gone."""
+        poll = select.poll()
+        poll.register(self.reports, 0)
+        if poll.poll(0):
+            self.deaf = True
+
+    def _flush(self) -> None:
+        while self.unsent and not self.deaf:
+            try:
+                # Per message, as the description and its flags are shared with every other shim.
+                self.reports.send(self.unsent[0], socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError as exc:
+                if exc.errno not in _DEAF:
+                    raise
+                self.deaf = True
+            else:
+                del self.unsent[0]
+        if self.deaf:
+            self.unsent.clear()
+
+    def _drain(self) -> None:
+        """Get every report out, however long the daemon takes to read."""
+        poll = select.poll()
+        poll.register(self.reports, select.POLLOUT)
+        while self.unsent:
+            poll.poll()
+            self._flush()
+
+    def _on_term(self, _number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+
+
+def _on_other(_number: int, _frame: FrameType | None) -> None:
+    """Wakes the shim through its pipe; nothing else is to be done."""

@@ -1,0 +1,103 @@
+"""Starting a job's command, and saying in a sentence why that did not work."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+
+from grassq.run import rundir
+
+ERROR_MAX = 1000  # characters of a sentence that goes into the exit record
+
+
+def spawn(spec: rundir.Spec, path: str, null: int) -> int:
+    """Start the command in its own session and return its pid; OSError or ValueError when it cannot be."""
+    out = rundir.open_log(path, "out" if spec.split else "log")
+    err = out
+    try:
+        if spec.split:
+            err = rundir.open_log(path, "err")
+        # No preexec_fn: with one, subprocess forks instead of using vfork. It sets signals and mask to what a fresh
+        # program expects, because our own handlers do not outlive an exec and the launcher emptied the mask.
+        command = subprocess.Popen(
+            spec.argv,
+            stdin=null,
+            stdout=out,
+            stderr=err,
+            cwd=spec.cwd,
+            env=spec.env,
+            umask=spec.umask,
+            start_new_session=True,
+            close_fds=True,
+        )
+    finally:
+        os.close(out)
+        if err != out:
+            os.close(err)
+    # The shim waits for every child itself; to this object the command must look as if it were over.
+    command.returncode = 0
+    return command.pid
+
+
+def reason(exc: OSError | ValueError, spec: rundir.Spec) -> str:
+    """Why the command did not start, as one line for a human."""
+    return f"cannot start: {_cause(exc, spec)}"[:ERROR_MAX]
+
+
+def _cause(exc: OSError | ValueError, spec: rundir.Spec) -> str:
+    if isinstance(exc, ValueError):
+        return f"the command or its environment cannot be passed to a program: {exc}"
+    if isinstance(exc.filename, str):
+        return f"the log {exc.filename} cannot be opened: {exc.strerror}"
+    return _cause_in_cwd(spec.cwd) or _cause_in_program(exc, spec)
+
+
+def _cause_in_cwd(cwd: bytes) -> str | None:
+    shown = _show(cwd)
+    try:
+        mode = os.stat(cwd).st_mode
+    except OSError as exc:
+        if exc.errno == errno.ENOENT:
+            return f"the working directory {shown} does not exist"
+        return f"the working directory {shown} cannot be entered: {exc.strerror}"
+    if not stat.S_ISDIR(mode):
+        return f"the working directory {shown} is not a directory"
+    if not os.access(cwd, os.X_OK):
+        return f"the working directory {shown} may not be entered"
+    return None
+
+
+def _cause_in_program(exc: OSError, spec: rundir.Spec) -> str:
+    program = spec.argv[0]
+    shown = _show(program)
+    found = _find(program, spec)
+    if exc.errno in (errno.ENOENT, errno.ENOTDIR):
+        if found is not None:
+            return f"the interpreter or loader that {_show(found)} names does not exist"
+        if b"/" in program:
+            return f"the program {shown} does not exist"
+        return f"there is no program {shown} on the job's PATH"
+    if exc.errno == errno.EACCES:
+        if found is not None and os.path.isdir(found):
+            return f"{shown} is a directory, not a program"
+        return f"{shown} is not executable; chmod +x it, or name its interpreter first"
+    if exc.errno == errno.ENOEXEC:
+        return f"{shown} has no #! line and is no program for this machine; add one, or name its interpreter first"
+    if exc.errno == errno.E2BIG:
+        return "its arguments and environment together are larger than the system allows"
+    return f"{shown}: {exc.strerror}"
+
+
+def _find(program: bytes, spec: rundir.Spec) -> bytes | None:
+    places = [b""] if b"/" in program else spec.env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
+    for place in places:
+        full = os.path.join(spec.cwd, place, program)
+        if os.path.lexists(full):
+            return full
+    return None
+
+
+def _show(word: bytes) -> str:
+    return word.decode("utf-8", "backslashreplace")

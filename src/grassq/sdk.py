@@ -1,0 +1,232 @@
+"""Grass from Python: submit commands, wait for them, read what they wrote.
+
+with grassq.Client() as grass:
+    jobs = [grass.submit(["python", "train.py", "--lr", str(lr)], gpu=0.5) for lr in (0.1, 0.01)]
+    for job in jobs:
+        print(job.id, job.result())
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from grassq import home as homes
+from grassq.errors import BadInput, GrassError
+from grassq.net.client import FINAL_STATES, POLL_LIMIT_S, compact
+from grassq.net.client import Client as _Requests
+from grassq.net.wire import word_value
+
+__all__ = ["Client", "Job", "JobFailed"]
+
+Word = str | bytes
+Amount = int | float | str
+
+
+class JobFailed(GrassError):
+    """A job failed or was cancelled; `job` has its log and its state."""
+
+    exit_code = 1
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.code: int | None = job.info.get("exit_code")
+        self.signal: int | None = job.info.get("signal")
+        how = job.info.get("error") or _how(job.info)
+        super().__init__(f"job {job.id} {job.state}" + (f": {how}" if how else ""))
+
+
+class Job:
+    """One job: a handle shaped like a future. `info` is what was last heard of it."""
+
+    def __init__(self, client: Client, info: dict[str, Any]) -> None:
+        self._client = client
+        #: The job as `grass show --json` prints it, as of the last refresh.
+        self.info = info
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.info.get('state', 'submitted')}>"
+
+    @property
+    def id(self) -> int:
+        """The number it is known by."""
+        return int(self.info["id"])
+
+    @property
+    def state(self) -> str:
+        """held, waiting, queued, placed, running, succeeded, failed or cancelled, as of now."""
+        return str(self.refresh().info["state"])
+
+    def refresh(self) -> Job:
+        """Ask the daemon; returns itself. A final job is not asked about again."""
+        if self.info.get("state") not in FINAL_STATES:
+            self.info = self._client._show_one(self.id)
+        return self
+
+    def done(self) -> bool:
+        """Whether it has ended, in whatever way."""
+        return self.state in FINAL_STATES
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Until it has ended; TimeoutError after `timeout` seconds."""
+        self._client.wait(self, timeout=timeout)
+        return self
+
+    def result(self, timeout: float | None = None) -> int:
+        """Its exit code, 0, once it has succeeded; raises JobFailed if it does not."""
+        self.wait(timeout)
+        if self.info["state"] != "succeeded":
+            raise JobFailed(self)
+        return int(self.info.get("exit_code") or 0)
+
+    def log(self) -> bytes:
+        """What it has written so far."""
+        return self._client.log(self)
+
+    def kill(self, grace_s: float | None = None) -> Job:
+        """Ask it to end; after the grace it is killed with all its children."""
+        self._client.kill(self, grace_s=grace_s)
+        return self
+
+
+class Client:
+    """This user's queue. Starts the daemon when none runs; safe to share between threads."""
+
+    def __init__(self, home: str | None = None) -> None:
+        self._requests = _Requests(None if home is None else str(Path(home).absolute()))
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; jobs are not touched."""
+        self._requests.close()
+
+    @property
+    def home(self) -> str:
+        """The directory that holds the queue."""
+        return self._requests.home
+
+    def submit(
+        self,
+        command: Sequence[Word] | str,
+        *,
+        queue: str | None = None,
+        request: Mapping[str, Amount] | None = None,
+        gpu: Amount | None = None,
+        cpu: Amount | None = None,
+        mem: Amount | None = None,
+        vram: Amount | None = None,
+        name: str | None = None,
+        priority: int = 30,
+        env: Mapping[Word, Word] | None = None,
+        cwd: str | bytes | os.PathLike[str] | None = None,
+        hold: bool = False,
+        split: bool = False,
+        grace_s: float | None = None,
+        on_lost: str = "fail",
+        tries: int = 1,
+        key: str | None = None,
+    ) -> Job:
+        """Store one job. A list is a program and its words; a string is a line for the shell.
+
+        Give `key` (32 hex digits) to make repeating this call after a crash of your program safe.
+        """
+        amounts = dict(request or {})
+        amounts |= {n: v for n, v in {"gpu": gpu, "cpu": cpu, "mem": mem, "vram": vram}.items() if v is not None}
+        document = {
+            "command": [word_value(word) for word in _words(command)],
+            "shell": isinstance(command, str),
+            "queue": queue,
+            "request": amounts or None,
+            "name": name,
+            "priority": priority,
+            "env": [[word_value(_bytes(n)), word_value(_bytes(v))] for n, v in (env or {}).items()],
+            "hold": hold,
+            "split": split,
+            "grace_s": grace_s,
+            "on_lost": on_lost,
+            "tries": tries,
+        }
+        where = os.fsencode(Path.cwd() if cwd is None else Path(os.fsdecode(cwd)).absolute())
+        answer = self._requests.submit([document], cwd=where, env=homes.environment(), umask=_umask(), key=key)
+        return Job(self, {"id": answer["ids"][0]})
+
+    def jobs(self, *selectors: str | int) -> list[Job]:
+        """The selected jobs; without a selector the current ones, as `grass show` has them."""
+        return [Job(self, info) for info in self._requests.show([str(each) for each in selectors])["jobs"]]
+
+    def wait(self, *jobs: Job | int, timeout: float | None = None) -> list[Job]:
+        """Until all have ended, in whatever way; TimeoutError after `timeout` seconds."""
+        deadline = None if timeout is None else monotonic() + timeout
+        handles = [job if isinstance(job, Job) else Job(self, {"id": job}) for job in jobs]
+        while pending := {job.id for job in handles if job.info.get("state") not in FINAL_STATES}:
+            left = POLL_LIMIT_S if deadline is None else max(0.0, deadline - monotonic())
+            began = monotonic()
+            answer = self._requests.wait(compact(pending)[:1], timeout_s=min(left, POLL_LIMIT_S))
+            heard = {info["id"]: info for info in answer["jobs"]}
+            for job in handles:
+                job.info = heard.get(job.id, job.info)
+            if deadline is not None and monotonic() >= deadline and not _all_final(handles):
+                raise TimeoutError(f"{len(pending)} jobs have not ended after {timeout:g} s")
+            if monotonic() - began < 0.01:
+                sleep(0.01)  # an answer that came at once and changed nothing must not become a busy loop
+        return handles
+
+    def log(self, job: Job | int, *, stream: str = "log", attempt: int | None = None) -> bytes:
+        """What a job has written so far; `stream` is out or err for one submitted with split."""
+        return b"".join(self._requests.log(_id(job), stream=stream, attempt=attempt))
+
+    def kill(self, job: Job | int, grace_s: float | None = None) -> None:
+        """Ask a job to end; after the grace it is killed with all its children."""
+        self._requests.kill([str(_id(job))], grace_s=grace_s)
+
+    def _show_one(self, id_: int) -> dict[str, Any]:
+        jobs: list[dict[str, Any]] = self._requests.show([str(id_)])["jobs"]
+        return jobs[0]
+
+
+def _words(command: Sequence[Word] | str) -> list[bytes]:
+    if isinstance(command, bytes):
+        raise BadInput("a command is a list of words, or a string for the shell; bytes alone could be either")
+    words = [_bytes(command)] if isinstance(command, str) else [_bytes(word) for word in command]
+    if not words or not words[0].strip():
+        raise BadInput("the command is empty")
+    return words
+
+
+def _bytes(word: Word) -> bytes:
+    if isinstance(word, str | bytes | os.PathLike):
+        return os.fsencode(word)
+    raise BadInput(f"{word!r} is {type(word).__name__}, not text; words of a command or environment are str or bytes")
+
+
+def _umask() -> int:
+    # Read, not set and set back: another thread may be making files.
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
+    except (OSError, StopIteration, ValueError):
+        return 0o077
+
+
+def _id(job: Job | int) -> int:
+    return job.id if isinstance(job, Job) else job
+
+
+def _all_final(jobs: list[Job]) -> bool:
+    return all(job.info.get("state") in FINAL_STATES for job in jobs)
+
+
+def _how(info: Mapping[str, Any]) -> str:
+    if info.get("signal"):
+        return f"signal {info['signal']}"
+    if info.get("exit_code") is not None:
+        return f"exit code {info['exit_code']}"
+    return str(info.get("outcome") or "")

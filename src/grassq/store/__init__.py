@@ -1,0 +1,1 @@
+"""Where jobs are kept: one protocol, one file of SQL."""

@@ -1,0 +1,1 @@
+"""The front door: HTTP on the user's own socket."""

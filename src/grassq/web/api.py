@@ -1,0 +1,386 @@
+"""The API: every route and what it asks of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from grassq import __version__
+from grassq.broker import service, views
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.broker.service import Done
+from grassq.core import argv, selectors
+from grassq.core.model import FINAL, Job, Offer
+from grassq.core.names import check_name, shown
+from grassq.core.resources import Request, parse_request
+from grassq.core.selectors import Selector
+from grassq.errors import BadInput, GrassError, NotFound
+from grassq.store.base import Submission
+from grassq.web import bodies, intake
+from grassq.web.answers import enqueued, error_status, version_header
+from grassq.web.logs import LogReader, serve_log
+
+log = logging.getLogger(__name__)
+
+BODY_MAX = 64 << 20
+WAIT_MAX_S = 30.0
+SELECTORS_MAX = 10_000
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Desk(Protocol):
+    """This machine's own worker, for what concerns only it."""
+
+    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
+        """Make or replace a queue; tells created, unchanged or replaced, and notes."""
+
+    async def withdraw(self, queue: str) -> None:
+        """Delete a queue."""
+
+    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+        """Delete the folders of finished jobs, but not the checkpoints of those to spare."""
+
+    def describe(self) -> dict[str, object]:
+        """What `doctor` wants to know."""
+
+    def folders(self) -> list[int]:
+        """The ids that have a folder here, newest first and bounded."""
+
+
+class Api:
+    """The handlers, and what they work with."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        desk: Desk,
+        logs: LogReader,
+        default: Request,
+        stop: Callable[[], None],
+        about: dict[str, object],
+    ) -> None:
+        self._engine = engine
+        self._desk = desk
+        self._logs = logs
+        self._default = default
+        self._stop = stop
+        self._about = about
+
+    def app(self) -> web.Application:
+        """The application: routes, limits and the one way errors are told."""
+        app = web.Application(client_max_size=BODY_MAX, middlewares=[_errors_in_words])
+        app.on_response_prepare.append(version_header)
+        app.add_routes(
+            [
+                web.post("/v1/enqueue", self.enqueue),
+                web.post("/v1/submit", self.submit),
+                web.get("/v1/show", self.show),
+                web.get("/v1/why", self.why),
+                web.get("/v1/wait", self.wait),
+                web.get(r"/v1/jobs/{id:\d{1,15}}/log", self.log),
+                web.post("/v1/jobs/kill", self.kill),
+                web.post("/v1/jobs/rerun", self.rerun),
+                web.post("/v1/jobs/hold", self.hold),
+                web.post("/v1/jobs/release", self.release),
+                web.post("/v1/jobs/priority", self.priority),
+                web.post("/v1/jobs/clean", self.clean),
+                web.post("/v1/create-queue", self.create_queue),
+                web.post("/v1/delete-queue", self.delete_queue),
+                web.post("/v1/pause", self.pause),
+                web.post("/v1/resume", self.resume),
+                web.get("/v1/info", self.info),
+                web.post("/v1/stop", self.stop),
+            ]
+        )
+        return app
+
+    async def _known(self) -> intake.Known:
+        return await self._engine.read(lambda batch: intake.known_of(batch.board))
+
+    async def enqueue(self, request: web.Request) -> web.Response:
+        """Split what was typed, store the job, and answer with the very text to print."""
+        raw = await request.read()
+        try:
+            body = bodies.decode(raw, bodies.EnqueueBody)
+            who = body.submitter()
+            known = await self._known()
+            words = [bodies.word_bytes(word) for word in body.words]
+            typed, asked = await asyncio.to_thread(intake.read_enqueue, words, who, known, self._default)
+            draft = await asyncio.to_thread(intake.draft, asked, who, known)
+            ids = await self._submit([draft], body.key, raw)
+        except GrassError as error:
+            return enqueued(error.exit_code, "", f"grass: {error}\n")
+        text, notes = _enqueue_text(typed, ids[0])
+        follow = ids[0] if body.verb == "run" or typed.sync else None
+        return enqueued(0, text, "".join(f"grass: {note}\n" for note in notes), follow)
+
+    async def _submit(self, drafts: list[service.Draft], key: str, raw: bytes) -> list[int]:
+        digest = hashlib.sha256(raw).digest()
+        return await self._engine.change(
+            partial(service.submit, drafts=drafts, key=key, digest=digest), key=key, recall=service.ids_of
+        )
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Store jobs a program made."""
+        raw = await request.read()
+        body = bodies.decode(raw, bodies.SubmitBody)
+        if not 1 <= len(body.jobs) <= bodies.JOBS_MAX:
+            raise BadInput(f"a submission has 1 to {bodies.JOBS_MAX:,} jobs")
+        who = body.submitter()
+        known = await self._known()
+        drafts = await asyncio.to_thread(lambda: [_draft(job, who, known, self._default) for job in body.jobs])
+        warnings = sorted(
+            f"there is no queue {shown(d.spec.queue)} yet; the job waits until it is created"
+            for d in drafts
+            if d.spec.queue not in known.offers
+        )
+        return _json({"ids": await self._submit(drafts, body.key, raw), "warnings": warnings})
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Jobs, queues and workers."""
+        chosen = _selectors(request.query.getall("selector", []))
+        return _json(await self._engine.read(partial(views.show, selectors=chosen)))
+
+    async def why(self, request: web.Request) -> web.Response:
+        """Why jobs are where they are."""
+        chosen = _some(_selectors(request.query.getall("selector", [])))
+        return _json(await self._engine.read(partial(views.why, selectors=chosen)))
+
+    async def wait(self, request: web.Request) -> web.Response:
+        """Answer when the jobs have ended, or when the time is over."""
+        chosen = _some(_selectors(request.query.getall("selector", [])))
+        deadline = asyncio.get_running_loop().time() + _seconds(request.query.get("timeout_s", "0"))
+        any_one = request.query.get("any") == "1"
+        jobs = await self._engine.read(partial(service.select, selectors=chosen))
+        while not _over(jobs, any_one):
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await self._changed([job.id for job in jobs if job.state not in FINAL], left, any_one)
+            jobs = await self._engine.read(partial(service.select, selectors=_by_id(jobs)))
+        return _json({"done": _over(jobs, any_one), "jobs": [views.job_document(job) for job in jobs]})
+
+    async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
+        """Wait for the next end, of any one or of all that are left."""
+        watcher = self._engine.watch.subscribe(ids)
+        try:
+            # A job may have ended between the look and the subscription: that is seen at the next look.
+            jobs = await self._engine.read(partial(service.select, selectors=_ids(ids)))
+            ended = sum(job.state in FINAL for job in jobs)
+            if ended == len(ids) or (any_one and ended):
+                return
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + timeout_s
+            while await watcher.change(max(0.0, deadline - loop.time())):
+                if any_one or not watcher.left:
+                    return
+        finally:
+            watcher.close()
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        """A job's log, whole or as it grows."""
+        return await serve_log(request, self._engine, self._logs)
+
+    async def kill(self, request: web.Request) -> web.Response:
+        """End jobs."""
+        body = bodies.decode(await request.read(), bodies.SelectBody)
+        chosen = _some(_selectors(body.selectors))
+        return _done(await self._engine.change(partial(service.kill, selectors=chosen, grace_s=body.grace_s)))
+
+    async def rerun(self, request: web.Request) -> web.Response:
+        """Submit finished jobs again."""
+        raw = await request.read()
+        body = bodies.decode(raw, bodies.SelectBody)
+        chosen = _some(_selectors(body.selectors))
+        digest = hashlib.sha256(raw).digest()
+
+        def recall(stored: Submission) -> Done:
+            raise GrassError(f"stored as job {stored.first_id}; `grass show {stored.first_id}` shows it")
+
+        handler = partial(service.rerun, selectors=chosen, key=body.key, digest=digest)
+        return _done(await self._engine.change(handler, key=body.key, recall=recall))
+
+    async def hold(self, request: web.Request) -> web.Response:
+        """Park jobs."""
+        return await self._on_selected(request, service.hold)
+
+    async def release(self, request: web.Request) -> web.Response:
+        """Let parked jobs go on."""
+        return await self._on_selected(request, service.release)
+
+    async def _on_selected(self, request: web.Request, action: Callable[[Batch, list[Selector]], Done]) -> web.Response:
+        body = bodies.decode(await request.read(), bodies.SelectBody)
+        chosen = _some(_selectors(body.selectors))
+        return _done(await self._engine.change(lambda batch: action(batch, chosen)))
+
+    async def priority(self, request: web.Request) -> web.Response:
+        """Change places in line."""
+        body = bodies.decode(await request.read(), bodies.SelectBody)
+        chosen = _some(_selectors(body.selectors))
+        handler = partial(service.set_priority, selectors=chosen, priority=body.priority)
+        return _done(await self._engine.change(handler))
+
+    async def clean(self, request: web.Request) -> web.Response:
+        """Remove finished jobs and their folders: folders first, so that a crash leaves no folder without a job."""
+        body = bodies.decode(await request.read(), bodies.SelectBody)
+        chosen = _some(_selectors(body.selectors))
+        done, spare = await self._engine.read(lambda batch: service.cleanable(batch, chosen, body.older_s))
+        await self._desk.remove(done.jobs, spare)
+        await self._engine.change(partial(service.forget, jobs=done.jobs))
+        return _json({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
+
+    async def create_queue(self, request: web.Request) -> web.Response:
+        """Make or replace a queue on this machine."""
+        body = bodies.decode(await request.read(), bodies.QueueBody)
+        who = body.submitter()
+        typed = argv.split_create_queue([bodies.word_bytes(word) for word in body.words])
+        offer = await asyncio.to_thread(intake.read_offer, typed, who)
+        status, notes = await self._desk.offer(offer)
+        await self._known()  # answered after the worker's word of it, so the next command sees the queue
+        return _json({"name": offer.queue, "status": status, "notes": notes})
+
+    async def delete_queue(self, request: web.Request) -> web.Response:
+        """Delete a queue: what runs finishes, what waits, waits for it to come back."""
+        body = bodies.decode(await request.read(), bodies.NameBody)
+        known = await self._known()
+        if check_name(body.name, "queue name") not in known.offers:
+            raise NotFound(f"there is no queue {shown(body.name)}")
+        await self._desk.withdraw(body.name)
+        waiting = await self._engine.read(
+            lambda batch: sum(job.spec.queue == body.name for job in batch.board.jobs.values())
+        )
+        notes = [f"{waiting} unfinished jobs belong to it; running ones finish, the others wait"] if waiting else []
+        return _json({"name": body.name, "notes": notes})
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """No new starts."""
+        return await self._set_paused(request, service.pause)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """New starts again."""
+        return await self._set_paused(request, service.resume)
+
+    async def _set_paused(self, request: web.Request, action: Callable[[Batch, str | None], Done]) -> web.Response:
+        body = bodies.decode(await request.read(), bodies.PauseBody)
+        done = await self._engine.change(lambda batch: action(batch, body.queue))
+        paused = await self._engine.read(lambda batch: sorted(batch.board.paused))
+        return _json({"queues": paused, "notes": done.notes})
+
+    async def info(self, request: web.Request) -> web.Response:
+        """What the daemon is and how it fares."""
+        totals = await self._engine.read(lambda batch: batch.store.totals())
+        folders = await asyncio.to_thread(self._desk.folders)
+        strays = await self._engine.read(partial(service.unknown, ids=folders))
+        return _json(
+            {
+                "version": __version__,
+                **self._about,
+                **self._desk.describe(),
+                "jobs": totals,
+                "strays": [{"path": f"jobs/{id_}", "why": "no job of that id is stored"} for id_ in strays],
+                "read_only": self._engine.decider.read_only,
+            }
+        )
+
+    async def stop(self, request: web.Request) -> web.Response:
+        """End the daemon; jobs run on."""
+        running = await self._engine.read(lambda batch: len(batch.board.holding))
+        self._stop()
+        return _json({"running": running})
+
+
+def _json(document: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(document), content_type="application/json")
+
+
+def _done(done: Done) -> web.Response:
+    return _json({"jobs": [views.job_document(job) for job in done.jobs], "notes": done.notes})
+
+
+def _selectors(texts: list[str]) -> list[Selector]:
+    if len(texts) > SELECTORS_MAX:
+        raise BadInput(f"more than {SELECTORS_MAX:,} selectors; use a range such as 3-7")
+    return [selectors.parse(text) for text in texts]
+
+
+def _some(chosen: list[Selector]) -> list[Selector]:
+    if not chosen:
+        raise BadInput("say which jobs: an id, 3-7, @, all, a state, a queue or a name")
+    return chosen
+
+
+def _by_id(jobs: list[Job]) -> list[Selector]:
+    return _ids([job.id for job in jobs])
+
+
+def _ids(ids: list[int]) -> list[Selector]:
+    return [selectors.Ids(tuple((id_, id_) for id_ in ids))]
+
+
+def _over(jobs: list[Job], any_one: bool) -> bool:
+    ended = (job.state in FINAL for job in jobs)
+    return not jobs or (any(ended) if any_one else all(ended))
+
+
+def _seconds(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), WAIT_MAX_S)
+    except ValueError:
+        raise BadInput(f"{shown(text)} is no number of seconds") from None
+
+
+def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, default: Request) -> service.Draft:
+    words = tuple(bodies.word_bytes(word) for word in job.command)
+    queue = check_name(job.queue, "queue name") if job.queue else "default"
+    offer = known.offers.get(queue)
+    if not words and not (offer and offer.prefix):
+        raise BadInput("there is nothing to run: the command is empty")
+    if job.shell and len(words) != 1:
+        raise BadInput("a shell job is one line")
+    asked = intake.Asked(
+        words=words,
+        queue=queue,
+        request=default if job.request is None else parse_request(job.request),
+        env=bodies.pairs_bytes(job.env),
+        cwd=None if job.cwd is None else bodies.word_bytes(job.cwd),
+        shell=b"" if job.shell else None,
+        name=None if job.name is None else check_name(job.name),
+        priority=job.priority,
+        hold=job.hold,
+        split=job.split,
+        grace_s=job.grace_s,
+        on_lost=job.on_lost,
+        tries=job.tries,
+    )
+    return intake.draft(asked, who, known)
+
+
+def _enqueue_text(typed: argv.Enqueue, job: int) -> tuple[str, tuple[str, ...]]:
+    if typed.json:
+        return msgspec.json.encode({"id": job, "queue": typed.queue}).decode() + "\n", typed.warnings
+    if typed.quiet:
+        return f"{job}\n", typed.warnings
+    return f"job {job} queued in {typed.queue}\n", typed.warnings
+
+
+@web.middleware
+async def _errors_in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except GrassError as error:
+        document = {"error": {"exit": error.exit_code, "message": str(error)}}
+        return web.Response(
+            status=error_status(error), body=msgspec.json.encode(document), content_type="application/json"
+        )
+    except web.HTTPException as error:
+        document = {"error": {"exit": 2, "message": f"{request.method} {request.path}: {error.reason}"}}
+        return web.Response(status=error.status, body=msgspec.json.encode(document), content_type="application/json")

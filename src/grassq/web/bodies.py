@@ -1,0 +1,150 @@
+"""The bodies clients send, checked as they are read."""
+
+from __future__ import annotations
+
+import binascii
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from grassq.core.model import NEUTRAL_PRIORITY, Pairs
+from grassq.core.options import PRIORITY_MAX, TRIES_MAX
+from grassq.errors import BadInput
+from grassq.web.intake import Submitter
+
+#: Words are bytes; on the wire a string if they are UTF-8, else base64.
+Word = str | dict[str, str]
+
+JOBS_MAX = 100_000
+GRACE_MAX_S = 365 * 86400.0
+
+T = TypeVar("T")
+
+
+class From(Struct, kw_only=True):
+    """Who sends: where, and with which environment and umask."""
+
+    cwd: Word = "/"
+    env: list[tuple[Word, Word]] = []
+    umask: int = 0o022
+
+    def submitter(self) -> Submitter:
+        """The sender as the service sees it."""
+        cwd = word_bytes(self.cwd)
+        if not cwd.startswith(b"/"):
+            raise BadInput("the cwd of a submitter is an absolute path")
+        return Submitter(cwd, pairs_bytes(self.env), self.umask)
+
+
+class EnqueueBody(From, kw_only=True):
+    """What was typed after `grass enqueue`, untouched."""
+
+    words: list[Word]
+    key: str
+    verb: Literal["enqueue", "run"] = "enqueue"
+
+
+class JobBody(Struct, kw_only=True):
+    """One job of an SDK submission."""
+
+    command: list[Word]
+    shell: bool = False
+    queue: str | None = None
+    request: dict[str, float | int | str] | None = None
+    name: str | None = None
+    priority: int = NEUTRAL_PRIORITY
+    env: list[tuple[Word, Word]] = []
+    cwd: Word | None = None
+    hold: bool = False
+    split: bool = False
+    grace_s: float | None = None
+    on_lost: Literal["fail", "requeue"] = "fail"
+    tries: int = 1
+
+    def __post_init__(self) -> None:
+        if not -PRIORITY_MAX <= self.priority <= PRIORITY_MAX:
+            raise ValueError(f"priority must lie between -{PRIORITY_MAX} and {PRIORITY_MAX}")
+        if not 1 <= self.tries <= TRIES_MAX:
+            raise ValueError(f"tries must lie between 1 and {TRIES_MAX}")
+        check_grace(self.grace_s)
+
+
+class SubmitBody(From, kw_only=True):
+    """Jobs submitted by a program."""
+
+    jobs: list[JobBody]
+    key: str
+
+
+class SelectBody(Struct, kw_only=True):
+    """Which jobs, and what to do with them."""
+
+    selectors: list[str]
+    key: str
+    grace_s: float | None = None
+    priority: int = NEUTRAL_PRIORITY
+    older_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check_grace(self.grace_s)
+        if not -PRIORITY_MAX <= self.priority <= PRIORITY_MAX:
+            raise ValueError(f"a priority lies between -{PRIORITY_MAX} and {PRIORITY_MAX}")
+
+
+class QueueBody(From, kw_only=True):
+    """What was typed after `grass create-queue`, untouched."""
+
+    words: list[Word]
+    key: str
+
+
+class NameBody(Struct, kw_only=True):
+    """A queue to delete."""
+
+    name: str
+    key: str
+
+
+class PauseBody(Struct, kw_only=True):
+    """A queue to pause or resume, or everything."""
+
+    key: str
+    queue: str | None = None
+
+
+def check_grace(grace_s: float | None) -> None:
+    """A grace is a finite time, 0 or more."""
+    if grace_s is not None and not 0 <= grace_s <= GRACE_MAX_S:
+        raise ValueError(f"a grace lies between 0 and {GRACE_MAX_S:g} seconds")
+
+
+def decode(raw: bytes, kind: type[T]) -> T:
+    """Read a body, or say in one line what is wrong with it."""
+    try:
+        body = msgspec.json.decode(raw, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadInput(f"the request makes no sense: {error}") from None
+    key = getattr(body, "key", "0" * 32)
+    if len(key) != 32 or not all(digit in "0123456789abcdef" for digit in key):
+        raise BadInput("the request's key is not 32 hex digits")
+    return body
+
+
+def word_bytes(word: Word) -> bytes:
+    """The bytes of a word."""
+    if isinstance(word, str):
+        return word.encode("utf-8", "surrogatepass")
+    try:
+        return binascii.a2b_base64(word["b64"], strict_mode=True)
+    except (KeyError, binascii.Error):
+        raise BadInput('a word is a string or {"b64": "..."}') from None
+
+
+def pairs_bytes(pairs: list[tuple[Word, Word]]) -> Pairs:
+    """NAME=value pairs as bytes; NUL and a name with = cannot be passed to a program."""
+    read = tuple((word_bytes(name), word_bytes(value)) for name, value in pairs)
+    for name, value in read:
+        if not name or b"=" in name or b"\0" in name or b"\0" in value:
+            raise BadInput("an environment variable has an impossible name or a NUL byte")
+    return read

@@ -1,0 +1,209 @@
+"""From what was typed or sent to a job that can be stored: split, filled in and checked, with nothing changed yet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from grassq.broker.service import Draft
+from grassq.core import argv
+from grassq.core.argv import Enqueue, QueueView, Scene
+from grassq.core.board import Board
+from grassq.core.model import NEUTRAL_PRIORITY, STOP_GRACE_S, Offer, Pairs, Spec
+from grassq.core.names import shown
+from grassq.core.resources import VRAM, VRAM_OF, Limits, Request, parse_limits, parse_request
+from grassq.core.template import placeholders
+from grassq.errors import BadInput, Refused
+from grassq.run import programs
+from grassq.web.loose import parse_object, parse_value
+
+ENVIRONMENT_MAX = 2 << 20
+WORDS_MAX = 2 << 20
+
+
+class Submitter(Struct, frozen=True):
+    """Who submits: where, with which environment and umask."""
+
+    cwd: bytes
+    env: Pairs
+    umask: int
+
+
+class Known(Struct, frozen=True):
+    """What the board knows that reading a submission needs."""
+
+    offers: dict[str, Offer]
+    resources: frozenset[str]
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A job as its submitter wants it, from the command line or the SDK."""
+
+    words: tuple[bytes, ...]
+    queue: str
+    request: Request
+    env: Pairs = ()
+    cwd: bytes | None = None
+    shell: bytes | None = None
+    name: str | None = None
+    priority: int | None = None
+    hold: bool = False
+    split: bool = False
+    grace_s: float | None = None
+    on_lost: Literal["fail", "requeue"] | None = None
+    tries: int | None = None
+
+
+def known_of(board: Board) -> Known:
+    """What the board knows now."""
+    offers = {offer.queue: offer for station in board.stations.values() for offer in station.info.offers}
+    return Known(offers, frozenset(board.resource_names()))
+
+
+def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: Request) -> tuple[Enqueue, Asked]:
+    """Split the words of an `enqueue` and read its amounts."""
+    if sum(map(len, words)) > WORDS_MAX:
+        raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
+    env = dict(who.env)
+    views = {name: QueueView(bool(o.prefix), frozenset(o.limits)) for name, o in known.offers.items()}
+    scene = Scene(views, known.resources, lambda word: programs.find(word, env, who.cwd) is not None)
+    typed = argv.split_enqueue(words, scene)
+    if typed.broker is not None:
+        raise Refused("--broker: this release runs jobs on this machine only")
+    asked = Asked(
+        words=typed.words,
+        queue=typed.queue,
+        request=_request(typed, default),
+        env=typed.env,
+        cwd=typed.cwd,
+        shell=typed.shell,
+        name=typed.name,
+        priority=typed.priority,
+        hold=typed.hold,
+        split=typed.split,
+        grace_s=typed.grace_s,
+        on_lost=typed.on_lost,
+        tries=typed.tries,
+    )
+    return typed, asked
+
+
+def _request(typed: Enqueue, default: Request) -> Request:
+    amounts: dict[str, object] = dict(typed.amounts)
+    if len(amounts) != len(typed.amounts):
+        raise BadInput("a resource is asked for twice")
+    if typed.require is not None:
+        amounts = parse_object(typed.require, "--require")
+    return parse_request(amounts) if amounts else default
+
+
+def read_offer(typed: argv.CreateQueue, who: Submitter) -> Offer:
+    """A queue as typed: with a command of its own it runs where it was made, unless told otherwise."""
+    if typed.worker is not None:
+        raise Refused("--worker: this release has one worker, this machine")
+    limits = read_limits(typed)
+    cwd = who.cwd if typed.cwd is None and typed.prefix else typed.cwd
+    if cwd is not None:
+        cwd = os.path.join(who.cwd, cwd)
+        _check_directory(cwd)
+    return Offer(typed.name, limits, typed.prefix, cwd, typed.env, typed.unsecure)
+
+
+def read_limits(typed: argv.CreateQueue) -> Limits:
+    """The limits of a queue, from --capacity or from --NAME=AMOUNT flags."""
+    if typed.capacity is not None:
+        return parse_limits(parse_object(typed.capacity, "--capacity"))
+    values: dict[str, object] = {}
+    for name, text in typed.limits:
+        if name in values:
+            raise BadInput(f"--{name} is given twice")
+        values[name] = _limit_value(name, text)
+    return parse_limits(values)
+
+
+def _limit_value(name: str, text: str) -> object:
+    if text.startswith(("[", "{")):
+        return parse_value(text, f"--{name}")
+    if "," in text:
+        return [part.strip() for part in text.split(",")]
+    return text
+
+
+def draft(asked: Asked, who: Submitter, known: Known) -> Draft:
+    """A job ready to be stored; refuses what cannot run on this machine."""
+    cwd = _directory(asked, who)
+    offer = known.offers.get(asked.queue)
+    _check_values(asked, known)
+    env = {**dict(who.env), **dict(offer.env if offer else ()), **dict(asked.env)}
+    shell = _shell(asked.shell, env)
+    if offer is not None:
+        where = cwd if asked.cwd is not None or offer.cwd is None else offer.cwd
+        _check_directory(where)
+        _check_program((*offer.prefix, *((shell,) if shell else asked.words)), env, where)
+    elif asked.cwd is not None:
+        _check_directory(cwd)
+    environment = msgspec.msgpack.encode(who.env)
+    if len(environment) > ENVIRONMENT_MAX:
+        raise BadInput(f"the environment is larger than {ENVIRONMENT_MAX:,} bytes")
+    spec = Spec(
+        command=asked.words,
+        queue=asked.queue,
+        request=asked.request,
+        cwd=cwd,
+        env_digest=hashlib.sha256(environment).digest(),
+        umask=who.umask & 0o777,
+        shell=shell,
+        env=asked.env,
+        own_cwd=asked.cwd is not None,
+        split=asked.split,
+        grace_s=STOP_GRACE_S if asked.grace_s is None else asked.grace_s,
+        on_lost=asked.on_lost or "fail",
+        tries=asked.tries or 1,
+    )
+    priority = NEUTRAL_PRIORITY if asked.priority is None else asked.priority
+    return Draft(spec, environment, asked.name, priority, asked.hold)
+
+
+def _check_values(asked: Asked, known: Known) -> None:
+    if any(b"\0" in part for pair in asked.env for part in pair) or any(b"\0" in word for word in asked.words):
+        raise BadInput("a word or variable holds a NUL byte, which no program can be given")
+    held = {name for name, _ in asked.request} | ({VRAM_OF} if VRAM in dict(asked.request) else set())
+    texts = [*asked.words, *(value for _, value in asked.env)]
+    used = {name.decode() for text in texts for name in placeholders(text)}
+    missing = sorted((used & known.resources) - held)
+    if missing:
+        name = missing[0]
+        raise BadInput(
+            f"{{{name}}} is used but no {name} is asked for; add --{name}=1, or write {{{{{name}}}}} for the text"
+        )
+
+
+def _directory(asked: Asked, who: Submitter) -> bytes:
+    if asked.cwd is None:
+        return who.cwd
+    if b"\0" in asked.cwd:
+        raise BadInput("--cwd holds a NUL byte")
+    return os.path.join(who.cwd, asked.cwd)
+
+
+def _check_directory(cwd: bytes) -> None:
+    if not os.path.isdir(cwd):
+        raise BadInput(f"there is no directory {shown(cwd)} to run in; --cwd chooses another")
+    if not os.access(cwd, os.X_OK):
+        raise BadInput(f"the directory {shown(cwd)} cannot be entered; --cwd chooses another")
+
+
+def _shell(shell: bytes | None, env: Mapping[bytes, bytes]) -> bytes | None:
+    return shell if shell is None or shell else env.get(b"SHELL") or b"/bin/sh"
+
+
+def _check_program(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes) -> None:
+    if placeholders(words[0]):
+        return
+    if programs.find(words[0], env, cwd) is None:
+        raise BadInput(f"there is no program {shown(words[0])} on the job's PATH or in {shown(cwd)}")

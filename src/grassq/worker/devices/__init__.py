@@ -1,0 +1,1 @@
+"""What this machine has: processors, memory and devices."""

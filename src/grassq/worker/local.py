@@ -1,0 +1,173 @@
+"""The worker of this machine: crew, runner and agent on one event loop, and the desk where its queues are made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from grassq.core.messages import Hello, Order, Report
+from grassq.core.model import Job, Offer, WorkerInfo
+from grassq.core.resources import Capacity
+from grassq.run import logs, processes, rundir
+from grassq.run.crew import Crew
+from grassq.worker import offers
+from grassq.worker.agent import Agent
+from grassq.worker.devices import host, nvidia
+from grassq.worker.runner import ProcessRunner
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+IDLE_TICK_S = 5.0
+FOLDERS_MAX = 10_000
+
+
+class LocalWorker:
+    """Runs jobs on this machine for whoever `send` reaches."""
+
+    def __init__(
+        self,
+        home: str,
+        book: offers.Book,
+        send: Callable[[Hello | Report], None],
+        *,
+        store_id: str,
+        capacity: Capacity | None,
+        keeps: bool,
+        nofile: int | None = None,
+    ) -> None:
+        """`capacity` None means detect it; `keeps` False is for a store in memory: nothing outlives this process."""
+        self._home = home
+        self._book = book
+        self._keeps = keeps
+        self._loop = asyncio.get_running_loop()
+        self._crew = Crew(sys.executable, home, nofile=nofile)
+        self._runner = ProcessRunner(
+            home, self._crew, self._loop, self._shim_gone, store=store_id, with_daemon=not keeps
+        )
+        self._detects = capacity is None
+        given = host.detect() if capacity is None else capacity
+        info = WorkerInfo(book.name, processes.boot_id(), given, offers.all_offers(book), self._detects)
+        self._agent = Agent(info, self._runner, send, time.monotonic)
+        self._launcher: int | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def name(self) -> str:
+        """What this worker is called."""
+        return self._book.name
+
+    async def start(self) -> None:
+        """Say hello and begin."""
+        os.makedirs(os.path.join(self._home, "jobs"), mode=0o700, exist_ok=True)
+        self._crew.start()
+        self._launcher = self._crew.launcher_pid
+        self._loop.add_reader(self._crew.fileno(), self._hear)
+        self._agent.hello()
+        self._tasks.append(self._loop.create_task(self._tick()))
+        if self._detects:
+            self._tasks.append(self._loop.create_task(self._detect()))
+
+    def deliver(self, order: Order) -> None:
+        """An order from the broker; done on the next turn of the loop, never inside the broker's own."""
+        self._loop.call_soon(self._agent.order, order)
+
+    def _hear(self) -> None:
+        for report in self._crew.read():
+            self._agent.heard(report)
+
+    def _shim_gone(self, attempt: tuple[int, int]) -> None:
+        self._loop.call_soon(self._agent.shim_gone, attempt)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_TICK_S if self._agent.idle else TICK_S)
+            self._crew.check()
+            if self._crew.launcher_pid != self._launcher:
+                log.warning("launcher_restarted pid=%s", self._crew.launcher_pid)
+                self._launcher = self._crew.launcher_pid
+                self._agent.watch_all()
+            self._agent.tick()
+
+    async def _detect(self) -> None:
+        found = await nvidia.detect()
+        info = self._agent.info
+        self._agent.describe(replace(info, given={**info.given, **found}, detecting=False))
+        log.info("devices_detected names=%s", ",".join(found) or "none")
+
+    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
+        """Make or replace a queue."""
+        notes = offers.check(offer, self._agent.info)
+        known = next((o for o in self._agent.info.offers if o.queue == offer.queue), None)
+        if known == offer:
+            return "unchanged", notes
+        self._set_book(offers.with_offer(self._book, offer))
+        return ("created" if known is None else "replaced"), notes
+
+    async def withdraw(self, queue: str) -> None:
+        """Delete a queue."""
+        self._set_book(offers.without(self._book, queue))
+
+    def _set_book(self, book: offers.Book) -> None:
+        if self._keeps:
+            offers.save(self._home, book)
+        self._book = book
+        self._agent.describe(replace(self._agent.info, offers=offers.all_offers(book)))
+
+    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+        """Delete the folders of finished jobs."""
+        await asyncio.to_thread(self._remove, jobs, spare)
+
+    def _remove(self, jobs: list[Job], spare: set[int]) -> None:
+        for job in jobs:
+            folder = os.path.join(self._home, "jobs", str(job.id))
+            if job.id not in spare:
+                shutil.rmtree(folder, ignore_errors=True)
+                continue
+            for attempt in range(1, job.attempt + 1):
+                shutil.rmtree(rundir.attempt_dir(self._home, job.id, attempt), ignore_errors=True)
+
+    def folders(self) -> list[int]:
+        """The ids that have a folder here, newest first."""
+        return folder_ids(self._home)[:FOLDERS_MAX]
+
+    def describe(self) -> dict[str, object]:
+        """What `doctor` wants to know of this worker."""
+        return {
+            "detecting": self._agent.info.detecting,
+            "launcher": {"pid": self._crew.launcher_pid, "trouble": self._crew.trouble},
+        }
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
+        """What a stream holds from an offset on, up to a bound."""
+        return await asyncio.to_thread(logs.read, rundir.attempt_dir(self._home, job, attempt), stream, offset)
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        """Where the last lines of a stream begin."""
+        path = rundir.attempt_dir(self._home, job, attempt)
+        return await asyncio.to_thread(logs.tail_offset, path, stream, lines)
+
+    async def close(self) -> None:
+        """Let go; what runs, runs on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._loop.remove_reader(self._crew.fileno())
+        self._runner.close()
+        await asyncio.to_thread(self._crew.close)
+
+
+def folder_ids(home: str) -> list[int]:
+    """Every id that has a folder below a home, newest first."""
+    try:
+        names = os.listdir(os.path.join(home, "jobs"))
+    except OSError:
+        return []
+    return sorted((int(name) for name in names if name.isascii() and name.isdigit()), reverse=True)

@@ -1,0 +1,108 @@
+"""The offers of one worker: kept in its home, repeated to the broker on every connection."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+from msgspec import Struct
+
+from grassq.core.board import machine_capacity
+from grassq.core.model import DEFAULT_QUEUE, Offer, WorkerInfo
+from grassq.core.resources import ONE, Count, Limit, Pool, Supply, amount_text, bind
+from grassq.errors import Refused
+
+FILE_NAME = "worker.json"
+FILE_MAX = 16 << 20
+OFFERS_MAX = 1000
+
+
+class Book(Struct, frozen=True):
+    """What a worker remembers of itself: the name it took when it was new, and its offers."""
+
+    name: str
+    offers: tuple[Offer, ...] = ()
+
+
+def load(home: str, name: str) -> Book:
+    """The book in a home, or a new one under this name."""
+    try:
+        with open(os.path.join(home, FILE_NAME), "rb") as file:
+            book = msgspec.json.decode(file.read(FILE_MAX), type=Book)
+    except FileNotFoundError:
+        return Book(name)
+    except (msgspec.MsgspecError, OSError) as error:
+        raise Refused(
+            f"{os.path.join(home, FILE_NAME)} cannot be read: {error}; move it away to start afresh"
+        ) from error
+    return book
+
+
+def save(home: str, book: Book) -> None:
+    """Write the book aside and rename it, so that it is whole at any moment."""
+    path = os.path.join(home, FILE_NAME)
+    try:
+        with open(path + ".new", "wb") as file:
+            file.write(msgspec.json.encode(book))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path + ".new", path)
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from error
+
+
+def all_offers(book: Book) -> tuple[Offer, ...]:
+    """The offers of a book, and `default`, which always exists."""
+    if any(offer.queue == DEFAULT_QUEUE for offer in book.offers):
+        return book.offers
+    return (Offer(DEFAULT_QUEUE), *book.offers)
+
+
+def with_offer(book: Book, offer: Offer) -> Book:
+    """The book with one offer added or replaced."""
+    others = tuple(known for known in book.offers if known.queue != offer.queue)
+    if len(others) >= OFFERS_MAX:
+        raise Refused(f"there are {OFFERS_MAX} queues already; delete one first")
+    return Book(book.name, tuple(sorted((*others, offer), key=lambda known: known.queue)))
+
+
+def without(book: Book, queue: str) -> Book:
+    """The book without a queue."""
+    return Book(book.name, tuple(offer for offer in book.offers if offer.queue != queue))
+
+
+def check(offer: Offer, info: WorkerInfo) -> list[str]:
+    """Refuse limits the machine cannot meet; note those that never bind."""
+    capacity = machine_capacity(info)
+    notes = []
+    for name, limit in offer.limits.items():
+        known = info.given.get(name)
+        if known is None:
+            declared = capacity.get(name)
+            if declared is not None and isinstance(declared, Pool) != isinstance(limit, Pool):
+                raise Refused(f"another queue declares {name} as {_kind(declared)}; use the same kind here")
+            continue
+        bind(name, limit, known)
+        if (asked := _asked(limit)) is not None and asked > _amount(known):
+            notes.append(
+                f"this machine has {amount_text(_amount(known))} {name}; the limit of {amount_text(asked)} never binds"
+            )
+    return notes
+
+
+def _kind(supply: Supply) -> str:
+    return "a pool" if isinstance(supply, Pool) else "devices"
+
+
+def _asked(limit: Limit) -> int | None:
+    match limit:
+        case Pool(amount):
+            return amount
+        case Count(n):
+            return n * ONE
+        case _:
+            return None
+
+
+def _amount(supply: Supply) -> int:
+    return supply.amount if isinstance(supply, Pool) else len(supply.devices) * ONE

@@ -1,0 +1,127 @@
+"""Logs: following through a daemon's death, and what a terminal is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli import calls
+from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
+
+from grassq.cli import format as shape
+from grassq.cli.screen import Screen
+from grassq.errors import BadInput
+
+Grass = Callable[..., calls.Done]
+
+
+class Story:
+    """A job with a log, served by a daemon that dies after every few bytes."""
+
+    def __init__(self, log: bytes, *, step: int, final: str = "succeeded") -> None:
+        self.log, self.step, self.final, self.seen = log, step, final, 0
+
+    def __call__(self, request: Request) -> Answer:
+        address = urlsplit(request.target)
+        if address.path == "/v1/show":
+            state = self.final if self.seen >= len(self.log) else "running"
+            return document({"jobs": [{"id": 5, "state": state, "attempt": 1, "exit_code": 0}]})
+        assert request.version == "HTTP/1.0"
+        offset = int(parse_qs(address.query)["offset"][0])
+        self.seen = max(self.seen, min(len(self.log), offset + self.step))
+        return stream(self.log[offset : offset + self.step], Grass_Attempt=1)
+
+
+@pytest.mark.parametrize(("final", "code"), [("succeeded", 0), ("failed", 1)])
+def test_following_goes_on_where_it_was_when_a_daemon_died(home: Path, grass: Grass, final: str, code: int) -> None:
+    story = Story(b"abcdefghij\n", step=6, final=final)
+    with FakeDaemon(home, story):
+        done = grass("follow", "5")
+    assert (done.stdout, done.returncode) == ("abcdefghij\n", code)
+
+
+def test_a_pipe_gets_the_bytes_as_they_are(home: Path) -> None:
+    import subprocess
+    import sys
+
+    log = bytes(range(256)) * 300
+    with FakeDaemon(home, Story(log, step=len(log))):
+        done = subprocess.run(
+            [sys.executable, str(calls.ROOT / "bin" / "grass"), "log", "5"],
+            env=calls.environment(home), capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.stdout == log
+
+
+def test_log_of_many_jobs_is_exit_2(home: Path, grass: Grass) -> None:
+    with FakeDaemon(home, lambda request: document({"jobs": [{"id": 1}, {"id": 2}]})):
+        done = grass("log", "all")
+    assert (done.returncode, done.stderr) == (2, "grass: 'all' names 2 jobs; name one\n")
+
+
+def shown(*parts: bytes) -> bytes:
+    screen = Screen()
+    return b"".join([screen.feed(part) for part in parts] + [screen.feed(b"", last=True)])
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        (b"plain\ttext\r\n", b"plain\ttext\r\n"),
+        (b"\x1b[1;31mred\x1b[0m", b"\x1b[1;31mred\x1b[0m"),
+        (b"a\x1b[2Jb\x1b[10;10Hc", b"abc"),
+        (b"a\x1b]0;title\x07b", b"ab"),
+        (b"a\x1b]52;c;aGk=\x1b\\b", b"ab"),
+        (b"a\x1bP1$r\x1b\\b", b"ab"),
+        (b"a\x1bcb\x1b7c", b"abc"),
+        (b"a\x07\x08\x00b", b"ab"),
+        ("a\x9b2Jb".encode(), b"ab"),
+        (b"a\x9b2Jb", "a\ufffd2Jb".encode()),
+        ("naïve 🌱".encode(), "naïve 🌱".encode()),
+        (b"a\x1b]never ends\nb", b"a\nb"),
+    ],
+)
+def test_a_terminal_sees_colours_and_text_only(written: bytes, seen: bytes) -> None:
+    assert shown(written) == seen
+    assert shown(*[written[at : at + 1] for at in range(len(written))]) == seen
+
+
+@given(st.lists(st.one_of(st.binary(max_size=20), st.sampled_from([b"\x1b", b"[", b"]", b"\x1b\x1b[", b"m", b"\xc2"]))))
+def test_no_escape_but_a_colour_ever_reaches_a_terminal(parts: list[bytes]) -> None:
+    text = shown(*parts).decode()
+    rest = re.sub(r"\x1b\[[0-9;:]*m", "", text)
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("2s", 2), ("1.5h", 5400), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25)]
+)
+def test_durations_are_read(text: str, seconds: float) -> None:
+    assert shape.duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3", "5x", "1h 30m", "nan", "inf"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        shape.duration_s(text)
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        ({"state": "succeeded", "exit_code": 0}, 0),
+        ({"state": "failed", "exit_code": 42}, 42),
+        ({"state": "failed", "signal": 9}, 137),
+        ({"state": "failed", "outcome": "spawn_failed"}, 127),
+        ({"state": "failed", "outcome": "unknown"}, 1),
+        ({"state": "failed", "outcome": "lost", "exit_code": 0}, 1),
+        ({"state": "cancelled", "signal": 15}, 1),
+    ],
+)
+def test_run_ends_as_the_job_did(job: dict[str, object], code: int) -> None:
+    assert shape.own_exit_code(job) == code

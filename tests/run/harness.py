@@ -1,0 +1,122 @@
+"""A home, a crew and the few moves every test of `run` makes with them."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from grassq.run import processes, rundir
+from grassq.run.crew import Crew
+
+DEADLINE_S = 10.0
+
+
+def a_spec(job: int, argv: list[str | bytes], path: str, **changes: Any) -> dict[str, Any]:
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", **changes.pop("env", {})}
+    env |= {"GRASS_JOB_ID": str(job), "GRASS_ATTEMPT": "1", "GRASS_RUN_DIR": rundir.files_dir(path)}
+    return {
+        "v": 1,
+        "store": "5eed",
+        "job": job,
+        "attempt": 1,
+        "boot": processes.boot_id(),
+        "argv": [rundir.encode_word(os.fsencode(word)) for word in argv],
+        "env": [[name, rundir.encode_word(os.fsencode(value))] for name, value in env.items()],
+        "cwd": "/",
+        "umask": 0o22,
+        "split": False,
+        "grace_s": 10.0,
+        "leave_grace_s": 2.0,
+        "keep_children": False,
+        "with_daemon": False,
+        **changes,
+    }
+
+
+def eventually(condition: Callable[[], Any], what: str) -> Any:
+    """Wait for a condition, never for a time."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S} s"
+        time.sleep(0.002)
+    return found
+
+
+def names_in(path: str) -> list[str]:
+    return sorted(entry.name for entry in Path(path).iterdir())
+
+
+def mode_of(path: str) -> int:
+    return Path(path).stat().st_mode & 0o777
+
+
+class Harness:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.boot = processes.boot_id()
+        self.crew = Crew(sys.executable, str(home))
+        self.crew.start()
+        self.jobs: dict[int, str] = {}
+        self.reports: list[dict[str, Any]] = []
+        self.closed = False
+
+    def prepare(self, *argv: str | bytes, **changes: Any) -> str:
+        job = len(self.jobs) + 1
+        path = rundir.attempt_dir(str(self.home), job, 1)
+        self.jobs[job] = path
+        rundir.prepare(path, a_spec(job, list(argv), path, **changes))
+        return path
+
+    def start(self, *argv: str | bytes, **changes: Any) -> tuple[str, dict[str, Any]]:
+        """Order a command and wait until it has started."""
+        path = self.prepare(*argv, **changes)
+        self.crew.order(path)
+        return path, self.until("started", path)
+
+    def run(self, *argv: str | bytes, **changes: Any) -> tuple[str, dict[str, Any]]:
+        """Order a command and wait until it has ended."""
+        path = self.prepare(*argv, **changes)
+        self.crew.order(path)
+        return path, self.ended(path)
+
+    def script(self, text: str, **changes: Any) -> tuple[str, dict[str, Any]]:
+        return self.run("/bin/sh", "-c", text, **changes)
+
+    def ended(self, path: str) -> dict[str, Any]:
+        record: dict[str, Any] = self.until("exited", path)["record"]
+        return record
+
+    def until(self, event: str, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = eventually(lambda: self.heard(event, path), f"{event} of {path}")[0]
+        return found
+
+    def heard(self, event: str, path: str) -> list[dict[str, Any]]:
+        if not self.closed and select.select([self.crew], [], [], 0.0)[0]:
+            self.reports += self.crew.read()
+        job = next(job for job, known in self.jobs.items() if known == path)
+        return [report for report in self.reports if report["event"] == event and report.get("job") == job]
+
+    def stop(self, path: str, grace_s: float | None) -> bool:
+        rundir.request_stop(path, grace_s, "test")
+        shim = rundir.look(path, self.boot).shim
+        return shim is not None and processes.signal_verified(*shim, signal.SIGTERM)
+
+    def log(self, path: str, stream: str = "log") -> bytes:
+        return Path(rundir.log_path(path, stream)).read_bytes()
+
+    def left(self) -> list[tuple[int, int]]:
+        """Every living process that carries the marks of one of our jobs."""
+        return [
+            found for job, path in self.jobs.items() for found in processes.members(None, rundir.marks(path, job, 1))
+        ]
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.crew.close()

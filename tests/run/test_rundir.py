@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.run.harness import a_spec, mode_of, names_in
+
+from grassq.run import processes, rundir
+
+RECORD = {
+    "code": 3, "signal": None, "outcome": "exited", "error": None, "user_s": 0.5, "system_s": 0.25, "max_rss_kb": 900,
+    "started": 1.5, "ended": 2.5,
+}  # fmt: skip
+CLAIMERS = 20
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    found = rundir.attempt_dir(str(tmp_path), 7, 1)
+    rundir.prepare(found, a_spec(7, ["true"], found))
+    return found
+
+
+def write(path: str, name: str, data: bytes) -> None:
+    Path(path, name).write_bytes(data)
+
+
+@given(st.binary())
+def test_any_word_survives_json(word: bytes) -> None:
+    assert rundir.decode_word(json.loads(json.dumps(rundir.encode_word(word)))) == word
+
+
+def test_a_prepared_run_dir_is_private_and_complete(path: str) -> None:
+    for directory in (path, rundir.files_dir(path), rundir.checkpoint_dir(path), str(Path(path).parent)):
+        assert mode_of(directory) == 0o700
+    assert mode_of(f"{path}/spec.json") == 0o600
+    assert rundir.read_spec(path).argv == [b"true"]
+
+
+def test_preparing_twice_changes_nothing(path: str) -> None:
+    before = Path(path, "spec.json").read_bytes()
+    rundir.prepare(path, json.loads(before))
+    assert Path(path, "spec.json").read_bytes() == before
+    assert names_in(path) == ["files", "spec.json"]
+
+
+def test_an_attempt_dir_in_a_home_of_odd_bytes_is_found_again(tmp_path: Path) -> None:
+    home = os.fsencode(tmp_path) + b"/a \xff home"
+    found = rundir.attempt_dir(home, 1, 2)
+    rundir.prepare(found, a_spec(1, [b"\xff"], found))
+    assert rundir.read_spec(found).argv == [b"\xff"]
+    assert Path(os.fsdecode(home), "jobs/1/2/files").is_dir()
+
+
+@pytest.mark.parametrize(
+    "change", [{"v": 2}, {"argv": []}, {"argv": [3]}, {"cwd": {"b64": "?"}}, {"env": [["A"]]}, {"umask": None}]
+)
+def test_a_spec_that_makes_no_sense_is_refused(path: str, change: dict[str, Any]) -> None:
+    rundir.prepare(path, a_spec(7, ["true"], path) | change)
+    with pytest.raises(ValueError):
+        rundir.read_spec(path)
+
+
+def test_of_twenty_claimers_exactly_one_wins(tmp_path: Path) -> None:
+    for attempt in range(1, 11):
+        path = rundir.attempt_dir(str(tmp_path), 1, attempt)
+        rundir.prepare(path, a_spec(1, ["true"], path))
+        spec = rundir.read_spec(path)
+        gate, opener = os.pipe()
+        children = [_claimer(path, spec, gate, opener) for _ in range(CLAIMERS)]
+        os.close(opener)  # all of them read end-of-file at once
+        won = [pid for pid in children if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0]
+        os.close(gate)
+        assert len(won) == 1
+        assert rundir.look(path, spec.boot).shim == (won[0], 1)
+        assert names_in(path) == ["files", "spec.json", "started"]
+
+
+def _claimer(path: str, spec: rundir.Spec, gate: int, opener: int) -> int:
+    pid = os.fork()
+    if pid == 0:
+        os.close(opener)
+        os.read(gate, 1)
+        os._exit(0 if rundir.claim(path, spec, os.getpid(), 1) else 1)
+    return pid
+
+
+def test_an_attempt_given_up_cannot_be_claimed(path: str) -> None:
+    spec = rundir.read_spec(path)
+    assert rundir.void(path, spec.store, spec.job, spec.attempt, spec.boot)
+    assert not rundir.claim(path, spec, 1, 1)
+    found = rundir.look(path, spec.boot)
+    assert (found.claimed, found.void, found.shim, found.shim_alive) == (True, True, None, False)
+
+
+def test_a_claimed_attempt_cannot_be_given_up(path: str) -> None:
+    spec = rundir.read_spec(path)
+    assert rundir.claim(path, spec, 1, 1)
+    assert not rundir.void(path, spec.store, spec.job, spec.attempt, spec.boot)
+    assert not rundir.look(path, spec.boot).void
+
+
+def test_an_attempt_can_be_given_up_before_it_has_a_run_dir(tmp_path: Path) -> None:
+    path = rundir.attempt_dir(str(tmp_path), 8, 1)
+    assert rundir.void(path, "5eed", 8, 1, "boot")
+    assert rundir.look(path, "boot").void
+
+
+def test_a_stop_request_is_read_back(path: str) -> None:
+    assert rundir.read_stop(path) is None
+    rundir.request_stop(path, 2.5, "killed by the user")
+    assert rundir.read_stop(path) == {"grace_s": 2.5, "reason": "killed by the user"}
+    rundir.request_stop(path, None, "again")
+    assert rundir.read_stop(path) == {"grace_s": None, "reason": "again"}
+
+
+def test_a_stop_request_that_cannot_be_read_still_stops(path: str) -> None:
+    write(path, "stop", b"")
+    assert rundir.read_stop(path) == {"grace_s": None, "reason": None}
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_an_exit_record_is_read_back_and_private(path: str, sync: bool) -> None:
+    rundir.write_exit(path, RECORD, sync)
+    assert rundir.read_exit(path) == {"v": 1, **RECORD}
+    assert mode_of(f"{path}/exit") == 0o600
+    assert names_in(path) == ["exit", "files", "spec.json"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_a_torn_or_flipped_exit_is_no_record(path: str, data: st.DataObject) -> None:
+    rundir.write_exit(path, RECORD, sync=False)
+    whole = Path(path, "exit").read_bytes()
+    if data.draw(st.booleans(), label="torn"):
+        damaged = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    else:
+        at, bit = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 7))
+        damaged = whole[:at] + bytes([whole[at] ^ (1 << bit)]) + whole[at + 1 :]
+    write(path, "exit", damaged)
+    assert rundir.read_exit(path) is None
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_in_place_of_a_record_are_no_record_and_no_error(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        for name in ("exit", "started", "stop", "spec.json"):
+            write(path, name, data)
+        found = rundir.look(path, "boot")
+        assert (found.exit, found.shim_alive, found.command_alive) == (None, False, False)
+        assert rundir.read_stop(path) is not None
+
+
+def test_our_files_are_never_read_through_a_link_or_a_fifo(path: str, tmp_path: Path) -> None:
+    rundir.write_exit(path, RECORD, sync=False)
+    link = Path(path, "exit")
+    link.rename(tmp_path / "elsewhere")
+    link.symlink_to(tmp_path / "elsewhere")
+    assert rundir.read_exit(path) is None
+    link.unlink()
+    os.mkfifo(link)
+    assert rundir.read_exit(path) is None
+    Path(path, "log").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError):
+        rundir.open_log(path, "log")
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_look_at_nothing_finds_nothing(tmp_path: Path) -> None:
+    found = rundir.look(str(tmp_path / "none"), "boot")
+    assert (found.exists, found.claimed, found.exit, found.members) == (False, False, None, [])
+
+
+def test_a_look_at_a_prepared_attempt_finds_its_spec_alone(path: str) -> None:
+    found = rundir.look(path, processes.boot_id())
+    assert (found.exists, found.claimed, found.store, found.job, found.attempt) == (True, False, "5eed", 7, 1)
+
+
+def test_a_claim_of_this_process_is_alive_and_that_of_another_boot_is_not(path: str) -> None:
+    spec = rundir.read_spec(path)
+    me = (os.getpid(), processes.start_ticks(os.getpid()) or 0)
+    rundir.claim(path, spec, *me)
+    rundir.note_spawn(path, *me, 1)
+    found = rundir.look(path, spec.boot)
+    assert (found.shim, found.shim_alive, found.command, found.command_alive) == (me, True, me, True)
+    after = rundir.look(path, "another boot")
+    assert (after.shim_alive, after.command_alive, after.members, after.boot) == (False, False, [], spec.boot)
+
+
+def test_an_unfinished_second_line_of_a_claim_is_no_command(path: str) -> None:
+    rundir.claim(path, rundir.read_spec(path), 1, 1)
+    with Path(path, "started").open("ab") as file:
+        file.write(b'{"pid": 12, "ticks": 1')
+    assert rundir.look(path, "boot").command is None
