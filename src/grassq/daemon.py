@@ -236,8 +236,9 @@ async def _listen(
     app.middlewares.insert(0, same_user)
     runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_S, access_log=None)
     await runner.setup()
+    sock = stack.enter_context(_socket(home))
     stack.push_async_callback(runner.cleanup)
-    await web.SockSite(runner, stack.enter_context(_socket(home)), backlog=1024).start()
+    await web.SockSite(runner, sock, backlog=1024).start()
 
 
 @contextlib.contextmanager

@@ -52,7 +52,7 @@ class Batch(Struct):
         self.tell(job.id, type(event).__name__.lower(), _detail(event, after))
         if after.state in FINAL:
             self.finished.append(after.id)
-        if (attempt := _attempt_of(after, job)) is not None:
+        if (attempt := _attempt_of(after, job, self.now)) is not None:
             self.changes.attempts[attempt.job, attempt.number] = attempt
         return after
 
@@ -66,12 +66,12 @@ class Batch(Struct):
         self.changes.story.append(Story(job, self.now, kind, detail))
 
 
-def _attempt_of(after: Job, before: Job) -> Attempt | None:
+def _attempt_of(after: Job, before: Job, now: float) -> Attempt | None:
     """The attempt row that goes with a move: the one that holds devices now, or held them until this move."""
     placement = after.placement or before.placement
     if placement is None:
         return None
-    ended = None if after.state in HOLDING else (after.finished or before.started)
+    ended = None if after.state in HOLDING else (after.finished or now)
     return Attempt(
         job=after.id,
         number=after.attempt,

@@ -83,11 +83,11 @@ class Decider:
         self.board = Board(loaded.paused, self._patience)
         for job in loaded.jobs:
             self.board.put(job)
-        mono = self._clock.mono()
+        now = self._clock.wall()
         for info in loaded.workers:
-            self.board.set_worker(info, online=False, now=mono)
+            self.board.set_worker(info, online=False, now=now)
         for info in online:
-            self.board.set_worker(info, online=True, now=mono)
+            self.board.set_worker(info, online=True, now=now)
         self._sent.clear()
 
     def close(self) -> None:
@@ -162,7 +162,12 @@ class Decider:
         if job is None or job.attempt != event.attempt or job.placement is None or job.placement.worker != worker:
             log.info("late_report job=%s attempt=%s event=%s", report.job, event.attempt, type(event).__name__)
         else:
-            batch.move(job, event)
+            try:
+                batch.move(job, event)
+            except InvalidMove as error:
+                # A worker that contradicts itself must not take the others' messages down with it.
+                log.error("report_makes_no_sense %s", error)
+                return []
         if isinstance(event, Started | Stuck):
             return []
         self._sent.pop((report.job, event.attempt), None)

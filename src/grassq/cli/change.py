@@ -14,7 +14,12 @@ _DONE = {"hold": "held", "release": "released", "priority": "changed"}
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `name`."""
-    parser.add_argument("selectors", metavar="SELECTOR", nargs="*" if name == "clean" else "+", help="the jobs")
+    parser.add_argument(
+        "selectors",
+        metavar="SELECTOR",
+        nargs="*" if name == "clean" else "+",
+        help="the jobs" + (" (default: all that have ended)" if name == "clean" else ""),
+    )
     if name == "kill":
         parser.add_argument("--grace", metavar="DURATION", help="time between asking and killing, such as 2s")
     if name == "priority":
@@ -37,7 +42,7 @@ def change(arguments: argparse.Namespace) -> int:
             answer = client.priority(selectors, arguments.priority)
         elif arguments.verb == "clean":
             older_s = None if arguments.older is None else shape.duration_s(arguments.older)
-            answer = client.clean(selectors, older_s=older_s)
+            answer = client.clean(selectors or ["all"], older_s=older_s)
         else:
             answer = {"rerun": client.rerun, "hold": client.hold, "release": client.release}[arguments.verb](selectors)
     _report(arguments, answer)
@@ -55,6 +60,8 @@ def _report(arguments: argparse.Namespace, answer: Document) -> None:
         render.line(f"removed {answer.get('removed', len(jobs))} jobs")
     else:
         for job in jobs:
+            if arguments.verb == "kill" and job.get("state") in ("succeeded", "failed"):
+                continue  # it had ended by itself: the notes say so
             render.line(_sentence(arguments.verb, job))
 
 

@@ -50,10 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.no_broker and arguments.no_worker:
         raise BadInput("--no-broker and --no-worker together leave nothing to run")
     store = _store(arguments.store)
+    _keep_to_ourselves(arguments.ready_fd)
     if arguments.detach:
         _detach()
     directory = home.current()
-    home.prepare(directory)
     from grassq.daemon import run as run_daemon
 
     return run_daemon(
@@ -105,7 +105,10 @@ def restart(arguments: argparse.Namespace) -> int:
     start_daemon(directory)
     if arguments.json:
         return render.document({"restarted": True, "running": running or 0, "version": __version__})
-    return render.line(f"daemon restarted (version {__version__})" + (f"; {running} jobs ran on" if running else ""))
+    return render.line(
+        f"daemon restarted (version {__version__})"
+        + (f"; {running} {'job' if running == 1 else 'jobs'} ran on" if running else "")
+    )
 
 
 def _answers(directory: str) -> bool:
@@ -159,6 +162,16 @@ def _store(text: str | None) -> str | None:
     if text.startswith("postgres"):
         raise Refused("a Postgres store is not in this release yet; --store takes memory or sqlite:PATH")
     raise BadInput(f"--store takes memory or sqlite:PATH, not '{text}'")
+
+
+def _keep_to_ourselves(ready_fd: int | None) -> None:
+    # Whoever waits at the other end waits until the last holder lets go: no child of ours may be one.
+    if ready_fd is None:
+        return
+    try:
+        os.set_inheritable(ready_fd, False)
+    except (OSError, OverflowError, ValueError) as error:
+        raise BadInput(f"--ready-fd {ready_fd} is not an open descriptor") from error
 
 
 def _detach() -> None:

@@ -17,8 +17,7 @@ def words(name: str, argv: list[str]) -> int:
     with connect() as client:
         sent = [os.fsencode(word) for word in argv]
         response = client.enqueue(sent, cwd=working_directory(), umask=current_umask(), verb=name)
-        # The id goes to stderr: stdout is the job's.
-        code = deliver(response.headers, response.body, stdout=2 if name == "run" else 1)
+        code = deliver(response.headers, response.body, stdout=_place_of(response.body) if name == "run" else 1)
         job = response.headers.get("grass-follow", "")
         return _follow(client, int(job)) if code == 0 and job.isdigit() else code
 
@@ -27,6 +26,11 @@ def follow(job: int) -> int:
     """Write a job's output as it comes and return its own exit code."""
     with connect() as client:
         return _follow(client, job)
+
+
+def _place_of(answer: bytes) -> int | None:
+    # Stdout is the job's, so the line with its id goes to stderr; a bare id, which is what -q makes of it, nowhere.
+    return None if answer.strip().isdigit() else 2
 
 
 def _follow(client: Client, id_: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
-from grassq.core.resources import VRAM, VRAM_OF, Capacity, Limits, Request, bind, supply_of, union
+from grassq.core.resources import DETECTED, VRAM, VRAM_OF, Capacity, Limits, Request, bind, supply_of, union
 from grassq.core.room import Place, Room, empty_room
 from grassq.errors import Refused
 
@@ -161,7 +161,7 @@ def machine_capacity(info: WorkerInfo) -> Capacity:
     capacity = dict(info.given)
     for offer in info.offers:
         for name, limit in offer.limits.items():
-            if name in info.given:
+            if name in info.given or (info.detecting and name in DETECTED):
                 continue
             declared = supply_of(limit)
             capacity[name] = union(capacity[name], declared) if name in capacity else declared
@@ -172,7 +172,7 @@ def _bound(limits: Limits, capacity: Capacity) -> Capacity:
     bound: Capacity = {}
     for name, limit in limits.items():
         try:
-            bound[name] = bind(name, limit, capacity[name])
+            bound[name] = bind(name, limit, capacity[name]) if name in capacity else supply_of(limit)
         except Refused:
             # Checked when the queue was made; the device has gone since. What is left of the limit is nothing.
             bound[name] = supply_of(limit)

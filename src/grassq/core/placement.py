@@ -267,7 +267,7 @@ def never_fits(board: Board, queue: str, request: Request) -> str | None:
     reasons = []
     for station in board.offering(queue):
         found = fits_ever(request, station.machine.supply, station.offers[queue].supply)
-        if found is None or (station.info.detecting and found.never):
+        if found is None or (station.info.detecting and found.resource not in station.info.given):
             return None
         most = f"has {amount_text(found.free)}" if found.free else "has none"
         where = f"queue {queue!r} on {station.info.name}"

@@ -21,6 +21,8 @@ DEVICES_MAX = 4096
 POOLS = frozenset({"cpu", "mem", "disk"})
 SIZES = frozenset({"mem", "disk", "vram"})
 VRAM = "vram"
+#: Found by asking drivers, which takes a while: until they have answered nobody knows what there is.
+DETECTED = frozenset({"gpu"})
 #: The devices whose memory `vram` counts.
 VRAM_OF = "gpu"
 

@@ -100,8 +100,6 @@ class Shortage(Struct, frozen=True):
     needed: int
     free: int
     why: str
-    #: No waiting helps: the place does not have that much at all.
-    never: bool = False
 
 
 class FreeDevice(Struct, frozen=True):
@@ -188,7 +186,7 @@ def fit(request: Request, place: Place) -> Allocation | Shortage:
 def _fit_one(name: str, amount: int, vram: int, place: Place) -> int | dict[str, int] | Shortage:
     supply = place.supply(name)
     if supply is None:
-        return Shortage(name, amount, 0, f"there is no {name} here", never=True)
+        return Shortage(name, amount, 0, f"there is no {name} here")
     if isinstance(supply, Pool):
         free = place.pool_free(name)
         return amount if amount <= free else _short(name, amount, free)

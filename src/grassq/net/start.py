@@ -13,6 +13,8 @@ from grassq.net.http import Connection, NoDaemon
 
 START_TIMEOUT_S = 10.0
 REPORT_LIMIT = 64 << 10
+#: In the complaint of a daemon that found another one in its home; to whoever asked, that one is as good.
+RIVAL_SIGNS = ("another daemon", "a daemon serves")
 #: How long a daemon that was faster may take until its socket answers, before we try to start one again.
 RIVAL_TIMEOUT_S = 3.0
 READY_FD = 3
@@ -145,7 +147,7 @@ def _judge(home: str, report: bytes) -> None:
     if kind != "error":
         raise Unreachable(f"the daemon ended before it was ready; see {home}/{homes.LOG_NAME}")
     code, _, message = rest.partition(" ")
-    if "another daemon" in message:
+    if any(sign in message for sign in RIVAL_SIGNS):
         return _await_socket(home)
     error = _ERRORS.get(int(code) if code.isdigit() else 1, Unreachable)
     raise error(message or f"the daemon could not start; see {home}/{homes.LOG_NAME}")

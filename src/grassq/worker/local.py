@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from grassq.core.messages import Hello, Order, Report
 from grassq.core.model import Job, Offer, WorkerInfo
-from grassq.core.resources import Capacity
+from grassq.core.resources import DETECTED, Capacity
 from grassq.run import logs, processes, rundir
 from grassq.run.crew import Crew
 from grassq.worker import offers
@@ -53,6 +53,7 @@ class LocalWorker:
             home, self._crew, self._loop, self._shim_gone, store=store_id, with_daemon=not keeps
         )
         self._detects = capacity is None
+        self._detected = asyncio.Event()
         given = host.detect() if capacity is None else capacity
         info = WorkerInfo(book.name, processes.boot_id(), given, offers.all_offers(book), self._detects)
         self._agent = Agent(info, self._runner, send, time.monotonic)
@@ -72,7 +73,9 @@ class LocalWorker:
         self._loop.add_reader(self._crew.fileno(), self._hear)
         self._agent.hello()
         self._tasks.append(self._loop.create_task(self._tick()))
-        if self._detects:
+        if not self._detects:
+            self._detected.set()
+        else:
             self._tasks.append(self._loop.create_task(self._detect()))
 
     def deliver(self, order: Order) -> None:
@@ -100,10 +103,13 @@ class LocalWorker:
         found = await nvidia.detect()
         info = self._agent.info
         self._agent.describe(replace(info, given={**info.given, **found}, detecting=False))
+        self._detected.set()
         log.info("devices_detected names=%s", ",".join(found) or "none")
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
-        """Make or replace a queue."""
+        """Make or replace a queue; one that names devices is checked against what there is, so that must be known."""
+        if DETECTED & offer.limits.keys():
+            await self._detected.wait()
         notes = offers.check(offer, self._agent.info)
         known = next((o for o in self._agent.info.offers if o.queue == offer.queue), None)
         if known == offer:
