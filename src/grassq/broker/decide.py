@@ -66,7 +66,7 @@ class Decider:
         self._clock = clock
         self._patience = patience
         self._floor_id = floor_id
-        self._sent: dict[AttemptId, float] = {}
+        self._sent: dict[AttemptId, reconcile.Sent] = {}
         self._environments: OrderedDict[bytes, Pairs] = OrderedDict()
         self._failures = 0
         self._retry_at = 0.0
@@ -179,7 +179,7 @@ class Decider:
             if not station.online:
                 continue
             for job in reconcile.due(self.board, name, self._sent, mono):
-                self._sent[job.attempt_id] = mono
+                self._sent[job.attempt_id] = reconcile.told(job, mono)
                 orders.append((name, reconcile.stop_of(job) if job.cancel_requested else self._start(job)))
         return orders
 
@@ -239,7 +239,7 @@ class Decider:
         wall, mono = self._clock.wall(), self._clock.mono()
         due = [_ready_at(job) - wall for job in self.board.retrying.values()]
         due += [
-            self._sent.get(job.attempt_id, mono) + reconcile.RESEND_S - mono
+            (last.at if (last := self._sent.get(job.attempt_id)) else mono) + reconcile.RESEND_S - mono
             for job in self.board.holding.values()
             if job.state is State.PLACED or job.cancel_requested
         ]

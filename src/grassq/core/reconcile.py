@@ -27,6 +27,14 @@ class Found(Struct, frozen=True):
     pid: int | None = None
 
 
+class Sent(Struct, frozen=True):
+    """What a worker was last told of an attempt, and when."""
+
+    at: float
+    #: The grace of a stop; None if it was told to start.
+    stop_grace_s: float | None
+
+
 class Verdict(Enum):
     """What to do with an attempt that has not ended."""
 
@@ -52,20 +60,32 @@ def judge(attempt: int, found: Found, *, may_start: bool, same_boot: bool) -> Ve
     return Lost(attempt, Outcome.UNKNOWN, "it is gone and left no exit record")
 
 
-def due(board: Board, worker: str, sent: Mapping[AttemptId, float], now: float) -> list[Job]:
+def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> list[Job]:
     """Jobs a worker was not told of lately: placed ones to start, and cancelled ones to stop."""
     return [
         job
         for job in board.held_by(worker)
-        if (job.state is State.PLACED or job.cancel_requested)
-        and now - sent.get(job.attempt_id, float("-inf")) >= RESEND_S
+        if (job.state is State.PLACED or job.cancel_requested) and _is_news(job, sent.get(job.attempt_id), now)
     ]
+
+
+def told(job: Job, now: float) -> Sent:
+    """What is noted once a job's worker has been told what it should do now."""
+    return Sent(now, _stop_grace_s(job) if job.cancel_requested else None)
+
+
+def _is_news(job: Job, last: Sent | None, now: float) -> bool:
+    # A stop must not wait until the start before it, or a stop with a longer grace, would be repeated anyway.
+    return last is None or last.stop_grace_s != told(job, now).stop_grace_s or now - last.at >= RESEND_S
 
 
 def stop_of(job: Job) -> Stop:
     """The order that ends a job's newest attempt."""
-    grace_s = job.spec.grace_s if job.stop_grace_s is None else job.stop_grace_s
-    return Stop(job.id, job.attempt, grace_s, _boot(job))
+    return Stop(job.id, job.attempt, _stop_grace_s(job), _boot(job))
+
+
+def _stop_grace_s(job: Job) -> float:
+    return job.spec.grace_s if job.stop_grace_s is None else job.stop_grace_s
 
 
 def checks(board: Board, worker: str) -> list[Check]:
