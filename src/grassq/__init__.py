@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from grassq.errors import GrassError
+    from grassq.sdk import Client, Job
+
 __version__ = "0.1.0"
 
 __all__ = ["Client", "GrassError", "Job", "__version__"]

@@ -29,7 +29,7 @@ from grassq.broker.views import moment
 from grassq.core.board import Patience
 from grassq.core.messages import Hello, Report
 from grassq.core.resources import Capacity, parse_limits, parse_request, supply_of
-from grassq.errors import BadInput, GrassError, Refused
+from grassq.errors import BadInput, GrassError, HomeTaken, Refused
 from grassq.settings import STORE_MEMORY, Settings
 from grassq.store.sqlite import MEMORY, SqliteStore
 from grassq.web.api import Api
@@ -85,7 +85,7 @@ def run(
         with _only_one(home):
             asyncio.run(_serve(home, values, ready_fd))
     except GrassError as error:
-        _say(ready_fd, f"error {error.exit_code} {error}")
+        _say(ready_fd, f"taken {error}" if isinstance(error, HomeTaken) else f"error {error.exit_code} {error}")
         if ready_fd is None:
             raise
         return error.exit_code
@@ -118,7 +118,7 @@ def _only_one(home: str) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             first = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
-            raise Refused(f"a daemon serves {home} already (pid {first}); `grass stop` ends it") from None
+            raise HomeTaken(f"a daemon serves {home} already (pid {first}); `grass stop` ends it") from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield

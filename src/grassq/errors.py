@@ -5,6 +5,7 @@ GrassError                   exit 1   something went wrong; the message says wha
 ├── NotFound                 exit 3   no job, queue or program of that name
 ├── Unreachable              exit 4   no daemon or broker answers
 ├── Refused                  exit 5   understood, but it cannot be done or can never fit
+│   ├── HomeTaken            exit 5   another daemon serves this home
 │   └── StoreUnavailable     exit 5   the store cannot be read or written now
 │       └── StoreTooNew      exit 5   a newer Grass wrote this store
 ├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug; carries its story)
@@ -51,6 +52,10 @@ class Refused(GrassError):
     """Understood, but it cannot be done or can never fit."""
 
     exit_code = EXIT_REFUSED
+
+
+class HomeTaken(Refused):
+    """Another daemon serves this home."""
 
 
 class StoreUnavailable(Refused):

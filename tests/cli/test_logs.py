@@ -15,7 +15,6 @@ from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
 
 from grassq.cli import format as shape
 from grassq.cli.screen import Screen
-from grassq.errors import BadInput
 
 Grass = Callable[..., calls.Done]
 
@@ -96,19 +95,6 @@ def test_no_escape_but_a_colour_ever_reaches_a_terminal(parts: list[bytes]) -> N
     text = shown(*parts).decode()
     rest = re.sub(r"\x1b\[[0-9;:]*m", "", text)
     assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", rest)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("2s", 2), ("1.5h", 5400), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25)]
-)
-def test_durations_are_read(text: str, seconds: float) -> None:
-    assert shape.duration_s(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-3", "5x", "1h 30m", "nan", "inf"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(BadInput):
-        shape.duration_s(text)
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,7 @@ def test_an_option_given_badly_is_refused(options: str) -> None:
         ("--hold=1 ls", "unknown option '--hold=1': --hold takes no value"),
         ("-e=A=1 ls", "unknown option '-e=A=1': write -e and its value as two words"),
         ("--license 1 ls", "unknown option '--license': write the amount in the same word, --license=1"),
-        ("--grace 5 ls", "--grace needs a number and its unit, such as 90s, 5m, 2h or 1d, not '5'"),
+        ("--grace 5 ls", "--grace needs a number and its unit, such as 90s, 5m, 1h30m or 7d, not '5'"),
         ("--gpu python x", "--gpu needs an amount, not 'python', such as --gpu=1"),
         ("--env A ls", "--env needs NAME=VALUE, not 'A'"),
     ],
@@ -384,10 +384,9 @@ def test_a_shell_line_that_is_not_one_word_is_refused(line: str) -> None:
         enqueue(line)
 
 
-def test_leading_assignments_are_environment_also_where_the_queue_has_a_command() -> None:
+def test_where_the_queue_has_a_command_an_assignment_is_an_argument_of_it() -> None:
     read = enqueue("job1 lr=0.1 x")
-    assert (read.env, read.words) == (((b"lr", b"0.1"),), (b"x",))
-    assert read.warnings == ("lr became environment of the job, not arguments of the command of queue 'job1'",)
+    assert (read.env, read.words) == ((), (b"lr=0.1", b"x"))
 
 
 def test_nothing_at_all_is_refused() -> None:

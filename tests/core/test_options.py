@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grassq.core.argv import RESERVED, CreateQueue, is_resource_name, split_create_queue
-from grassq.core.options import duration_s
+from grassq.core.durations import duration_s
 from grassq.errors import BadInput, GrassError
 
 
@@ -97,14 +97,16 @@ def test_what_a_resource_may_not_be_called(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("0", 0), ("0s", 0), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400), ("0.5s", 0.5)]
+    ("text", "seconds"),
+    [("0", 0), ("0s", 0), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400), ("0.5s", 0.5), ("1h30m", 5400)],
 )
 def test_durations_carry_their_unit(text: str, seconds: float) -> None:
     assert duration_s(text) == seconds
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "00", "s", "-1s", "1 s", "1S", "1w", "1e3s", ".5s", "9" * 5000 + "s", "1m30s", "nan", "infs"]
+    "text",
+    ["", "5", "00", "s", "-1s", "1 s", "1S", "1w", "1e3s", ".5s", "9" * 5000 + "s", "1m30", "1h 30m", "nan", "infs"],
 )
 def test_a_duration_without_a_unit_is_refused(text: str) -> None:
     with pytest.raises(BadInput):

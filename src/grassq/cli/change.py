@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from grassq.cli import format as shape
 from grassq.cli import render
 from grassq.cli.link import connect
+from grassq.core.durations import duration_s
 from grassq.net.client import Document
 
 _DONE = {"hold": "held", "release": "released", "priority": "changed"}
@@ -36,12 +36,12 @@ def change(arguments: argparse.Namespace) -> int:
     with connect() as client:
         selectors = arguments.selectors
         if arguments.verb == "kill":
-            grace_s = None if arguments.grace is None else shape.duration_s(arguments.grace)
+            grace_s = None if arguments.grace is None else duration_s(arguments.grace)
             answer = client.kill(selectors, grace_s=grace_s)
         elif arguments.verb == "priority":
             answer = client.priority(selectors, arguments.priority)
         elif arguments.verb == "clean":
-            older_s = None if arguments.older is None else shape.duration_s(arguments.older)
+            older_s = None if arguments.older is None else duration_s(arguments.older)
             answer = client.clean(selectors or ["all"], older_s=older_s)
         else:
             answer = {"rerun": client.rerun, "hold": client.hold, "release": client.release}[arguments.verb](selectors)

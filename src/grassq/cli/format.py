@@ -1,29 +1,14 @@
-"""How jobs, amounts and times read on a terminal, and how a person writes a duration."""
+"""How jobs, amounts and times read on a terminal."""
 
 from __future__ import annotations
 
 import datetime
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grassq.errors import BadInput
-
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|d|w)")
 #: Longer than any queue lives; keeps sums of times finite.
 LONGEST_S = 100 * 365 * 86400.0
-
-
-def duration_s(text: str) -> float:
-    """Seconds of `90`, `2s`, `1.5h` or `1h30m`."""
-    words = text.strip().lower()
-    if re.fullmatch(r"\d+(\.\d*)?|\.\d+", words):
-        return min(float(words), LONGEST_S)
-    if not words or not re.fullmatch(f"(?:{_PART.pattern})+", words):
-        raise BadInput(f"'{text}' is no duration; write seconds, or 2s, 5m, 1h30m, 7d")
-    return min(sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(words)), LONGEST_S)
 
 
 def span(seconds: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from grassq.cli import format as shape
 from grassq.cli import render
 from grassq.cli.link import connect
+from grassq.core.durations import duration_s
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT
 from grassq.net.client import FINAL_STATES, Client, compact
 
@@ -30,7 +31,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def wait(arguments: argparse.Namespace) -> int:
     """Wait for the selected jobs; 0 when all succeeded, 1 when one did not."""
-    timeout_s = shape.LONGEST_S if arguments.timeout is None else shape.duration_s(arguments.timeout)
+    timeout_s = shape.LONGEST_S if arguments.timeout is None else duration_s(arguments.timeout)
     with connect() as client:
         try:
             jobs, finished = _watched(client, arguments, monotonic() + timeout_s)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from grassq.core.durations import duration_s
 from grassq.core.names import check_name, shown
 from grassq.errors import BadInput
 
@@ -18,12 +19,9 @@ COMMON_RESOURCES = frozenset({"gpu", "cpu", "mem", "vram", "disk"})
 
 PRIORITY_MAX = 1_000_000
 TRIES_MAX = 1_000
-DURATION_MAX_S = 365 * 86_400.0
 
 _RESOURCE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
-_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.[{")
 _CLOSE = 0.75
 
@@ -238,19 +236,6 @@ class Given:
         """An option's value as seconds."""
         text = self.text(name)
         return None if text is None else duration_s(text, f"--{name}")
-
-
-def duration_s(text: str, what: str = "a duration") -> float:
-    """Read `90s`, `5m`, `2h` or `1d` as seconds; a number needs its unit, save 0."""
-    if text == "0":
-        return 0.0
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise BadInput(f"{what} needs a number and its unit, such as 90s, 5m, 2h or 1d, not {shown(text)}")
-    seconds = float(match[1]) * _SECONDS[match[2]]
-    if seconds > DURATION_MAX_S:
-        raise BadInput(f"{what} may be at most 365d, not {shown(text)}")
-    return seconds
 
 
 def as_text(value: bytes, what: str) -> str:

@@ -13,8 +13,8 @@ from grassq.net.http import Connection, NoDaemon
 
 START_TIMEOUT_S = 10.0
 REPORT_LIMIT = 64 << 10
-#: In the complaint of a daemon that found another one in its home; to whoever asked, that one is as good.
-RIVAL_SIGNS = ("another daemon", "a daemon serves")
+#: What a job is told of itself. A daemon started from inside a job is not a part of it.
+_OF_A_JOB = (b"JOB_ID", b"JOB_NAME", b"QUEUE", b"ATTEMPT", b"RUN_DIR", b"RESULT_FILE", b"CHECKPOINT_DIR")
 #: How long a daemon that was faster may take until its socket answers, before we try to start one again.
 RIVAL_TIMEOUT_S = 3.0
 READY_FD = 3
@@ -76,6 +76,8 @@ def _spawn(home: str, writing: int, python: str) -> int:
 
 def _environment(home: str) -> dict[bytes, bytes]:
     environment = homes.environment()
+    for name in _OF_A_JOB:
+        environment.pop(b"GRASS_" + name, None)
     environment[b"GRASS_HOME"] = os.fsencode(home)
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     # A source tree, or a path added by the program that uses the SDK: the new interpreter would not find it by itself.
@@ -144,11 +146,12 @@ def _judge(home: str, report: bytes) -> None:
     if line == "ready":
         return
     kind, _, rest = line.partition(" ")
+    if kind == "taken":
+        # Another daemon was faster; to whoever asked, that one is as good.
+        return _await_socket(home)
     if kind != "error":
         raise Unreachable(f"the daemon ended before it was ready; see {home}/{homes.LOG_NAME}")
     code, _, message = rest.partition(" ")
-    if any(sign in message for sign in RIVAL_SIGNS):
-        return _await_socket(home)
     error = _ERRORS.get(int(code) if code.isdigit() else 1, Unreachable)
     raise error(message or f"the daemon could not start; see {home}/{homes.LOG_NAME}")
 
