@@ -71,12 +71,15 @@ class Decider:
         self._failures = 0
         self._retry_at = 0.0
         self.read_only: str | None = None
+        #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
+        self.generation = 0
         self.board = Board()
         self.reload()
 
     def reload(self) -> None:
         """Forget the board and read it again from the store."""
         loaded = self._store.load()
+        self.generation += 1
         online = [station.info for station in self.board.stations.values() if station.online]
         self.store_id = loaded.store_id
         self._next_id = max(loaded.highest_id, self._floor_id) + 1
@@ -149,6 +152,7 @@ class Decider:
         self.board.set_worker(info, online=True, now=batch.now)
         if known is None or known.info != info:
             batch.changes.workers[info.name] = info
+            self.generation += 1
             service.settle(batch)
         if not hello.fresh:
             return []

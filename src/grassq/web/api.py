@@ -74,6 +74,8 @@ class Api:
         self._default = default
         self._stop = stop
         self._about = about
+        self._known_now = intake.Known({}, frozenset())
+        self._known_at = 0
 
     def app(self) -> web.Application:
         """The application: routes, limits and the one way errors are told."""
@@ -104,7 +106,11 @@ class Api:
         return app
 
     async def _known(self) -> intake.Known:
-        return await self._engine.read(lambda batch: intake.known_of(batch.board))
+        generation = self._engine.decider.generation
+        if generation != self._known_at:
+            self._known_now = await self._engine.read(lambda batch: intake.known_of(batch.board))
+            self._known_at = generation
+        return self._known_now
 
     async def enqueue(self, request: web.Request) -> web.Response:
         """Split what was typed, store the job, and answer with the very text to print."""
@@ -114,8 +120,7 @@ class Api:
             who = body.submitter()
             known = await self._known()
             words = [bodies.word_bytes(word) for word in body.words]
-            typed, asked = await asyncio.to_thread(intake.read_enqueue, words, who, known, self._default)
-            draft = await asyncio.to_thread(intake.draft, asked, who, known)
+            typed, draft = await asyncio.to_thread(intake.read_enqueue, words, who, known, self._default)
             ids = await self._submit([draft], body.key, raw)
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
@@ -245,7 +250,8 @@ class Api:
         typed = argv.split_create_queue([bodies.word_bytes(word) for word in body.words])
         offer = await asyncio.to_thread(intake.read_offer, typed, who)
         status, notes = await self._desk.offer(offer)
-        await self._known()  # answered after the worker's word of it, so the next command sees the queue
+        # Answered after the worker's word of it is stored, so the next command sees the queue.
+        await self._engine.read(lambda batch: None)
         return _json({"name": offer.queue, "status": status, "notes": notes})
 
     async def delete_queue(self, request: web.Request) -> web.Response:

@@ -65,8 +65,8 @@ def known_of(board: Board) -> Known:
     return Known(offers, frozenset(board.resource_names()))
 
 
-def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: Request) -> tuple[Enqueue, Asked]:
-    """Split the words of an `enqueue` and read its amounts."""
+def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: Request) -> tuple[Enqueue, Draft]:
+    """Split the words of an `enqueue`, read its amounts and check it."""
     if sum(map(len, words)) > WORDS_MAX:
         raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
     env = dict(who.env)
@@ -90,7 +90,7 @@ def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: 
         on_lost=typed.on_lost,
         tries=typed.tries,
     )
-    return typed, asked
+    return typed, draft(asked, who, known)
 
 
 def _request(typed: Enqueue, default: Request) -> Request:
