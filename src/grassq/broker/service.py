@@ -8,13 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
-from grassq.core import placement
+from grassq.core import placement, selectors
 from grassq.core.board import EVERYTHING
 from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Spec, State
 from grassq.core.names import shown
 from grassq.core.selectors import All, Ids, Name, Queue, Selector, Word
 from grassq.core.states import Cancel, Hold, Ready, Release, Unready
-from grassq.errors import NotFound, Refused
+from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
 
 SELECTED_MAX = 1_000_000
@@ -232,9 +232,12 @@ def resume(batch: Batch, queue: str | None) -> Done:
 
 def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str], set[str]]) -> Done:
     if queue is not None and queue not in batch.board.queue_names() | batch.board.paused:
-        raise NotFound(
-            f"there is no queue {shown(queue)}; of a single job, `grass hold` is what stops it from starting"
-        )
+        if batch.store.jobs(resolve(batch, selectors.parse(queue)), 1):
+            raise BadInput(
+                f"{shown(queue)} is a job, not a queue; `grass hold {queue}` keeps a job from starting and "
+                "`grass release` lets it go on; `grass pause` alone pauses everything"
+            )
+        raise NotFound(f"there is no queue {shown(queue)}; `grass show` lists them")
     paused = change(batch.board.paused, queue or EVERYTHING)
     notes = []
     if queue is not None and queue not in paused and EVERYTHING in paused:

@@ -18,6 +18,7 @@ SCHEMA = 1
 NEXT_SHOWN = 100
 RECENT_SHOWN = 100
 RECENT_S = 86400.0
+STORY_SHOWN = 20
 
 Document = dict[str, object]
 
@@ -138,10 +139,12 @@ def why(batch: Batch, selectors: Sequence[Selector]) -> Document:
 
 def _why(batch: Batch, job: Job) -> Document:
     blockers = placement.explain(batch.board, job, batch.mono) if job.state is State.QUEUED else []
+    story = batch.store.story(job.id)[-STORY_SHOWN:]
     return {
         "id": job.id,
         "state": str(job.state),
         "reason": job.reason,
+        "story": [{"at": moment(line.at), "kind": line.kind, "detail": line.detail} for line in story],
         "text": "\n".join(_lines(batch, job, blockers)),
         "blocked": [
             {
@@ -159,7 +162,8 @@ def _why(batch: Batch, job: Job) -> Document:
 def _lines(batch: Batch, job: Job, blockers: list[placement.Blocker]) -> list[str]:
     head = f"job {job.id} ({request_text(job.spec.request)}, queue {job.spec.queue})"
     if job.state in FINAL:
-        return [f"{head} has ended: {ending(job)}"]
+        ways = f"`grass log {job.id}` shows what it wrote, `grass rerun {job.id}` runs it again"
+        return [f"{head} has ended: {ending(job)}", ways]
     if job.state is not State.QUEUED:
         return [f"{head} is {job.state}" + (f": {job.reason}" if job.reason else "")]
     if batch.board.is_paused(job.spec.queue):

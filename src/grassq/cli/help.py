@@ -61,6 +61,7 @@ How it is treated:
                        when its machine is lost: fail (default), or run it again elsewhere
   --grace DURATION     time between asking it to end and killing it (default 10s)
   --split              keep stdout and stderr apart
+  --keep-children      leave alone what the command leaves running when it ends
 """
 
 ENQUEUE = f"""\

@@ -51,7 +51,15 @@ def why(arguments: argparse.Namespace) -> int:
         return render.document(answer)
     for job in answer.get("jobs", []):
         render.lines(str(job.get("text") or f"job {job.get('id')} is {job.get('state')}"))
+        if len(answer["jobs"]) == 1:
+            _story(job.get("story", []))
     return 0
+
+
+def _story(story: Sequence[Mapping[str, Any]]) -> None:
+    now = _now()
+    for line in story:
+        render.line(f"  {shape.clock(line.get('at'), now)}  {line.get('kind')}  {line.get('detail') or ''}".rstrip())
 
 
 def _one(job: Mapping[str, Any]) -> int:

@@ -69,6 +69,7 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
     priority: int | None = None
     hold: bool = False
     split: bool = False
+    keep_children: bool = False
     shell: bytes | None = None  # None: run the words; b"": a line for the user's shell; else a line for this shell
     quiet: bool = False
     json: bool = False
@@ -229,6 +230,7 @@ def _finish(given: Given, queue: str, job: Sequence[bytes], scene: Scene, separa
         priority=given.number("priority", -options.PRIORITY_MAX, options.PRIORITY_MAX),
         hold=given.has("hold"),
         split=given.has("split"),
+        keep_children=given.has("keep-children"),
         shell=shell,
         quiet=given.has("quiet"),
         json=given.has("json"),

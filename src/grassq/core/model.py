@@ -64,6 +64,8 @@ class Spec(Struct, frozen=True):
     #: The job named its own directory, which then wins over its queue's.
     own_cwd: bool = False
     split: bool = False
+    #: What the command leaves running when it ends stays, instead of being ended too.
+    keep_children: bool = False
     grace_s: float = STOP_GRACE_S
     on_lost: Literal["fail", "requeue"] = "fail"
     tries: int = 1

@@ -58,6 +58,7 @@ ENQUEUE = _table(
     Option("priority"),
     Option("hold", "flag"),
     Option("split", "flag"),
+    Option("keep-children", "flag"),
     Option("shell", "maybe"),
     _QUIET,
     _JSON,

@@ -352,10 +352,10 @@ def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, defa
         raise BadInput("there is nothing to run: the command is empty")
     if job.shell and len(words) != 1:
         raise BadInput("a shell job is one line")
-    asked = intake.Asked(
+    asked = argv.Enqueue(
         words=words,
         queue=queue,
-        request=default if job.request is None else parse_request(job.request),
+        queue_known=offer is not None,
         env=bodies.pairs_bytes(job.env),
         cwd=None if job.cwd is None else bodies.word_bytes(job.cwd),
         shell=b"" if job.shell else None,
@@ -363,11 +363,12 @@ def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, defa
         priority=job.priority,
         hold=job.hold,
         split=job.split,
+        keep_children=job.keep_children,
         grace_s=job.grace_s,
         on_lost=job.on_lost,
         tries=job.tries,
     )
-    return intake.draft(asked, who, known)
+    return intake.draft(asked, default if job.request is None else parse_request(job.request), who, known)
 
 
 def _enqueue_text(typed: argv.Enqueue, job: int) -> tuple[str, tuple[str, ...]]:

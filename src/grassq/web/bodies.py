@@ -58,6 +58,7 @@ class JobBody(Struct, kw_only=True):
     cwd: Word | None = None
     hold: bool = False
     split: bool = False
+    keep_children: bool = False
     grace_s: float | None = None
     on_lost: Literal["fail", "requeue"] = "fail"
     tries: int = 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -41,24 +40,6 @@ class Known(Struct, frozen=True):
     resources: frozenset[str]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """A job as its submitter wants it, from the command line or the SDK."""
-
-    words: tuple[bytes, ...]
-    queue: str
-    request: Request
-    env: Pairs = ()
-    cwd: bytes | None = None
-    shell: bytes | None = None
-    name: str | None = None
-    priority: int | None = None
-    hold: bool = False
-    split: bool = False
-    grace_s: float | None = None
-    on_lost: Literal["fail", "requeue"] | None = None
-    tries: int | None = None
-
-
 def known_of(board: Board) -> Known:
     """What the board knows now."""
     offers = {offer.queue: offer for station in board.stations.values() for offer in station.info.offers}
@@ -75,22 +56,7 @@ def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: 
     typed = argv.split_enqueue(words, scene)
     if typed.broker is not None:
         raise Refused("--broker: this release runs jobs on this machine only")
-    asked = Asked(
-        words=typed.words,
-        queue=typed.queue,
-        request=_request(typed, default),
-        env=typed.env,
-        cwd=typed.cwd,
-        shell=typed.shell,
-        name=typed.name,
-        priority=typed.priority,
-        hold=typed.hold,
-        split=typed.split,
-        grace_s=typed.grace_s,
-        on_lost=typed.on_lost,
-        tries=typed.tries,
-    )
-    return typed, draft(asked, who, known)
+    return typed, draft(typed, _request(typed, default), who, known)
 
 
 def _request(typed: Enqueue, default: Request) -> Request:
@@ -134,11 +100,11 @@ def _limit_value(name: str, text: str) -> object:
     return text
 
 
-def draft(asked: Asked, who: Submitter, known: Known) -> Draft:
+def draft(asked: Enqueue, request: Request, who: Submitter, known: Known) -> Draft:
     """A job ready to be stored; refuses what cannot run on this machine."""
     cwd = _directory(asked, who)
     offer = known.offers.get(asked.queue)
-    _check_values(asked, known)
+    _check_values(asked, request, known)
     env = {**dict(who.env), **dict(offer.env if offer else ()), **dict(asked.env)}
     shell = _shell(asked.shell, env)
     if offer is not None:
@@ -153,7 +119,7 @@ def draft(asked: Asked, who: Submitter, known: Known) -> Draft:
     spec = Spec(
         command=asked.words,
         queue=asked.queue,
-        request=asked.request,
+        request=request,
         cwd=cwd,
         env_digest=hashlib.sha256(environment).digest(),
         umask=who.umask & 0o777,
@@ -161,6 +127,7 @@ def draft(asked: Asked, who: Submitter, known: Known) -> Draft:
         env=asked.env,
         own_cwd=asked.cwd is not None,
         split=asked.split,
+        keep_children=asked.keep_children,
         grace_s=STOP_GRACE_S if asked.grace_s is None else asked.grace_s,
         on_lost=asked.on_lost or "fail",
         tries=asked.tries or 1,
@@ -169,10 +136,10 @@ def draft(asked: Asked, who: Submitter, known: Known) -> Draft:
     return Draft(spec, environment, asked.name, priority, asked.hold)
 
 
-def _check_values(asked: Asked, known: Known) -> None:
+def _check_values(asked: Enqueue, request: Request, known: Known) -> None:
     if any(b"\0" in part for pair in asked.env for part in pair) or any(b"\0" in word for word in asked.words):
         raise BadInput("a word or variable holds a NUL byte, which no program can be given")
-    held = {name for name, _ in asked.request} | ({VRAM_OF} if VRAM in dict(asked.request) else set())
+    held = {name for name, _ in request} | ({VRAM_OF} if VRAM in dict(request) else set())
     texts = [*asked.words, *(value for _, value in asked.env)]
     used = {name.decode() for text in texts for name in placeholders(text)}
     missing = sorted((used & known.resources) - held)
@@ -183,7 +150,7 @@ def _check_values(asked: Asked, known: Known) -> None:
         )
 
 
-def _directory(asked: Asked, who: Submitter) -> bytes:
+def _directory(asked: Enqueue, who: Submitter) -> bytes:
     if asked.cwd is None:
         return who.cwd
     if b"\0" in asked.cwd:

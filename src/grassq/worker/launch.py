@@ -46,7 +46,7 @@ def run_spec(start: Start, path: str, checkpoint: str, *, store: str, boot: str,
         "split": spec.split,
         "grace_s": spec.grace_s,
         "leave_grace_s": LEAVE_GRACE_S,
-        "keep_children": False,
+        "keep_children": spec.keep_children,
         "with_daemon": with_daemon,
     }
 
