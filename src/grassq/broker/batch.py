@@ -9,8 +9,18 @@ from msgspec import Struct
 from grassq.core import states
 from grassq.core.board import Board
 from grassq.core.model import FINAL, HOLDING, Job
-from grassq.core.states import Event, Exited, Lost, Place, Refused
+from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, Refused, Release, Unready
 from grassq.store.base import Attempt, Changes, Store, Story
+
+
+#: Events whose name is an order, told as the fact they became.
+_KINDS: dict[type[Event], str] = {
+    Place: "placed",
+    Cancel: "cancel requested",
+    Hold: "held",
+    Release: "released",
+    Unready: "waiting",
+}
 
 
 class Clock(Protocol):
@@ -49,7 +59,7 @@ class Batch(Struct):
         if after is job:
             return job
         self.set(job, after)
-        self.tell(job.id, type(event).__name__.lower(), _detail(event, after))
+        self.tell(job.id, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))
         if after.state in FINAL:
             self.finished.append(after.id)
         if (attempt := _attempt_of(after, job, self.now)) is not None:
@@ -94,5 +104,7 @@ def _detail(event: Event, after: Job) -> str:
             return f"{outcome} code={code} signal={signal} -> {after.state}"
         case Lost(_, _, why) | Refused(_, why):
             return f"{why} -> {after.state}"
+        case Unready(reason):
+            return reason
         case _:
             return ""

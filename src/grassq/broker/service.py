@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
-from grassq.core import placement, selectors
+from grassq.core import placement
 from grassq.core.board import EVERYTHING
 from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Spec, State
 from grassq.core.names import shown
-from grassq.core.selectors import All, Ids, Name, Queue, Selector, Word
+from grassq.core.selectors import All, Ids, Name, Queue, Selector, Word, parse
 from grassq.core.states import Cancel, Hold, Ready, Release, Unready
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
@@ -232,7 +232,7 @@ def resume(batch: Batch, queue: str | None) -> Done:
 
 def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str], set[str]]) -> Done:
     if queue is not None and queue not in batch.board.queue_names() | batch.board.paused:
-        if batch.store.jobs(resolve(batch, selectors.parse(queue)), 1):
+        if batch.store.jobs(resolve(batch, parse(queue)), 1):
             raise BadInput(
                 f"{shown(queue)} is a job, not a queue; `grass hold {queue}` keeps a job from starting and "
                 "`grass release` lets it go on; `grass pause` alone pauses everything"

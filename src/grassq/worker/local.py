@@ -92,12 +92,19 @@ class LocalWorker:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(IDLE_TICK_S if self._agent.idle else TICK_S)
-            self._crew.check()
-            if self._crew.launcher_pid != self._launcher:
-                log.warning("launcher_restarted pid=%s", self._crew.launcher_pid)
-                self._launcher = self._crew.launcher_pid
-                self._agent.watch_all()
-            self._agent.tick()
+            try:
+                self._look_after()
+            except OSError as error:
+                # No descriptor or no memory for a moment: what was not done now is done at the next tick.
+                log.error("tick_failed error=%s", error)
+
+    def _look_after(self) -> None:
+        self._crew.check()
+        if self._crew.launcher_pid != self._launcher:
+            log.warning("launcher_restarted pid=%s", self._crew.launcher_pid)
+            self._launcher = self._crew.launcher_pid
+            self._agent.watch_all()
+        self._agent.tick()
 
     async def _detect(self) -> None:
         found = await nvidia.detect()

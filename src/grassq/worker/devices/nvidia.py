@@ -33,6 +33,14 @@ def ask_driver() -> list[dict[str, object]]:
 
 async def detect() -> Capacity:
     """The cards of this machine as capacity; nothing when there are none or the driver does not answer."""
+    try:
+        return await _detect()
+    except (OSError, ValueError, KeyError) as error:
+        log.warning("gpu_detection_failed error=%s", error)
+        return {}
+
+
+async def _detect() -> Capacity:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
