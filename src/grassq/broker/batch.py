@@ -12,7 +12,6 @@ from grassq.core.model import FINAL, HOLDING, Job
 from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, Refused, Release, Unready
 from grassq.store.base import Attempt, Changes, Store, Story
 
-
 #: Events whose name is an order, told as the fact they became.
 _KINDS: dict[type[Event], str] = {
     Place: "placed",
