@@ -165,17 +165,9 @@ def _rest(answer: Mapping[str, Any]) -> None:
             [_queue_row(queue) for queue in queues],
             flexible="COMMAND",
         )
-    if len(workers) > 1 or any(not worker.get("online") for worker in workers):
+    if workers:
         render.text("\n")
-        rows = [
-            [
-                str(worker.get("name")),
-                "online" if worker.get("online") else "offline",
-                shape.holds(worker.get("free")),
-            ]
-            for worker in workers
-        ]
-        render.table(["WORKER", "LINK", "FREE"], rows)
+        render.table(["WORKER", "HAS", "FREE"], [_worker_row(worker) for worker in workers])
     totals = [f"{count} {state}" for state, count in (answer.get("totals") or {}).items() if count]
     if totals:
         render.text("\n")
@@ -187,6 +179,11 @@ def _queue_row(queue: Mapping[str, Any]) -> list[str]:
     prefix = shape.command({"command": queue.get("prefix") or []})
     counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
     return [name, shape.holds(queue.get("limits")), shape.holds(queue.get("free")), *counts, prefix]
+
+
+def _worker_row(worker: Mapping[str, Any]) -> list[str]:
+    name = str(worker.get("name")) + ("" if worker.get("online") else " (out of touch)")
+    return [name, shape.holds(worker.get("capacity")), shape.holds(worker.get("free"))]
 
 
 def _now() -> datetime.datetime:

@@ -28,6 +28,7 @@ VRAM_OF = "gpu"
 
 _DEVICE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 _SIZE = re.compile(r"(?P<number>[^A-Za-z]*)(?P<unit>[KMGT])(i?B)?", re.IGNORECASE)
+_FINEST = Decimal(1) / ONE
 _MIB = {"K": Decimal(1) / 1024, "M": Decimal(1), "G": Decimal(1024), "T": Decimal(1024) ** 2}
 
 #: What a job asks for: sorted (name, amount) pairs, so equal requests are equal values.
@@ -76,28 +77,28 @@ Limits = dict[str, Limit]
 
 def check_name(name: str) -> str:
     """Fold a resource name to lower case, or say why it is none."""
-    folded = name.lower()
-    if not is_resource_name(folded):
+    if not is_resource_name(name):
         raise BadInput(f"{shown(name)} is no resource name; use letters, digits and _, and no option's name")
-    return folded
+    return name.lower()
 
 
 def parse_amount(name: str, value: object) -> int:
     """Read an amount such as 0.5, "2.5" or "16G" (sizes only) as millionths."""
-    number = _decimal(name, value)
+    number, unit = _decimal(name, value)
     if not number.is_finite() or number < 0:
         raise BadInput(f"{name}: {value!r} is no amount; it must be a finite number, 0 or more")
-    if number > UNITS_MAX:
+    # Comparing is exact where multiplying would overflow (1e9999999) or round.
+    if number > UNITS_MAX / unit:
         raise BadInput(f"{name}: {value!r} is more than {UNITS_MAX:,}, the most Grass counts")
-    scaled = number * ONE
     if name in SIZES:
-        return int(scaled.to_integral_value(rounding=ROUND_CEILING))
-    if scaled != scaled.to_integral_value():
+        return int((number * unit * ONE).to_integral_value(rounding=ROUND_CEILING))
+    if number != number.quantize(_FINEST):
         raise BadInput(f"{name}: {value!r} is finer than a millionth; use at most six decimals")
-    return int(scaled)
+    return int(number * ONE)
 
 
-def _decimal(name: str, value: object) -> Decimal:
+def _decimal(name: str, value: object) -> tuple[Decimal, Decimal]:
+    """The number as written, and the size of its unit."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise BadInput(f"{name}: {value!r} is no amount; write a number such as 1 or 0.5")
     text = value.strip() if isinstance(value, str) else repr(value)
@@ -108,7 +109,7 @@ def _decimal(name: str, value: object) -> Decimal:
     if len(text) > 64 or "_" in text:
         raise BadInput(f"{name}: {text[:64]!r} is no amount; write a number such as 1 or 0.5")
     try:
-        return Decimal(text) * factor
+        return Decimal(text), factor
     except InvalidOperation:
         hint = "a number of MiB, or 512M, 16G" if name in SIZES else "a number such as 1 or 0.5"
         raise BadInput(f"{name}: {value!r} is no amount; write {hint}") from None
@@ -175,7 +176,7 @@ def _device_id(name: str, value: object) -> str:
 def _sorted_items(name: str, value: dict[str, object]) -> list[tuple[str, object]]:
     if len(value) > DEVICES_MAX:
         raise BadInput(f"{name}: more than {DEVICES_MAX} devices")
-    return sorted(value.items(), key=lambda item: device_order(item[0]))
+    return sorted(value.items(), key=lambda item: device_order(_device_id(name, item[0])))
 
 
 def _device(name: str, key: str, value: object) -> Device:
