@@ -8,11 +8,19 @@ from grassq.core import states
 from grassq.core.model import AttemptId, Pairs, Placement, Spec, WorkerInfo
 
 
-class Start(Struct, frozen=True, tag="start"):
-    """Run this attempt, unless it was started before: then say how it stands."""
-
+class _AboutAttempt(Struct, frozen=True):
     job: int
     attempt: int
+
+    @property
+    def id(self) -> AttemptId:
+        """The attempt this order is about."""
+        return (self.job, self.attempt)
+
+
+class Start(_AboutAttempt, frozen=True, tag="start"):
+    """Run this attempt, unless it was started before: then say how it stands."""
+
     spec: Spec
     placement: Placement
     env: Pairs
@@ -20,44 +28,22 @@ class Start(Struct, frozen=True, tag="start"):
     #: A rerun shares the checkpoint folder of the first job.
     checkpoint_of: int | None = None
 
-    @property
-    def id(self) -> AttemptId:
-        """The attempt this order is about."""
-        return (self.job, self.attempt)
 
-
-class Check(Struct, frozen=True, tag="check"):
+class Check(_AboutAttempt, frozen=True, tag="check"):
     """The broker believes this attempt runs here: say how it stands, and never start it."""
 
-    job: int
-    attempt: int
     boot: str
 
-    @property
-    def id(self) -> AttemptId:
-        """The attempt this order is about."""
-        return (self.job, self.attempt)
 
-
-class Stop(Struct, frozen=True, tag="stop"):
+class Stop(_AboutAttempt, frozen=True, tag="stop"):
     """End this attempt: TERM, grace, KILL; if it has not started, it never will."""
 
-    job: int
-    attempt: int
     grace_s: float
     boot: str
 
-    @property
-    def id(self) -> AttemptId:
-        """The attempt this order is about."""
-        return (self.job, self.attempt)
 
-
-class Ack(Struct, frozen=True, tag="ack"):
+class Ack(_AboutAttempt, frozen=True, tag="ack"):
     """The report of this attempt's end is on disk; it need not be repeated."""
-
-    job: int
-    attempt: int
 
 
 class Hello(Struct, frozen=True, tag="hello"):
@@ -76,4 +62,3 @@ class Report(Struct, frozen=True, tag="report"):
 
 
 Order = Start | Check | Stop | Ack
-FromWorker = Hello | Report

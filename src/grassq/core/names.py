@@ -69,10 +69,10 @@ def is_name(text: str) -> bool:
     return looks_like_name(text) and text not in STATES and text not in VERBS and text != ALL
 
 
-def shown(word: bytes | str) -> str:
-    """Quote a word for a message: on one line, any bytes, never longer than a line."""
-    if len(word) > SHOWN_CHARS:
-        return shown(word[: SHOWN_CHARS - 3]) + "..."
+def shown(word: bytes | str, limit: int = SHOWN_CHARS) -> str:
+    """Quote a word for a message: on one line, any bytes, never longer than a line unless the caller says so."""
+    if len(word) > limit:
+        return shown(word[: limit - 3]) + "..."
     if isinstance(word, str):
         return repr(word)
     try:

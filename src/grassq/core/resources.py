@@ -27,7 +27,7 @@ DETECTED = frozenset({"gpu"})
 VRAM_OF = "gpu"
 
 _DEVICE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
-_SIZE = re.compile(r"(?P<number>[^A-Za-z]*)(?P<unit>[KMGT])(i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(?P<number>[^A-Za-z]*)(?P<unit>[KMGT])(i?B)?", re.IGNORECASE | re.ASCII)
 _FINEST = Decimal(1) / ONE
 _MIB = {"K": Decimal(1) / 1024, "M": Decimal(1), "G": Decimal(1024), "T": Decimal(1024) ** 2}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from typing import Literal, TypeVar
 
 import msgspec
@@ -11,6 +10,7 @@ from msgspec import Struct
 from grassq.core.model import NEUTRAL_PRIORITY, Pairs
 from grassq.core.options import PRIORITY_MAX, TRIES_MAX
 from grassq.errors import BadInput
+from grassq.run import rundir
 from grassq.web.intake import Submitter
 
 #: Words are bytes; on the wire a string if they are UTF-8, else base64.
@@ -134,11 +134,9 @@ def decode(raw: bytes, kind: type[T]) -> T:
 
 def word_bytes(word: Word) -> bytes:
     """The bytes of a word."""
-    if isinstance(word, str):
-        return word.encode("utf-8", "surrogatepass")
     try:
-        return binascii.a2b_base64(word["b64"], strict_mode=True)
-    except (KeyError, binascii.Error):
+        return rundir.decode_word(word)
+    except ValueError:
         raise BadInput('a word is a string or {"b64": "..."}') from None
 
 

@@ -23,6 +23,8 @@ from grassq.web.loose import parse_object, parse_value
 
 ENVIRONMENT_MAX = 2 << 20
 WORDS_MAX = 2 << 20
+#: The end of a path is what tells it from others.
+PATH_SHOWN = 4096
 
 
 class Submitter(Struct, frozen=True):
@@ -48,8 +50,6 @@ def known_of(board: Board) -> Known:
 
 def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: Request) -> tuple[Enqueue, Draft]:
     """Split the words of an `enqueue`, read its amounts and check it."""
-    if sum(map(len, words)) > WORDS_MAX:
-        raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
     env = dict(who.env)
     views = {name: QueueView(bool(o.prefix), frozenset(o.limits)) for name, o in known.offers.items()}
     scene = Scene(views, known.resources, lambda word: programs.find(word, env, who.cwd) is not None)
@@ -139,6 +139,8 @@ def draft(asked: Enqueue, request: Request, who: Submitter, known: Known) -> Dra
 def _check_values(asked: Enqueue, request: Request, known: Known) -> None:
     if any(b"\0" in part for pair in asked.env for part in pair) or any(b"\0" in word for word in asked.words):
         raise BadInput("a word or variable holds a NUL byte, which no program can be given")
+    if sum(map(len, asked.words)) > WORDS_MAX:
+        raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
     held = {name for name, _ in request} | ({VRAM_OF} if VRAM in dict(request) else set())
     texts = [*asked.words, *(value for _, value in asked.env)]
     used = {name.decode() for text in texts for name in placeholders(text)}
@@ -160,9 +162,9 @@ def _directory(asked: Enqueue, who: Submitter) -> bytes:
 
 def _check_directory(cwd: bytes) -> None:
     if not os.path.isdir(cwd):
-        raise BadInput(f"there is no directory {shown(cwd)} to run in; --cwd chooses another")
+        raise BadInput(f"there is no directory {shown(cwd, PATH_SHOWN)} to run in; --cwd chooses another")
     if not os.access(cwd, os.X_OK):
-        raise BadInput(f"the directory {shown(cwd)} cannot be entered; --cwd chooses another")
+        raise BadInput(f"the directory {shown(cwd, PATH_SHOWN)} cannot be entered; --cwd chooses another")
 
 
 def _shell(shell: bytes | None, env: Mapping[bytes, bytes]) -> bytes | None:
@@ -173,4 +175,4 @@ def _check_program(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: by
     if placeholders(words[0]):
         return
     if programs.find(words[0], env, cwd) is None:
-        raise BadInput(f"there is no program {shown(words[0])} on the job's PATH or in {shown(cwd)}")
+        raise BadInput(f"there is no program {shown(words[0])} on the job's PATH or in {shown(cwd, PATH_SHOWN)}")

@@ -104,12 +104,12 @@ class Agent:
         match order:
             case Start():
                 self._start(order)
-            case Check(job, attempt, boot):
-                self._check((job, attempt), boot)
-            case Stop(job, attempt, grace_s, boot):
-                self._stop((job, attempt), grace_s, boot)
-            case Ack(job, attempt):
-                holding = self._held.get((job, attempt))
+            case Check():
+                self._check(order.id, order.boot)
+            case Stop():
+                self._stop(order.id, order.grace_s, order.boot)
+            case Ack():
+                holding = self._held.get(order.id)
                 if holding is not None and holding.end is not None:
                     del self._held[holding.id]
 
