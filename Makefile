@@ -13,31 +13,35 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 $(VENV)/made: pyproject.toml setup.sh
+	@PYTHON=$(PYTHON) ./setup.sh $(VENV) .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/made
 	@PYTHON=$(PYTHON) ./setup.sh $(VENV) '.[dev]'
 	@touch $@
 
 demo: $(VENV)/made ## set up, then run a small grid of pretend trainings on two logical GPUs
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/made ## set up and run the whole suite
+test: $(VENV)/dev ## set up and run the whole suite
 	$(BIN)/python -m pytest -n auto
 
-check: $(VENV)/made ## formatting, lint, types and layers
+check: $(VENV)/dev ## formatting, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
-e2e: $(VENV)/made ## only the tests with real daemons
+e2e: $(VENV)/dev ## only the tests with real daemons
 	$(BIN)/python -m pytest -n auto tests/e2e
 
-sim: $(VENV)/made ## random histories of broker and workers: SEED=n replays one, SEEDS=n runs so many
+sim: $(VENV)/dev ## random histories of broker and workers: SEED=n replays one, SEEDS=n runs so many
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 bench: $(VENV)/made ## measure, as ratios in one run
 	$(BIN)/python -m bench
 
-docs: $(VENV)/made ## write docs/reference anew from the parsers and settings
+docs: $(VENV)/dev ## write docs/reference anew from the parsers and settings
 	$(BIN)/python docs/generate.py
 
 clean: ## remove what make made

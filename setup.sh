@@ -19,4 +19,5 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     apt-get update -q && apt-get install -q -y "$package"
 fi
 [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
+echo "setting up $folder: $what (about half a minute)"
 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$what"

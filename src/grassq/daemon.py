@@ -45,6 +45,7 @@ STORE_NAME = "store.db"
 MEMORY_PREFIX = "memory."
 LOG_BYTES_MAX = 5 << 20
 SHUTDOWN_S = 2.0
+PLACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
 
 
 class SystemClock:
@@ -81,9 +82,10 @@ def run(
         os.umask(0o077)
         homes.prepare(home)
         values = settings_module.load(home, homes.environment_text(), flags)
-        _log_to(home, background=ready_fd is not None)
-        with _only_one(home):
-            asyncio.run(_serve(home, values, ready_fd))
+        with _place_errors(home):
+            _log_to(home, background=ready_fd is not None)
+            with _only_one(home):
+                asyncio.run(_serve(home, values, ready_fd))
     except GrassError as error:
         _say(ready_fd, f"taken {error}" if isinstance(error, HomeTaken) else f"error {error.exit_code} {error}")
         if ready_fd is None:
@@ -107,6 +109,17 @@ def _log_to(home: str, *, background: bool) -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+@contextlib.contextmanager
+def _place_errors(home: str) -> Iterator[None]:
+    """Say in a sentence that the home's disk is full, read-only or closed to us."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in PLACE_ERRORS:
+            raise
+        raise Refused(f"the daemon cannot work in {home}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
@@ -252,10 +265,6 @@ def _socket(home: str) -> Iterator[socket.socket]:
         path.unlink(missing_ok=True)
         sock.bind(str(path))
         yield sock
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
-            raise Refused(f"no socket can be made in {home}: {error.strerror}") from error
-        raise
     finally:
         sock.close()
         with contextlib.suppress(OSError):

@@ -9,6 +9,7 @@ with grassq.Client() as grass:
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
@@ -158,6 +159,8 @@ class Client:
         }
         where = os.fsencode(Path.cwd() if cwd is None else Path(os.fsdecode(cwd)).absolute())
         answer = self._requests.submit([document], cwd=where, env=homes.environment(), umask=_umask(), key=key)
+        for text in answer.get("warnings", []):
+            warnings.warn(text, stacklevel=2)
         return Job(self, {"id": answer["ids"][0]})
 
     def jobs(self, *selectors: str | int) -> list[Job]:

@@ -42,7 +42,8 @@ def load(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) -> 
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise BadInput(f"a setting is wrong: {error}; see {FILE_NAME} in {home}, and GRASS_* variables") from None
+        cause = str(error).replace("`$.", "`")
+        raise BadInput(f"a setting is wrong: {cause}; see {FILE_NAME} in {home}, and GRASS_* variables") from None
 
 
 def _from_file(path: Path) -> dict[str, Any]:

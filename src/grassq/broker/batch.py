@@ -10,7 +10,7 @@ from grassq.core import states
 from grassq.core.board import Board
 from grassq.core.model import FINAL, HOLDING, Job
 from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, Refused, Release, Unready
-from grassq.store.base import Attempt, Changes, Store, Story
+from grassq.store.base import Attempt, Changes, Store, Story, Submission
 
 #: Events whose name is an order, told as the fact they became.
 _KINDS: dict[type[Event], str] = {
@@ -70,6 +70,14 @@ class Batch(Struct):
         self.changes.put(before, after)
         self.board.put(after)
 
+    def current(self, job: Job) -> Job:
+        """A stored job as it is by now: within a batch the store is behind, and the board holds no finished jobs."""
+        return self.changes.updated[job.id][1] if job.id in self.changes.updated else job
+
+    def submission(self, key: str) -> Submission | None:
+        """What a key was used for, also earlier in this batch."""
+        return self.changes.submissions.get(key) or self.store.submission(key)
+
     def tell(self, job: int, kind: str, detail: str = "") -> None:
         """Add a line to a job's story."""
         self.changes.story.append(Story(job, self.now, kind, detail))
@@ -100,7 +108,8 @@ def _detail(event: Event, after: Job) -> str:
         case Place(placement):
             return f"attempt {after.attempt} on {placement.worker}"
         case Exited(_, outcome, code, signal):
-            return f"{outcome} code={code} signal={signal} -> {after.state}"
+            how = f"code {code}" if code is not None else f"signal {signal}" if signal is not None else str(outcome)
+            return f"{how} -> {after.state}"
         case Lost(_, _, why) | Refused(_, why):
             return f"{why} -> {after.state}"
         case Unready(reason):

@@ -14,8 +14,8 @@ from grassq.broker.batch import Batch, Clock
 from grassq.core import placement, reconcile
 from grassq.core.board import Board, Patience
 from grassq.core.messages import Ack, Hello, Order, Report, Start
-from grassq.core.model import AttemptId, Job, Pairs, State
-from grassq.core.states import Place, Ready, Started, Stuck
+from grassq.core.model import AttemptId, Job, Outcome, Pairs, State
+from grassq.core.states import RETRY_DELAY_S, Lost, Place, Ready, Refused, Started, Stuck
 from grassq.errors import GrassError, GuardFailed, InvalidMove, StoreUnavailable
 from grassq.store.base import Changes, Store, Submission
 
@@ -70,6 +70,10 @@ class Decider:
         self._environments: OrderedDict[bytes, Pairs] = OrderedDict()
         self._failures = 0
         self._retry_at = 0.0
+        #: The board may be ahead of the store: it is read again before anything else is decided.
+        self.stale = True
+        #: What workers said of themselves that no commit has heard yet; unlike a report, nobody repeats it.
+        self._unheard: list[FromWorker] = []
         self.read_only: str | None = None
         #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
         self.generation = 0
@@ -80,7 +84,7 @@ class Decider:
         """Forget the board and read it again from the store."""
         loaded = self._store.load()
         self.generation += 1
-        online = [station.info for station in self.board.stations.values() if station.online]
+        online = {name for name, station in self.board.stations.items() if station.online}
         self.store_id = loaded.store_id
         self._next_id = max(loaded.highest_id, self._floor_id) + 1
         self.board = Board(loaded.paused, self._patience)
@@ -88,10 +92,9 @@ class Decider:
             self.board.put(job)
         now = self._clock.wall()
         for info in loaded.workers:
-            self.board.set_worker(info, online=False, now=now)
-        for info in online:
-            self.board.set_worker(info, online=True, now=now)
+            self.board.set_worker(info, online=info.name in online, now=now)
         self._sent.clear()
+        self.stale = False
 
     def close(self) -> None:
         """Let go of the store."""
@@ -99,16 +102,22 @@ class Decider:
 
     def process(self, messages: Sequence[Message]) -> Effects:
         """Decide and commit one batch."""
+        messages = [*self._unheard, *messages]
+        self._unheard = [m for m in messages if isinstance(m, FromWorker) and isinstance(m.message, Hello)]
         if self.read_only is not None and self._clock.mono() < self._retry_at:
             return self._only_read(messages)
-        batch = self._batch()
         try:
+            if self.stale:
+                self.reload()
+            batch = self._batch()
+            self.stale = True
             effects = self._decide(batch, messages)
             if not batch.changes.empty:
                 self._store.commit(batch.changes)
+                self._failures = 0
         except (StoreUnavailable, GuardFailed) as error:
             return self._commit_failed(messages, error)
-        self._failures, self.read_only = 0, None
+        self.stale, self._unheard, self.read_only = False, [], None
         self._next_id = batch.next_id
         effects.orders += self._orders(batch.mono)
         return effects
@@ -126,8 +135,9 @@ class Decider:
                 effects.orders += self._hello(batch, message.message)
             else:
                 effects.orders += self._report(batch, message.worker, message.message)
-        for job in [job for job in self.board.retrying.values() if _ready_at(job) <= batch.now]:
+        for job in [job for job in self.board.retrying.values() if _ready_in_s(job, batch.now) <= 0]:
             batch.move(job, Ready())
+        service.park(batch)
         plan = placement.plan(self.board, batch.mono)
         for job_id, where in plan.placements:
             batch.move(self.board.jobs[job_id], Place(where))
@@ -166,15 +176,19 @@ class Decider:
         if job is None or job.attempt != event.attempt or job.placement is None or job.placement.worker != worker:
             log.info("late_report job=%s attempt=%s event=%s", report.job, event.attempt, type(event).__name__)
         else:
+            if isinstance(event, Refused) and job.state is State.RUNNING:
+                # It ran, and its worker no longer knows of it: its run dir was taken away.
+                event = Lost(event.attempt, Outcome.UNKNOWN, event.why)
             try:
                 batch.move(job, event)
             except InvalidMove as error:
                 # A worker that contradicts itself must not take the others' messages down with it.
                 log.error("report_makes_no_sense %s", error)
                 return []
+            if not isinstance(event, Started | Stuck):
+                self._sent.pop(job.attempt_id, None)
         if isinstance(event, Started | Stuck):
             return []
-        self._sent.pop((report.job, event.attempt), None)
         return [(worker, Ack(report.job, event.attempt))]
 
     def _orders(self, mono: float) -> list[tuple[str, Order]]:
@@ -183,8 +197,14 @@ class Decider:
             if not station.online:
                 continue
             for job in reconcile.due(self.board, name, self._sent, mono):
+                try:
+                    order = reconcile.stop_of(job) if job.cancel_requested else self._start(job)
+                except StoreUnavailable as error:
+                    # The batch is on disk and its answers are true; an order not given now is due again.
+                    log.error("order_not_given job=%s error=%s", job.id, error)
+                    continue
                 self._sent[job.attempt_id] = reconcile.told(job, mono)
-                orders.append((name, reconcile.stop_of(job) if job.cancel_requested else self._start(job)))
+                orders.append((name, order))
         return orders
 
     def _start(self, job: Job) -> Start:
@@ -213,11 +233,12 @@ class Decider:
         refusal = error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
         try:
             self.reload()
+            answers = [(m, self._recalled(m) or refusal) for m in messages if isinstance(m, Call)]
         except StoreUnavailable as worse:
+            self.stale = True
             self.read_only = str(worse)
             self._retry_at = self._clock.mono() + RETRY_STORE_S
             return Effects([(m, worse) for m in messages if isinstance(m, Call)], [], [])
-        answers = [(m, self._recalled(m) or refusal) for m in messages if isinstance(m, Call)]
         return Effects(answers, [], [])
 
     def _recalled(self, call: Call) -> object:
@@ -232,8 +253,9 @@ class Decider:
         answers: list[tuple[Call, object]] = []
         for message in messages:
             if isinstance(message, Call):
+                readable = not message.changing and not self.stale
                 try:
-                    answers.append((message, refusal if message.changing else self._answer(batch, message)))
+                    answers.append((message, self._answer(batch, message) if readable else refusal))
                 except StoreUnavailable as error:
                     answers.append((message, error))
         return Effects(answers, [], [])
@@ -241,7 +263,7 @@ class Decider:
     def next_wake(self) -> float | None:
         """Seconds until something is due by itself; None when only a message can change anything."""
         wall, mono = self._clock.wall(), self._clock.mono()
-        due = [_ready_at(job) - wall for job in self.board.retrying.values()]
+        due = [_ready_in_s(job, wall) for job in self.board.retrying.values()]
         due += [
             (last.at if (last := self._sent.get(job.attempt_id)) else mono) + reconcile.RESEND_S - mono
             for job in self.board.holding.values()
@@ -251,9 +273,13 @@ class Decider:
         due += [left for head in self.board.heads.values() if (left := head.since + wait_s - mono) > 0]
         if self.read_only is not None:
             due.append(self._retry_at - mono)
+        elif self._unheard:
+            due.append(0.0 if self._failures else RETRY_STORE_S)
         return max(0.0, min(due)) if due else None
 
 
-def _ready_at(job: Job) -> float:
+def _ready_in_s(job: Job, now: float) -> float:
     assert job.ready_at is not None
-    return job.ready_at
+    left_s = job.ready_at - now
+    # More than was ever asked for means that the clock was set back meanwhile.
+    return left_s if left_s <= RETRY_DELAY_S else 0.0

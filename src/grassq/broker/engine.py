@@ -81,7 +81,7 @@ class Engine:
             except Exception as error:
                 # The top of the loop: a bug in one batch must not end the daemon. The cause is in the log.
                 log.exception("batch_failed messages=%s", len(messages))
-                effects = await self._recover(messages, error)
+                effects = _failed(messages, error)
             self._act(effects)
 
     async def _something_to_do(self) -> None:
@@ -93,11 +93,6 @@ class Engine:
                 await self._arrived.wait()
         except TimeoutError:
             pass
-
-    async def _recover(self, messages: list[Message], error: Exception) -> Effects:
-        await asyncio.wrap_future(self._thread.submit(self.decider.reload))
-        failure = GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
-        return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [])
 
     def _act(self, effects: Effects) -> None:
         for call, answer in effects.answers:
@@ -119,3 +114,9 @@ class Engine:
         """Let the thread go, with the store closed on it."""
         await asyncio.wrap_future(self._thread.submit(self.decider.close))
         self._thread.shutdown()
+
+
+def _failed(messages: list[Message], error: Exception) -> Effects:
+    """What follows from a batch that met a bug: nothing was stored, and the decider reads its board again first."""
+    failure = GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
+    return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [])

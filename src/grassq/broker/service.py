@@ -12,7 +12,8 @@ from grassq.core import placement
 from grassq.core.board import EVERYTHING
 from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Spec, State
 from grassq.core.names import shown
-from grassq.core.selectors import All, Ids, Name, Queue, Selector, Word, parse
+from grassq.core.selectors import All, Ids, Last, Name, Queue, Selector, Word, parse
+from grassq.core.selectors import State as InState
 from grassq.core.states import Cancel, Hold, Ready, Release, Unready
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
@@ -41,7 +42,7 @@ class Done(Struct, frozen=True):
 
 def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes) -> list[int]:
     """Store new jobs, all or none; the same key again gives the same ids."""
-    known = batch.store.submission(key)
+    known = batch.submission(key)
     if known is not None:
         if known.digest != digest:
             raise Refused("this key was used for another submission; make a new key for each")
@@ -54,7 +55,7 @@ def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes) -> li
     for draft in drafts:
         batch.changes.environments[draft.spec.env_digest] = draft.environment
         batch.insert(_new_job(batch, draft))
-    batch.changes.submissions.append(Submission(key, digest, first, len(drafts), batch.now))
+    batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
     return list(range(first, first + len(drafts)))
 
 
@@ -99,6 +100,15 @@ def settle(batch: Batch) -> None:
                 batch.move(job, Unready(why))
 
 
+def park(batch: Batch) -> None:
+    """Jobs came back into line in this batch: those whose queue is gone by now wait for it."""
+    for before, job in list(batch.changes.updated.values()):
+        if job.state is State.QUEUED and before.state is not State.QUEUED:
+            why = why_unready(batch, job)
+            if why is not None:
+                batch.move(job, Unready(why))
+
+
 def select(batch: Batch, selectors: Iterable[Selector]) -> list[Job]:
     """The jobs that selectors name, by id; naming nothing that exists is an error."""
     found: dict[int, Job] = {}
@@ -107,8 +117,7 @@ def select(batch: Batch, selectors: Iterable[Selector]) -> list[Job]:
         jobs = batch.store.jobs(resolved, SELECTED_MAX)
         if not jobs and not _may_be_empty(batch, resolved):
             raise NotFound(f"no job matches {describe(selector)}; `grass show all` lists every job")
-        # The board is ahead of the store within a batch.
-        found |= {job.id: batch.board.jobs.get(job.id, job) for job in jobs}
+        found |= {job.id: batch.current(job) for job in jobs}
     return [found[id_] for id_ in sorted(found)]
 
 
@@ -132,8 +141,12 @@ def describe(selector: Selector) -> str:
             return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges[:4])
         case Word(text) | Name(text) | Queue(text):
             return shown(text)
+        case InState(name):
+            return name
+        case Last(back):
+            return f"@~{back}" if back else "@"
         case _:
-            return type(selector).__name__.lower()
+            return "all"
 
 
 def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None) -> Done:
@@ -217,7 +230,8 @@ def cleanable(batch: Batch, selectors: Sequence[Selector], older_s: float | None
 
 def forget(batch: Batch, jobs: Sequence[Job]) -> None:
     """Remove finished jobs from the store; their folders are gone already."""
-    batch.changes.removed += [job.id for job in jobs if batch.store.jobs(Ids(((job.id, job.id),)), 1)]
+    going = {job.id for job in jobs}.difference(batch.changes.removed)
+    batch.changes.removed += [id_ for id_ in sorted(going) if batch.store.jobs(Ids(((id_, id_),)), 1)]
 
 
 def pause(batch: Batch, queue: str | None) -> Done:
@@ -247,7 +261,7 @@ def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str
         batch.changes.paused = paused
     running = sum(queue in (None, job.spec.queue) for job in batch.board.holding.values())
     if paused and running:
-        notes.append(f"{running} started already, and will finish")
+        notes.append(f"{running} {'job' if running == 1 else 'jobs'} started already, and will finish")
     return Done([], notes)
 
 

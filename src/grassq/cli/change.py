@@ -57,7 +57,8 @@ def _report(arguments: argparse.Namespace, answer: Document) -> None:
     elif arguments.quiet:
         render.text("".join(f"{job['id']}\n" for job in jobs))
     elif arguments.verb == "clean":
-        render.line(f"removed {answer.get('removed', len(jobs))} jobs")
+        removed = answer.get("removed", 0)
+        render.line(f"removed {removed} {'job' if removed == 1 else 'jobs'}")
     else:
         for job in jobs:
             if arguments.verb == "kill" and job.get("state") in ("succeeded", "failed"):

@@ -43,11 +43,11 @@ def clock(text: str | None, now: datetime.datetime) -> str:
 
 
 def took(job: Mapping[str, Any], now: datetime.datetime) -> str:
-    """How long a job ran or has been running; nothing before it starts."""
-    started = moment(job.get("started"))
-    if started is None:
+    """How long a job ran or has been running; nothing while it waits."""
+    started, finished = moment(job.get("started")), moment(job.get("finished"))
+    if started is None or (finished is None and job.get("state") != "running"):
         return ""
-    return span(((moment(job.get("finished")) or now) - started).total_seconds())
+    return span(((finished or now) - started).total_seconds())
 
 
 def command(job: Mapping[str, Any]) -> str:

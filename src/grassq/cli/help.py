@@ -30,7 +30,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Daemon": {
         "start": "start the daemon in the background (other commands do it when needed)",
         "stop": "end the daemon; jobs run on",
-        "restart": "the same, then start it again",
+        "restart": "end the daemon and start it again; jobs run on",
         "daemon": "run the daemon in the foreground",
         "doctor": "check this machine and say what to do",
     },

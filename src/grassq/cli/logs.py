@@ -134,10 +134,20 @@ def _follow_stream(
         except Broken:
             pass  # as a daemon that dies: the job runs on, and the next one knows it
         job = one_job(client, str(id_))
-        if job.get("state") in FINAL_STATES or (fixed and job.get("attempt") != attempt):
+        tried = int(job.get("attempt") or 0)
+        if attempt is None and tried:
+            attempt = 1  # followed from before its first start on
+        is_over = job.get("state") in FINAL_STATES or (fixed and tried != attempt)
+        is_behind = not fixed and attempt is not None and tried > attempt
+        if is_over or is_behind:
+            # A stream that a dying daemon cut short ends like any other: take what is left.
+            for part in client.log(id_, stream=stream, offset=offset, attempt=attempt):
+                put(part)
+        if is_behind and attempt is not None:
+            attempt, offset = attempt + 1, 0
+            continue
+        if is_over:
             put(b"")
             return job
-        if not fixed and attempt is not None and (job.get("attempt") or 0) > attempt:
-            attempt, offset = attempt + 1, 0
         delay_s = RECONNECT_DELAY_S if offset > before else min(2 * delay_s, RECONNECT_DELAY_LIMIT_S)
         sleep(delay_s)

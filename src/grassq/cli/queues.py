@@ -25,10 +25,11 @@ def words(name: str, argv: list[str]) -> int:
     """Send the words of `grass create-queue` and say what became of the queue."""
     with connect() as client:
         answer = client.create_queue([os.fsencode(word) for word in argv], cwd=working_directory())
-    options = _leading_options(argv)
-    if "--json" in options:
+    # The daemon splits the words, so it also says how the answer is to be printed.
+    chosen = answer.pop("print", {})
+    if chosen.get("json"):
         render.document(answer)
-    elif options & {"-q", "--quiet"}:
+    elif chosen.get("quiet"):
         render.line(str(answer.get("name")))
     else:
         render.line(f"queue {answer.get('name')} {answer.get('status')}")
@@ -47,14 +48,15 @@ def pause(arguments: argparse.Namespace) -> int:
     """Start no new jobs."""
     with connect() as client:
         answer = client.pause(arguments.queue)
-    return _say(arguments, answer, f"paused {_names(answer)}; running jobs go on, `grass resume` starts the rest")
+    again = "grass resume" + (f" {arguments.queue}" if arguments.queue else "")
+    return _say(arguments, answer, f"paused {_which(arguments)}; running jobs go on, `{again}` starts the rest")
 
 
 def resume(arguments: argparse.Namespace) -> int:
     """Start jobs again."""
     with connect() as client:
         answer = client.resume(arguments.queue)
-    return _say(arguments, answer, f"resumed {_names(answer)}")
+    return _say(arguments, answer, f"resumed {_which(arguments)}")
 
 
 def _say(arguments: argparse.Namespace, answer: dict[str, object], sentence: str) -> int:
@@ -67,28 +69,5 @@ def _say(arguments: argparse.Namespace, answer: dict[str, object], sentence: str
     return 0
 
 
-def _names(answer: dict[str, object]) -> str:
-    queues = answer.get("queues")
-    names = [str(queue) for queue in queues] if isinstance(queues, list) else []
-    return ", ".join(names) or "all queues"
-
-
-def _leading_options(argv: list[str]) -> set[str]:
-    # How to print is the client's affair, but the daemon splits the words: read only what stands before the command,
-    # which is the first word after the name that is no option of ours nor the value of one.
-    takes_value = {"--capacity", "--cwd", "--env", "-e", "--worker", "--gpu", "--cpu", "--mem", "--vram", "--disk"}
-    found: set[str] = set()
-    named = skip = False
-    for word in argv:
-        if skip:
-            skip = False
-        elif word == "--":
-            break
-        elif word.startswith("-"):
-            found.add(word)
-            skip = word in takes_value
-        elif named:
-            break
-        else:
-            named = True
-    return found
+def _which(arguments: argparse.Namespace) -> str:
+    return f"queue {arguments.queue}" if arguments.queue else "all queues"

@@ -72,7 +72,7 @@ def is_name(text: str) -> bool:
 def shown(word: bytes | str, limit: int = SHOWN_CHARS) -> str:
     """Quote a word for a message: on one line, any bytes, never longer than a line unless the caller says so."""
     if len(word) > limit:
-        return shown(word[: limit - 3]) + "..."
+        return shown(word[: limit - 3], limit) + "..."
     if isinstance(word, str):
         return repr(word)
     try:

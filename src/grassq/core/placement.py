@@ -7,6 +7,7 @@ is kept free for it on the worker where least is missing, so no job waits for ev
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
@@ -40,6 +41,7 @@ class Reservation(Struct, frozen=True):
     """What a head keeps on one worker."""
 
     order: tuple[int, int]
+    queue: str
     worker: str
     bars: Bars
 
@@ -77,14 +79,20 @@ def plan(board: Board, now: float) -> Plan:
         job = board.jobs[job_id]
         found = _first_place(job, scratch, kept)
         if found is None:
-            blocked.setdefault(job.spec.queue, job)
+            # A job that only a worker out of touch could run heads nothing: those behind it can be helped.
+            if job.spec.queue not in blocked and any(_able(board, job)):
+                blocked[job.spec.queue] = job
             continue
         station, allocation = found
         scratch.take(station, job.spec.queue, allocation)
         placements.append((job_id, _placement(station, job, allocation)))
         if index + 1 < len(board.shapes[shape]):
             heappush(line, (board.shapes[shape][index + 1], index + 1, shape))
-    return Plan(placements, _heads(board, blocked, placements, now), more=bool(line))
+    heads = _heads(board, blocked, placements, now)
+    if line:
+        started = {job_id for job_id, _ in placements}
+        heads = {queue: head for queue, head in board.heads.items() if head.job not in started} | heads
+    return Plan(placements, heads, more=bool(line))
 
 
 def _open(board: Board, shape: Shape) -> bool:
@@ -103,28 +111,29 @@ def _first_place(job: Job, scratch: _Scratch, kept: list[Reservation]) -> tuple[
     return None
 
 
-def _bars_against(job: Job, worker: str, kept: list[Reservation]) -> Bars | None:
-    """What others keep from this job: every earlier head, and every head of at least its priority unless it is one."""
+def _bars_against(job: Job, worker: str, kept: list[Reservation]) -> Bars:
+    """What others keep from this job: every earlier head, and every head of at least its priority unless it is one.
+
+    A later head of its own queue keeps nothing from it: it came back and goes first.
+    """
+    bars = Bars({}, {}, {})
     own = next((r for r in kept if r.order == job.order), None)
-    mine: list[Bars] = []
-    for reservation in kept:
-        if reservation.worker != worker or reservation is own:
+    for other in kept:
+        if other.worker != worker or other is own:
             continue
-        earlier = reservation.order < job.order
-        if earlier or (own is None and reservation.order[0] <= -job.priority):
-            mine.append(reservation.bars)
-    return _joined(mine) if mine else None
+        same_queue = other.queue == job.spec.queue
+        if other.order < job.order or (own is None and not same_queue and other.order[0] <= -job.priority):
+            _join(bars, other, same_queue=same_queue)
+    return bars
 
 
-def _joined(many: list[Bars]) -> Bars:
-    devices: dict[str, set[str]] = {}
-    pools: dict[str, int] = {}
-    for bars in many:
-        for name, ids in bars.devices.items():
-            devices.setdefault(name, set()).update(ids)
-        for name, amount in bars.pools.items():
-            pools[name] = pools.get(name, 0) + amount
-    return Bars(devices, pools)
+def _join(bars: Bars, other: Reservation, *, same_queue: bool) -> None:
+    for name, ids in other.bars.devices.items():
+        bars.devices.setdefault(name, set()).update(ids)
+    for name, amount in other.bars.pools.items():
+        bars.pools[name] = bars.pools.get(name, 0) + amount
+        if same_queue:
+            bars.limits[name] = amount
 
 
 def _placement(station: Station, job: Job, allocation: Allocation) -> Placement:
@@ -160,15 +169,23 @@ def reservations(board: Board, now: float) -> list[Reservation]:
     ]
     for job in sorted(ripe, key=lambda job: job.order):
         options = []
-        for station in board.offering(job.spec.queue):
+        for station in _able(board, job):
             place = station.place(job.spec.queue)
             place.bars = _bars_against(job, station.info.name, kept)
-            if station.online and fits_ever(job.spec.request, station.machine.supply, place.offer.supply) is None:
-                options.append((_missing(job.spec.request, place), station.info.name, place))
+            missing, bars = _keep(job.spec.request, place)
+            options.append((missing, station.info.name, bars))
         if options:
-            _, worker, place = min(options, key=lambda option: option[:2])
-            kept.append(Reservation(job.order, worker, _keep(job.spec.request, place)))
+            _, worker, bars = min(options, key=lambda option: option[:2])
+            kept.append(Reservation(job.order, job.spec.queue, worker, bars))
     return kept
+
+
+def _able(board: Board, job: Job) -> Iterator[Station]:
+    """The workers in touch that could run a job if nobody else were there."""
+    for station in board.offering(job.spec.queue):
+        offer = station.offers[job.spec.queue]
+        if station.online and fits_ever(job.spec.request, station.machine.supply, offer.supply) is None:
+            yield station
 
 
 def is_ripe(head: Head, patience: Patience, now: float) -> bool:
@@ -181,20 +198,13 @@ def _is_waiting(board: Board, job_id: int) -> bool:
     return job is not None and job.state is State.QUEUED
 
 
-def _missing(request: Request, place: Place) -> int:
-    """How much is missing at a place, in millionths of what is asked."""
-    missing = 0
-    for name, amount in request:
-        found = fit(((name, amount),), place)
-        if isinstance(found, Shortage):
-            missing += (found.needed - min(found.free, found.needed)) * ONE // found.needed
-    return missing
+def _keep(request: Request, place: Place) -> tuple[int, Bars]:
+    """How much is missing at a place, in millionths of what is asked, and what to keep there for the request.
 
-
-def _keep(request: Request, place: Place) -> Bars:
-    """Everything the request needs, not only what is missing: what is free today may be gone when the rest comes."""
-    devices: dict[str, set[str]] = {}
-    pools: dict[str, int] = {}
+    Kept is everything it needs, not only what is missing: what is free today may be gone when the rest comes. And what
+    is missing is measured on what is kept: it only shrinks, so no head is tossed from worker to worker for ever.
+    """
+    missing, devices, pools = 0, dict[str, set[str]](), dict[str, int]()
     asked = dict(request)
     vram = asked.pop(VRAM, 0)
     if vram and VRAM_OF not in asked:
@@ -202,21 +212,25 @@ def _keep(request: Request, place: Place) -> Bars:
     for name, amount in asked.items():
         if isinstance(place.supply(name), Pool):
             pools[name] = min(amount, place.pool_free(name))
+            missing += (amount - pools[name]) * ONE // amount
         else:
-            devices[name] = _freest(name, amount, vram if name == VRAM_OF else 0, place)
-    return Bars(devices, pools)
+            lacking, devices[name] = _freest(name, amount, vram if name == VRAM_OF else 0, place)
+            missing += lacking
+    return missing, Bars(devices, pools, {})
 
 
-def _freest(name: str, amount: int, vram: int, place: Place) -> set[str]:
+def _freest(name: str, amount: int, vram: int, place: Place) -> tuple[int, set[str]]:
     supply = place.machine.supply[name]
     assert not isinstance(supply, Pool)
     memory = {device.id: device.vram for device in supply.devices}
-    usable = [device for device in place.devices_free(name) if memory[device.id] >= vram]
-    unit = all(device.worth == ONE for device in usable)
-    count = max(1, -(-amount // ONE)) if unit else 1
-    enough = [device for device in usable if unit or device.worth >= amount]
-    ranked = sorted(enough, key=lambda device: (device.empty, device.free, device.vram), reverse=True)
-    return {device.id for device in ranked[:count]}
+    in_units = place.in_units(name)
+    count = max(1, -(-amount // ONE)) if in_units else 1
+    each = amount if amount and not in_units else ONE
+    usable = [d for d in place.devices_free(name) if memory[d.id] >= vram and (in_units or d.worth >= amount)]
+    ranked = sorted(usable, key=lambda device: (device.empty, device.free, device.vram), reverse=True)[:count]
+    # One that somebody holds anything of is never all there.
+    there = sum(each if device.empty else min(device.free, each - 1) for device in ranked)
+    return (count * each - there) * ONE // (count * each), {device.id for device in ranked}
 
 
 class Blocker(Struct, frozen=True):

@@ -90,7 +90,10 @@ class Bars(Struct):
     """What a waiting head keeps from others on one worker."""
 
     devices: dict[str, set[str]]
+    #: Kept of the machine's pools, from every queue.
     pools: dict[str, int]
+    #: Kept of the queue's own share as well, because the head is of the same queue.
+    limits: dict[str, int]
 
 
 class Shortage(Struct, frozen=True):
@@ -106,6 +109,8 @@ class FreeDevice(Struct, frozen=True):
     """What is left of one device."""
 
     id: str
+    #: All of it, and what the queue may use of it.
+    whole: int
     worth: int
     free: int
     vram: int
@@ -128,13 +133,22 @@ class Place(Struct):
 
     def pool_free(self, name: str) -> int:
         """What is left of a pool, less what is kept for a head."""
-        free = [
-            supply.amount - room.pools.get(name, 0)
-            for room in (self.machine, self.offer)
-            if isinstance(supply := room.supply.get(name), Pool)
-        ]
-        barred = self.bars.pools.get(name, 0) if self.bars else 0
-        return max(0, min(free, default=0) - barred)
+        machine, limit = self.machine.supply.get(name), self.offer.supply.get(name)
+        if not isinstance(machine, Pool):
+            return 0
+        bars = self.bars or Bars({}, {}, {})
+        free = machine.amount - self.machine.pools.get(name, 0) - bars.pools.get(name, 0)
+        if isinstance(limit, Pool):
+            free = min(free, limit.amount - self.offer.pools.get(name, 0) - bars.limits.get(name, 0))
+        return max(0, free)
+
+    def in_units(self, name: str) -> bool:
+        """Whether every device here is worth 1, so that a request may span several."""
+        machine, allowed = self.machine.supply.get(name), self.supply(name)
+        if not isinstance(machine, Devices) or not isinstance(allowed, Devices):
+            return False
+        present = {device.id: device.worth for device in machine.devices}
+        return all(limit.worth == ONE == present[limit.id] for limit in allowed.devices if limit.id in present)
 
     def devices_free(self, name: str) -> list[FreeDevice]:
         """What is left of each device, in id order, without those kept for a head."""
@@ -156,6 +170,7 @@ class Place(Struct):
         closed = load.wholes > 0
         return FreeDevice(
             device.id,
+            device.worth,
             min(device.worth, limit.worth),
             0 if closed else max(0, free),
             max(0, device.vram - load.vram),
@@ -190,26 +205,27 @@ def _fit_one(name: str, amount: int, vram: int, place: Place) -> int | dict[str,
     if isinstance(supply, Pool):
         free = place.pool_free(name)
         return amount if amount <= free else _short(name, amount, free)
-    devices = [device for device in place.devices_free(name) if device.vram >= vram]
-    chosen = _choose(amount, devices)
+    every, in_units = place.devices_free(name), place.in_units(name)
+    devices = [device for device in every if device.vram >= vram]
+    chosen = _choose(amount, devices, in_units=in_units)
     if chosen is not None:
         return chosen
-    if vram and _choose(amount, place.devices_free(name)) is not None:
-        most = max((device.vram for device in place.devices_free(name)), default=0)
+    if vram and _choose(amount, every, in_units=in_units) is not None:
+        most = max(device.vram for device in every)
         return Shortage(VRAM, vram, most, f"no free {name} has {amount_text(vram)} MiB of memory left")
-    return _short(name, amount, devices_sum(devices))
+    return _short(name, amount, devices_sum(devices, in_units=in_units))
 
 
 def _short(name: str, amount: int, free: int) -> Shortage:
     return Shortage(name, amount, free, f"{amount_text(amount)} {name} needed, {amount_text(free)} free")
 
 
-def _choose(amount: int, devices: list[FreeDevice]) -> dict[str, int] | None:
-    if any(device.worth != ONE for device in devices):
+def _choose(amount: int, devices: list[FreeDevice], *, in_units: bool) -> dict[str, int] | None:
+    if not in_units:
         found = _tightest(amount, devices)
         return None if found is None else {found.id: amount}
     wholes, part = divmod(amount, ONE)
-    empty = [device for device in devices if device.empty and device.worth == ONE]
+    empty = [device for device in devices if device.empty]
     if len(empty) < wholes:
         return None
     chosen = {device.id: ONE for device in empty[:wholes]}
@@ -223,7 +239,7 @@ def _choose(amount: int, devices: list[FreeDevice]) -> dict[str, int] | None:
 
 def _tightest(amount: int, devices: Iterable[FreeDevice]) -> FreeDevice | None:
     # The fullest device that still fits keeps the empty ones whole; the list is in id order, and min keeps the first.
-    fitting = [device for device in devices if device.free >= amount and not device.closed]
+    fitting = [d for d in devices if d.free >= amount and not d.closed and (d.empty or amount < d.whole)]
     return min(fitting, key=lambda device: (device.free, device.empty), default=None)
 
 
@@ -236,9 +252,9 @@ def _fit_vram(vram: int, place: Place) -> dict[str, int] | Shortage:
     return Shortage(VRAM, vram, most, f"{amount_text(vram)} MiB of vram needed, {amount_text(most)} free on one device")
 
 
-def devices_sum(devices: list[FreeDevice]) -> int:
+def devices_sum(devices: list[FreeDevice], *, in_units: bool) -> int:
     """The largest request these devices can serve: F + m, or the largest remainder where worths differ."""
-    if any(device.worth != ONE for device in devices):
+    if not in_units:
         return max((device.free for device in devices), default=0)
     empty = sum(device.empty for device in devices)
     return empty * ONE + max((device.free for device in devices if not device.empty), default=0)

@@ -193,7 +193,7 @@ def _cancelled(job: Job, event: Event, at: float) -> Job:
 
 
 def _held(job: Job, event: Event, at: float) -> Job:
-    return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on")
+    return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on", ready_at=None)
 
 
 def _released(job: Job, event: Event, at: float) -> Job:

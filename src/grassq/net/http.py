@@ -158,10 +158,11 @@ def _connect(home: str) -> socket:
     try:
         # Through the opened directory: a socket address holds 107 bytes, a home may be deeper.
         directory = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        # Where a file is in the way, starting a daemon says so better.
         raise NoDaemon(f"no daemon runs in {home}") from error
     except OSError as error:
-        raise Refused(f"cannot open {home}: {error.strerror}") from error
+        raise Refused(f"cannot open {home}: {error.strerror}; set GRASS_HOME to another directory") from error
     try:
         owner = os.fstat(directory).st_uid
         if owner != os.geteuid():

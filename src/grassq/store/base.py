@@ -53,7 +53,7 @@ class Changes(Struct):
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
     story: list[Story] = field(default_factory=list)
     environments: dict[bytes, bytes] = field(default_factory=dict)
-    submissions: list[Submission] = field(default_factory=list)
+    submissions: dict[str, Submission] = field(default_factory=dict)
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
     #: The new set of paused queues, if it changed.
     paused: set[str] | None = None

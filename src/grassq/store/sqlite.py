@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from importlib import resources
 from typing import Any
 
+import msgspec
+
 from grassq.core import selectors
 from grassq.core.model import Job
 from grassq.core.selectors import Selector
@@ -31,9 +33,10 @@ class SqliteStore:
         with self._foreign_errors():
             connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
             try:
+                _refuse_newer(connection, self.path)
                 for pragma in ("journal_mode = wal", "synchronous = full", "foreign_keys = on"):
                     connection.execute(f"pragma {pragma}").fetchall()
-                _migrate(connection, self.path)
+                _migrate(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -75,7 +78,7 @@ class SqliteStore:
             self._guarded(sql.UPDATE_JOB, rows.job_update(before, after), f"job {after.id} is not {before.state}")
         many(sql.INSERT_ATTEMPT, [rows.attempt_row(attempt) for attempt in changes.attempts.values()])
         many(sql.INSERT_EVENT, [(line.job, line.at, line.kind, line.detail) for line in changes.story])
-        for one in changes.submissions:
+        for one in changes.submissions.values():
             self._connection.execute(sql.FORGET_SUBMISSIONS, (one.at - SUBMISSION_KEPT_S,))
             self._connection.execute(sql.INSERT_SUBMISSION, (one.key, one.digest, one.first_id, one.count, one.at))
         many(sql.PUT_WORKER, [rows.worker_row(info) for info in changes.workers.values()])
@@ -110,7 +113,8 @@ class SqliteStore:
 
     def jobs(self, selector: Selector, limit: int) -> list[Job]:
         """The jobs a selector names, by id."""
-        return [rows.job_from(row) for row in self._selected(selector, limit)]
+        with self._foreign_errors():
+            return [rows.job_from(row) for row in self._selected(selector, limit)]
 
     def _selected(self, selector: Selector, limit: int) -> list[tuple[Any, ...]]:
         match selector:
@@ -132,7 +136,8 @@ class SqliteStore:
 
     def recent(self, since: float, limit: int) -> list[Job]:
         """The last jobs finished after `since`, newest first."""
-        return [rows.job_from(row) for row in self._read(sql.SELECT_RECENT, since, limit)]
+        with self._foreign_errors():
+            return [rows.job_from(row) for row in self._read(sql.SELECT_RECENT, since, limit)]
 
     def totals(self) -> dict[str, int]:
         """How many jobs are in each state."""
@@ -140,7 +145,8 @@ class SqliteStore:
 
     def attempts(self, job: int) -> list[Attempt]:
         """Every try of a job, oldest first."""
-        return [rows.attempt_from(row) for row in self._read(sql.SELECT_ATTEMPTS, job)]
+        with self._foreign_errors():
+            return [rows.attempt_from(row) for row in self._read(sql.SELECT_ATTEMPTS, job)]
 
     def story(self, job: int) -> list[Story]:
         """What happened to a job, oldest first."""
@@ -167,16 +173,22 @@ class SqliteStore:
             yield
         except sqlite3.Error as error:
             raise StoreUnavailable(_in_words(error, self.path)) from error
+        except msgspec.MsgspecError as error:
+            raise StoreUnavailable(_damaged(error, self.path)) from error
 
 
 def _in_words(error: sqlite3.Error, path: str) -> str:
     if "full" in str(error):
         return f"the disk that holds {path} is full; free some space and try again"
     if isinstance(error, sqlite3.DatabaseError) and ("malformed" in str(error) or "not a database" in str(error)):
-        return f"{path} is damaged ({error}); keep it and the jobs folder, and start on another GRASS_HOME"
+        return _damaged(error, path)
     if "readonly" in str(error) or "unable to open" in str(error):
         return f"{path} cannot be written ({error}); check the owner and mode of its folder"
     return f"{path}: {error}"
+
+
+def _damaged(error: Exception, path: str) -> str:
+    return f"{path} is damaged ({error}); keep it and the jobs folder, and start on another GRASS_HOME"
 
 
 def migrations() -> list[str]:
@@ -186,11 +198,20 @@ def migrations() -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
-def _migrate(connection: sqlite3.Connection, path: str) -> None:
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("pragma user_version").fetchone()[0])
+
+
+def _refuse_newer(connection: sqlite3.Connection, path: str) -> None:
+    """Asked before anything else: also a change of the journal's mode would touch the file."""
+    known = len(migrations())
+    if (version := _version(connection)) > known:
+        raise StoreTooNew(f"{path} was written by a newer Grass (schema {version}, this one knows {known})")
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
     steps = migrations()
-    version = int(connection.execute("pragma user_version").fetchone()[0])
-    if version > len(steps):
-        raise StoreTooNew(f"{path} was written by a newer Grass (schema {version}, this one knows {len(steps)})")
+    version = _version(connection)
     for number, step in enumerate(steps[version:], start=version + 1):
         connection.executescript(f"begin immediate; {step}; pragma user_version = {number}; commit;")
     if not connection.execute(sql.GET_META, ("store_id",)).fetchall():

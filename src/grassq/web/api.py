@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
@@ -18,11 +19,11 @@ from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.service import Done
 from grassq.core import argv, selectors
-from grassq.core.model import FINAL, Job, Offer
+from grassq.core.model import DEFAULT_QUEUE, FINAL, Job, Offer
 from grassq.core.names import check_name, shown
 from grassq.core.resources import Request, parse_request
 from grassq.core.selectors import Selector
-from grassq.errors import BadInput, GrassError, NotFound
+from grassq.errors import BadInput, GrassError, NotFound, Refused
 from grassq.store.base import Submission
 from grassq.web import bodies, intake
 from grassq.web.answers import enqueued, error_status, version_header
@@ -180,8 +181,7 @@ class Api:
         try:
             # A job may have ended between the look and the subscription: that is seen at the next look.
             jobs = await self._engine.read(partial(service.select, selectors=_ids(ids)))
-            ended = sum(job.state in FINAL for job in jobs)
-            if ended == len(ids) or (any_one and ended):
+            if any(job.state in FINAL for job in jobs):
                 return
             loop = asyncio.get_running_loop()
             deadline = loop.time() + timeout_s
@@ -252,7 +252,8 @@ class Api:
         status, notes = await self._desk.offer(offer)
         # Answered after the worker's word of it is stored, so the next command sees the queue.
         await self._engine.read(lambda batch: None)
-        return _json({"name": offer.queue, "status": status, "notes": notes})
+        shown_as = {"json": typed.json, "quiet": typed.quiet}
+        return _json({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue: what runs finishes, what waits, waits for it to come back."""
@@ -260,7 +261,11 @@ class Api:
         known = await self._known()
         if check_name(body.name, "queue name") not in known.offers:
             raise NotFound(f"there is no queue {shown(body.name)}")
+        if known.offers[body.name] == Offer(DEFAULT_QUEUE):
+            raise Refused("the queue 'default' always exists, and it has no limits to remove")
         await self._desk.withdraw(body.name)
+        if body.name == DEFAULT_QUEUE:
+            return _json({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
         waiting = await self._engine.read(
             lambda batch: sum(job.spec.queue == body.name for job in batch.board.jobs.values())
         )
@@ -339,14 +344,17 @@ def _over(jobs: list[Job], any_one: bool) -> bool:
 
 def _seconds(text: str) -> float:
     try:
-        return min(max(float(text), 0.0), WAIT_MAX_S)
+        seconds = float(text)
     except ValueError:
-        raise BadInput(f"{shown(text)} is no number of seconds") from None
+        seconds = math.nan
+    if math.isnan(seconds):
+        raise BadInput(f"{shown(text)} is no number of seconds")
+    return min(max(seconds, 0.0), WAIT_MAX_S)
 
 
 def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, default: Request) -> service.Draft:
     words = tuple(bodies.word_bytes(word) for word in job.command)
-    queue = check_name(job.queue, "queue name") if job.queue else "default"
+    queue = check_name(job.queue, "queue name") if job.queue else DEFAULT_QUEUE
     offer = known.offers.get(queue)
     if not words and not (offer and offer.prefix):
         raise BadInput("there is nothing to run: the command is empty")
@@ -376,7 +384,7 @@ def _enqueue_text(typed: argv.Enqueue, job: int) -> tuple[str, tuple[str, ...]]:
         return msgspec.json.encode({"id": job, "queue": typed.queue}).decode() + "\n", typed.warnings
     if typed.quiet:
         return f"{job}\n", typed.warnings
-    return f"job {job} queued in {typed.queue}\n", typed.warnings
+    return f"job {job} {'held' if typed.hold else 'queued'} in {typed.queue}\n", typed.warnings
 
 
 @web.middleware

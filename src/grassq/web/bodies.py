@@ -124,7 +124,7 @@ def decode(raw: bytes, kind: type[T]) -> T:
     """Read a body, or say in one line what is wrong with it."""
     try:
         body = msgspec.json.decode(raw, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"the request makes no sense: {error}") from None
     key = getattr(body, "key", "0" * 32)
     if len(key) != 32 or not all(digit in "0123456789abcdef" for digit in key):

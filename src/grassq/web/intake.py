@@ -175,4 +175,5 @@ def _check_program(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: by
     if placeholders(words[0]):
         return
     if programs.find(words[0], env, cwd) is None:
-        raise BadInput(f"there is no program {shown(words[0])} on the job's PATH or in {shown(cwd, PATH_SHOWN)}")
+        where = shown(cwd, PATH_SHOWN)
+        raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}")

@@ -62,4 +62,4 @@ def _no_constant(text: str) -> object:
 
 def _reason(error: Exception) -> str:
     first = str(error).strip().splitlines()
-    return f" ({first[0][:120]})" if first and not isinstance(error, RecursionError) else ""
+    return f" ({first[0].removeprefix('<string>:1 ')[:120]})" if first and not isinstance(error, RecursionError) else ""

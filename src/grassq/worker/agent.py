@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 REPEAT_S = 2.0
 ORDER_AGAIN_S = 5.0
 ORPHAN_LOOK_S = 2.0
+#: A shim of an earlier launcher that is killed is nobody's child here: only a look finds that out.
+RUNNING_LOOK_S = 10.0
 
 
 class Runner(Protocol):
@@ -67,7 +69,7 @@ class Holding(Struct):
 
     id: AttemptId
     phase: Phase
-    #: When something was last done about it.
+    #: When something was last done about it, and when it was last looked at.
     at: float
     start: Start | None = None
     pid: int = 0
@@ -76,6 +78,7 @@ class Holding(Struct):
     stop_grace_s: float | None = None
     stop_at: float | None = None
     stuck: str | None = None
+    looked_at: float = 0.0
 
 
 class Agent:
@@ -89,6 +92,8 @@ class Agent:
         self._send = send
         self._mono = mono
         self._held: dict[AttemptId, Holding] = {}
+        #: Orders that met a disk or process table that could not be read; tried again at the tick.
+        self._put_off: list[Order] = []
 
     def hello(self, *, fresh: bool = True) -> None:
         """Tell the broker who this is; on a fresh connection it answers with what it believes runs here."""
@@ -101,6 +106,13 @@ class Agent:
 
     def order(self, order: Order) -> None:
         """Do what the broker asks; the same order may come any number of times."""
+        try:
+            self._obey(order)
+        except OSError as error:
+            log.error("order_put_off order=%s error=%s", type(order).__name__, error)
+            self._put_off.append(order)
+
+    def _obey(self, order: Order) -> None:
         match order:
             case Start():
                 self._start(order)
@@ -132,7 +144,8 @@ class Agent:
         """Look how an attempt stands, and go on from there."""
         found = self._runner.look(attempt)
         verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._runner.boot)
-        holding = Holding(attempt, Phase.ORDERED, self._mono(), start, found.pid or 0)
+        now = self._mono()
+        holding = Holding(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now)
         self._held[attempt] = holding
         match verdict:
             case Verdict.ORDER:
@@ -219,6 +232,7 @@ class Agent:
         match event:
             case "started":
                 holding.phase, holding.pid, holding.shim = Phase.RUNNING, report["pid"], report["shim"]
+                holding.looked_at = self._mono()
                 self._report(holding, Started(holding.id[1], holding.pid))
                 if holding.stop_grace_s is not None:
                     self._runner.stop(holding.id, holding.stop_grace_s)
@@ -238,9 +252,16 @@ class Agent:
             self._look_again(holding)
 
     def _look_again(self, holding: Holding) -> None:
-        found = self._runner.look(holding.id)
+        holding.looked_at = self._mono()
+        try:
+            found = self._runner.look(holding.id)
+        except OSError as error:
+            log.error("look_failed job=%s attempt=%s error=%s", *holding.id, error)
+            return  # what cannot be known now is looked at again at a later tick
         holding.pid = found.pid or holding.pid
-        verdict = judge(holding.id[1], found, may_start=holding.start is not None, same_boot=True)
+        # What has run once is never ordered again, also when its run dir has vanished.
+        may_start = holding.start is not None and holding.phase is Phase.ORDERED
+        verdict = judge(holding.id[1], found, may_start=may_start, same_boot=True)
         match verdict:
             case Verdict.ORDER:
                 holding.phase = Phase.ORDERED
@@ -258,14 +279,18 @@ class Agent:
     def tick(self) -> None:
         """Repeat what was not answered, and look after what nobody watches."""
         now = self._mono()
+        put_off, self._put_off = self._put_off, []
+        for order in put_off:
+            self.order(order)
         for holding in list(self._held.values()):
             waited = now - holding.at
             if holding.phase is Phase.ENDED and waited >= REPEAT_S:
                 self._tell(holding)
             elif holding.phase is Phase.ORDERED and waited >= ORDER_AGAIN_S:
                 self._order_again(holding)
-            elif holding.phase is Phase.ORPHANED and waited >= ORPHAN_LOOK_S:
-                holding.at = now
+            elif holding.phase is Phase.RUNNING and now - holding.looked_at >= RUNNING_LOOK_S:
+                self._look_again(holding)
+            elif holding.phase is Phase.ORPHANED and now - holding.looked_at >= ORPHAN_LOOK_S:
                 self._look_again(holding)
                 if holding.end is None and holding.stop_at is not None:
                     self._runner.end_orphan(holding.id, kill=now >= holding.stop_at)

@@ -6,6 +6,7 @@ import os
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from grassq.core.board import machine_capacity
 from grassq.core.model import DEFAULT_QUEUE, Offer, WorkerInfo
@@ -73,7 +74,8 @@ def without(book: Book, queue: str) -> Book:
 
 def check(offer: Offer, info: WorkerInfo) -> list[str]:
     """Refuse limits the machine cannot meet; note those that never bind."""
-    capacity = machine_capacity(info)
+    others = tuple(known for known in info.offers if known.queue != offer.queue)
+    capacity = machine_capacity(replace(info, offers=others))
     notes = []
     for name, limit in offer.limits.items():
         known = info.given.get(name)

@@ -35,7 +35,8 @@ create table job (
     rerun_of         integer,
     check ((state in ('succeeded', 'failed', 'cancelled')) = (finished is not null)),
     check (state not in ('placed', 'running') or attempt > 0),
-    check (state <> 'succeeded' or (outcome = 'exited' and exit_code = 0))
+    -- A check that is null passes: so nothing here may be null.
+    check (state <> 'succeeded' or (coalesce(outcome, '') = 'exited' and coalesce(exit_code, 1) = 0))
 );
 
 create index job_state on job (state, id);

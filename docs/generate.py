@@ -1,0 +1,117 @@
+"""Writes docs/reference from the code: the commands from their parsers, the settings from their class.
+
+`make docs` runs it; a test fails when the files that are checked in differ from what it writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from grassq import settings
+from grassq.cli import help as texts
+from grassq.cli.main import parsers
+
+PLACE = Path(__file__).parent / "reference"
+NOTE = "<!-- Made by docs/generate.py (`make docs`); edits here are lost. -->"
+_COMMENT = re.compile(r"((?:^    #: .*\n)+)^    (\w+): (\w+) = (.*)$", re.MULTILINE)
+
+
+def main() -> int:
+    """Write every page anew."""
+    for name, content in pages().items():
+        (PLACE / name).write_text(content, encoding="utf-8")
+    return 0
+
+
+def pages() -> dict[str, str]:
+    """Every page with its content."""
+    return {"commands.md": commands(), "settings.md": settings_page()}
+
+
+def commands() -> str:
+    """The page of all commands, in the order of `grass help`."""
+    aliases = {name: [alias for alias, meant in texts.ALIASES.items() if meant == name] for name, _ in parsers()}
+    parts = [NOTE, "# Commands", f"```text\n{texts.overview().rstrip()}\n```"]
+    for name, parser in parsers():
+        if name in texts.ALIASES:
+            continue
+        parts.append(f"## grass {name}")
+        if aliases[name]:
+            parts.append("Also: " + ", ".join(f"`grass {alias}`" for alias in aliases[name]) + ".")
+        if isinstance(parser, str):
+            parts.append(f"```text\n{parser.rstrip()}\n```")
+        else:
+            parts += [parser.description or "", f"    {_synopsis(parser)}", _table(parser)]
+    return "\n\n".join(parts) + "\n"
+
+
+def settings_page() -> str:
+    """The page of all settings."""
+    rows = [
+        f"| `{name}` | `GRASS_{name.upper()}` | {kind} | `{default}` | {_cell(text)} |"
+        for name, kind, default, text in declared()
+    ]
+    intro = (
+        f"Read once when the daemon starts: the defaults below, then `{settings.FILE_NAME}` in the home, then the"
+        " variables of the environment it was started in, then the options of `grass daemon`. What comes later wins."
+        " `grass restart` reads them again; jobs run on."
+    )
+    head = ["| setting | variable | type | default | meaning |", "|---|---|---|---|---|"]
+    home = (
+        "`GRASS_HOME` is no setting but the place of everything; without it the home is `$XDG_STATE_HOME/grass`,"
+        " else `~/.local/state/grass`."
+    )
+    return "\n\n".join([NOTE, "# Settings", intro, "\n".join([*head, *rows]), home]) + "\n"
+
+
+def declared() -> Iterator[tuple[str, str, str, str]]:
+    """Each setting with its type, its default and the comment above it, from the source."""
+    for comment, name, kind, default in _COMMENT.findall(inspect.getsource(settings.Settings)):
+        yield name, kind, default, " ".join(line.strip().removeprefix("#: ") for line in comment.splitlines())
+
+
+def shown(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """The arguments a user is told of, `--help` aside."""
+    return [
+        action
+        for action in parser._actions
+        if action.help != argparse.SUPPRESS and "--help" not in action.option_strings
+    ]
+
+
+def _synopsis(parser: argparse.ArgumentParser) -> str:
+    # By hand, because argparse words its usage differently from one Python to the next.
+    return " ".join([parser.prog, *(_in_synopsis(action) for action in shown(parser))])
+
+
+def _in_synopsis(action: argparse.Action) -> str:
+    if action.option_strings:
+        return f"[{_spelled(action, action.option_strings[-1])}]"
+    name = str(action.metavar)
+    return {"*": f"[{name}...]", "+": f"{name}...", "?": f"[{name}]"}.get(str(action.nargs), name)
+
+
+def _table(parser: argparse.ArgumentParser) -> str:
+    rows = [f"| {_names(action)} | {_cell(action.help or '')} |" for action in shown(parser)]
+    return "\n".join(["| argument | meaning |", "|---|---|", *rows]) if rows else "It takes no arguments."
+
+
+def _names(action: argparse.Action) -> str:
+    return ", ".join(f"`{_spelled(action, name)}`" for name in action.option_strings) or f"`{action.metavar}`"
+
+
+def _spelled(action: argparse.Action, option: str) -> str:
+    return option if action.nargs == 0 else f"{option} {action.metavar}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
