@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli import calls
-from tests.cli.fake import FakeDaemon, document, reply, stored, stream
+from tests.cli.fake import Answer, FakeDaemon, Request, document, reply, stored, stream
 
 from grassq.cli.hot import wants_help
 
@@ -70,8 +70,12 @@ def test_a_closed_stdout_does_not_become_the_socket(home: Path) -> None:
 def test_sync_follows_the_job_and_ends_as_it_did(home: Path) -> None:
     job = {"id": 4, "state": "failed", "exit_code": 42, "attempt": 1}
     answers = {"/v1/enqueue": stored(b"4\n", Grass_Follow=4), "/v1/show": document({"jobs": [job]})}
-    answers["/v1/jobs/4/log"] = stream(b"hello\n", Grass_Attempt=1)
-    with FakeDaemon(home, lambda request: answers[request.target.split("?")[0]]):
+    log = {True: stream(b"hello\n", Grass_Attempt=1), False: stream(b"", Grass_Attempt=1)}
+
+    def answer(request: Request) -> Answer:
+        return answers.get(request.target.split("?")[0]) or log["offset=0" in request.target]
+
+    with FakeDaemon(home, answer):
         done = calls.grass(home, "enqueue", "--sync", "false")
     assert (done.stdout, done.returncode) == ("4\nhello\n", 42)
 

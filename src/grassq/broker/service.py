@@ -260,7 +260,7 @@ def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str
         batch.board.paused = paused
         batch.changes.paused = paused
     running = sum(queue in (None, job.spec.queue) for job in batch.board.holding.values())
-    if paused and running:
+    if (queue or EVERYTHING) in paused and running:
         notes.append(f"{running} {'job' if running == 1 else 'jobs'} started already, and will finish")
     return Done([], notes)
 

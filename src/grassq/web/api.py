@@ -6,11 +6,10 @@ import asyncio
 import hashlib
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-import msgspec
 from aiohttp import web
 
 from grassq import __version__
@@ -26,7 +25,7 @@ from grassq.core.selectors import Selector
 from grassq.errors import BadInput, GrassError, NotFound, Refused
 from grassq.store.base import Submission
 from grassq.web import bodies, intake
-from grassq.web.answers import enqueued, error_status, version_header
+from grassq.web.answers import document, done_document, enqueue_text, enqueued, errors_in_words, version_header
 from grassq.web.logs import LogReader, serve_log
 
 log = logging.getLogger(__name__)
@@ -34,8 +33,6 @@ log = logging.getLogger(__name__)
 BODY_MAX = 64 << 20
 WAIT_MAX_S = 30.0
 SELECTORS_MAX = 10_000
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Desk(Protocol):
@@ -80,7 +77,7 @@ class Api:
 
     def app(self) -> web.Application:
         """The application: routes, limits and the one way errors are told."""
-        app = web.Application(client_max_size=BODY_MAX, middlewares=[_errors_in_words])
+        app = web.Application(client_max_size=BODY_MAX, middlewares=[errors_in_words])
         app.on_response_prepare.append(version_header)
         app.add_routes(
             [
@@ -125,9 +122,9 @@ class Api:
             ids = await self._submit([draft], body.key, raw)
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
-        text, notes = _enqueue_text(typed, ids[0])
+        notes = "".join(f"grass: {note}\n" for note in typed.warnings)
         follow = ids[0] if body.verb == "run" or typed.sync else None
-        return enqueued(0, text, "".join(f"grass: {note}\n" for note in notes), follow)
+        return enqueued(0, enqueue_text(typed, ids[0]), notes, follow)
 
     async def _submit(self, drafts: list[service.Draft], key: str, raw: bytes) -> list[int]:
         digest = hashlib.sha256(raw).digest()
@@ -149,17 +146,17 @@ class Api:
             for d in drafts
             if d.spec.queue not in known.offers
         )
-        return _json({"ids": await self._submit(drafts, body.key, raw), "warnings": warnings})
+        return document({"ids": await self._submit(drafts, body.key, raw), "warnings": warnings})
 
     async def show(self, request: web.Request) -> web.Response:
         """Jobs, queues and workers."""
         chosen = _selectors(request.query.getall("selector", []))
-        return _json(await self._engine.read(partial(views.show, selectors=chosen)))
+        return document(await self._engine.read(partial(views.show, selectors=chosen)))
 
     async def why(self, request: web.Request) -> web.Response:
         """Why jobs are where they are."""
         chosen = _some(_selectors(request.query.getall("selector", [])))
-        return _json(await self._engine.read(partial(views.why, selectors=chosen)))
+        return document(await self._engine.read(partial(views.why, selectors=chosen)))
 
     async def wait(self, request: web.Request) -> web.Response:
         """Answer when the jobs have ended, or when the time is over."""
@@ -173,7 +170,7 @@ class Api:
                 break
             await self._changed([job.id for job in jobs if job.state not in FINAL], left, any_one)
             jobs = await self._engine.read(partial(service.select, selectors=_by_id(jobs)))
-        return _json({"done": _over(jobs, any_one), "jobs": [views.job_document(job) for job in jobs]})
+        return document({"done": _over(jobs, any_one), "jobs": [views.job_document(job) for job in jobs]})
 
     async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
         """Wait for the next end, of any one or of all that are left."""
@@ -199,7 +196,7 @@ class Api:
         """End jobs."""
         body = bodies.decode(await request.read(), bodies.SelectBody)
         chosen = _some(_selectors(body.selectors))
-        return _done(await self._engine.change(partial(service.kill, selectors=chosen, grace_s=body.grace_s)))
+        return done_document(await self._engine.change(partial(service.kill, selectors=chosen, grace_s=body.grace_s)))
 
     async def rerun(self, request: web.Request) -> web.Response:
         """Submit finished jobs again."""
@@ -212,7 +209,7 @@ class Api:
             raise GrassError(f"stored as job {stored.first_id}; `grass show {stored.first_id}` shows it")
 
         handler = partial(service.rerun, selectors=chosen, key=body.key, digest=digest)
-        return _done(await self._engine.change(handler, key=body.key, recall=recall))
+        return done_document(await self._engine.change(handler, key=body.key, recall=recall))
 
     async def hold(self, request: web.Request) -> web.Response:
         """Park jobs."""
@@ -225,14 +222,14 @@ class Api:
     async def _on_selected(self, request: web.Request, action: Callable[[Batch, list[Selector]], Done]) -> web.Response:
         body = bodies.decode(await request.read(), bodies.SelectBody)
         chosen = _some(_selectors(body.selectors))
-        return _done(await self._engine.change(lambda batch: action(batch, chosen)))
+        return done_document(await self._engine.change(lambda batch: action(batch, chosen)))
 
     async def priority(self, request: web.Request) -> web.Response:
         """Change places in line."""
         body = bodies.decode(await request.read(), bodies.SelectBody)
         chosen = _some(_selectors(body.selectors))
         handler = partial(service.set_priority, selectors=chosen, priority=body.priority)
-        return _done(await self._engine.change(handler))
+        return done_document(await self._engine.change(handler))
 
     async def clean(self, request: web.Request) -> web.Response:
         """Remove finished jobs and their folders: folders first, so that a crash leaves no folder without a job."""
@@ -241,7 +238,7 @@ class Api:
         done, spare = await self._engine.read(lambda batch: service.cleanable(batch, chosen, body.older_s))
         await self._desk.remove(done.jobs, spare)
         await self._engine.change(partial(service.forget, jobs=done.jobs))
-        return _json({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
+        return document({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
 
     async def create_queue(self, request: web.Request) -> web.Response:
         """Make or replace a queue on this machine."""
@@ -253,7 +250,7 @@ class Api:
         # Answered after the worker's word of it is stored, so the next command sees the queue.
         await self._engine.read(lambda batch: None)
         shown_as = {"json": typed.json, "quiet": typed.quiet}
-        return _json({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
+        return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue: what runs finishes, what waits, waits for it to come back."""
@@ -265,12 +262,12 @@ class Api:
             raise Refused("the queue 'default' always exists, and it has no limits to remove")
         await self._desk.withdraw(body.name)
         if body.name == DEFAULT_QUEUE:
-            return _json({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
+            return document({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
         waiting = await self._engine.read(
             lambda batch: sum(job.spec.queue == body.name for job in batch.board.jobs.values())
         )
         notes = [f"{waiting} unfinished jobs belong to it; running ones finish, the others wait"] if waiting else []
-        return _json({"name": body.name, "notes": notes})
+        return document({"name": body.name, "notes": notes})
 
     async def pause(self, request: web.Request) -> web.Response:
         """No new starts."""
@@ -284,14 +281,14 @@ class Api:
         body = bodies.decode(await request.read(), bodies.PauseBody)
         done = await self._engine.change(lambda batch: action(batch, body.queue))
         paused = await self._engine.read(lambda batch: sorted(batch.board.paused))
-        return _json({"queues": paused, "notes": done.notes})
+        return document({"queues": paused, "notes": done.notes})
 
     async def info(self, request: web.Request) -> web.Response:
         """What the daemon is and how it fares."""
         totals = await self._engine.read(lambda batch: batch.store.totals())
         folders = await asyncio.to_thread(self._desk.folders)
         strays = await self._engine.read(partial(service.unknown, ids=folders))
-        return _json(
+        return document(
             {
                 "version": __version__,
                 **self._about,
@@ -306,15 +303,7 @@ class Api:
         """End the daemon; jobs run on."""
         running = await self._engine.read(lambda batch: len(batch.board.holding))
         self._stop()
-        return _json({"running": running})
-
-
-def _json(document: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(document), content_type="application/json")
-
-
-def _done(done: Done) -> web.Response:
-    return _json({"jobs": [views.job_document(job) for job in done.jobs], "notes": done.notes})
+        return document({"running": running})
 
 
 def _selectors(texts: list[str]) -> list[Selector]:
@@ -377,25 +366,3 @@ def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, defa
         tries=job.tries,
     )
     return intake.draft(asked, default if job.request is None else parse_request(job.request), who, known)
-
-
-def _enqueue_text(typed: argv.Enqueue, job: int) -> tuple[str, tuple[str, ...]]:
-    if typed.json:
-        return msgspec.json.encode({"id": job, "queue": typed.queue}).decode() + "\n", typed.warnings
-    if typed.quiet:
-        return f"{job}\n", typed.warnings
-    return f"job {job} {'held' if typed.hold else 'queued'} in {typed.queue}\n", typed.warnings
-
-
-@web.middleware
-async def _errors_in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except GrassError as error:
-        document = {"error": {"exit": error.exit_code, "message": str(error)}}
-        return web.Response(
-            status=error_status(error), body=msgspec.json.encode(document), content_type="application/json"
-        )
-    except web.HTTPException as error:
-        document = {"error": {"exit": 2, "message": f"{request.method} {request.path}: {error.reason}"}}
-        return web.Response(status=error.status, body=msgspec.json.encode(document), content_type="application/json")

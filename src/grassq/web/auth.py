@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+from grassq.web.answers import Handler
 
 _CREDENTIALS = struct.Struct("3i")
 

@@ -22,7 +22,7 @@ GRACE_MAX_S = 365 * 86400.0
 T = TypeVar("T")
 
 
-class From(Struct, kw_only=True):
+class From(Struct, kw_only=True, forbid_unknown_fields=True):
     """Who sends: where, and with which environment and umask."""
 
     cwd: Word = "/"
@@ -37,7 +37,7 @@ class From(Struct, kw_only=True):
         return Submitter(cwd, pairs_bytes(self.env), self.umask)
 
 
-class EnqueueBody(From, kw_only=True):
+class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):
     """What was typed after `grass enqueue`, untouched."""
 
     words: list[Word]
@@ -45,7 +45,7 @@ class EnqueueBody(From, kw_only=True):
     verb: Literal["enqueue", "run"] = "enqueue"
 
 
-class JobBody(Struct, kw_only=True):
+class JobBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """One job of an SDK submission."""
 
     command: list[Word]
@@ -71,14 +71,14 @@ class JobBody(Struct, kw_only=True):
         check_grace(self.grace_s)
 
 
-class SubmitBody(From, kw_only=True):
+class SubmitBody(From, kw_only=True, forbid_unknown_fields=True):
     """Jobs submitted by a program."""
 
     jobs: list[JobBody]
     key: str
 
 
-class SelectBody(Struct, kw_only=True):
+class SelectBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """Which jobs, and what to do with them."""
 
     selectors: list[str]
@@ -93,21 +93,21 @@ class SelectBody(Struct, kw_only=True):
             raise ValueError(f"a priority lies between -{PRIORITY_MAX} and {PRIORITY_MAX}")
 
 
-class QueueBody(From, kw_only=True):
+class QueueBody(From, kw_only=True, forbid_unknown_fields=True):
     """What was typed after `grass create-queue`, untouched."""
 
     words: list[Word]
     key: str
 
 
-class NameBody(Struct, kw_only=True):
+class NameBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """A queue to delete."""
 
     name: str
     key: str
 
 
-class PauseBody(Struct, kw_only=True):
+class PauseBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """A queue to pause or resume, or everything."""
 
     key: str

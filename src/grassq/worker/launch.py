@@ -14,7 +14,7 @@ LEAVE_GRACE_S = 2.0
 #: Of our own names a job inherits only these: they say which queue it talks to, not which job it is.
 _KEPT = frozenset({b"GRASS_HOME", b"GRASS_BROKER"})
 #: Devices are numbered as NVML numbers them, so CUDA must count the same way.
-_CUDA_ORDER = (b"CUDA_DEVICE_ORDER", b"PCI_BUS_ID")
+_CUDA_ORDER = b"CUDA_DEVICE_ORDER"
 _VISIBLE = b"CUDA_VISIBLE_DEVICES"
 
 
@@ -79,7 +79,7 @@ def environment(
     }
     if VRAM_OF.encode() in held:
         env[_VISIBLE] = held[VRAM_OF.encode()]
-        env.setdefault(*_CUDA_ORDER)
+        env[_CUDA_ORDER] = b"PCI_BUS_ID"
     env |= {name: fill(value, values) for name, value in own.items()}
     files = os.fsencode(rundir.files_dir(path))
     env |= {b"GRASS_" + name.upper(): value for name, value in held.items()}

@@ -1,0 +1,144 @@
+"""A decider on a hand-cranked clock, with one worker `w` at hand: act, and look at what it answers and orders."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+from tests.builders import a_request, a_spec, a_worker
+from tests.sim.touchy import TouchyStore
+
+from grassq.broker import service
+from grassq.broker.batch import Batch
+from grassq.broker.decide import Call, Decider, Effects, FromWorker
+from grassq.broker.service import Draft
+from grassq.core.board import Patience
+from grassq.core.messages import Hello, Order, Report
+from grassq.core.model import Job, Outcome, WorkerInfo
+from grassq.core.selectors import Ids, Selector, parse
+from grassq.core.states import Exited, Started
+from grassq.core.states import Report as Event
+from grassq.errors import StoreUnavailable
+
+ENVIRONMENT = b"\x91\x92\xc4\x01A\xc4\x01b"
+ENV_DIGEST = hashlib.sha256(ENVIRONMENT).digest()
+
+
+class HandClock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.set_by = 0.0
+
+    def wall(self) -> float:
+        return 1_700_000_000.0 + self.now + self.set_by
+
+    def mono(self) -> float:
+        return self.now
+
+
+class Trouble:
+    """Fails at the moments it is told to, each time once."""
+
+    def __init__(self) -> None:
+        self.at: list[str] = []
+
+    def __call__(self, moment: str) -> None:
+        if moment in self.at:
+            self.at.remove(moment)
+            raise StoreUnavailable(f"no disk {moment}")
+
+
+def a_draft(queue: str = "default", *, hold: bool = False, name: str | None = None, **more: Any) -> Draft:
+    """A job as asked for: amounts and fields of the spec by name."""
+    amounts = {key: more.pop(key) for key in list(more) if key in ("gpu", "cpu", "vram", "printer")}
+    spec = replace(a_spec(queue, a_request(**amounts or {"cpu": 1})), env_digest=ENV_DIGEST, **more)
+    return Draft(spec, ENVIRONMENT, name, hold=hold)
+
+
+class Desk:
+    """Broker and store, and the ways to talk to them."""
+
+    def __init__(self, *workers: WorkerInfo, patience: Patience | None = None) -> None:
+        self.clock = HandClock()
+        self.trouble = Trouble()
+        self.store = TouchyStore(trouble=self.trouble)
+        self.patience = patience
+        self.keys = (f"key-{i}" for i in itertools.count())
+        self.decider = Decider(self.store, self.clock, patience=patience)
+        for info in workers:
+            self.hello(info)
+
+    def restart(self) -> None:
+        """The broker's process ends and another begins."""
+        self.decider = Decider(self.store, self.clock, patience=self.patience)
+
+    def process(self, *messages: Call | FromWorker) -> Effects:
+        """One batch; afterwards board and store agree, unless the store could not be read."""
+        effects = self.decider.process(messages)
+        if not self.decider.stale:
+            assert self.decider.board.jobs == {job.id: job for job in super(TouchyStore, self.store).load().jobs}
+        return effects
+
+    def ask(self, handler: Callable[[Batch], Any], **more: Any) -> Any:
+        """Do something as a user and give the answer, also when it is an error."""
+        return self.process(Call(handler, **more)).answers[0][1]
+
+    def do(self, handler: Callable[[Batch], Any], **more: Any) -> Any:
+        """Do something as a user; an error is raised."""
+        answer = self.ask(handler, **more)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def submission(self, *drafts: Draft, key: str | None = None, digest: bytes = b"d") -> Call:
+        """The call that submits."""
+        key = key or next(self.keys)
+        handler = partial(service.submit, drafts=drafts, key=key, digest=digest)
+        return Call(handler, True, key, service.ids_of)
+
+    def submit(self, *drafts: Draft, **more: Any) -> list[int]:
+        """Submit, and give the ids."""
+        answer = self.process(self.submission(*drafts, **more)).answers[0][1]
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, list)
+        return answer
+
+    def hello(self, info: WorkerInfo, *, fresh: bool = True) -> list[Order]:
+        """A worker speaks of itself; what it is ordered."""
+        effects = self.process(FromWorker(info.name, Hello(info, fresh)))
+        return [order for worker, order in effects.orders if worker == info.name]
+
+    def report(self, job: int, event: Event, worker: str = "w") -> Effects:
+        """A worker says what became of an attempt."""
+        return self.process(FromWorker(worker, Report(job, event)))
+
+    def started(self, job: int, attempt: int = 1) -> None:
+        """A job runs."""
+        self.report(job, Started(attempt, 4711))
+
+    def exited(self, job: int, code: int = 0, attempt: int = 1) -> Effects:
+        """A job ended by itself."""
+        return self.report(job, Exited(attempt, Outcome.EXITED, code))
+
+    def job(self, job_id: int) -> Job:
+        """A job as stored."""
+        found = self.store.jobs(Ids(((job_id, job_id),)), 1)
+        assert found, f"no job {job_id}"
+        return found[0]
+
+
+def chosen(text: str | int) -> list[Selector]:
+    """A selector as typed."""
+    return [parse(str(text))]
+
+
+def a_desk(*, gpu: int = 2, cpu: int = 4) -> Desk:
+    """A desk with one worker of two gpus and four processors, or as told."""
+    return Desk(a_worker("w", gpu=gpu, cpu=cpu))

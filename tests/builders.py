@@ -1,0 +1,117 @@
+"""Small jobs, workers and boards for tests: say what matters, the rest is plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from msgspec.structs import replace
+
+from grassq.core.board import Board, Patience
+from grassq.core.model import DEFAULT_QUEUE, HOLDING, NEUTRAL_PRIORITY, Job, Offer, Placement, Spec, State, WorkerInfo
+from grassq.core.placement import Plan
+from grassq.core.resources import Allocation, Capacity, Request, parse_limits, parse_request, supply_of
+from grassq.core.states import Place, advance
+
+#: When tests begin, in seconds.
+T0 = 1000.0
+BOOT = "boot-1"
+
+Amount = int | float | str
+
+
+def a_request(**amounts: Amount) -> Request:
+    """A request in the user's spelling: a_request(gpu=0.5, mem="16G")."""
+    return parse_request(amounts)
+
+
+def a_capacity(**amounts: object) -> Capacity:
+    """A capacity in the user's spelling: a_capacity(gpu=2, cpu=8, licence=["a", "b"], gb={"pool": 10})."""
+    return {name: supply_of(limit) for name, limit in parse_limits(amounts).items()}
+
+
+def a_spec(
+    queue: str = DEFAULT_QUEUE,
+    request: Request = (),
+    *,
+    command: tuple[bytes, ...] = (b"true",),
+    tries: int = 1,
+    on_lost: Literal["fail", "requeue"] = "fail",
+) -> Spec:
+    """What was asked: `true` in a queue, with this request."""
+    return Spec(command, queue, request, b"/", b"", tries=tries, on_lost=on_lost)
+
+
+def a_placement(worker: str = "w", allocation: Allocation | None = None, *, boot: str = BOOT) -> Placement:
+    """Where an attempt runs; without an allocation it holds nothing."""
+    return Placement(worker, boot, allocation or {})
+
+
+def a_job(
+    id: int = 1,
+    queue: str = DEFAULT_QUEUE,
+    *,
+    state: State = State.QUEUED,
+    priority: int = NEUTRAL_PRIORITY,
+    placement: Placement | None = None,
+    attempt: int | None = None,
+    tries: int = 1,
+    on_lost: Literal["fail", "requeue"] = "fail",
+    request: Request | None = None,
+    **amounts: Amount,
+) -> Job:
+    """A job as it would be in that state; one that holds devices has a placement and a first attempt."""
+    holds = state in HOLDING
+    return Job(
+        id=id,
+        spec=a_spec(queue, a_request(**amounts) if request is None else request, tries=tries, on_lost=on_lost),
+        state=state,
+        created=T0,
+        priority=priority,
+        placement=placement or (a_placement() if holds else None),
+        attempt=int(holds) if attempt is None else attempt,
+    )
+
+
+def an_offer(queue: str = DEFAULT_QUEUE, **limits: object) -> Offer:
+    """A queue on a worker: an_offer("q", gpu=[0, 1], cpu=4)."""
+    return Offer(queue, parse_limits(limits))
+
+
+def a_worker(
+    name: str = "w", *, offers: Iterable[Offer] | None = None, boot: str = BOOT, **given: object
+) -> WorkerInfo:
+    """A machine with this capacity; unless told otherwise it offers the default queue without limits."""
+    return WorkerInfo(name, boot, a_capacity(**given), tuple([an_offer()] if offers is None else offers))
+
+
+def a_board(
+    *workers: WorkerInfo,
+    jobs: Iterable[Job] = (),
+    paused: Iterable[str] = (),
+    patience: Patience | None = None,
+) -> Board:
+    """A board with these workers online and these jobs."""
+    board = Board(paused, patience)
+    for info in workers:
+        board.set_worker(info, online=True, now=T0)
+    for job in jobs:
+        board.put(job)
+    return board
+
+
+def apply(board: Board, plan: Plan, now: float = T0) -> None:
+    """Do to the board what a plan says, as the broker does."""
+    for job_id, placement in plan.placements:
+        board.put(advance(board.jobs[job_id], Place(placement), now))
+    board.heads = plan.heads
+
+
+def finish(board: Board, job_id: int, now: float = T0) -> None:
+    """End a job well; what it held is free again."""
+    board.put(replace(board.jobs[job_id], state=State.SUCCEEDED, finished=now))
+
+
+def allocations_of(plan: Plan) -> Mapping[int, Allocation]:
+    """What each job of a plan gets."""
+    return {job_id: placement.allocation for job_id, placement in plan.placements}

@@ -1,0 +1,218 @@
+"""Users of the simulated broker: they submit, kill, hold, pause and change queues, and repeat what was not answered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from grassq.broker import service, views
+from grassq.broker.batch import Batch
+from grassq.broker.decide import Call
+from grassq.broker.service import Done, Draft
+from grassq.core.model import Offer, Pairs, Spec, State
+from grassq.core.resources import ONE, Count, Ids, Limits, Pool, Request
+from grassq.core.selectors import All
+from grassq.core.selectors import Ids as JobIds
+from grassq.core.selectors import State as StateSelector
+
+if TYPE_CHECKING:
+    from tests.sim.play import Play
+
+JOBS_MAX = 40
+REQUESTS: tuple[Request, ...] = (
+    (("cpu", ONE),),
+    (("cpu", 2 * ONE),),
+    (("gpu", ONE // 10),),
+    (("gpu", ONE // 2),),
+    (("gpu", ONE),),
+    (("cpu", ONE), ("gpu", ONE)),
+    (("gpu", ONE + ONE // 2),),
+    (("gpu", 2 * ONE),),
+    (("gpu", ONE // 4), ("vram", 6000 * ONE)),
+    (("vram", 9000 * ONE),),
+)
+
+
+class Users:
+    """Everybody who talks to the broker."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self._rng = play.rng
+        self._keys = 0
+        self._waiting: dict[Call, Callable[[object], None]] = {}
+        self._sent = 0
+
+    # What they do.
+
+    def act(self) -> None:
+        """One of them does something; while faults go on, somebody always will again."""
+        if not self._play.faulty:
+            return
+        actions: dict[Callable[[], None], int] = {
+            self._submit: 34,
+            self._kill: 12,
+            self._hold: 6,
+            self._release: 8,
+            self._rerun: 5,
+            self._pause: 3,
+            self._resume: 6,
+            self._priority: 4,
+            self._make_queue: 5,
+            self._delete_queue: 2,
+            self._clean: 2,
+            self._look: 5,
+        }
+        self._rng.choices(list(actions), list(actions.values()))[0]()
+        self._play.after(self._rng.expovariate(2.5), self.act)
+
+    def answered(self, call: Call, answer: object) -> None:
+        """The broker answered; the answer may be lost on the way."""
+        if call in self._waiting and (not self._play.faulty or self._rng.random() < 0.95):
+            self._waiting.pop(call)(answer)
+
+    def _ask(
+        self,
+        handler: Callable[[Batch], object],
+        then: Callable[[object], None] | None = None,
+        *,
+        key: str | None = None,
+        recall: Callable[[Any], object] | None = None,
+        tries: int = 3,
+    ) -> None:
+        call = Call(handler, True, key, recall)
+        self._waiting[call] = then or (lambda answer: None)
+        self._play.call(call)
+
+        def again() -> None:
+            if self._waiting.pop(call, None) is not None and tries > 1:
+                self._ask(handler, then, key=key, recall=recall, tries=tries - 1)
+
+        if key is not None:
+            self._play.after(self._rng.choice((0.05, 3.0)), again)
+
+    def _key(self) -> tuple[str, bytes]:
+        self._keys += 1
+        key = f"key{self._keys}"
+        return key, hashlib.sha256(key.encode()).digest()
+
+    def _some_job(self) -> JobIds | None:
+        alive = self._play.auditor.alive
+        ids = list(alive) if self._rng.random() < 0.8 and alive else range(1, self._sent + 1)
+        if not ids:
+            return None
+        job = self._rng.choice(ids)
+        return JobIds(((job, job),))
+
+    def _on_a_job(self, action: Callable[[Batch, list[Any]], object]) -> None:
+        if (chosen := self._some_job()) is not None:
+            self._ask(lambda batch: action(batch, [chosen]))
+
+    def _submit(self) -> None:
+        count = self._rng.choice((1, 1, 1, 3))
+        if self._sent + count > JOBS_MAX:
+            return
+        self._sent += count
+        key, digest = self._key()
+        drafts = [self._draft(key) for _ in range(count)]
+        handler = partial(service.submit, drafts=drafts, key=key, digest=digest)
+        self._ask(handler, partial(self._submitted, key), key=key, recall=service.ids_of)
+
+    def _submitted(self, key: str, answer: object) -> None:
+        if isinstance(answer, list):
+            self._play.auditor.acknowledge(key, answer)
+
+    def _draft(self, key: str) -> Draft:
+        rng = self._rng
+        pairs: Pairs = ((b"WHO", rng.choice((b"ann", b"bob"))),)
+        environment = msgspec.msgpack.encode(pairs)
+        spec = Spec(
+            command=(key.encode(), b"\xff\x00raw"),
+            queue=rng.choice(("default", "default", "q1", "q2")),
+            request=rng.choice(REQUESTS),
+            cwd=b"/tmp",
+            env_digest=hashlib.sha256(environment).digest(),
+            grace_s=rng.choice((0.0, 1.0, 5.0)),
+            on_lost=rng.choice(("fail", "requeue")),
+            tries=rng.choice((1, 1, 2, 3)),
+        )
+        return Draft(spec, environment, None, rng.choice((30, 30, 30, 10, 50)), hold=rng.random() < 0.1)
+
+    def _kill(self) -> None:
+        if (chosen := self._some_job()) is not None:
+            self._play.auditor.cancel_asked.add(chosen.ranges[0][0])
+            grace_s = self._rng.choice((None, 0.0, 2.0))
+            self._ask(lambda batch: service.kill(batch, [chosen], grace_s))
+
+    def _hold(self) -> None:
+        self._on_a_job(service.hold)
+
+    def _release(self) -> None:
+        self._on_a_job(service.release)
+
+    def _priority(self) -> None:
+        priority = self._rng.choice((0, 30, 90))
+        self._on_a_job(lambda batch, chosen: service.set_priority(batch, chosen, priority))
+
+    def _rerun(self) -> None:
+        if self._sent >= JOBS_MAX or (chosen := self._some_job()) is None:
+            return
+        self._sent += 1
+        key, digest = self._key()
+        handler = partial(service.rerun, selectors=[chosen], key=key, digest=digest)
+        self._ask(handler, partial(self._rerun_done, key), key=key, recall=service.ids_of)
+
+    def _rerun_done(self, key: str, answer: object) -> None:
+        if isinstance(answer, Done):
+            answer = [job.id for job in answer.jobs]
+        self._submitted(key, answer)
+
+    def _pause(self) -> None:
+        queue = self._rng.choice((None, "default", "q1"))
+        self._ask(lambda batch: service.pause(batch, queue))
+
+    def _resume(self) -> None:
+        queue = self._rng.choice((None, None, "default", "q1"))
+        self._ask(lambda batch: service.resume(batch, queue))
+
+    def _look(self) -> None:
+        action = self._rng.choice((views.show, views.why))
+        self._ask(lambda batch: action(batch, [All()]))
+
+    def _clean(self) -> None:
+        """Only what nobody talks of any more, as on one machine: its link is a direct call, and late to nothing."""
+        auditor = self._play.auditor
+
+        def clean(batch: Batch) -> None:
+            done, _ = service.cleanable(batch, [StateSelector(State.CANCELLED)], None)
+            unstarted = [job for job in done.jobs if job.attempt == 0]
+            service.forget(batch, unstarted)
+            auditor.removed |= {job.id for job in unstarted}
+
+        self._ask(clean)
+
+    def _make_queue(self) -> None:
+        machine = self._play.machines[self._rng.choice(sorted(self._play.machines))]
+        queue = self._rng.choice(("q1", "q2", "default"))
+        limits: tuple[Limits, ...] = ({}, {"gpu": Count(1)}, {"gpu": Ids(("0",))}, {"cpu": Pool(2 * ONE)})
+        offer = Offer(queue, {} if queue == "default" else self._rng.choice(limits))
+        others = tuple(known for known in self._play.offers[machine.name] if known.queue != queue)
+        self._play.set_offers(machine, (*others, offer))
+
+    def _delete_queue(self) -> None:
+        machine = self._play.machines[self._rng.choice(sorted(self._play.machines))]
+        queue = self._rng.choice(("q1", "q2"))
+        self._play.set_offers(machine, tuple(o for o in self._play.offers[machine.name] if o.queue != queue))
+
+    # The end.
+
+    def let_everything_run(self) -> None:
+        """Nothing is parked or paused any more; asked again until it is so, as a job may be held once more."""
+        self._play.call(Call(lambda batch: service.resume(batch, None)))
+        if any(job.state is State.HELD for job in self._play.auditor.alive.values()):
+            self._play.call(Call(lambda batch: service.release(batch, [StateSelector("held")])))
+        self._play.after(5.0, self.let_everything_run)

@@ -1,0 +1,325 @@
+"""Machines as the simulator models them: run dirs that outlive everything, shims, and the commands they started.
+
+The rules are those of `grassq.run`: one claim per run dir, a stop file found before the spawn means no start, a shim
+whose agent is gone finishes its attempt and leaves, and a command whose shim was killed runs on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+from grassq.core.messages import Start
+from grassq.core.model import AttemptId
+from grassq.core.reconcile import Found
+from grassq.worker.agent import Agent, exited
+
+TERM, KILL = 15, 9
+
+
+class Timeline(Protocol):
+    """The simulator, as far as machines need it."""
+
+    rng: Random
+    faulty: bool
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        """Do something later."""
+
+    def spawned(self, command: Command) -> None:
+        """A command was started."""
+
+
+@dataclass(eq=False)
+class Command:
+    """A process tree, and the wait status it really ended with."""
+
+    id: AttemptId
+    pid: int
+    stubborn: bool
+    alive: bool = True
+    code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(eq=False)
+class Shim:
+    """A supervisor: the agent it talks to, the launcher that forked it, and the attempt at hand."""
+
+    pid: int
+    crew: int
+    launcher: int
+    alive: bool = True
+    busy: AttemptId | None = None
+
+
+@dataclass(eq=False)
+class RunDir:
+    """What is on disk of one attempt."""
+
+    boot: str
+    stop: float | None = None
+    void: bool = False
+    shim: Shim | None = None
+    command: Command | None = None
+    cancelled: bool = False
+    record: dict[str, Any] | None = None
+    #: On disk for good; else a power cut may take it.
+    synced: bool = False
+
+    @property
+    def claimed(self) -> bool:
+        return self.void or self.shim is not None
+
+
+@dataclass(eq=False)
+class Machine:
+    """One machine: its disk, its processes, and the agent that happens to run on it."""
+
+    name: str
+    time: Timeline
+    boots: int = 1
+    crew: int = 0
+    launcher: int = 0
+    launcher_alive: bool = True
+    agent: Agent | None = None
+    dirs: dict[AttemptId, RunDir] = field(default_factory=dict)
+    shims: list[Shim] = field(default_factory=list)
+    watched: set[AttemptId] = field(default_factory=set)
+    pids: Any = field(default_factory=lambda: itertools.count(100))
+
+    @property
+    def boot(self) -> str:
+        return f"{self.name}-boot-{self.boots}"
+
+    def commands(self) -> list[Command]:
+        """Everything that runs now."""
+        return [d.command for d in self.dirs.values() if d.command is not None and d.command.alive]
+
+    # What the agent's side does.
+
+    def begin(self, start: Start) -> None:
+        self.dirs.setdefault(start.id, RunDir(self.boot))
+        self.order(start.id)
+
+    def order(self, attempt: AttemptId) -> None:
+        """The order goes through the launcher's socket: it may be lost with it, doubled, or outlive its sender."""
+        rng, crew, boots = self.time.rng, self.crew, self.boots
+        for _ in range(rng.choice((0, 1, 1, 1, 1, 1, 1, 1, 1, 2)) if self.time.faulty else 1):
+            self.time.after(rng.uniform(0, 0.4), lambda: self._taken(attempt, crew, boots))
+
+    def look(self, attempt: AttemptId) -> Found:
+        found = self.dirs.get(attempt)
+        if found is None:
+            return Found()
+        here = found.boot == self.boot
+        command = found.command if here else None
+        return Found(
+            exit=None if found.record is None else exited(attempt[1], found.record),
+            void=found.void,
+            claimed=found.claimed,
+            shim_alive=here and found.shim is not None and found.shim.alive,
+            command_alive=command is not None and command.alive,
+            pid=None if found.command is None else found.command.pid,
+        )
+
+    def watch(self, attempt: AttemptId) -> None:
+        self.watched.add(attempt)
+        shim = self.dirs[attempt].shim
+        if shim is None or not shim.alive:
+            self._tell_watcher(attempt)
+
+    def stop(self, attempt: AttemptId, grace_s: float) -> None:
+        folder = self.dirs.setdefault(attempt, RunDir(self.boot))
+        folder.stop = grace_s
+        if folder.shim is not None and folder.shim.alive and folder.shim.busy == attempt:
+            self._terminate(folder, grace_s)
+
+    def void(self, attempt: AttemptId, boot: str) -> bool:
+        folder = self.dirs.setdefault(attempt, RunDir(boot))
+        if folder.claimed:
+            return False
+        folder.void = True
+        return True
+
+    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
+        command = self.dirs[attempt].command
+        if command is not None and (kill or not command.stubborn):
+            self._dies(command, KILL if kill else TERM)
+
+    # What shims and commands do.
+
+    def _taken(self, attempt: AttemptId, crew: int, boots: int) -> None:
+        """Some shim reads the order."""
+        if boots != self.boots:
+            return
+        folder = self.dirs.get(attempt)
+        if folder is None or folder.claimed:
+            event = "duplicate" if folder else "bad_spec"
+            self._say(crew, {"event": event, "job": attempt[0], "attempt": attempt[1], "shim": 0})
+            return
+        shim = self._free_shim(crew)
+        folder.shim, folder.boot, shim.busy = shim, self.boot, attempt
+        self.time.after(self.time.rng.uniform(0, 0.1), lambda: self._spawn(shim, folder, attempt))
+
+    def _free_shim(self, crew: int) -> Shim:
+        for shim in self.shims:
+            if shim.alive and shim.busy is None and shim.crew == crew:
+                return shim
+        self.shims = [shim for shim in self.shims if shim.alive]
+        self.shims.append(Shim(next(self.pids), crew, self.launcher))
+        return self.shims[-1]
+
+    def _spawn(self, shim: Shim, folder: RunDir, attempt: AttemptId) -> None:
+        if not shim.alive:
+            return
+        rng = self.time.rng
+        if folder.stop is not None:
+            folder.cancelled = True
+            self._finish(shim, folder, attempt)
+        elif rng.random() < 0.04:
+            self._finish(shim, folder, attempt, spawn_failed=True)
+        else:
+            command = Command(attempt, next(self.pids), stubborn=rng.random() < 0.2)
+            folder.command = command
+            self.time.spawned(command)
+            self._report(shim, attempt, "started", pid=command.pid)
+            code, signal = rng.choice(((0, None), (0, None), (0, None), (1, None), (77, None), (None, 11)))
+            self.time.after(rng.expovariate(0.4), lambda: self._ends(command, code, signal))
+
+    def _ends(self, command: Command, code: int | None, signal: int | None) -> None:
+        if not command.alive:
+            return
+        command.alive, command.code, command.signal = False, code, signal
+        folder = self.dirs[command.id]
+        shim = folder.shim
+        assert shim is not None
+        if shim.alive:
+            self.time.after(self.time.rng.uniform(0, 0.1), lambda: self._finish(shim, folder, command.id))
+
+    def _dies(self, command: Command, signal: int) -> None:
+        self.time.after(self.time.rng.uniform(0, 0.2), lambda: self._ends(command, None, signal))
+
+    def _terminate(self, folder: RunDir, grace_s: float) -> None:
+        command = folder.command
+        if command is None or not command.alive:
+            return
+        folder.cancelled = True
+        if not command.stubborn:
+            self._dies(command, TERM)
+        self.time.after(grace_s, lambda: self._dies(command, KILL))
+
+    def _finish(self, shim: Shim, folder: RunDir, attempt: AttemptId, *, spawn_failed: bool = False) -> None:
+        if not shim.alive or folder.record is not None:
+            return
+        command = folder.command
+        folder.record = {
+            "outcome": "spawn_failed" if spawn_failed else "cancelled" if folder.cancelled else "exited",
+            "code": command.code if command else None,
+            "signal": command.signal if command else None,
+            "error": "no such program" if spawn_failed else None,
+            "started": None,
+            "ended": None,
+        }
+        shim.busy = None
+        heard = shim.crew == self.crew and self.agent is not None
+        folder.synced = not heard
+        self._report(shim, attempt, "exited", record=folder.record)
+        if not heard:
+            self._gone(shim)
+
+    # Who hears of it.
+
+    def _report(self, shim: Shim, attempt: AttemptId, event: str, **more: object) -> None:
+        self._say(shim.crew, {"event": event, "job": attempt[0], "attempt": attempt[1], "shim": shim.pid, **more})
+
+    def _say(self, crew: int, report: dict[str, Any]) -> None:
+        """Reports of one crew stay in order: it is one socket, read within moments."""
+
+        def heard() -> None:
+            if crew == self.crew and self.agent is not None:
+                self.agent.heard(report)
+
+        self.time.after(0.02, heard)
+
+    def _gone(self, shim: Shim) -> None:
+        shim.alive = False
+        if self.launcher_alive and shim.launcher == self.launcher:
+            self._say(shim.crew, {"event": "gone", "shim": shim.pid})
+        for attempt in self.watched:
+            if self.dirs[attempt].shim is shim:
+                self._tell_watcher(attempt)
+
+    def _tell_watcher(self, attempt: AttemptId) -> None:
+        crew = self.crew
+
+        def told() -> None:
+            if crew == self.crew and self.agent is not None:
+                self.agent.shim_gone(attempt)
+
+        self.time.after(0.01, told)
+
+    # Faults.
+
+    def kill_shim(self) -> None:
+        """A shim is killed, busy or not."""
+        alive = [shim for shim in self.shims if shim.alive]
+        if alive:
+            self._gone(self.time.rng.choice(alive))
+
+    def kill_launcher(self) -> None:
+        """The launcher is killed; the agent starts another at its next tick."""
+        self.launcher_alive = False
+
+    def tick(self) -> None:
+        """What a worker does every second."""
+        if self.agent is None:
+            return
+        if not self.launcher_alive:
+            self.launcher, self.launcher_alive = self.launcher + 1, True
+            self.agent.watch_all()
+        self.agent.tick()
+
+    def agent_gone(self) -> None:
+        """The agent's process ends: idle shims leave, busy ones go on."""
+        self.agent = None
+        self.crew += 1
+        self.launcher += 1
+        self.launcher_alive = True
+        self.watched.clear()
+        for shim in self.shims:
+            if shim.busy is None:
+                shim.alive = False
+
+    def reboot(self) -> None:
+        """Power is cut: every process is gone, and with it what was not synced."""
+        self.agent_gone()
+        self.boots += 1
+        for shim in self.shims:
+            shim.alive = False
+        for command in self.commands():
+            command.alive, command.signal = False, KILL
+        for folder in self.dirs.values():
+            if not folder.synced and self.time.rng.random() < 0.3:
+                folder.record = None
+
+
+class SimRunner:
+    """The process layer of one agent's life: everything is the machine's, only the boot is fixed."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.boot = machine.boot
+        self.begin = machine.begin
+        self.order_again = machine.order
+        self.look = machine.look
+        self.watch = machine.watch
+        self.stop = machine.stop
+        self.void = machine.void
+        self.end_orphan = machine.end_orphan

@@ -1,0 +1,419 @@
+"""What every store promises: one suite, run on each implementation."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.builders import a_job, a_placement, a_worker, an_offer
+
+from grassq.core.model import FINAL, HOLDING, Job, Outcome, Placement, Spec, State
+from grassq.core.selectors import parse
+from grassq.core.states import (
+    Cancel,
+    Event,
+    Exited,
+    Hold,
+    Lost,
+    Place,
+    Ready,
+    Refused,
+    Release,
+    Started,
+    Stuck,
+    Unready,
+    advance,
+)
+from grassq.errors import GuardFailed, InvalidMove, StoreUnavailable
+from grassq.store.base import SUBMISSION_KEPT_S, Attempt, Changes, Store, Story, Submission
+from grassq.store.sqlite import MEMORY, SqliteStore
+
+ENV = b"\x90"
+DIGEST = hashlib.sha256(ENV).digest()
+
+
+@pytest.fixture(params=["file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    opened = SqliteStore(str(tmp_path / "store.db") if request.param == "file" else MEMORY)
+    yield opened
+    opened.close()
+
+
+def new(*jobs: Job, environments: dict[bytes, bytes] | None = None) -> Changes:
+    """The changes that add jobs."""
+    ours = {job.id: replace(job, spec=replace(job.spec, env_digest=job.spec.env_digest or DIGEST)) for job in jobs}
+    return Changes(inserted=ours, environments=environments or {DIGEST: ENV})
+
+
+def kept(store: Store, job_id: int) -> Job:
+    """A job as stored."""
+    return store.jobs(parse(str(job_id)), 1)[0]
+
+
+def ended(store: Store, job_id: int, at: float = 5.0, code: int = 0) -> Job:
+    """End a stored job, and give it as it is now."""
+    before = kept(store, job_id)
+    state = State.FAILED if code else State.SUCCEEDED
+    after = replace(before, state=state, outcome=Outcome.EXITED, exit_code=code, finished=at)
+    store.commit(Changes(updated={job_id: (before, after)}))
+    return after
+
+
+def text(store: Store, selector: str, limit: int = 100) -> list[int]:
+    """The ids a selector names."""
+    return [job.id for job in store.jobs(parse(selector), limit)]
+
+
+# All or nothing.
+
+
+def test_a_new_store_is_empty_and_has_an_identity(store: Store) -> None:
+    loaded = store.load()
+    assert (loaded.jobs, loaded.workers, loaded.paused, loaded.highest_id) == ([], [], set(), 0)
+    assert len(loaded.store_id) == 16 and loaded.store_id == store.load().store_id
+
+
+def test_a_batch_with_a_failing_guard_leaves_nothing(store: Store) -> None:
+    store.commit(new(a_job(1)))
+    stale = replace(kept(store, 1), state=State.HELD)
+    changes = new(a_job(2))
+    changes.updated = {1: (stale, replace(stale, priority=1))}
+    changes.story = [Story(1, 0.0, "x")]
+    changes.submissions = {"k": Submission("k", b"d", 2, 1, 0.0)}
+    changes.workers = {"w": a_worker()}
+    changes.paused = {"q"}
+    with pytest.raises(GuardFailed, match="job 1 is not held in the store"):
+        store.commit(changes)
+    loaded = store.load()
+    assert [job.id for job in loaded.jobs] == [1] and loaded.jobs[0].priority == 30
+    assert (store.story(1), store.submission("k"), loaded.workers, loaded.paused) == ([], None, [], set())
+    store.commit(new(a_job(2)))
+
+
+@pytest.mark.parametrize("wrong", [{"state": State.WAITING}, {"attempt": 3}], ids=["state", "attempt"])
+def test_the_guard_is_state_and_attempt(store: Store, wrong: dict[str, Any]) -> None:
+    store.commit(new(a_job(1)))
+    real = kept(store, 1)
+    stale = replace(real, **wrong)
+    with pytest.raises(GuardFailed):
+        store.commit(Changes(updated={1: (stale, replace(real, priority=1))}))
+
+
+def test_an_update_of_a_job_that_is_not_there_fails(store: Store) -> None:
+    job = a_job(7)
+    with pytest.raises(GuardFailed):
+        store.commit(Changes(updated={7: (job, replace(job, priority=1))}))
+
+
+def test_an_id_can_be_used_once(store: Store) -> None:
+    store.commit(new(a_job(1)))
+    with pytest.raises(StoreUnavailable):
+        store.commit(new(a_job(1)))
+
+
+def test_several_moves_of_one_job_are_one_write(store: Store) -> None:
+    changes = new(a_job(1))
+    job = changes.inserted[1]
+    changes.put(job, replace(job, priority=5))
+    assert changes.updated == {}
+    store.commit(changes)
+    job = kept(store, 1)
+    later = Changes()
+    later.put(job, replace(job, state=State.HELD))
+    later.put(replace(job, state=State.HELD), replace(job, state=State.QUEUED, priority=9))
+    store.commit(later)
+    assert (kept(store, 1).state, kept(store, 1).priority) == (State.QUEUED, 9)
+
+
+# What is committed is what is loaded.
+
+words = st.binary(max_size=6).map(lambda word: word.replace(b"\0", b"0"))
+pairs = st.lists(st.tuples(words, words), max_size=2).map(tuple)
+sentences = st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+times = st.none() | st.floats(0, 2e9)
+specs = st.builds(
+    Spec,
+    command=st.lists(words, min_size=1, max_size=3).map(tuple),
+    queue=st.sampled_from(["default", "exp"]),
+    request=st.sampled_from([(), (("cpu", 1),), (("gpu", 500_000), ("vram", 10**15))]),
+    cwd=words,
+    env_digest=st.just(DIGEST),
+    umask=st.integers(0, 0o777),
+    shell=st.none() | words,
+    env=pairs,
+    own_cwd=st.booleans(),
+    split=st.booleans(),
+    keep_children=st.booleans(),
+    grace_s=st.floats(0, 1e6),
+    on_lost=st.sampled_from(["fail", "requeue"]),
+    tries=st.integers(1, 3),
+)
+placements = st.builds(
+    Placement,
+    worker=st.sampled_from(["w", "v"]),
+    boot=st.text("ab", max_size=2),
+    allocation=st.sampled_from([{}, {"cpu": 1}, {"gpu": {"0": 500_000, "a:1": 1}, "cpu": 3}]),
+    prefix=st.lists(words, max_size=2).map(tuple),
+    cwd=st.none() | words,
+    env=pairs,
+)
+attempts = st.integers(0, 4)
+exits = st.one_of(
+    st.builds(Exited, attempts, st.just(Outcome.EXITED), st.integers(0, 255), st.none(), sentences, times, times),
+    st.builds(Exited, attempts, st.just(Outcome.SIGNALLED), st.none(), st.integers(1, 64), sentences, times, times),
+    st.builds(Exited, attempts, st.just(Outcome.SPAWN_FAILED), error=sentences),
+)
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Place, placements),
+    st.builds(Started, attempts, st.integers(1, 2**22)),
+    exits,
+    st.builds(Lost, attempts, st.sampled_from([Outcome.LOST, Outcome.UNKNOWN]), st.text("ab c")),
+    st.builds(Refused, attempts, st.text("ab c"), st.booleans()),
+    st.builds(Stuck, attempts, st.text("ab c")),
+    st.builds(Unready, st.text("ab c")),
+    st.builds(Cancel, st.none() | st.floats(0, 60)),
+    st.sampled_from([Hold(), Release(), Ready()]),
+)
+
+
+def _attempt_of(job: Job, placement: Placement) -> Attempt:
+    return Attempt(
+        job=job.id,
+        number=job.attempt,
+        placement=placement,
+        pid=job.pid,
+        started=job.started,
+        ended=job.finished,
+        outcome=job.outcome,
+        exit_code=job.exit_code,
+        signal=job.signal,
+        error=job.error,
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(spec=specs, history=st.lists(events, max_size=12), name=sentences, rerun_of=st.none() | st.integers(1, 9))
+def test_any_history_of_a_job_is_kept_exactly(
+    spec: Spec, history: list[Event], name: str | None, rerun_of: int | None
+) -> None:
+    store = SqliteStore(MEMORY)
+    job = Job(id=1, spec=spec, state=State.QUEUED, created=1.5, name=name, rerun_of=rerun_of)
+    store.commit(Changes(inserted={1: job}, environments={DIGEST: ENV}))
+    tries: dict[int, Attempt] = {}
+    for number, event in enumerate(history):
+        try:
+            after = advance(job, event, 10.0 + number)
+        except InvalidMove:
+            continue
+        placement = after.placement or job.placement
+        if placement is not None:
+            tries[after.attempt] = _attempt_of(after, placement)
+        changed = {(1, try_.number): try_ for try_ in [tries[after.attempt]]} if placement else {}
+        store.commit(Changes(updated={1: (job, after)}, attempts=changed))
+        job = after
+        # A finished job shows where its last attempt ran, also when it was cancelled after that.
+        last = tries[job.attempt].placement if job.state in FINAL and job.attempt in tries else job.placement
+        assert kept(store, 1) == replace(job, placement=last)
+        assert store.load().jobs == ([] if job.state in FINAL else [job])
+        assert store.attempts(1) == [tries[n] for n in sorted(tries)]
+    store.close()
+
+
+def test_workers_and_pauses_are_kept(store: Store) -> None:
+    first = a_worker("w", offers=[an_offer("exp", gpu=[0, 1], cpu=4)], gpu={"0": {"vram": "24G"}, "1": 2}, cpu=8)
+    store.commit(Changes(workers={"w": first, "v": a_worker("v")}, paused={"", "exp"}))
+    loaded = store.load()
+    assert loaded.workers == [a_worker("v"), first] and loaded.paused == {"", "exp"}
+    newer = replace(first, boot="boot-2")
+    store.commit(Changes(workers={"w": newer}, paused=set()))
+    loaded = store.load()
+    assert loaded.workers == [a_worker("v"), newer] and loaded.paused == set()
+
+
+def test_a_job_that_holds_devices_comes_back_with_its_newest_placement(store: Store) -> None:
+    old, newer = a_placement("v", {"gpu": {"0": 1}}), a_placement("w", {"gpu": {"1": 1}})
+    running = a_job(1, state=State.RUNNING, attempt=2, placement=newer)
+    changes = new(running)
+    for number, where in ((1, old), (2, newer)):
+        changes.attempts[1, number] = Attempt(job=1, number=number, placement=where)
+    store.commit(changes)
+    assert store.load().jobs[0].placement == newer
+    assert [attempt.placement for attempt in store.attempts(1)] == [old, newer]
+
+
+# Ids, keys, environments.
+
+
+def test_ids_are_never_given_again_after_a_clean(store: Store) -> None:
+    store.commit(new(a_job(1), a_job(2)))
+    ended(store, 2)
+    store.commit(Changes(removed=[2]))
+    assert store.load().highest_id == 2
+    ended(store, 1)
+    store.commit(Changes(removed=[1]))
+    assert store.load().highest_id == 2
+    assert text(store, "all") == []
+
+
+def test_only_a_finished_job_can_be_removed(store: Store) -> None:
+    store.commit(new(a_job(1)))
+    with pytest.raises(GuardFailed, match="job 1 is not finished"):
+        store.commit(Changes(removed=[1]))
+    assert text(store, "all") == [1]
+
+
+def test_what_a_job_left_goes_with_it(store: Store) -> None:
+    changes = new(a_job(1))
+    changes.attempts[1, 1] = Attempt(job=1, number=1, placement=a_placement())
+    changes.story = [Story(1, 0.0, "submitted")]
+    store.commit(changes)
+    ended(store, 1)
+    store.commit(Changes(removed=[1]))
+    assert (store.attempts(1), store.story(1), store.environment(DIGEST)) == ([], [], None)
+
+
+def test_a_key_stands_for_its_submission(store: Store) -> None:
+    one = Submission("k" * 32, b"\x00\xff", 3, 2, 1.5)
+    store.commit(Changes(submissions={one.key: one}))
+    assert store.submission(one.key) == one
+    assert store.submission("other") is None
+    with pytest.raises(StoreUnavailable):
+        store.commit(Changes(submissions={one.key: one}))
+
+
+def test_keys_are_forgotten_after_seven_days_and_not_before(store: Store) -> None:
+    keys = [Submission(f"k{at}", b"d", 1, 1, at) for at in (0.0, 1.0, SUBMISSION_KEPT_S + 0.5)]
+    for one in keys:
+        store.commit(Changes(submissions={one.key: one}))
+    assert [store.submission(one.key) is not None for one in keys] == [False, True, True]
+
+
+def test_an_environment_is_stored_once_and_dropped_with_its_last_job(store: Store) -> None:
+    store.commit(new(a_job(1)))
+    store.commit(new(a_job(2), environments={DIGEST: b"another body under the same digest"}))
+    assert store.environment(DIGEST) == ENV
+    ended(store, 1)
+    ended(store, 2)
+    store.commit(Changes(removed=[1]))
+    assert store.environment(DIGEST) == ENV
+    store.commit(Changes(removed=[2]))
+    assert store.environment(DIGEST) is None
+
+
+def test_a_job_without_its_environment_is_refused(store: Store) -> None:
+    with pytest.raises(StoreUnavailable):
+        store.commit(Changes(inserted={1: a_job(1)}))
+
+
+# Reading.
+
+
+def test_selectors_find_what_they_name(store: Store) -> None:
+    jobs = [a_job(1), a_job(2, "exp"), replace(a_job(3), name="train"), a_job(4, state=State.HELD)]
+    store.commit(new(*jobs))
+    ended(store, 1)
+    for selector, ids in {
+        "1": [1],
+        "2-9": [2, 3, 4],
+        "4,1,1-2": [1, 2, 4],
+        "@": [4],
+        "@~3": [1],
+        "@~4": [],
+        "all": [1, 2, 3, 4],
+        "held": [4],
+        "succeeded": [1],
+        "queue:exp": [2],
+        "name:train": [3],
+        "99": [],
+    }.items():
+        assert text(store, selector) == ids, selector
+    assert text(store, "all", 2) == [1, 2]
+    assert text(store, "4,1-3", 2) == [1, 2]
+
+
+def test_recent_is_newest_first_and_bounded(store: Store) -> None:
+    store.commit(new(*[a_job(i) for i in range(1, 6)]))
+    for job_id, at in ((1, 10.0), (2, 30.0), (3, 20.0), (4, 30.0)):
+        ended(store, job_id, at)
+    assert [job.id for job in store.recent(10.0, 10)] == [4, 2, 3]
+    assert [job.id for job in store.recent(0.0, 2)] == [4, 2]
+
+
+def test_totals_count_every_state(store: Store) -> None:
+    store.commit(new(a_job(1), a_job(2), a_job(3, state=State.HELD)))
+    ended(store, 1, code=3)
+    assert store.totals() == {"queued": 1, "held": 1, "failed": 1}
+
+
+def test_a_story_is_told_in_the_order_it_happened(store: Store) -> None:
+    store.commit(new(a_job(1)))
+    lines = [Story(1, 5.0, "b", "é"), Story(1, 1.0, "a")]
+    store.commit(Changes(story=[lines[0], Story(2, 0.0, "other")]))
+    store.commit(Changes(story=[lines[1]]))
+    assert store.story(1) == lines
+
+
+def test_reruns_are_found(store: Store) -> None:
+    store.commit(new(a_job(1), replace(a_job(2), rerun_of=1), replace(a_job(3), rerun_of=1)))
+    assert store.reruns_of(1) == {2, 3} and store.reruns_of(2) == set()
+
+
+def test_an_attempt_is_written_over_and_keeps_its_placement(store: Store) -> None:
+    store.commit(new(a_job(1)))
+    placed = Attempt(job=1, number=1, placement=a_placement("w"))
+    over = replace(placed, pid=9, started=1.0, ended=2.0, outcome=Outcome.EXITED, exit_code=0)
+    store.commit(Changes(attempts={(1, 1): placed}))
+    store.commit(Changes(attempts={(1, 1): over}))
+    assert store.attempts(1) == [over]
+
+
+# The store itself refuses a lie.
+
+Lie = Callable[[Job], Job]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda job: replace(job, state=State.SUCCEEDED, finished=1.0, outcome=Outcome.EXITED, exit_code=3),
+        lambda job: replace(job, state=State.SUCCEEDED, finished=1.0, outcome=Outcome.UNKNOWN, exit_code=0),
+        lambda job: replace(job, state=State.SUCCEEDED, finished=1.0),
+        lambda job: replace(job, state=State.SUCCEEDED, finished=1.0, outcome=Outcome.EXITED),
+        lambda job: replace(job, state=State.SUCCEEDED, finished=1.0, exit_code=0),
+        lambda job: replace(job, state=State.FAILED),
+        lambda job: replace(job, state=State.QUEUED, finished=1.0),
+        lambda job: replace(job, state=State.RUNNING, attempt=0),
+        lambda job: replace(job, state="resting"),
+        lambda job: replace(job, attempt=-1),
+    ],
+    ids=[
+        "success with code 3",
+        "success of unknown end",
+        "success without outcome",
+        "success without code",
+        "success without word of an exit",
+        "failed and not finished",
+        "queued and finished",
+        "running without attempt",
+        "no such state",
+        "negative attempt",
+    ],
+)
+@pytest.mark.parametrize("way", ["inserted", "updated"])
+def test_a_lie_is_refused(store: Store, lie: Lie, way: str) -> None:
+    store.commit(new(a_job(1)))
+    job = kept(store, 1)
+    changes = new(lie(replace(job, id=2))) if way == "inserted" else Changes(updated={1: (job, lie(job))})
+    with pytest.raises(StoreUnavailable, match="CHECK constraint failed"):
+        store.commit(changes)
+    assert store.load().jobs == [job]
+
+
+def test_every_state_that_holds_devices_has_a_check() -> None:
+    assert {State.PLACED, State.RUNNING} == HOLDING

@@ -1,0 +1,165 @@
+"""What an attempt is started with: words, directory and environment, as the contract says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.builders import a_placement, a_spec
+
+from grassq.core.messages import Start
+from grassq.core.model import Pairs
+from grassq.core.resources import ONE, Allocation
+from grassq.run.rundir import Spec, decode_word
+from grassq.worker.launch import placeholders, run_spec
+
+PATH = (b"PATH", b"/usr/bin:/bin")
+GPU: Allocation = {"gpu": {"1": ONE, "0": ONE // 2}}
+
+
+def a_start(
+    allocation: Allocation | None = None, env: Pairs = (), *, where: dict[str, Any] | None = None, **spec: Any
+) -> Start:
+    placement = replace(a_placement("w", allocation or {}), **(where or {}))
+    asked = replace(a_spec("exp"), cwd=b"/", **spec)
+    return Start(12, 3, asked, placement, (PATH, *env), name="train")
+
+
+def spec_of(start: Start) -> Spec:
+    """What the shim would read."""
+    return Spec(run_spec(start, "/home/jobs/12/3", "/home/jobs/12/checkpoint", store="s", boot="b", with_daemon=False))
+
+
+def test_a_job_is_told_who_it_is() -> None:
+    env = spec_of(a_start(GPU)).env
+    assert {name: value for name, value in env.items() if name.startswith(b"GRASS_")} == {
+        b"GRASS_JOB_ID": b"12",
+        b"GRASS_JOB_NAME": b"train",
+        b"GRASS_QUEUE": b"exp",
+        b"GRASS_ATTEMPT": b"3",
+        b"GRASS_RUN_DIR": b"/home/jobs/12/3/files",
+        b"GRASS_RESULT_FILE": b"/home/jobs/12/3/files/result.json",
+        b"GRASS_CHECKPOINT_DIR": b"/home/jobs/12/checkpoint",
+        b"GRASS_GPU": b"0,1",
+    }
+
+
+def test_our_own_names_are_not_inherited_except_home_and_broker() -> None:
+    inherited = tuple(
+        (b"GRASS_" + name, b"outer") for name in (b"HOME", b"BROKER", b"JOB_ID", b"GPU", b"CPU", b"STORE", b"RUN_DIR")
+    )
+    env = spec_of(a_start(None, inherited)).env
+    outer = {name for name, value in env.items() if value == b"outer"}
+    assert outer == {b"GRASS_HOME", b"GRASS_BROKER"}
+    assert env[b"GRASS_JOB_ID"] == b"12" and b"GRASS_GPU" not in env
+
+
+VISIBLE = b"CUDA_VISIBLE_DEVICES"
+
+
+@pytest.mark.parametrize(
+    ("allocation", "inherited", "own", "expected"),
+    [
+        (GPU, None, None, b"0,1"),
+        (GPU, b"7", None, b"0,1"),
+        (None, b"7", None, None),
+        (None, None, None, None),
+        (GPU, b"7", b"5", b"5"),
+        (None, b"7", b"5", b"5"),
+        (GPU, None, b"{gpu}", b"0,1"),
+        ({"vram": {"1": 8000 * ONE}}, None, None, b"1"),
+    ],
+    ids=["set", "replaced", "removed", "absent", "own wins", "own without gpu", "own by placeholder", "vram alone"],
+)
+def test_visible_devices(
+    allocation: Allocation | None, inherited: bytes | None, own: bytes | None, expected: bytes | None
+) -> None:
+    start = _visible(allocation, inherited, own)
+    assert spec_of(start).env.get(VISIBLE) == expected
+
+
+def _visible(allocation: Allocation | None, inherited: bytes | None, own: bytes | None) -> Start:
+    start = a_start(allocation, () if inherited is None else ((VISIBLE, inherited),))
+    return start if own is None else replace(start, spec=replace(start.spec, env=((VISIBLE, own),)))
+
+
+def test_the_queue_may_set_visible_devices_too_and_the_job_wins_over_it() -> None:
+    start = _visible(GPU, b"7", None)
+    start = replace(start, placement=replace(start.placement, env=((VISIBLE, b"q"), (b"A", b"queue"))))
+    assert spec_of(start).env[VISIBLE] == b"q"
+    start = replace(start, spec=replace(start.spec, env=((VISIBLE, b"j"), (b"A", b"job"))))
+    assert (spec_of(start).env[VISIBLE], spec_of(start).env[b"A"]) == (b"j", b"job")
+
+
+def test_devices_are_counted_as_the_driver_counts_them() -> None:
+    assert spec_of(a_start(GPU)).env[b"CUDA_DEVICE_ORDER"] == b"PCI_BUS_ID"
+    assert b"CUDA_DEVICE_ORDER" not in spec_of(a_start()).env
+
+
+def test_placeholders_are_ids_for_devices_and_amounts_for_pools() -> None:
+    held = placeholders({"gpu": {"10": ONE, "2": ONE}, "cpu": 1_500_000, "licence": {"b": 1, "a": 1}})
+    assert held == {b"gpu": b"2,10", b"cpu": b"1.5", b"licence": b"a,b"}
+    assert placeholders({"gpu": {"0": ONE}, "vram": {"0": 8192 * ONE}}) == {b"gpu": b"0", b"vram": b"8192"}
+
+
+def test_words_and_environment_are_filled_in_and_other_braces_left_alone() -> None:
+    command = (
+        b"echo",
+        b"--gpu={gpu}",
+        b"{{gpu}}",
+        b"{cpu}",
+        b"{job.id}/{job.attempt}/{job.name}",
+        b"\xff{gpu}",
+        b"${x}",
+    )
+    start = replace(a_start(GPU), spec=replace(a_start(GPU).spec, command=command, env=((b"OUT", b"run{job.id}"),)))
+    spec = spec_of(start)
+    assert spec.argv[1:] == [b"--gpu=0,1", b"{gpu}", b"{cpu}", b"12/3/train", b"\xff0,1", b"${x}"]
+    assert spec.env[b"OUT"] == b"run12"
+
+
+def test_the_queues_prefix_comes_first() -> None:
+    spec = spec_of(a_start(where={"prefix": (b"nice", b"-n", b"{job.id}")}, command=(b"true", b"x")))
+    assert spec.argv == [b"nice", b"-n", b"12", b"true", b"x"]
+
+
+def test_a_shell_line_goes_to_the_shell_as_one_word() -> None:
+    spec = spec_of(a_start(GPU, command=(b"echo {gpu} | cat",), shell=b"/bin/bash"))
+    assert spec.argv == [b"/bin/bash", b"-c", b"echo 0,1 | cat"]
+
+
+@pytest.mark.parametrize(
+    ("own", "queue", "expected"),
+    [(False, None, b"/job"), (False, b"/queue", b"/queue"), (True, b"/queue", b"/job"), (True, None, b"/job")],
+    ids=["the submitter's", "the queue's", "the job's own wins", "the job's own"],
+)
+def test_which_directory_counts(own: bool, queue: bytes | None, expected: bytes) -> None:
+    start = a_start(where={"cwd": queue})
+    start = replace(start, spec=replace(start.spec, cwd=b"/job", own_cwd=own))
+    assert spec_of(start).cwd == expected
+
+
+def test_a_script_that_is_not_executable_runs_under_the_jobs_python(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("pass\n")
+    start = a_start(command=(b"train.py", b"--lr=1"))
+    start = replace(start, spec=replace(start.spec, cwd=bytes(tmp_path)))
+    argv = spec_of(start).argv
+    assert argv[0].rpartition(b"/")[2].startswith(b"python")
+    assert argv[1:] == [bytes(tmp_path / "train.py"), b"--lr=1"]
+
+
+def test_what_else_the_spec_says_is_handed_on() -> None:
+    start = a_start(umask=0o077, split=True, grace_s=3.0, keep_children=True)
+    raw = run_spec(start, "/p", "/c", store="store-1", boot="boot-1", with_daemon=True)
+    spec = Spec(raw)
+    assert (spec.store, spec.job, spec.attempt, spec.boot) == ("store-1", 12, 3, "boot-1")
+    assert (spec.umask, spec.split, spec.grace_s, spec.keep_children, spec.with_daemon) == (
+        0o077,
+        True,
+        3.0,
+        True,
+        True,
+    )
+    assert decode_word(raw["cwd"]) == b"/"

@@ -1,0 +1,107 @@
+"""A worker's book of queues: whole at any moment, and limits that make sense on the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.builders import a_worker, an_offer
+
+from grassq.core.model import Offer
+from grassq.errors import Refused
+from grassq.worker import offers
+from grassq.worker.offers import Book
+
+FULL = replace(
+    an_offer("exp", gpu=[0, 1], cpu=4, ram={"pool": 5}), prefix=(b"\xff",), cwd=b"/d", env=((b"K", b"\xfe"),)
+)
+
+
+def test_a_new_home_has_a_new_book(tmp_path: Path) -> None:
+    assert offers.load(str(tmp_path), "box") == Book("box")
+
+
+def test_what_is_saved_is_loaded_under_the_name_it_began_with(tmp_path: Path) -> None:
+    book = Book("box", (FULL,))
+    offers.save(str(tmp_path), book)
+    assert offers.load(str(tmp_path), "renamed") == book
+    assert [entry.name for entry in tmp_path.iterdir()] == [offers.FILE_NAME]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"name": 3}', b"\xff\xfe", b"[]"])
+def test_a_damaged_book_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / offers.FILE_NAME
+    path.write_bytes(content)
+    with pytest.raises(Refused, match=r"cannot be read: .*move it away to start afresh"):
+        offers.load(str(tmp_path), "box")
+    assert path.read_bytes() == content
+
+
+def test_a_book_that_cannot_be_written_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
+    offers.save(str(tmp_path), Book("box"))
+    (tmp_path / (offers.FILE_NAME + ".new")).mkdir()
+    with pytest.raises(Refused, match="cannot be written"):
+        offers.save(str(tmp_path), Book("box", (FULL,)))
+    assert offers.load(str(tmp_path), "x") == Book("box")
+
+
+def test_the_default_queue_is_always_there_and_may_be_defined() -> None:
+    assert offers.all_offers(Book("box")) == (Offer("default"),)
+    own = an_offer("default", gpu=1)
+    assert offers.all_offers(Book("box", (own,))) == (own,)
+
+
+def test_offers_are_replaced_by_name_and_removed_by_name() -> None:
+    book = offers.with_offer(offers.with_offer(Book("box"), an_offer("b")), an_offer("a"))
+    assert [offer.queue for offer in book.offers] == ["a", "b"]
+    book = offers.with_offer(book, FULL)
+    assert offers.with_offer(book, an_offer("exp")).offers[2] == an_offer("exp")
+    assert [offer.queue for offer in offers.without(book, "a").offers] == ["b", "exp"]
+
+
+def test_there_is_a_most_of_queues() -> None:
+    book = Book("box", tuple(an_offer(f"q{i}") for i in range(offers.OFFERS_MAX)))
+    with pytest.raises(Refused, match="1000 queues already"):
+        offers.with_offer(book, an_offer("one-more"))
+    assert len(offers.with_offer(book, an_offer("q7", gpu=1)).offers) == offers.OFFERS_MAX
+
+
+BOX = a_worker("box", gpu=2, cpu=8)
+
+
+def test_limits_the_machine_meets_are_taken_silently() -> None:
+    assert offers.check(an_offer("q", gpu=2, cpu=8), BOX) == []
+    assert offers.check(an_offer("q", gpu=["1"]), BOX) == []
+    assert offers.check(an_offer("q", printer=3, licence={"pool": 5}), BOX) == []
+
+
+def test_a_limit_above_the_machines_is_noted() -> None:
+    (note,) = offers.check(an_offer("q", gpu=4), BOX)
+    assert note == "this machine has 2 gpu; the limit of 4 never binds"
+    assert "8 cpu; the limit of 100 never binds" in offers.check(an_offer("q", cpu=100), BOX)[0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"gpu": [0, 5]}, "no gpu 5; it has 0, 1"),
+        ({"gpu": {"7": 1}}, "no gpu 7"),
+        ({"gpu": {"pool": 2}}, "gpu is devices on this machine"),
+    ],
+)
+def test_devices_that_are_not_there_are_refused(limits: dict[str, object], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        offers.check(an_offer("q", **limits), BOX)
+
+
+def test_two_queues_cannot_declare_one_name_as_two_kinds() -> None:
+    box = a_worker("box", offers=[an_offer("a", printer=2)])
+    assert offers.check(an_offer("b", printer=["0", "x"]), box) == []
+    with pytest.raises(Refused, match="another queue declares printer as devices"):
+        offers.check(an_offer("b", printer={"pool": 2}), box)
+
+
+def test_a_queue_may_change_the_kind_of_what_it_alone_declares() -> None:
+    box = a_worker("box", offers=[an_offer("a", printer=2)])
+    assert offers.check(an_offer("a", printer={"pool": 2}), box) == []
