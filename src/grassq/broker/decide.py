@@ -15,6 +15,7 @@ from grassq.core import placement, reconcile
 from grassq.core.board import Board, Patience
 from grassq.core.messages import Ack, Hello, Order, Report, Start
 from grassq.core.model import AttemptId, Job, Outcome, Pairs, State
+from grassq.core.selectors import Ids
 from grassq.core.states import RETRY_DELAY_S, Lost, Place, Ready, Refused, Started, Stuck
 from grassq.errors import GrassError, GuardFailed, InvalidMove, StoreUnavailable
 from grassq.store.base import Changes, Store, Submission
@@ -174,7 +175,7 @@ class Decider:
         event = report.event
         job = self.board.jobs.get(report.job)
         if job is None or job.attempt != event.attempt or job.placement is None or job.placement.worker != worker:
-            log.info("late_report job=%s attempt=%s event=%s", report.job, event.attempt, type(event).__name__)
+            self._late(batch, report)
         else:
             if isinstance(event, Refused) and job.state is State.RUNNING:
                 # It ran, and its worker no longer knows of it: its run dir was taken away.
@@ -190,6 +191,13 @@ class Decider:
         if isinstance(event, Started | Stuck):
             return []
         return [(worker, Ack(report.job, event.attempt))]
+
+    def _late(self, batch: Batch, report: Report) -> None:
+        """A report of what is over already goes into the story, never into the state."""
+        kind = type(report.event).__name__.lower()
+        log.info("late_report job=%s attempt=%s event=%s", report.job, report.event.attempt, kind)
+        if batch.store.jobs(Ids(((report.job, report.job),)), 1):
+            batch.tell(report.job, "late report", f"{kind} of attempt {report.event.attempt}")
 
     def _orders(self, mono: float) -> list[tuple[str, Order]]:
         orders: list[tuple[str, Order]] = []

@@ -233,8 +233,12 @@ def open_read(path: str) -> int | None:
 def look(path: str, boot: str) -> Found:
     """Gather what is known of an attempt; `boot` is the boot id of now. OSError when that cannot be known now."""
     found = Found()
-    _look_at_spec(path, found)
     _look_at_claim(path, found)
+    if found.claimed and found.job is not None:
+        # The claim says whose it is; reading the spec again would cost every look at a running job its environment.
+        found.exists = os.path.lexists(f"{path}/spec.json")
+    else:
+        _look_at_spec(path, found)
     if found.claimed and not found.void and found.boot == boot:
         found.shim_alive = found.shim is not None and processes.is_alive(*found.shim)
         found.command_alive = found.command is not None and processes.is_alive(*found.command)
@@ -261,7 +265,8 @@ def _look_at_spec(path: str, found: Found) -> None:
         found.exists = os.path.lexists(f"{path}/spec.json")
         return
     found.exists = True
-    found.store, found.job, found.attempt, found.boot = spec.store, spec.job, spec.attempt, spec.boot
+    found.store, found.job = found.store or spec.store, spec.job
+    found.attempt, found.boot = spec.attempt, found.boot or spec.boot
 
 
 def _look_at_claim(path: str, found: Found) -> None:
