@@ -1,0 +1,449 @@
+"""What fits where: `fit` against a search through every possible choice of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+from tests.builders import Amount, a_capacity, a_request
+
+from grassq.core.resources import (
+    ONE,
+    Allocation,
+    Capacity,
+    Device,
+    Devices,
+    Pool,
+    Request,
+    bind,
+    parse_limits,
+    parse_request,
+)
+from grassq.core.room import (
+    Bars,
+    Place,
+    Room,
+    Shortage,
+    devices_sum,
+    empty_room,
+    fit,
+    fits_ever,
+    free_json,
+    supply_json,
+)
+
+QUARTER = ONE // 4
+SIDES = ("a", "b")
+
+
+class Scene(Struct):
+    """A machine, two queues on it, what their jobs hold, and what a head keeps."""
+
+    machine: Capacity
+    offers: dict[str, Capacity]
+    live: list[tuple[str, Allocation]]
+    bars: Bars
+
+    def place(self, side: str) -> Place:
+        machine, offer = empty_room(self.machine), empty_room(self.offers[side])
+        for owner, held in self.live:
+            machine.take(held)
+            if owner == side:
+                offer.take(held)
+        return Place(machine, offer, self.bars)
+
+    def device(self, device: str) -> Device:
+        return next(d for d in self.gpus if d.id == device)
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        return devices_of(self.machine)
+
+    def held(self, name: str, device: str, side: str | None = None) -> list[int]:
+        """What is held of a device, job by job (of one queue)."""
+        return [
+            held[name][device]  # type: ignore[index]
+            for owner, held in self.live
+            if side in (None, owner) and device in held.get(name, {})  # type: ignore[operator]
+        ]
+
+    def empty(self, device: str) -> bool:
+        return not self.held("gpu", device) and not self.held("vram", device)
+
+    def closed(self, device: str) -> bool:
+        return self.device(device).worth in self.held("gpu", device)
+
+    def limits(self, side: str) -> dict[str, int]:
+        """What this queue may hold of each device it may use."""
+        present = {d.id: d.worth for d in self.gpus}
+        allowed = self.offers[side].get("gpu", self.machine["gpu"])
+        assert isinstance(allowed, Devices)
+        return {
+            d.id: min(d.worth, present[d.id])
+            for d in allowed.devices
+            if d.id in present and d.id not in self.bars.devices.get("gpu", set())
+        }
+
+    def in_units(self, side: str) -> bool:
+        """Whether every device this queue sees is worth 1, kept for a head or not."""
+        allowed = self.offers[side].get("gpu", self.machine["gpu"])
+        assert isinstance(allowed, Devices)
+        return all(d.worth == ONE == self.device(d.id).worth for d in allowed.devices)
+
+    def free(self, device: str, side: str) -> int:
+        if self.closed(device):
+            return 0
+        on_machine = self.device(device).worth - sum(self.held("gpu", device))
+        return min(on_machine, self.limits(side)[device] - sum(self.held("gpu", device, side)))
+
+    def memory(self, device: str) -> int:
+        return self.device(device).vram - sum(self.held("vram", device))
+
+    def pool(self, name: str, side: str) -> int:
+        used = {s: sum(h[name] for o, h in self.live if o in s and name in h) for s in ("ab", side)}  # type: ignore[misc]
+        free = amount_of(self.machine[name]) - used["ab"] - self.bars.pools.get(name, 0)
+        if name in self.offers[side]:
+            limit = amount_of(self.offers[side][name]) - used[side] - self.bars.limits.get(name, 0)
+            free = min(free, limit)
+        return max(0, free)
+
+
+def devices_of(capacity: Capacity) -> tuple[Device, ...]:
+    supply = capacity["gpu"]
+    assert isinstance(supply, Devices)
+    return supply.devices
+
+
+def amount_of(supply: object) -> int:
+    assert isinstance(supply, Pool)
+    return supply.amount
+
+
+def is_legal(allocation: Allocation, scene: Scene, side: str) -> bool:
+    """Whether one more job may hold this, by the rules as the design states them."""
+    gpus, memory = allocation.get("gpu", {}), allocation.get("vram", {})
+    assert isinstance(gpus, dict) and isinstance(memory, dict)
+    allowed = scene.limits(side)
+    for device, amount in gpus.items():
+        if device not in allowed or amount > scene.free(device, side):
+            return False
+        if amount == scene.device(device).worth and not scene.empty(device):
+            return False
+    for device, size in memory.items():
+        if device not in allowed or scene.closed(device) or size > scene.memory(device):
+            return False
+    return all(amount <= scene.pool(name, side) for name, amount in allocation.items() if not isinstance(amount, dict))
+
+
+def choices(request: Request, scene: Scene, side: str) -> Iterator[Allocation]:
+    """Every way to split a request over devices that the design allows, legal now or not."""
+    asked = dict(request)
+    vram, gpu = asked.pop("vram", 0), asked.pop("gpu", 0)
+    rest: Allocation = dict(asked)
+    for devices in splits(gpu, scene, side):
+        if not vram:
+            yield rest | ({"gpu": devices} if gpu else {})
+        elif gpu:
+            yield rest | {"gpu": devices, "vram": dict.fromkeys(devices, vram)}
+        else:
+            for device in scene.gpus:
+                yield rest | {"vram": {device.id: vram}}
+
+
+def splits(amount: int, scene: Scene, side: str) -> Iterator[dict[str, int]]:
+    ids = [d.id for d in scene.gpus]
+    if not amount:
+        yield {}
+    elif not scene.in_units(side):
+        yield from ({device: amount} for device in ids)
+    else:
+        wholes, part = divmod(amount, ONE)
+        for chosen in combinations(ids, wholes):
+            if not part:
+                yield dict.fromkeys(chosen, ONE)
+            for last in ids:
+                if part and last not in chosen:
+                    yield dict.fromkeys(chosen, ONE) | {last: part}
+
+
+quarters = st.integers(1, 18).map(lambda n: n * QUARTER)
+
+
+def requests(*, vram: bool = True) -> st.SearchStrategy[Request]:
+    fields: dict[str, st.SearchStrategy[int]] = {"gpu": quarters, "cpu": quarters}
+    if vram:
+        fields["vram"] = st.integers(1, 6)
+    return st.fixed_dictionaries({}, optional=fields).map(lambda asked: tuple(sorted(asked.items())))
+
+
+@st.composite
+def scenes(draw: st.DrawFn, *, units: bool = False, memory: bool = True, kept: bool = True) -> Scene:
+    """A machine with up to four devices on which two queues have started what fitted."""
+    worth = st.just(ONE) if units else st.sampled_from([ONE, ONE, ONE, 2 * ONE, QUARTER, 3 * QUARTER])
+    sizes = st.sampled_from([0, 4, 8] if memory else [0])
+    gpus = tuple(Device(str(i), draw(worth), draw(sizes)) for i in range(draw(st.integers(1, 4))))
+    machine: Capacity = {"gpu": Devices(gpus), "cpu": Pool(draw(quarters))}
+    offers = {side: draw(limits(gpus, units=units)) for side in SIDES}
+    bound = {side: {n: bind(n, limit, machine[n]) for n, limit in offers[side].items()} for side in SIDES}
+    scene = Scene(machine, bound, [], Bars({}, {}, {}))
+    for side, request in draw(st.lists(st.tuples(st.sampled_from(SIDES), requests(vram=memory)), max_size=7)):
+        found = fit(request, scene.place(side))
+        if not isinstance(found, Shortage):
+            scene.live.append((side, found))
+    scene.live = [held for held in scene.live if draw(st.integers(0, 3))]
+    if kept and draw(st.booleans()):
+        ids = draw(st.sets(st.sampled_from([d.id for d in gpus])))
+        amount = draw(quarters)
+        scene.bars = Bars({"gpu": ids}, {"cpu": amount}, draw(st.sampled_from([{}, {"cpu": amount}])))
+    return scene
+
+
+@st.composite
+def limits(draw: st.DrawFn, gpus: tuple[Device, ...], *, units: bool) -> Capacity:
+    found: Capacity = {}
+    if draw(st.booleans()):
+        chosen = [d for d in gpus if draw(st.booleans())]
+        worth = st.just(ONE) if units else st.sampled_from([ONE, ONE, ONE, QUARTER])
+        found["gpu"] = Devices(tuple(Device(d.id, draw(worth), d.vram) for d in chosen))
+    if draw(st.booleans()):
+        found["cpu"] = Pool(draw(quarters))
+    return found
+
+
+@settings(max_examples=600)
+@given(scenes(), st.sampled_from(SIDES), requests())
+def test_a_request_fits_exactly_when_some_choice_of_devices_is_legal(scene: Scene, side: str, request: Request) -> None:
+    found = fit(request, scene.place(side))
+    possible = any(is_legal(choice, scene, side) for choice in choices(request, scene, side))
+    event(f"fits: {possible}")
+    if isinstance(found, Shortage):
+        assert not possible
+        assert found.needed > 0 and found.why
+    else:
+        assert found in choices(request, scene, side)
+        assert is_legal(found, scene, side)
+
+
+@settings(max_examples=300)
+@given(scenes(units=True), st.sampled_from(SIDES), requests())
+def test_whole_devices_are_the_lowest_and_a_part_goes_where_least_is_left(
+    scene: Scene, side: str, request: Request
+) -> None:
+    found = fit(request, scene.place(side))
+    assume(not isinstance(found, Shortage))
+    assert not isinstance(found, Shortage)
+    wholes, part = divmod(dict(request).get("gpu", 0), ONE)
+    vram = dict(request).get("vram", 0)
+    usable = [d for d in scene.limits(side) if scene.memory(d) >= vram]
+    chosen = [d for d in usable if scene.empty(d)][:wholes]
+    expected = dict.fromkeys(chosen, ONE)
+    if part:
+        others = [d for d in usable if d not in chosen and scene.free(d, side) >= part]
+        expected[min(others, key=lambda d: (scene.free(d, side), scene.empty(d)))] = part
+    assert found.get("gpu", {}) == expected
+    if vram and not expected:
+        open_ = [d for d in usable if not scene.closed(d)]
+        assert found["vram"] == {min(open_, key=scene.memory): vram}
+
+
+@settings(max_examples=300)
+@given(scenes(units=True, memory=False), st.sampled_from(SIDES), quarters)
+def test_on_devices_worth_1_a_request_fits_exactly_when_it_is_at_most_f_plus_m(
+    scene: Scene, side: str, amount: int
+) -> None:
+    ids = scene.limits(side)
+    empty = sum(scene.empty(d) for d in ids)
+    most = empty * ONE + max((scene.free(d, side) for d in ids if not scene.empty(d)), default=0)
+    place = scene.place(side)
+    assert devices_sum(place.devices_free("gpu"), in_units=True) == most
+    found = fit((("gpu", amount),), place)
+    assert isinstance(found, Shortage) == (amount > most)
+    if isinstance(found, Shortage):
+        assert (found.resource, found.needed, found.free) == ("gpu", amount, most)
+
+
+@given(scenes(), st.sampled_from(SIDES), requests())
+def test_what_fits_now_fits_an_empty_machine_too(scene: Scene, side: str, request: Request) -> None:
+    if fits_ever(request, scene.machine, scene.offers[side]) is not None:
+        assert isinstance(fit(request, scene.place(side)), Shortage)
+
+
+@given(scenes(kept=False), st.sampled_from(SIDES))
+def test_taking_and_giving_back_leaves_a_room_as_it_was(scene: Scene, side: str) -> None:
+    place = scene.place(side)
+    before = used(place.machine)
+    copy = place.machine.copy()
+    for _, held in scene.live:
+        copy.give(held)
+    assert used(copy) == used(empty_room(scene.machine))
+    assert used(place.machine) == before, "a copy is its own room"
+
+
+def used(room: Room) -> tuple[dict[str, int], dict[tuple[str, str], object]]:
+    loads = {(n, d): x for n, group in room.loads.items() for d, x in group.items() if (x.used, x.holders) != (0, 0)}
+    return {name: amount for name, amount in room.pools.items() if amount}, dict(loads)
+
+
+def start(room: Room, **amounts: Amount) -> Allocation | Shortage:
+    """Take what a job with this request would get, if anything."""
+    found = fit(a_request(**amounts), Place(room, empty_room({})))
+    if not isinstance(found, Shortage):
+        room.take(found)
+    return found
+
+
+def short(found: Allocation | Shortage) -> tuple[str, float, float]:
+    assert isinstance(found, Shortage), found
+    return found.resource, found.needed / ONE, found.free / ONE
+
+
+def test_n_and_a_half_devices_are_n_whole_ones_and_half_of_another() -> None:
+    room = empty_room(a_capacity(gpu=4))
+    assert start(room, gpu=2.5) == {"gpu": {"0": ONE, "1": ONE, "2": ONE // 2}}
+    assert start(room, gpu=1.5) == {"gpu": {"3": ONE, "2": ONE // 2}}
+    assert short(start(room, gpu=0.1)) == ("gpu", 0.1, 0.0)
+
+
+def test_a_part_goes_to_the_fullest_device_that_still_fits_so_whole_ones_stay_free() -> None:
+    room = empty_room(a_capacity(gpu=3))
+    start(room, gpu=0.3)
+    room.take({"gpu": {"1": 600_000}})
+    assert start(room, gpu=0.4) == {"gpu": {"1": 400_000}}
+    assert start(room, gpu=0.4) == {"gpu": {"0": 400_000}}
+    assert start(room, gpu=1) == {"gpu": {"2": ONE}}
+
+
+def test_where_worths_differ_the_whole_amount_comes_from_one_device() -> None:
+    room = empty_room(a_capacity(tape={"left": 3, "right": 2}))
+    assert start(room, tape=2) == {"tape": {"right": 2 * ONE}}
+    assert start(room, tape=2.5) == {"tape": {"left": 2_500_000}}
+    assert short(start(room, tape=1)) == ("tape", 1.0, 0.5)
+    assert short(start(empty_room(a_capacity(tape={"left": 3, "right": 2})), tape=4)) == ("tape", 4.0, 3.0)
+
+
+def test_how_a_request_splits_does_not_depend_on_what_is_kept_for_a_head() -> None:
+    machine = empty_room(a_capacity(gpu={"0": 1, "1": 1, "2": 2}))
+    place = Place(machine, empty_room({}), Bars({"gpu": {"2"}}, {}, {}))
+    assert isinstance(fit(a_request(gpu=2), place), Shortage)
+
+
+def test_how_a_request_splits_does_not_depend_on_the_memory_that_is_left() -> None:
+    room = empty_room(a_capacity(gpu={"0": {"vram": 8}, "1": {"vram": 8}, "2": {"vram": 4, "worth": 2}}))
+    assert isinstance(start(room, gpu=2, vram=8), Shortage)
+
+
+def test_vram_is_asked_of_every_device_the_job_gets() -> None:
+    room = empty_room(a_capacity(gpu={"0": {"vram": 8}, "1": {"vram": 24}, "2": {"vram": 24}}))
+    assert start(room, gpu=1.5, vram=16) == {
+        "gpu": {"1": ONE, "2": ONE // 2},
+        "vram": {"1": 16 * ONE, "2": 16 * ONE},
+    }
+    assert short(start(room, gpu=0.5, vram=9)) == ("vram", 9.0, 8.0)
+    assert start(room, gpu=0.5, vram=8) == {"gpu": {"2": ONE // 2}, "vram": {"2": 8 * ONE}}
+
+
+def test_vram_alone_takes_memory_of_one_device_and_no_gpu() -> None:
+    room = empty_room(a_capacity(gpu={"0": {"vram": 24}, "1": {"vram": 8}}))
+    assert start(room, vram=6) == {"vram": {"1": 6 * ONE}}
+    assert start(room, vram=6) == {"vram": {"0": 6 * ONE}}
+    assert start(room, gpu=0.9) == {"gpu": {"0": 900_000}}
+    assert short(start(room, vram=20)) == ("vram", 20.0, 18.0)
+    assert short(start(empty_room(a_capacity(cpu=4)), vram=1)) == ("vram", 1.0, 0.0)
+
+
+def test_a_whole_device_is_one_nobody_else_holds_anything_of() -> None:
+    room = empty_room(a_capacity(gpu={"0": {"vram": 24}}))
+    memory = start(room, vram=1)
+    assert not isinstance(memory, Shortage)
+    assert isinstance(start(room, gpu=1), Shortage)
+    room.give(memory)
+    assert start(room, gpu=1) == {"gpu": {"0": ONE}}
+    assert isinstance(start(room, vram=1), Shortage)
+
+
+@pytest.mark.parametrize("worth", [1, 2, 0.5])
+def test_all_of_a_device_is_taken_only_when_nobody_uses_its_memory(worth: float) -> None:
+    room = empty_room(a_capacity(gpu={"0": {"vram": 24, "worth": worth}}))
+    start(room, vram=1)
+    assert isinstance(start(room, gpu=worth), Shortage)
+    assert start(room, gpu=worth / 2) == {"gpu": {"0": int(worth * ONE / 2)}}
+
+
+def test_two_queues_with_half_a_device_each_share_it() -> None:
+    machine = empty_room(a_capacity(gpu=1))
+    for _ in SIDES:
+        place = Place(machine, empty_room(a_capacity(gpu={"0": 0.5})))
+        found = fit(a_request(gpu=0.5), place)
+        assert found == {"gpu": {"0": ONE // 2}}
+        machine.take(found)
+
+
+def test_two_queues_with_1_each_share_a_device_that_is_worth_2() -> None:
+    machine = empty_room(a_capacity(tape={"left": 2}))
+    for _ in SIDES:
+        place = Place(machine, empty_room(a_capacity(tape={"left": 1})))
+        found = fit(a_request(tape=1), place)
+        assert found == {"tape": {"left": ONE}}
+        machine.take(found)
+
+
+def test_a_limit_of_the_other_kind_leaves_nothing() -> None:
+    machine, pool = a_capacity(licence=2), a_capacity(licence={"pool": 5})
+    request = a_request(licence=1)
+    assert isinstance(fit(request, Place(empty_room(machine), empty_room(pool))), Shortage)
+    assert isinstance(fit(request, Place(empty_room(pool), empty_room(machine))), Shortage)
+
+
+def test_a_limit_above_the_machines_never_binds() -> None:
+    place = Place(empty_room(a_capacity(cpu=4)), empty_room(a_capacity(cpu=100)))
+    assert fit(a_request(cpu=4), place) == {"cpu": 4 * ONE}
+    assert short(fit(a_request(cpu=5), place)) == ("cpu", 5.0, 4.0)
+
+
+def test_what_a_place_has_not_at_all_never_fits() -> None:
+    found = fits_ever(a_request(gpu=1), a_capacity(cpu=4), {})
+    assert found == Shortage("gpu", ONE, 0, "there is no gpu here")
+    assert fits_ever(a_request(cpu=4), a_capacity(cpu=4), {}) is None
+
+
+def test_asking_for_nothing_fits_anywhere() -> None:
+    assert fit((), Place(empty_room({}), empty_room({}))) == {}
+
+
+def test_vram_of_gpus_that_are_a_pool_is_short() -> None:
+    assert short(start(empty_room(a_capacity(gpu={"pool": 2})), gpu=1, vram=1)) == ("vram", 1.0, 0.0)
+
+
+def test_what_is_kept_of_a_pool_for_another_queue_does_not_shrink_this_queues_limit() -> None:
+    machine, offer = empty_room(a_capacity(cpu=20)), empty_room(a_capacity(cpu=8))
+    assert Place(machine, offer, Bars({}, {"cpu": 16 * ONE}, {})).pool_free("cpu") == 4 * ONE
+    assert Place(machine, offer, Bars({}, {"cpu": 6 * ONE}, {"cpu": 6 * ONE})).pool_free("cpu") == 2 * ONE
+
+
+def test_rooms_and_capacities_are_shown_as_plain_data() -> None:
+    capacity = a_capacity(gpu=2, cpu=4)
+    room = empty_room(capacity)
+    start(room, gpu=0.5, cpu=1)
+    assert supply_json(capacity) == {"gpu": {"0": 1.0, "1": 1.0}, "cpu": 4.0}
+    assert free_json(Place(room, room), capacity) == {"gpu": {"0": 0.5, "1": 1.0}, "cpu": 3.0}
+
+
+def test_devices_that_are_gone_still_count_as_held() -> None:
+    room = empty_room({})
+    room.take({"gpu": {"7": ONE}, "cpu": ONE})
+    assert room.loads["gpu"]["7"].wholes == 1
+    room = empty_room(a_capacity(gpu=1))
+    room.take({"gpu": {"7": ONE}})
+    assert room.loads["gpu"]["7"].wholes == 1
+    assert fit(a_request(gpu=1), Place(room, empty_room(a_capacity(gpu=[0, 7])))) == {"gpu": {"0": ONE}}
+
+
+def test_sizes_and_counts_of_the_users_spelling_reach_the_room() -> None:
+    machine, limits = a_capacity(mem="16G"), parse_limits({"mem": "8G"})
+    capacity = {name: bind(name, limit, machine[name]) for name, limit in limits.items()}
+    assert fits_ever(parse_request({"mem": "8G"}), capacity, {}) is None
+    assert fits_ever(parse_request({"mem": "8193M"}), capacity, {}) is not None

@@ -1,0 +1,306 @@
+"""How a job moves: the design's table, pair by pair, and random lives of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import event as note
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+from tests.builders import T0, a_job, a_placement
+
+from grassq.core.model import FINAL, HOLDING, Job, Outcome, State
+from grassq.core.states import (
+    LOST_ATTEMPTS_MAX,
+    RETRY_DELAY_S,
+    Cancel,
+    Event,
+    Exited,
+    Hold,
+    Lost,
+    Place,
+    Ready,
+    Refused,
+    Release,
+    Started,
+    Stuck,
+    Unready,
+    advance,
+)
+from grassq.errors import InvalidMove
+
+LATER = T0 + 60
+
+#: An event of each kind, for the newest attempt of a job.
+EVENTS: dict[type[Event], Callable[[int], Event]] = {
+    Place: lambda attempt: Place(a_placement()),
+    Started: lambda attempt: Started(attempt, 77),
+    Exited: lambda attempt: Exited(attempt, Outcome.EXITED, code=0),
+    Lost: lambda attempt: Lost(attempt, Outcome.UNKNOWN, "gone"),
+    Refused: lambda attempt: Refused(attempt, "no room"),
+    Stuck: lambda attempt: Stuck(attempt, "stuck"),
+    Cancel: lambda attempt: Cancel(),
+    Hold: lambda attempt: Hold(),
+    Release: lambda attempt: Release(),
+    Ready: lambda attempt: Ready(),
+    Unready: lambda attempt: Unready("no queue"),
+}
+
+HELD, WAITING, QUEUED, PLACED, RUNNING = State.HELD, State.WAITING, State.QUEUED, State.PLACED, State.RUNNING
+SUCCEEDED, FAILED, CANCELLED = State.SUCCEEDED, State.FAILED, State.CANCELLED
+
+#: The table of the design: where each event may lead from each state; a pair not named is no move.
+MOVES: dict[tuple[State, type[Event]], set[State]] = {
+    (HELD, Release): {QUEUED},
+    (HELD, Cancel): {CANCELLED},
+    (WAITING, Ready): {QUEUED},
+    (WAITING, Unready): {WAITING},
+    (WAITING, Hold): {HELD},
+    (WAITING, Cancel): {CANCELLED},
+    (QUEUED, Place): {PLACED},
+    (QUEUED, Unready): {WAITING},
+    (QUEUED, Hold): {HELD},
+    (QUEUED, Cancel): {CANCELLED},
+    (PLACED, Started): {RUNNING},
+    (PLACED, Exited): {SUCCEEDED, FAILED, WAITING, CANCELLED},
+    (PLACED, Lost): {FAILED, QUEUED, HELD, CANCELLED},
+    (PLACED, Refused): {QUEUED, FAILED, CANCELLED},
+    (PLACED, Stuck): {PLACED},
+    (PLACED, Cancel): {PLACED},
+    (RUNNING, Started): {RUNNING},
+    (RUNNING, Exited): {SUCCEEDED, FAILED, WAITING, CANCELLED},
+    (RUNNING, Lost): {FAILED, QUEUED, HELD, CANCELLED},
+    (RUNNING, Stuck): {RUNNING},
+    (RUNNING, Cancel): {RUNNING},
+}
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("state", State)
+def test_a_pair_of_state_and_event_is_a_move_of_the_table_or_no_move_at_all(state: State, kind: type[Event]) -> None:
+    job = a_job(7, state=state, attempt=3)
+    if (state, kind) in MOVES:
+        assert advance(job, EVENTS[kind](3), T0).state in MOVES[state, kind]
+    else:
+        with pytest.raises(InvalidMove, match=rf"job 7 is {state}: {kind.__name__} makes no sense"):
+            advance(job, EVENTS[kind](3), T0)
+
+
+@pytest.mark.parametrize("kind", [Started, Exited, Lost, Refused, Stuck], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("attempt", [0, 2, 4])
+@pytest.mark.parametrize("state", State)
+def test_a_report_of_another_attempt_changes_nothing(state: State, attempt: int, kind: type[Event]) -> None:
+    job = a_job(state=state, attempt=3)
+    assert advance(job, EVENTS[kind](attempt), T0) is job
+
+
+class Life(RuleBasedStateMachine):
+    """One job to which anything may happen, in any order."""
+
+    @initialize(
+        tries=st.integers(1, 3), on_lost=st.sampled_from(["fail", "requeue"]), state=st.sampled_from([HELD, QUEUED])
+    )
+    def submit(self, tries: int, on_lost: str, state: State) -> None:
+        self.job = a_job(state=state, tries=tries, on_lost="requeue" if on_lost == "requeue" else "fail")
+        self.now = T0
+
+    def happen(self, event: Event) -> None:
+        before, self.now = self.job, self.now + 1
+        if (before.state, type(event)) not in MOVES:
+            with pytest.raises(InvalidMove):
+                advance(before, event, self.now)
+            return
+        self.job = after = advance(before, event, self.now)
+        note(f"{before.state} -> {after.state}")
+        assert after.state in MOVES[before.state, type(event)]
+        assert after.attempt == before.attempt + isinstance(event, Place)
+        well = isinstance(event, Exited) and event.outcome is Outcome.EXITED and event.code == 0
+        assert (after.state is SUCCEEDED) == (well and not before.cancel_requested)
+        if before.cancel_requested:
+            assert after.state in {before.state, RUNNING, CANCELLED}, "a requested cancel ends in cancelled"
+        assert after.cancel_requested >= before.cancel_requested
+        assert (after.id, after.spec, after.created) == (before.id, before.spec, before.created)
+
+    @rule(kind=st.sampled_from([Hold, Release, Ready, Unready]))
+    def user(self, kind: type[Event]) -> None:
+        self.happen(EVENTS[kind](0))
+
+    # Most lives should be long: a cancel ends those of jobs that hold nothing.
+    @precondition(lambda self: self.job.state in HOLDING or self.job.attempt > 1)
+    @rule()
+    def cancel(self) -> None:
+        self.happen(Cancel())
+
+    @rule()
+    def place(self) -> None:
+        self.happen(Place(a_placement()))
+
+    @precondition(lambda self: self.job.state in HOLDING)
+    @rule(pid=st.integers(1, 2))
+    def start(self, pid: int) -> None:
+        self.happen(Started(self.job.attempt, pid))
+
+    @precondition(lambda self: self.job.state in HOLDING)
+    @rule(
+        outcome=st.sampled_from([Outcome.EXITED, Outcome.SIGNALLED, Outcome.SPAWN_FAILED]),
+        code=st.sampled_from([0, 0, 1, None]),
+        ended=st.sampled_from([None, T0]),
+    )
+    def end(self, outcome: Outcome, code: int | None, ended: float | None) -> None:
+        self.happen(Exited(self.job.attempt, outcome, code, ended=ended))
+
+    @rule(kind=st.sampled_from([Lost, Stuck, Refused, Started, Exited]), final=st.booleans())
+    def report(self, kind: type[Event], final: bool) -> None:
+        event = EVENTS[kind](self.job.attempt)
+        self.happen(replace(event, final=final) if isinstance(event, Refused) else event)
+
+    @rule(kind=st.sampled_from([Lost, Stuck, Refused, Started, Exited]), back=st.sampled_from([-1, 1, 2]))
+    def stale_report(self, kind: type[Event], back: int) -> None:
+        assert advance(self.job, EVENTS[kind](self.job.attempt - back), self.now) is self.job
+
+    @invariant()
+    def the_fields_agree_with_the_state(self) -> None:
+        job = self.job
+        assert (job.finished is not None) == (job.state in FINAL)
+        assert job.placement is not None or job.state not in HOLDING
+        assert job.placement is None or job.state in HOLDING | FINAL
+        assert (job.pid is not None) == (job.state is RUNNING)
+        assert job.ready_at is None or job.state in {WAITING} | FINAL, "only a waiting job waits for a time"
+        assert job.outcome is not None or job.state not in FINAL
+        assert (job.outcome is Outcome.CANCELLED) == (job.state is CANCELLED)
+        assert not job.cancel_requested or job.state in HOLDING | {CANCELLED}
+        assert job.tried <= job.attempt and job.tried <= job.spec.tries
+        assert job.lost <= LOST_ATTEMPTS_MAX
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=250, stateful_step_count=30, deadline=None)
+
+
+def a_running_job(*, tries: int = 1, requeue: bool = False) -> Job:
+    return replace(
+        a_job(state=RUNNING, tries=tries, on_lost="requeue" if requeue else "fail"), pid=77, started=T0, reason="stuck"
+    )
+
+
+def test_a_start_is_noted_once_and_a_repeated_one_changes_nothing() -> None:
+    started = advance(replace(a_job(state=PLACED), reason="stuck"), Started(1, 77), LATER)
+    assert (started.state, started.pid, started.started, started.reason) == (RUNNING, 77, LATER, None)
+    assert advance(started, Started(1, 77), LATER + 1) is started
+    adopted = advance(started, Started(1, 78), LATER + 1)
+    assert (adopted.pid, adopted.started) == (78, LATER)
+
+
+def test_a_new_attempt_knows_nothing_of_the_last_one() -> None:
+    last = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 3, error="x"), LATER)
+    assert (last.outcome, last.exit_code, last.error) == (Outcome.EXITED, 3, "x")
+    placement = a_placement("other")
+    again = advance(replace(advance(last, Ready(), LATER), reason="why"), Place(placement), LATER)
+    assert (again.attempt, again.placement, again.tried) == (2, placement, 1)
+    assert (again.outcome, again.exit_code, again.signal, again.error, again.started, again.reason) == (None,) * 6
+
+
+def test_an_exit_is_final_and_kept_as_it_was_reported() -> None:
+    report = Exited(1, Outcome.SIGNALLED, signal=9, error="killed", started=T0 + 1, ended=T0 + 2)
+    failed = advance(a_running_job(), report, LATER)
+    assert (failed.state, failed.outcome, failed.signal, failed.exit_code) == (FAILED, Outcome.SIGNALLED, 9, None)
+    assert (failed.error, failed.started, failed.finished, failed.reason) == ("killed", T0 + 1, T0 + 2, None)
+    succeeded = advance(a_running_job(), Exited(1, Outcome.EXITED, 0), LATER)
+    assert (succeeded.state, succeeded.exit_code, succeeded.finished, succeeded.started) == (SUCCEEDED, 0, LATER, T0)
+    assert advance(a_running_job(), Exited(1, Outcome.EXITED, 0, ended=T0 + 2), LATER).finished == T0 + 2
+    assert advance(a_running_job(), Exited(1, Outcome.EXITED, 1), LATER).finished == LATER
+
+
+def test_a_code_of_0_with_another_outcome_is_no_success() -> None:
+    for outcome in set(Outcome) - {Outcome.EXITED}:
+        assert advance(a_running_job(), Exited(1, outcome, 0), LATER).state is FAILED
+
+
+def test_a_failed_try_is_repeated_after_a_delay_while_tries_are_left() -> None:
+    waits = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER)
+    assert (waits.state, waits.ready_at, waits.placement) == (WAITING, LATER + RETRY_DELAY_S, None)
+    assert waits.reason is not None and "try 1 of 2" in waits.reason
+    second = advance(advance(advance(waits, Ready(), LATER), Place(a_placement()), LATER), Started(2, 5), LATER)
+    assert advance(second, Exited(2, Outcome.EXITED, 1), LATER).state is FAILED
+
+
+def test_what_cannot_be_spawned_is_not_tried_again() -> None:
+    assert advance(a_running_job(tries=3), Exited(1, Outcome.SPAWN_FAILED), LATER).state is FAILED
+
+
+def test_a_job_held_during_its_retry_delay_waits_for_the_user_alone() -> None:
+    held = advance(advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER), Hold(), LATER)
+    assert (held.state, held.ready_at) == (HELD, None)
+    assert held.reason is not None and f"grass release {held.id}" in held.reason
+
+
+def test_a_lost_attempt_fails_unless_the_job_asked_to_be_queued_again() -> None:
+    lost = Lost(1, Outcome.UNKNOWN, "it is gone")
+    failed = advance(a_running_job(), lost, LATER)
+    assert (failed.state, failed.outcome, failed.error) == (FAILED, Outcome.UNKNOWN, "it is gone")
+    assert failed.finished == LATER and failed.reason is None and failed.pid is None
+    again = advance(a_running_job(requeue=True), lost, LATER)
+    assert (again.state, again.reason, again.placement, again.tried) == (QUEUED, "it is gone", None, 0)
+
+
+def test_after_three_lost_attempts_a_job_is_parked_until_somebody_looks() -> None:
+    job = replace(a_running_job(requeue=True), lost=LOST_ATTEMPTS_MAX - 1)
+    parked = advance(job, Lost(1, Outcome.LOST, "rebooted"), LATER)
+    assert (parked.state, parked.placement, parked.lost) == (HELD, None, LOST_ATTEMPTS_MAX)
+    assert parked.reason is not None and "3 times (rebooted)" in parked.reason
+    released = advance(parked, Release(), LATER)
+    assert (released.state, released.lost, released.reason, released.ready_at) == (QUEUED, 0, None, None)
+
+
+def test_a_refused_attempt_uses_no_try_and_a_final_refusal_is_spawn_failed() -> None:
+    queued = advance(a_job(state=PLACED), Refused(1, "draining"), LATER)
+    assert (queued.state, queued.tried, queued.reason, queued.placement) == (QUEUED, 0, "draining", None)
+    failed = advance(a_job(state=PLACED, tries=3), Refused(1, "no such file", final=True), LATER)
+    assert (failed.state, failed.outcome, failed.error) == (FAILED, Outcome.SPAWN_FAILED, "no such file")
+    assert (failed.finished, failed.reason) == (LATER, None)
+
+
+def test_a_stuck_attempt_keeps_its_state_and_devices() -> None:
+    stuck = advance(a_running_job(), Stuck(1, "killed, and yet alive"), LATER)
+    assert (stuck.state, stuck.reason, stuck.placement) == (RUNNING, "killed, and yet alive", a_placement())
+
+
+ENDS: list[Event] = [
+    Exited(1, Outcome.EXITED, 0, ended=T0 + 2),
+    Exited(1, Outcome.EXITED, 1, ended=T0 + 2),
+    Exited(1, Outcome.SIGNALLED, signal=15, ended=T0 + 2),
+    Lost(1, Outcome.UNKNOWN, "gone"),
+    Refused(1, "void"),
+    Refused(1, "void", final=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "end"), [(state, end) for state in (PLACED, RUNNING) for end in ENDS if (state, type(end)) in MOVES]
+)
+def test_a_requested_cancel_always_ends_in_cancelled(state: State, end: Event) -> None:
+    flagged = advance(a_job(state=state, tries=3, on_lost="requeue"), Cancel(2.5), T0 + 1)
+    assert (flagged.state, flagged.cancel_requested, flagged.stop_grace_s) == (state, True, 2.5)
+    gone = advance(flagged, end, LATER)
+    assert (gone.state, gone.outcome, gone.reason) == (CANCELLED, Outcome.CANCELLED, None)
+    assert gone.finished == (T0 + 2 if isinstance(end, Exited) else LATER)
+    if isinstance(end, Exited):
+        assert (gone.exit_code, gone.signal) == (end.code, end.signal)
+
+
+@pytest.mark.parametrize("state", [HELD, WAITING, QUEUED])
+def test_a_job_that_holds_nothing_is_cancelled_at_once(state: State) -> None:
+    gone = advance(replace(a_job(state=state), reason="why"), Cancel(), LATER)
+    assert (gone.state, gone.finished, gone.reason) == (CANCELLED, LATER, None)
+    assert gone.cancel_requested and gone.outcome is Outcome.CANCELLED
+
+
+def test_a_job_that_may_not_be_placed_says_why_and_goes_on_when_it_may() -> None:
+    waiting = advance(a_job(), Unready("no queue"), LATER)
+    assert (waiting.state, waiting.reason, waiting.ready_at) == (WAITING, "no queue", None)
+    assert advance(waiting, Unready("too large"), LATER).reason == "too large"
+    ready = advance(waiting, Ready(), LATER)
+    assert (ready.state, ready.reason, ready.ready_at) == (QUEUED, None, None)
