@@ -215,6 +215,25 @@ def test_a_higher_priority_takes_what_a_head_keeps_and_a_lower_one_does_not() ->
     assert [*allocations_of(plan(board, T0))] == [4]
 
 
+def test_what_a_head_keeps_goes_to_no_earlier_job_of_another_queue_either_until_that_is_a_ripe_head_too() -> None:
+    info = a_worker(offers=[Offer("a"), Offer("b")], cpu=4)
+    board = a_ripe_board(info, jobs=[a_job(5, "a", cpu=3), a_job(6, "a", cpu=4)], more=[a_job(1, "b", cpu=1)])
+    made = plan(board, T0)
+    assert made.placements == [] and made.heads["b"] == Head(1, T0)
+    apply(board, made)
+    assert [*allocations_of(plan(board, T0))] == [1]
+
+
+def test_a_new_head_starts_with_all_its_patience() -> None:
+    board = a_board(a_worker(cpu=4), jobs=[a_job(1, cpu=3), a_job(2, cpu=4), a_job(3, cpu=4), a_job(4, cpu=1)])
+    apply(board, plan(board, T0))
+    assert board.heads == {"default": Head(2, T0, passed=1)}
+    finish(board, 1)
+    finish(board, 4)
+    apply(board, plan(board, T0 + 7))
+    assert board.heads == {"default": Head(3, T0 + 7, passed=0)}
+
+
 def test_a_job_that_comes_back_goes_before_the_later_head_of_its_queue() -> None:
     jobs = [a_job(5, cpu=4), a_job(6, cpu=4)]
     board = a_ripe_board(a_worker(cpu=4), jobs=jobs, more=[])

@@ -258,6 +258,7 @@ def test_after_three_lost_attempts_a_job_is_parked_until_somebody_looks() -> Non
 def test_a_refused_attempt_uses_no_try_and_a_final_refusal_is_spawn_failed() -> None:
     queued = advance(a_job(state=PLACED), Refused(1, "draining"), LATER)
     assert (queued.state, queued.tried, queued.reason, queued.placement) == (QUEUED, 0, "draining", None)
+    assert queued.pid is None
     failed = advance(a_job(state=PLACED, tries=3), Refused(1, "no such file", final=True), LATER)
     assert (failed.state, failed.outcome, failed.error) == (FAILED, Outcome.SPAWN_FAILED, "no such file")
     assert (failed.finished, failed.reason) == (LATER, None)

@@ -34,7 +34,7 @@ class Plan(Struct, frozen=True):
     placements: list[tuple[int, Placement]]
     heads: dict[str, Head]
     #: PLACEMENTS_MAX was reached: plan again after this one is committed.
-    more: bool = False
+    more: bool
 
 
 class Reservation(Struct, frozen=True):
@@ -117,12 +117,12 @@ def _bars_against(job: Job, worker: str, kept: list[Reservation]) -> Bars:
     A later head of its own queue keeps nothing from it: it came back and goes first.
     """
     bars = Bars({}, {}, {})
-    own = next((r for r in kept if r.order == job.order), None)
+    is_head = any(reservation.order == job.order for reservation in kept)
     for other in kept:
-        if other.worker != worker or other is own:
+        if other.worker != worker:
             continue
         same_queue = other.queue == job.spec.queue
-        if other.order < job.order or (own is None and not same_queue and other.order[0] <= -job.priority):
+        if other.order < job.order or (not is_head and not same_queue and other.order[0] <= -job.priority):
             _join(bars, other, same_queue=same_queue)
     return bars
 
