@@ -9,12 +9,24 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.builders import T0, a_board, a_capacity, a_job, a_request, a_worker, allocations_of, an_offer, apply, finish
+from tests.builders import (
+    T0,
+    a_board,
+    a_capacity,
+    a_job,
+    a_placement,
+    a_request,
+    a_worker,
+    allocations_of,
+    an_offer,
+    apply,
+    finish,
+)
 
 from grassq.core.board import Board, Head, Patience, Shape
 from grassq.core.model import Job, Offer, State, WorkerInfo
 from grassq.core.placement import is_ripe, never_fits, plan, reservations
-from grassq.core.resources import ONE, parse_limits
+from grassq.core.resources import ONE, Allocation, parse_limits
 from grassq.core.room import Bars
 
 AT_ONCE = Patience(0, 0.0)
@@ -208,11 +220,12 @@ def test_what_a_ripe_head_asks_for_goes_to_no_other_job_and_the_rest_does() -> N
 
 
 def test_a_higher_priority_takes_what_a_head_keeps_and_a_lower_one_does_not() -> None:
-    jobs = [a_job(1, cpu=3), a_job(2, cpu=4)]
-    board = a_ripe_board(a_worker(cpu=4), jobs=jobs, more=[a_job(3, cpu=1, priority=20)])
+    info = a_worker(offers=[Offer("a"), Offer("b")], cpu=4)
+    more = [a_job(3, "a", cpu=1, priority=20), a_job(4, "b", cpu=1, priority=20), a_job(5, "b", cpu=1)]
+    board = a_ripe_board(info, jobs=[a_job(1, "a", cpu=3), a_job(2, "a", cpu=4)], more=more)
     assert plan(board, T0).placements == []
-    board.put(a_job(4, cpu=1, priority=31))
-    assert [*allocations_of(plan(board, T0))] == [4]
+    board.put(a_job(6, "b", cpu=1, priority=31))
+    assert [*allocations_of(plan(board, T0))] == [6]
 
 
 def test_what_a_head_keeps_goes_to_no_earlier_job_of_another_queue_either_until_that_is_a_ripe_head_too() -> None:
@@ -278,11 +291,49 @@ def test_a_head_that_no_worker_in_touch_could_run_any_more_keeps_nothing() -> No
     assert reservations(board, T0) == []
 
 
-def test_a_head_keeps_room_on_the_worker_where_least_is_missing() -> None:
-    jobs = [a_job(1, gpu=2.5), a_job(2, gpu=1.5), a_job(3, gpu=3)]
-    board = a_ripe_board(a_worker("a", gpu=3), a_worker("b", gpu=3), jobs=jobs, more=[])
+def kept_by(head: Job, infos: list[WorkerInfo], held: dict[str, Allocation]) -> tuple[str, Bars]:
+    """Where a head keeps what, when this is held on each worker."""
+    running = [
+        a_job(100 + i, state=State.RUNNING, placement=a_placement(worker, allocation))
+        for i, (worker, allocation) in enumerate(held.items())
+    ]
+    board = a_board(*infos, jobs=[*running, head], patience=AT_ONCE)
+    apply(board, plan(board, T0))
     (kept,) = reservations(board, T0)
-    assert (kept.worker, kept.bars.devices) == ("b", {"gpu": {"0", "1", "2"}})
+    return kept.worker, kept.bars
+
+
+def parts(**free: float) -> dict[str, int]:
+    """What is held of devices that have so much free: parts(_0=0.25)."""
+    return {device[1:]: int((1 - amount) * ONE) for device, amount in free.items() if amount < 1}
+
+
+def test_a_head_keeps_room_on_the_worker_where_least_is_missing() -> None:
+    workers = [a_worker("a", gpu=3, cpu=8), a_worker("b", gpu=3, cpu=8)]
+    held: dict[str, Allocation] = {
+        "a": {"gpu": parts(_0=1, _1=0.25, _2=0.25)},
+        "b": {"gpu": parts(_0=0.75, _1=0.75, _2=0.75)},
+    }
+    assert kept_by(a_job(1, gpu=3), workers, held)[0] == "b"
+    for cpu, worker in ((3, "b"), (5, "a")):
+        held = {"a": {"gpu": parts(_0=1, _1=0, _2=0)}, "b": {"cpu": cpu * ONE}}
+        assert kept_by(a_job(1, gpu=2, cpu=8), workers, held)[0] == worker
+    same: dict[str, Allocation] = {"a": {"cpu": ONE}, "b": {"cpu": ONE}}
+    assert kept_by(a_job(1, cpu=8), workers, same) == ("a", Bars({}, {"cpu": 7 * ONE}, {}))
+
+
+def test_where_worths_differ_a_head_keeps_one_device_that_can_ever_hold_all_of_it() -> None:
+    info = a_worker(tape={"left": 2, "middle": 3, "right": 4})
+    held: dict[str, Allocation] = {"w": {"tape": {"middle": 2 * ONE, "right": 2 * ONE}}}
+    assert kept_by(a_job(1, tape=2.5), [info], held) == ("w", Bars({"tape": {"right"}}, {}, {}))
+    workers = [a_worker("a", tape={"left": 8}), a_worker("b", tape={"left": 4})]
+    held = {"a": {"tape": {"left": 6 * ONE}}, "b": {"tape": {"left": ONE}}}
+    assert kept_by(a_job(1, tape=4), workers, held)[0] == "b"
+
+
+def test_a_head_that_asks_for_a_part_keeps_one_device() -> None:
+    held: dict[str, Allocation] = {"w": {"gpu": parts(_0=0.25, _1=0.5, _2=0.25)}}
+    assert kept_by(a_job(1, gpu=0.75), [a_worker(gpu=3)], held) == ("w", Bars({"gpu": {"1"}}, {}, {}))
 
 
 def test_a_head_that_asks_for_devices_with_memory_keeps_as_many_as_it_asks_for() -> None:

@@ -215,7 +215,7 @@ def test_a_larger_priority_goes_first_and_then_the_earlier_submission() -> None:
 
 
 def test_a_smaller_job_passes_a_blocked_one_which_then_heads_its_queue() -> None:
-    board = a_board(a_worker(gpu=2), jobs=[a_job(1, gpu=0.5), a_job(2, gpu=2), a_job(3, gpu=1), a_job(4, gpu=2)])
+    board = a_board(a_worker(gpu=2), jobs=[a_job(1, gpu=0.5), a_job(2, gpu=2), a_job(3, gpu=1), a_job(4, gpu=1.5)])
     made = plan(board, T0)
     assert [job_id for job_id, _ in made.placements] == [1, 3]
     assert made.heads == {"default": Head(2, T0, passed=1)}
