@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from tests.broker.desk import Desk, a_desk, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import service
+from grassq.broker import selection, service
+from grassq.broker.batch import Batch
 from grassq.broker.decide import Call
+from grassq.broker.service import Done
 from grassq.core.model import FINAL, Outcome, State
 from grassq.core.states import Exited, Lost, Refused
 from grassq.errors import BadInput, GrassError, NotFound
@@ -44,7 +46,7 @@ def test_selectors_name_ids_ranges_states_queues_and_names() -> None:
         "train": [2],
         "empty": [],
     }.items():
-        found = desk.do(partial(service.select, selectors=chosen(text)), changing=False)
+        found = desk.do(partial(selection.select, selectors=chosen(text)), changing=False)
         assert [job.id for job in found] == ids, text
 
 
@@ -52,7 +54,7 @@ def test_selectors_name_ids_ranges_states_queues_and_names() -> None:
 def test_a_selector_that_matches_nothing_is_exit_3(text: str) -> None:
     desk = a_desk()
     desk.submit(a_draft())
-    assert _refusal(desk, lambda batch: service.select(batch, chosen(text))).startswith("3: no job matches")
+    assert _refusal(desk, lambda batch: selection.select(batch, chosen(text))).startswith("3: no job matches")
 
 
 # Killing.
@@ -119,13 +121,27 @@ def test_a_job_held_between_two_tries_stays_held() -> None:
     assert desk.job(1).attempt == 2
 
 
-def test_holding_what_runs_or_has_ended_is_refused_for_all() -> None:
+def test_holding_a_job_that_runs_or_has_ended_is_refused() -> None:
     desk = a_desk()
     desk.submit(a_draft(gpu=2), a_draft(gpu=2))
-    assert "5: job 1 runs already; `grass kill 1`" in _refusal(desk, lambda b: service.hold(b, chosen("all")))
+    assert "5: job 1 runs already; `grass kill 1`" in _refusal(desk, lambda b: service.hold(b, chosen("1-2")))
     assert desk.job(2).state is State.QUEUED
     desk.exited(1)
     assert "5: job 1 has ended" in _refusal(desk, lambda b: service.hold(b, chosen("1")))
+
+
+def test_of_a_set_only_what_can_be_held_is_held() -> None:
+    desk = a_desk()
+    desk.submit(a_draft(gpu=2), a_draft(gpu=2))
+    done = desk.do(lambda batch: service.hold(batch, chosen("default")))
+    assert [job.id for job in done.jobs] == [2] and "job 1 runs already" in done.notes[0]
+    assert desk.job(2).state is State.HELD
+
+
+def test_a_set_with_nothing_to_hold_is_refused() -> None:
+    desk = a_desk()
+    desk.submit(a_draft(gpu=2))
+    assert "5: job 1 runs already" in _refusal(desk, lambda b: service.hold(b, chosen("all")))
 
 
 def test_releasing_what_is_not_held_is_a_note() -> None:
@@ -168,11 +184,11 @@ def test_a_rerun_is_a_new_job_that_names_the_first() -> None:
     desk = a_desk()
     desk.submit(a_draft(gpu=0.5, name="train", command=(b"a", b"\xff")))
     desk.exited(1, 1)
-    again = desk.do(lambda batch: service.rerun(batch, chosen("1"), "r1", b"d")).jobs[0]
+    again = desk.job(desk.do(lambda batch: service.rerun(batch, chosen("1"), "r1", b"d"))[0])
     assert (again.id, again.rerun_of, again.name, again.spec) == (2, 1, "train", desk.job(1).spec)
     assert desk.job(1).state is State.FAILED
     desk.exited(2, 1)
-    assert desk.do(lambda batch: service.rerun(batch, chosen("2"), "r2", b"d")).jobs[0].rerun_of == 1
+    assert desk.job(desk.do(lambda batch: service.rerun(batch, chosen("2"), "r2", b"d"))[0]).rerun_of == 1
 
 
 def test_a_repeated_rerun_makes_no_second_job() -> None:
@@ -182,7 +198,7 @@ def test_a_repeated_rerun_makes_no_second_job() -> None:
     calls = [Call(lambda batch: service.rerun(batch, chosen("1"), "r", b"d")) for _ in range(2)]
     answers = [answer for _, answer in desk.process(*calls).answers]
     later = desk.do(lambda batch: service.rerun(batch, chosen("1"), "r", b"d"))
-    assert [job.id for done in (*answers, later) for job in getattr(done, "jobs", [])] == [2, 2, 2]
+    assert [*answers, later] == [[2], [2], [2]]
 
 
 def test_running_again_what_has_not_ended_is_refused() -> None:
@@ -194,17 +210,16 @@ def test_running_again_what_has_not_ended_is_refused() -> None:
 # Cleaning.
 
 
-def _clean(desk: Desk, text: str, older_s: float | None = None) -> tuple[list[int], set[int]]:
-    done, spare = desk.do(lambda batch: service.cleanable(batch, chosen(text), older_s), changing=False)
-    desk.do(lambda batch: service.forget(batch, done.jobs))
-    return [job.id for job in done.jobs], spare
+def _clean(desk: Desk, text: str, older_s: float | None = None) -> list[int]:
+    done = desk.do(lambda batch: service.clean(batch, chosen(text), older_s))
+    return [job.id for job in done.jobs]
 
 
 def test_cleaning_removes_only_what_has_ended() -> None:
     desk = a_desk()
     desk.submit(a_draft(), a_draft(), a_draft(hold=True))
     desk.exited(1)
-    assert _clean(desk, "all") == ([1], set())
+    assert _clean(desk, "all") == [1]
     assert desk.store.totals() == {"placed": 1, "held": 1}
     assert desk.submit(a_draft()) == [4]
 
@@ -225,7 +240,7 @@ def test_cleaning_by_age_keeps_what_ended_lately() -> None:
     desk.exited(1)
     desk.clock.now += 100
     desk.exited(2)
-    assert _clean(desk, "all", 50.0)[0] == [1]
+    assert _clean(desk, "all", 50.0) == [1]
 
 
 def test_a_checkpoint_that_a_rerun_uses_is_spared() -> None:
@@ -233,18 +248,43 @@ def test_a_checkpoint_that_a_rerun_uses_is_spared() -> None:
     desk.submit(a_draft())
     desk.exited(1)
     desk.do(lambda batch: service.rerun(batch, chosen("1"), "r", b"d"))
-    assert _clean(desk, "1") == ([1], {1})
+    assert _clean(desk, "1") == [1]
+    assert desk.store.rerun_jobs() == {1}
 
 
 def test_two_cleans_in_one_batch_are_both_well() -> None:
     desk = a_desk()
     desk.submit(a_draft())
     desk.exited(1)
-    done, _ = desk.do(lambda batch: service.cleanable(batch, chosen("all"), None), changing=False)
-    calls = [Call(lambda batch: service.forget(batch, done.jobs)) for _ in range(2)]
-    assert [answer for _, answer in desk.process(*calls).answers] == [None, None]
+    calls = [Call(lambda batch: service.clean(batch, chosen("all"), None)) for _ in range(2)]
+    answers = [answer for _, answer in desk.process(*calls).answers]
+    assert [len(getattr(answer, "jobs", [])) for answer in answers] == [1, 0]
     assert desk.store.totals() == {}
-    assert desk.do(lambda batch: service.forget(batch, done.jobs)) is None
+
+
+# Keys.
+
+
+def test_an_action_repeated_under_its_key_is_done_once_to_the_jobs_it_meant() -> None:
+    desk = a_desk()
+    desk.submit(a_draft(hold=True))
+
+    def kill_last(batch: Batch) -> Done:
+        return service.once(batch, "k", b"d", lambda: service.kill(batch, chosen("@"), None))
+
+    desk.do(kill_last)
+    desk.submit(a_draft(hold=True))
+    again = desk.do(kill_last)
+    assert [(job.id, job.state) for job in again.jobs] == [(1, State.CANCELLED)]
+    assert desk.job(2).state is State.HELD
+
+
+def test_a_key_of_one_action_is_not_for_another() -> None:
+    desk = a_desk()
+    desk.submit(a_draft(hold=True))
+    desk.do(lambda batch: service.once(batch, "k", b"one", lambda: service.kill(batch, chosen("1"), None)))
+    again = _refusal(desk, lambda b: service.once(b, "k", b"two", lambda: service.hold(b, chosen("1"))))
+    assert "5: this key was used for another request" in again
 
 
 def test_unknown_ids_are_told() -> None:

@@ -44,7 +44,7 @@ def test_the_same_key_twice_in_one_batch_is_one_submission() -> None:
 def test_the_same_key_with_another_content_is_refused() -> None:
     desk = a_desk()
     desk.submit(a_draft(), key="k", digest=b"one")
-    with pytest.raises(Refused, match="key was used for another submission"):
+    with pytest.raises(Refused, match="key was used for another request"):
         desk.submit(a_draft(), key="k", digest=b"two")
 
 

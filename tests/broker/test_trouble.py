@@ -7,10 +7,11 @@ from tests.broker.desk import Desk, a_desk, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
 from grassq.broker import service, views
-from grassq.broker.decide import FromWorker
+from grassq.broker.batch import Batch
+from grassq.broker.decide import Call, FromWorker
 from grassq.core.messages import Check, Hello
 from grassq.core.model import State
-from grassq.errors import StoreUnavailable
+from grassq.errors import Refused, StoreUnavailable
 
 
 def _fail(desk: Desk, times: int) -> None:
@@ -160,3 +161,17 @@ def test_since_when_a_worker_is_there_is_a_date_also_after_a_restart() -> None:
     desk.restart()
     shown = desk.do(lambda batch: views.show(batch, []), changing=False)
     assert shown["workers"][0]["since"].startswith("2023-11-14T")
+
+
+def test_a_handler_that_refuses_too_late_spoils_nobody_elses_request() -> None:
+    desk = a_desk()
+
+    def changes_then_refuses(batch: Batch) -> object:
+        service.submit(batch, [a_draft()], "half", b"d")
+        raise Refused("too late")
+
+    bad, good = Call(changes_then_refuses), desk.submission(a_draft(), key="good")
+    answers = dict(desk.process(bad, good).answers)
+    assert str(answers[bad]) == "too late" and answers[good] == [1]
+    assert desk.store.submission("half") is None
+    assert desk.decider.read_only is None

@@ -237,6 +237,12 @@ def test_what_a_head_keeps_goes_to_no_earlier_job_of_another_queue_either_until_
     assert [*allocations_of(plan(board, T0))] == [1]
 
 
+def test_jobs_on_workers_that_do_not_offer_its_queue_do_not_pass_a_head() -> None:
+    workers = [a_worker("v", offers=[Offer("b")], cpu=4), a_worker("w", offers=[Offer("a")], cpu=4)]
+    jobs = [a_job(1, "a", cpu=3), a_job(2, "a", cpu=4), a_job(3, "b", cpu=4), a_job(4, "a", cpu=1)]
+    assert plan(a_board(*workers, jobs=jobs), T0).heads == {"a": Head(2, T0, passed=1)}
+
+
 def test_a_new_head_starts_with_all_its_patience() -> None:
     board = a_board(a_worker(cpu=4), jobs=[a_job(1, cpu=3), a_job(2, cpu=4), a_job(3, cpu=4), a_job(4, cpu=1)])
     apply(board, plan(board, T0))

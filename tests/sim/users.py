@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from grassq.broker import service, views
+from grassq.broker import selection, service, views
 from grassq.broker.batch import Batch
 from grassq.broker.decide import Call
-from grassq.broker.service import Done, Draft
+from grassq.broker.service import Draft
 from grassq.core.model import Offer, Pairs, Spec, State
 from grassq.core.resources import ONE, Count, Ids, Limits, Pool, Request
 from grassq.core.selectors import All
@@ -164,12 +164,7 @@ class Users:
         self._sent += 1
         key, digest = self._key()
         handler = partial(service.rerun, selectors=[chosen], key=key, digest=digest)
-        self._ask(handler, partial(self._rerun_done, key), key=key, recall=service.ids_of)
-
-    def _rerun_done(self, key: str, answer: object) -> None:
-        if isinstance(answer, Done):
-            answer = [job.id for job in answer.jobs]
-        self._submitted(key, answer)
+        self._ask(handler, partial(self._submitted, key), key=key, recall=service.ids_of)
 
     def _pause(self) -> None:
         queue = self._rng.choice((None, "default", "q1"))
@@ -188,10 +183,11 @@ class Users:
         auditor = self._play.auditor
 
         def clean(batch: Batch) -> None:
-            done, _ = service.cleanable(batch, [StateSelector(State.CANCELLED)], None)
-            unstarted = [job for job in done.jobs if job.attempt == 0]
-            service.forget(batch, unstarted)
-            auditor.removed |= {job.id for job in unstarted}
+            ended = selection.select(batch, [StateSelector(State.CANCELLED)])
+            unstarted = {job.id for job in ended if job.attempt == 0}
+            if unstarted:
+                service.clean(batch, selection.by_ids(unstarted), None)
+            auditor.removed |= unstarted
 
         self._ask(clean)
 

@@ -55,7 +55,7 @@ class Batch(Struct):
     def move(self, job: Job, event: Event) -> Job:
         """Let an event happen to a job, on the board and in what will be stored."""
         after = states.advance(job, event, self.now)
-        if after is job:
+        if after is job or after == job:
             return job
         self.set(job, after)
         self.tell(job.id, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))

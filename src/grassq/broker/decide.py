@@ -15,8 +15,7 @@ from grassq.core import placement, reconcile
 from grassq.core.board import Board, Patience
 from grassq.core.messages import Ack, Hello, Order, Report, Start
 from grassq.core.model import AttemptId, Job, Outcome, Pairs, State
-from grassq.core.selectors import Ids
-from grassq.core.states import RETRY_DELAY_S, Lost, Place, Ready, Refused, Started, Stuck
+from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, Refused, Started, Stuck
 from grassq.errors import GrassError, GuardFailed, InvalidMove, StoreUnavailable
 from grassq.store.base import Changes, Store, Submission
 
@@ -49,6 +48,15 @@ class FromWorker(Struct, eq=False):
 Message = Call | FromWorker
 
 
+class Misbehaved(Exception):
+    """A handler refused after it had changed something: a bug of ours that must not touch anybody else's request."""
+
+    def __init__(self, call: Call, error: GrassError) -> None:
+        super().__init__(str(error))
+        self.call = call
+        self.error = error
+
+
 class Effects(Struct):
     """What to do now that the batch is on disk."""
 
@@ -73,6 +81,9 @@ class Decider:
         self._retry_at = 0.0
         #: The board may be ahead of the store: it is read again before anything else is decided.
         self.stale = True
+        #: A plan is made when something changed, when a head has become ripe, or when this says so.
+        self._replan = True
+        self._ripe_at = float("inf")
         #: What workers said of themselves that no commit has heard yet; unlike a report, nobody repeats it.
         self._unheard: list[FromWorker] = []
         self.read_only: str | None = None
@@ -95,6 +106,7 @@ class Decider:
         for info in loaded.workers:
             self.board.set_worker(info, online=info.name in online, now=now)
         self._sent.clear()
+        self._replan = True
         self.stale = False
 
     def close(self) -> None:
@@ -116,11 +128,21 @@ class Decider:
             if not batch.changes.empty:
                 self._store.commit(batch.changes)
                 self._failures = 0
+        except Misbehaved as fault:
+            return self._without(fault, messages)
         except (StoreUnavailable, GuardFailed) as error:
             return self._commit_failed(messages, error)
         self.stale, self._unheard, self.read_only = False, [], None
         self._next_id = batch.next_id
         effects.orders += self._orders(batch.mono)
+        return effects
+
+    def _without(self, fault: Misbehaved, messages: Sequence[Message]) -> Effects:
+        """The batch again, on a fresh board and without the call that spoilt it."""
+        log.error("refused_too_late error=%s", fault)
+        rest = [message for message in messages if message is not fault.call and message not in self._unheard]
+        effects = self.process(rest)
+        effects.answers.append((fault.call, fault.error))
         return effects
 
     def _batch(self) -> Batch:
@@ -139,12 +161,21 @@ class Decider:
         for job in [job for job in self.board.retrying.values() if _ready_in_s(job, batch.now) <= 0]:
             batch.move(job, Ready())
         service.park(batch)
+        if self._replan or not batch.changes.empty or batch.mono >= self._ripe_at:
+            effects.again = self._plan(batch)
+        return effects
+
+    def _plan(self, batch: Batch) -> bool:
+        """Place what can be placed; True when there is more to place than one batch takes."""
         plan = placement.plan(self.board, batch.mono)
         for job_id, where in plan.placements:
             batch.move(self.board.jobs[job_id], Place(where))
         self.board.heads = plan.heads
-        effects.again = plan.more
-        return effects
+        wait_s = self.board.patience.wait_s
+        ripening = [head.since + wait_s for head in plan.heads.values() if head.since + wait_s > batch.mono]
+        self._ripe_at = min(ripening, default=float("inf"))
+        self._replan = plan.more
+        return plan.more
 
     def _answer(self, batch: Batch, call: Call) -> object:
         before = batch.next_id, len(batch.changes.story)
@@ -154,13 +185,14 @@ class Decider:
             raise
         except GrassError as error:
             if before != (batch.next_id, len(batch.changes.story)):
-                raise GuardFailed(f"a refused action had changed something already: {error}") from error
+                raise Misbehaved(call, error) from error
             return error
 
     def _hello(self, batch: Batch, hello: Hello) -> list[tuple[str, Order]]:
         info = hello.info
         known = self.board.stations.get(info.name)
         self.board.set_worker(info, online=True, now=batch.now)
+        self._replan = True
         if known is None or known.info != info:
             batch.changes.workers[info.name] = info
             self.generation += 1
@@ -196,8 +228,11 @@ class Decider:
         """A report of what is over already goes into the story, never into the state."""
         kind = type(report.event).__name__.lower()
         log.info("late_report job=%s attempt=%s event=%s", report.job, report.event.attempt, kind)
-        if batch.store.jobs(Ids(((report.job, report.job),)), 1):
-            batch.tell(report.job, "late report", f"{kind} of attempt {report.event.attempt}")
+        attempts = batch.store.attempts(report.job) if isinstance(report.event, Exited) else []
+        given_up = (a.number for a in attempts if a.outcome in (Outcome.LOST, Outcome.UNKNOWN))
+        if report.event.attempt in given_up:
+            # News, not the repetition of what is stored: it had been given up, and ended after all.
+            batch.tell(report.job, "late report", f"attempt {report.event.attempt} {kind} after all")
 
     def _orders(self, mono: float) -> list[tuple[str, Order]]:
         orders: list[tuple[str, Order]] = []
@@ -277,8 +312,8 @@ class Decider:
             for job in self.board.holding.values()
             if job.state is State.PLACED or job.cancel_requested
         ]
-        wait_s = self.board.patience.wait_s
-        due += [left for head in self.board.heads.values() if (left := head.since + wait_s - mono) > 0]
+        if self._ripe_at < float("inf"):
+            due.append(self._ripe_at - mono)
         if self.read_only is not None:
             due.append(self._retry_at - mono)
         elif self._unheard:

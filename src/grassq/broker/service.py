@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
+from grassq.broker.selection import NOTES_MAX, eligible, present, resolve, select
 from grassq.core import placement
-from grassq.core.board import EVERYTHING
+from grassq.core.board import EVERYTHING, Shape
 from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Spec, State
 from grassq.core.names import shown
-from grassq.core.selectors import All, Ids, Last, Name, Queue, Selector, Word, parse
-from grassq.core.selectors import State as InState
+from grassq.core.selectors import Selector, parse
 from grassq.core.states import Cancel, Hold, Ready, Release, Unready
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
-
-SELECTED_MAX = 1_000_000
 
 
 class Draft(Struct, frozen=True):
@@ -42,21 +40,39 @@ class Done(Struct, frozen=True):
 
 def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes) -> list[int]:
     """Store new jobs, all or none; the same key again gives the same ids."""
-    known = batch.submission(key)
+    known = recall(batch, key, digest)
     if known is not None:
-        if known.digest != digest:
-            raise Refused("this key was used for another submission; make a new key for each")
         return ids_of(known)
+    unready = Unreadiness(batch)
     for draft in drafts:
-        never = placement.never_fits(batch.board, draft.spec.queue, draft.spec.request)
+        never = unready.never(draft.spec)
         if never is not None:
             raise Refused(f"this can never run: {never}")
     first = batch.next_id
     for draft in drafts:
         batch.changes.environments[draft.spec.env_digest] = draft.environment
-        batch.insert(_new_job(batch, draft))
+        batch.insert(_new_job(batch, draft, unready))
     batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
     return list(range(first, first + len(drafts)))
+
+
+def recall(batch: Batch, key: str, digest: bytes) -> Submission | None:
+    """What a key did before; one key is one request."""
+    known = batch.submission(key)
+    if known is not None and known.digest != digest:
+        raise Refused("this key was used for another request; make a new key for each")
+    return known
+
+
+def once(batch: Batch, key: str, digest: bytes, action: Callable[[], Done]) -> Done:
+    """Do an action unless its key says it was done: then tell how its jobs are now."""
+    known = recall(batch, key, digest)
+    if known is not None:
+        return Done(present(batch, known.ids))
+    done = action()
+    ids = tuple(job.id for job in done.jobs)
+    batch.changes.submissions[key] = Submission(key, digest, 0, 0, batch.now, ids)
+    return done
 
 
 def ids_of(submission: Submission) -> list[int]:
@@ -64,7 +80,7 @@ def ids_of(submission: Submission) -> list[int]:
     return list(range(submission.first_id, submission.first_id + submission.count))
 
 
-def _new_job(batch: Batch, draft: Draft) -> Job:
+def _new_job(batch: Batch, draft: Draft, unready: Unreadiness) -> Job:
     job = Job(
         id=batch.next_id,
         spec=draft.spec,
@@ -76,24 +92,38 @@ def _new_job(batch: Batch, draft: Draft) -> Job:
     )
     if draft.hold:
         return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on")
-    why = why_unready(batch, job)
+    why = unready.why(draft.spec)
     return job if why is None else replace(job, state=State.WAITING, reason=why)
 
 
-def why_unready(batch: Batch, job: Job) -> str | None:
-    """Why a job may not be placed at all now, or None."""
-    queue = job.spec.queue
-    if next(batch.board.offering(queue), None) is None:
-        return f"no queue {queue!r} yet; `grass create-queue {queue}` makes it"
-    never = placement.never_fits(batch.board, queue, job.spec.request)
-    return None if never is None else f"too large for its queue: {never}"
+class Unreadiness:
+    """Why jobs may not be placed at all now; asked once per shape, since all jobs of a shape share the answer."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._board = batch.board
+        self._never: dict[Shape, str | None] = {}
+
+    def never(self, spec: Spec) -> str | None:
+        """Why no known worker could ever run this, or None."""
+        shape = (spec.queue, spec.request)
+        if shape not in self._never:
+            self._never[shape] = placement.never_fits(self._board, *shape)
+        return self._never[shape]
+
+    def why(self, spec: Spec) -> str | None:
+        """Why a job of this spec may not be placed now, or None."""
+        if next(self._board.offering(spec.queue), None) is None:
+            return f"no queue {spec.queue!r} yet; `grass create-queue {spec.queue}` makes it"
+        never = self.never(spec)
+        return None if never is None else f"too large for its queue: {never}"
 
 
 def settle(batch: Batch) -> None:
     """Queues or machines changed: let jobs whose queue came go on, and park those whose queue went."""
+    unready = Unreadiness(batch)
     for job in list(batch.board.jobs.values()):
         if job.state is State.QUEUED or (job.state is State.WAITING and job.ready_at is None):
-            why = why_unready(batch, job)
+            why = unready.why(job.spec)
             if why is None and job.state is State.WAITING:
                 batch.move(job, Ready())
             elif why is not None and why != job.reason:
@@ -102,51 +132,12 @@ def settle(batch: Batch) -> None:
 
 def park(batch: Batch) -> None:
     """Jobs came back into line in this batch: those whose queue is gone by now wait for it."""
+    unready = Unreadiness(batch)
     for before, job in list(batch.changes.updated.values()):
         if job.state is State.QUEUED and before.state is not State.QUEUED:
-            why = why_unready(batch, job)
+            why = unready.why(job.spec)
             if why is not None:
                 batch.move(job, Unready(why))
-
-
-def select(batch: Batch, selectors: Iterable[Selector]) -> list[Job]:
-    """The jobs that selectors name, by id; naming nothing that exists is an error."""
-    found: dict[int, Job] = {}
-    for selector in selectors:
-        resolved = resolve(batch, selector)
-        jobs = batch.store.jobs(resolved, SELECTED_MAX)
-        if not jobs and not _may_be_empty(batch, resolved):
-            raise NotFound(f"no job matches {describe(selector)}; `grass show all` lists every job")
-        found |= {job.id: batch.current(job) for job in jobs}
-    return [found[id_] for id_ in sorted(found)]
-
-
-def resolve(batch: Batch, selector: Selector) -> Selector:
-    """A bare word is a queue if there is one of that name, else the name of a job."""
-    if not isinstance(selector, Word):
-        return selector
-    if selector.text in batch.board.queue_names() or batch.store.jobs(Queue(selector.text), 1):
-        return Queue(selector.text)
-    return Name(selector.text)
-
-
-def _may_be_empty(batch: Batch, selector: Selector) -> bool:
-    return isinstance(selector, All) or (isinstance(selector, Queue) and selector.name in batch.board.queue_names())
-
-
-def describe(selector: Selector) -> str:
-    """A selector in the user's words."""
-    match selector:
-        case Ids(ranges):
-            return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges[:4])
-        case Word(text) | Name(text) | Queue(text):
-            return shown(text)
-        case InState(name):
-            return name
-        case Last(back):
-            return f"@~{back}" if back else "@"
-        case _:
-            return "all"
 
 
 def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None) -> Done:
@@ -158,22 +149,26 @@ def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None) -> 
             jobs.append(job)
         else:
             jobs.append(batch.move(job, Cancel(grace_s)))
-    return Done(jobs, notes)
+    return Done(jobs, notes[:NOTES_MAX])
 
 
 def hold(batch: Batch, selectors: Sequence[Selector]) -> Done:
     """Park jobs that have not started."""
-    jobs = select(batch, selectors)
-    for job in jobs:
-        if job.state in HOLDING:
-            raise Refused(f"job {job.id} runs already; `grass kill {job.id}` ends it, `grass pause` stops new starts")
-        if job.state in FINAL:
-            raise Refused(f"job {job.id} has ended ({job.state}); only a waiting job can be held")
-    return Done([job if job.state is State.HELD else batch.move(job, Hold()) for job in jobs])
+    jobs, notes = eligible(batch, selectors, _why_not_held)
+    return Done([job if job.state is State.HELD else batch.move(job, Hold()) for job in jobs], notes)
+
+
+def _why_not_held(job: Job) -> str | None:
+    if job.state in HOLDING:
+        return f"job {job.id} runs already; `grass kill {job.id}` ends it, `grass pause` stops new starts"
+    if job.state in FINAL:
+        return f"job {job.id} has ended ({job.state}); only a waiting job can be held"
+    return None
 
 
 def release(batch: Batch, selectors: Sequence[Selector]) -> Done:
     """Let parked jobs go on."""
+    unready = Unreadiness(batch)
     jobs, notes = [], []
     for job in select(batch, selectors):
         if job.state is not State.HELD:
@@ -181,36 +176,43 @@ def release(batch: Batch, selectors: Sequence[Selector]) -> Done:
             jobs.append(job)
             continue
         released = batch.move(job, Release())
-        why = why_unready(batch, released)
+        why = unready.why(job.spec)
         jobs.append(released if why is None else batch.move(released, Unready(why)))
-    return Done(jobs, notes)
+    return Done(jobs, notes[:NOTES_MAX])
 
 
 def set_priority(batch: Batch, selectors: Sequence[Selector], priority: int) -> Done:
     """Change the place in line; larger is sooner."""
-    jobs, notes = [], []
-    for job in select(batch, selectors):
-        if job.state in FINAL:
-            raise Refused(f"job {job.id} has ended ({job.state}); its priority means nothing now")
-        if job.state in HOLDING:
-            notes.append(f"job {job.id} runs already; the priority counts only if it is started again")
-        after = replace(job, priority=priority)
-        if after != job:
-            batch.set(job, after)
-            batch.tell(job.id, "priority", str(priority))
-        jobs.append(after)
-    return Done(jobs, notes)
+    jobs, notes = eligible(batch, selectors, _why_no_priority)
+    changed = [replace(job, priority=priority) for job in jobs]
+    for before, after in zip(jobs, changed, strict=True):
+        if before.state in HOLDING:
+            notes.append(f"job {before.id} runs already; the priority counts only if it is started again")
+        if after != before:
+            batch.set(before, after)
+            batch.tell(before.id, "priority", str(priority))
+    return Done(changed, notes[:NOTES_MAX])
 
 
-def rerun(batch: Batch, selectors: Sequence[Selector], key: str, digest: bytes) -> Done:
+def _why_no_priority(job: Job) -> str | None:
+    if job.state in FINAL:
+        return f"job {job.id} has ended ({job.state}); its priority means nothing now"
+    return None
+
+
+def rerun(batch: Batch, selectors: Sequence[Selector], key: str, digest: bytes) -> list[int]:
     """Submit finished jobs again, as new jobs; the old records stay."""
-    jobs = select(batch, selectors)
-    for job in jobs:
-        if job.state not in FINAL:
-            raise Refused(f"job {job.id} has not ended ({job.state}); only a finished job can be run again")
-    drafts = [_again(batch, job) for job in jobs]
-    ids = submit(batch, drafts, key, digest)
-    return Done([batch.board.jobs.get(id_) or batch.store.jobs(Ids(((id_, id_),)), 1)[0] for id_ in ids])
+    known = recall(batch, key, digest)
+    if known is not None:
+        return ids_of(known)
+    jobs, _ = eligible(batch, selectors, _why_no_rerun)
+    return submit(batch, [_again(batch, job) for job in jobs], key, digest)
+
+
+def _why_no_rerun(job: Job) -> str | None:
+    if job.state not in FINAL:
+        return f"job {job.id} has not ended ({job.state}); only a finished job can be run again"
+    return None
 
 
 def _again(batch: Batch, job: Job) -> Draft:
@@ -219,19 +221,13 @@ def _again(batch: Batch, job: Job) -> Draft:
     return Draft(job.spec, environment, job.name, job.priority, rerun_of=first)
 
 
-def cleanable(batch: Batch, selectors: Sequence[Selector], older_s: float | None) -> tuple[Done, set[int]]:
-    """The finished jobs a clean would remove, and those of them whose checkpoints later jobs still use."""
+def clean(batch: Batch, selectors: Sequence[Selector], older_s: float | None) -> Done:
+    """Remove finished jobs from the store; what still lives is never touched."""
     jobs = [job for job in select(batch, selectors) if job.state in FINAL]
     if older_s is not None:
         jobs = [job for job in jobs if job.finished is not None and job.finished <= batch.now - older_s]
-    going = {job.id for job in jobs}
-    return Done(jobs), {id_ for id_ in going if batch.store.reruns_of(id_) - going}
-
-
-def forget(batch: Batch, jobs: Sequence[Job]) -> None:
-    """Remove finished jobs from the store; their folders are gone already."""
-    going = {job.id for job in jobs}.difference(batch.changes.removed)
-    batch.changes.removed += [id_ for id_ in sorted(going) if batch.store.jobs(Ids(((id_, id_),)), 1)]
+    batch.changes.removed += [job.id for job in jobs]
+    return Done(jobs)
 
 
 def pause(batch: Batch, queue: str | None) -> Done:
@@ -267,4 +263,5 @@ def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str
 
 def unknown(batch: Batch, ids: Sequence[int]) -> list[int]:
     """Those of the ids that no stored job has."""
-    return [id_ for id_ in ids if not batch.store.jobs(Ids(((id_, id_),)), 1)]
+    known = {job.id for job in present(batch, ids)}
+    return [id_ for id_ in ids if id_ not in known]

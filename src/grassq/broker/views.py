@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from grassq.broker.batch import Batch
-from grassq.broker.service import SELECTED_MAX, select
+from grassq.broker.selection import SELECTED_MAX, select
 from grassq.core import placement
 from grassq.core.board import Station
 from grassq.core.model import FINAL, Job, Offer, State

@@ -280,8 +280,11 @@ def never_fits(board: Board, queue: str, request: Request) -> str | None:
     """Why no known worker could ever run this, or None."""
     reasons = []
     for station in board.offering(queue):
-        found = fits_ever(request, station.machine.supply, station.offers[queue].supply)
-        if found is None or (station.info.detecting and found.resource not in station.info.given):
+        offer = station.offers[queue].supply
+        # Until the drivers have answered nobody knows what the machine has, but a queue's own limit holds anyway.
+        machine = {**offer, **station.machine.supply} if station.info.detecting else station.machine.supply
+        found = fits_ever(request, machine, offer)
+        if found is None or (station.info.detecting and found.resource not in machine):
             return None
         most = f"has {amount_text(found.free)}" if found.free else "has none"
         where = f"queue {queue!r} on {station.info.name}"

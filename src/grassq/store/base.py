@@ -11,13 +11,15 @@ from grassq.core.selectors import Selector
 
 
 class Submission(Struct, frozen=True):
-    """What a client's key stands for: the request's digest and the jobs it made."""
+    """What a client's key stands for: the request's digest, and the jobs it made or changed."""
 
     key: str
     digest: bytes
     first_id: int
     count: int
     at: float
+    #: Of an action on jobs that existed: which ones it was done to.
+    ids: tuple[int, ...] = ()
 
 
 class Story(Struct, frozen=True):
@@ -120,8 +122,8 @@ class Store(Protocol):
     def story(self, job: int) -> list[Story]:
         """What happened to a job, oldest first."""
 
-    def reruns_of(self, job: int) -> set[int]:
-        """The jobs that run a job again."""
+    def rerun_jobs(self) -> set[int]:
+        """The jobs that some kept job runs again."""
 
     def close(self) -> None:
         """Let go of the store."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import msgspec.structs
 
 from grassq.core.model import FINAL, HOLDING, Job, Outcome, Placement, Spec, State, WorkerInfo
-from grassq.store.base import Attempt
+from grassq.store.base import Attempt, Submission
 
 _SHOWS_PLACEMENT = FINAL | HOLDING
 _encode = msgspec.msgpack.Encoder().encode
@@ -118,3 +119,14 @@ def worker_row(info: WorkerInfo) -> tuple[object, ...]:
 def worker_from(row: tuple[Any, ...]) -> WorkerInfo:
     """A worker, from its column."""
     return _info(row[0])
+
+
+def submission_row(submission: Submission) -> tuple[object, ...]:
+    """The columns of a submission."""
+    return (*msgspec.structs.astuple(submission)[:-1], _encode(submission.ids))
+
+
+def submission_from(row: tuple[Any, ...]) -> Submission:
+    """A submission, from the columns of SELECT_SUBMISSION."""
+    key, digest, first_id, count, at, ids = row
+    return Submission(key, digest, first_id, count, at, msgspec.msgpack.decode(ids, type=tuple[int, ...]))

@@ -27,7 +27,7 @@ on conflict (job, number) do update set pid = excluded.pid, started = excluded.s
 
 INSERT_EVENT = "insert into event (job, at, kind, detail) values (?, ?, ?, ?)"
 INSERT_ENVIRONMENT = "insert into environment (digest, body) values (?, ?) on conflict (digest) do nothing"
-INSERT_SUBMISSION = "insert into submission (key, digest, first_id, count, at) values (?, ?, ?, ?, ?)"
+INSERT_SUBMISSION = "insert into submission (key, digest, first_id, count, at, ids) values (?, ?, ?, ?, ?, ?)"
 FORGET_SUBMISSIONS = "delete from submission where at < ?"
 PUT_WORKER = "insert into worker (name, info) values (?, ?) on conflict (name) do update set info = excluded.info"
 CLEAR_PAUSES = "delete from pause"
@@ -57,7 +57,7 @@ SELECT_RECENT = _SELECT + _FROM + "where job.finished > ? order by job.finished 
 
 SELECT_HIGHEST = "select max(id) from job"
 SELECT_TOTALS = "select state, count(*) from job group by state"
-SELECT_SUBMISSION = "select key, digest, first_id, count, at from submission where key = ?"
+SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
 SELECT_WORKERS = "select info from worker order by name"
 SELECT_PAUSES = "select queue from pause"
@@ -66,4 +66,4 @@ select job, number, placement, pid, started, ended, outcome, exit_code, signal, 
 from attempt where job = ? order by number
 """
 SELECT_STORY = "select job, at, kind, detail from event where job = ? order by seq"
-SELECT_RERUNS = "select id from job where rerun_of = ?"
+SELECT_RERUNS = "select distinct rerun_of from job where rerun_of is not null"

@@ -80,7 +80,7 @@ class SqliteStore:
         many(sql.INSERT_EVENT, [(line.job, line.at, line.kind, line.detail) for line in changes.story])
         for one in changes.submissions.values():
             self._connection.execute(sql.FORGET_SUBMISSIONS, (one.at - SUBMISSION_KEPT_S,))
-            self._connection.execute(sql.INSERT_SUBMISSION, (one.key, one.digest, one.first_id, one.count, one.at))
+            self._connection.execute(sql.INSERT_SUBMISSION, rows.submission_row(one))
         many(sql.PUT_WORKER, [rows.worker_row(info) for info in changes.workers.values()])
         if changes.paused is not None:
             self._connection.execute(sql.CLEAR_PAUSES)
@@ -104,7 +104,7 @@ class SqliteStore:
     def submission(self, key: str) -> Submission | None:
         """What a key was used for."""
         found = self._read(sql.SELECT_SUBMISSION, key)
-        return Submission(*found[0]) if found else None
+        return rows.submission_from(found[0]) if found else None
 
     def environment(self, digest: bytes) -> bytes | None:
         """The content stored under a digest."""
@@ -152,9 +152,9 @@ class SqliteStore:
         """What happened to a job, oldest first."""
         return [Story(*row) for row in self._read(sql.SELECT_STORY, job)]
 
-    def reruns_of(self, job: int) -> set[int]:
-        """The jobs that run a job again."""
-        return {row[0] for row in self._read(sql.SELECT_RERUNS, job)}
+    def rerun_jobs(self) -> set[int]:
+        """The jobs that some kept job runs again."""
+        return {row[0] for row in self._read(sql.SELECT_RERUNS)}
 
     def close(self) -> None:
         """Let go of the file."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from aiohttp import web
 
 from grassq import __version__
-from grassq.broker import service, views
+from grassq.broker import selection, service, views
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.service import Done
@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 BODY_MAX = 64 << 20
 WAIT_MAX_S = 30.0
 SELECTORS_MAX = 10_000
+
+#: Something to do to selected jobs, with the rest of the request.
+Action = Callable[[Batch, list[Selector], bodies.SelectBody], Done]
 
 
 class Desk(Protocol):
@@ -115,22 +118,33 @@ class Api:
         raw = await request.read()
         try:
             body = bodies.decode(raw, bodies.EnqueueBody)
-            who = body.submitter()
-            known = await self._known()
-            words = [bodies.word_bytes(word) for word in body.words]
-            typed, draft = await asyncio.to_thread(intake.read_enqueue, words, who, known, self._default)
-            ids = await self._submit([draft], body.key, raw)
+            typed, ids = await self._enqueue(body, raw)
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
         notes = "".join(f"grass: {note}\n" for note in typed.warnings)
         follow = ids[0] if body.verb == "run" or typed.sync else None
         return enqueued(0, enqueue_text(typed, ids[0]), notes, follow)
 
+    async def _enqueue(self, body: bodies.EnqueueBody, raw: bytes) -> tuple[argv.Enqueue, list[int]]:
+        who = body.submitter()
+        known = await self._known()
+        words = [bodies.word_bytes(word) for word in body.words]
+        try:
+            typed, draft = await asyncio.to_thread(intake.read_enqueue, words, who, known, self._default)
+        except GrassError:
+            # Said again after a broken connection, the words may no longer make sense though the job is stored.
+            stored = await self._stored(body.key, raw)
+            if stored is None:
+                raise
+            return intake.split(words, known, lambda word: True), service.ids_of(stored)
+        return typed, await self._submit([draft], body.key, raw)
+
     async def _submit(self, drafts: list[service.Draft], key: str, raw: bytes) -> list[int]:
-        digest = hashlib.sha256(raw).digest()
-        return await self._engine.change(
-            partial(service.submit, drafts=drafts, key=key, digest=digest), key=key, recall=service.ids_of
-        )
+        handler = partial(service.submit, drafts=drafts, key=key, digest=_digest(raw))
+        return await self._engine.change(handler, key=key, recall=service.ids_of)
+
+    async def _stored(self, key: str, raw: bytes) -> Submission | None:
+        return await self._engine.read(partial(service.recall, key=key, digest=_digest(raw)))
 
     async def submit(self, request: web.Request) -> web.Response:
         """Store jobs a program made."""
@@ -140,12 +154,15 @@ class Api:
             raise BadInput(f"a submission has 1 to {bodies.JOBS_MAX:,} jobs")
         who = body.submitter()
         known = await self._known()
-        drafts = await asyncio.to_thread(lambda: [_draft(job, who, known, self._default) for job in body.jobs])
-        warnings = sorted(
-            f"there is no queue {shown(d.spec.queue)} yet; the job waits until it is created"
-            for d in drafts
-            if d.spec.queue not in known.offers
-        )
+        try:
+            drafts = await asyncio.to_thread(lambda: [_draft(job, who, known, self._default) for job in body.jobs])
+        except GrassError:
+            stored = await self._stored(body.key, raw)
+            if stored is None:
+                raise
+            return document({"ids": service.ids_of(stored), "warnings": []})
+        missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
+        warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
         return document({"ids": await self._submit(drafts, body.key, raw), "warnings": warnings})
 
     async def show(self, request: web.Request) -> web.Response:
@@ -163,13 +180,15 @@ class Api:
         chosen = _some(_selectors(request.query.getall("selector", [])))
         deadline = asyncio.get_running_loop().time() + _seconds(request.query.get("timeout_s", "0"))
         any_one = request.query.get("any") == "1"
-        jobs = await self._engine.read(partial(service.select, selectors=chosen))
+        jobs = await self._engine.read(partial(selection.select, selectors=chosen))
         while not _over(jobs, any_one):
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            await self._changed([job.id for job in jobs if job.state not in FINAL], left, any_one)
-            jobs = await self._engine.read(partial(service.select, selectors=_by_id(jobs)))
+            pending = [job.id for job in jobs if job.state not in FINAL]
+            await self._changed(pending, left, any_one)
+            news = await self._engine.read(partial(selection.present, ids=pending))
+            jobs = sorted([job for job in jobs if job.state in FINAL] + news, key=lambda job: job.id)
         return document({"done": _over(jobs, any_one), "jobs": [views.job_document(job) for job in jobs]})
 
     async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
@@ -177,7 +196,7 @@ class Api:
         watcher = self._engine.watch.subscribe(ids)
         try:
             # A job may have ended between the look and the subscription: that is seen at the next look.
-            jobs = await self._engine.read(partial(service.select, selectors=_ids(ids)))
+            jobs = await self._engine.read(partial(selection.present, ids=ids))
             if any(job.state in FINAL for job in jobs):
                 return
             loop = asyncio.get_running_loop()
@@ -194,50 +213,47 @@ class Api:
 
     async def kill(self, request: web.Request) -> web.Response:
         """End jobs."""
-        body = bodies.decode(await request.read(), bodies.SelectBody)
+        return await self._act(request, lambda batch, jobs, body: service.kill(batch, jobs, body.grace_s))
+
+    async def hold(self, request: web.Request) -> web.Response:
+        """Park jobs."""
+        return await self._act(request, lambda batch, jobs, body: service.hold(batch, jobs))
+
+    async def release(self, request: web.Request) -> web.Response:
+        """Let parked jobs go on."""
+        return await self._act(request, lambda batch, jobs, body: service.release(batch, jobs))
+
+    async def priority(self, request: web.Request) -> web.Response:
+        """Change places in line."""
+        return await self._act(request, lambda batch, jobs, body: service.set_priority(batch, jobs, body.priority))
+
+    async def _act(self, request: web.Request, action: Action) -> web.Response:
+        return done_document(await self._once(await request.read(), action))
+
+    async def _once(self, raw: bytes, action: Action) -> Done:
+        """Do an action to selected jobs once per key: the set is fixed when it is first done."""
+        body = bodies.decode(raw, bodies.SelectBody)
         chosen = _some(_selectors(body.selectors))
-        return done_document(await self._engine.change(partial(service.kill, selectors=chosen, grace_s=body.grace_s)))
+        digest = _digest(raw)
+        return await self._engine.change(
+            lambda batch: service.once(batch, body.key, digest, lambda: action(batch, chosen, body))
+        )
 
     async def rerun(self, request: web.Request) -> web.Response:
         """Submit finished jobs again."""
         raw = await request.read()
         body = bodies.decode(raw, bodies.SelectBody)
         chosen = _some(_selectors(body.selectors))
-        digest = hashlib.sha256(raw).digest()
-
-        def recall(stored: Submission) -> Done:
-            raise GrassError(f"stored as job {stored.first_id}; `grass show {stored.first_id}` shows it")
-
-        handler = partial(service.rerun, selectors=chosen, key=body.key, digest=digest)
-        return done_document(await self._engine.change(handler, key=body.key, recall=recall))
-
-    async def hold(self, request: web.Request) -> web.Response:
-        """Park jobs."""
-        return await self._on_selected(request, service.hold)
-
-    async def release(self, request: web.Request) -> web.Response:
-        """Let parked jobs go on."""
-        return await self._on_selected(request, service.release)
-
-    async def _on_selected(self, request: web.Request, action: Callable[[Batch, list[Selector]], Done]) -> web.Response:
-        body = bodies.decode(await request.read(), bodies.SelectBody)
-        chosen = _some(_selectors(body.selectors))
-        return done_document(await self._engine.change(lambda batch: action(batch, chosen)))
-
-    async def priority(self, request: web.Request) -> web.Response:
-        """Change places in line."""
-        body = bodies.decode(await request.read(), bodies.SelectBody)
-        chosen = _some(_selectors(body.selectors))
-        handler = partial(service.set_priority, selectors=chosen, priority=body.priority)
-        return done_document(await self._engine.change(handler))
+        handler = partial(service.rerun, selectors=chosen, key=body.key, digest=_digest(raw))
+        ids = await self._engine.change(handler, key=body.key, recall=service.ids_of)
+        return done_document(Done(await self._engine.read(partial(selection.present, ids=ids))))
 
     async def clean(self, request: web.Request) -> web.Response:
-        """Remove finished jobs and their folders: folders first, so that a crash leaves no folder without a job."""
-        body = bodies.decode(await request.read(), bodies.SelectBody)
-        chosen = _some(_selectors(body.selectors))
-        done, spare = await self._engine.read(lambda batch: service.cleanable(batch, chosen, body.older_s))
+        """Remove finished jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
+        raw = await request.read()
+        done = await self._once(raw, lambda batch, jobs, body: service.clean(batch, jobs, body.older_s))
+        spare = await self._engine.read(lambda batch: batch.store.rerun_jobs())
         await self._desk.remove(done.jobs, spare)
-        await self._engine.change(partial(service.forget, jobs=done.jobs))
         return document({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
 
     async def create_queue(self, request: web.Request) -> web.Response:
@@ -254,13 +270,17 @@ class Api:
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue: what runs finishes, what waits, waits for it to come back."""
-        body = bodies.decode(await request.read(), bodies.NameBody)
+        raw = await request.read()
+        body = bodies.decode(raw, bodies.NameBody)
+        if await self._stored(body.key, raw) is not None:
+            return document({"name": body.name, "notes": []})
         known = await self._known()
         if check_name(body.name, "queue name") not in known.offers:
             raise NotFound(f"there is no queue {shown(body.name)}")
         if known.offers[body.name] == Offer(DEFAULT_QUEUE):
             raise Refused("the queue 'default' always exists, and it has no limits to remove")
         await self._desk.withdraw(body.name)
+        await self._engine.change(lambda batch: service.once(batch, body.key, _digest(raw), lambda: Done([])))
         if body.name == DEFAULT_QUEUE:
             return document({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
         waiting = await self._engine.read(
@@ -278,8 +298,11 @@ class Api:
         return await self._set_paused(request, service.resume)
 
     async def _set_paused(self, request: web.Request, action: Callable[[Batch, str | None], Done]) -> web.Response:
-        body = bodies.decode(await request.read(), bodies.PauseBody)
-        done = await self._engine.change(lambda batch: action(batch, body.queue))
+        raw = await request.read()
+        body = bodies.decode(raw, bodies.PauseBody)
+        done = await self._engine.change(
+            lambda batch: service.once(batch, body.key, _digest(raw), lambda: action(batch, body.queue))
+        )
         paused = await self._engine.read(lambda batch: sorted(batch.board.paused))
         return document({"queues": paused, "notes": done.notes})
 
@@ -318,12 +341,8 @@ def _some(chosen: list[Selector]) -> list[Selector]:
     return chosen
 
 
-def _by_id(jobs: list[Job]) -> list[Selector]:
-    return _ids([job.id for job in jobs])
-
-
-def _ids(ids: list[int]) -> list[Selector]:
-    return [selectors.Ids(tuple((id_, id_) for id_ in ids))]
+def _digest(raw: bytes) -> bytes:
+    return hashlib.sha256(raw).digest()
 
 
 def _over(jobs: list[Job], any_one: bool) -> bool:

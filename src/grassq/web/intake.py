@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -51,12 +51,16 @@ def known_of(board: Board) -> Known:
 def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: Request) -> tuple[Enqueue, Draft]:
     """Split the words of an `enqueue`, read its amounts and check it."""
     env = dict(who.env)
-    views = {name: QueueView(bool(o.prefix), frozenset(o.limits)) for name, o in known.offers.items()}
-    scene = Scene(views, known.resources, lambda word: programs.find(word, env, who.cwd) is not None)
-    typed = argv.split_enqueue(words, scene)
+    typed = split(words, known, lambda word: programs.find(word, env, who.cwd) is not None)
     if typed.broker is not None:
         raise Refused("--broker: this release runs jobs on this machine only")
     return typed, draft(typed, _request(typed, default), who, known)
+
+
+def split(words: Sequence[bytes], known: Known, is_program: Callable[[bytes], bool]) -> Enqueue:
+    """Split the words of an `enqueue`, given what is known of queues and what counts as a program."""
+    views = {name: QueueView(bool(o.prefix), frozenset(o.limits)) for name, o in known.offers.items()}
+    return argv.split_enqueue(words, Scene(views, known.resources, is_program))
 
 
 def _request(typed: Enqueue, default: Request) -> Request:

@@ -77,7 +77,8 @@ create table submission (
     digest   blob    not null,
     first_id integer not null,
     count    integer not null,
-    at       real    not null
+    at       real    not null,
+    ids      blob    not null
 );
 
 create index submission_at on submission (at);
