@@ -16,8 +16,13 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         echo "grass: $python has no venv; run: sudo apt-get install $package" >&2
         exit 1
     fi
-    apt-get update -q && apt-get install -q -y "$package"
+    echo "installing $package, which this machine lacks"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq && apt-get install -qq -y "$package" >/dev/null
 fi
-[ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
-echo "setting up $folder: $what (about half a minute)"
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$what"
+"$folder/bin/python" -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear "$folder"
+echo "setting up $folder with $what (about half a minute)"
+if ! "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$what"; then
+    echo "grass: the set-up needs a package index once; see pip's words above" >&2
+    exit 1
+fi

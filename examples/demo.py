@@ -61,7 +61,7 @@ def show_off(home: str, seconds: float) -> int:
     say("Two logical GPUs. On a machine with real ones, leave the capacity out and they are detected.")
     console.print(f"$ export GRASS_HOME={home} GRASS_CAPACITY='{os.environ['GRASS_CAPACITY']}'", style="bold")
     grass("create-queue", QUEUE, "--gpu=2")
-    say("Eight trainings, each on half a GPU: four run at once. They go on if you log out.")
+    say("Eight trainings, each on half a GPU: four run at once. Outside this demo they would go on when you log out.")
     for lr in LRS:
         for batch_size in BATCH_SIZES:
             # The same word as the path in a checkout, so that the line can be typed again.
@@ -138,7 +138,7 @@ def print_results(client: Client, jobs: list[Job]) -> None:
     console.print()
     console.print(table)
     console.print()
-    say("Each wrote its accuracy to $GRASS_RESULT_FILE. `grass help` lists the commands; README.md is the tour.")
+    say("Each wrote its accuracy to $GRASS_RESULT_FILE. Next: README.md, and `.venv/bin/grass help`.")
 
 
 def grass(*words: str) -> None:
