@@ -99,10 +99,12 @@ def document(content: object, *, status: int = 200) -> bytes:
     return reply(json.dumps(content).encode(), status=status)
 
 
-def stream(body: bytes, **headers: object) -> bytes:
-    """An answer that ends with the connection."""
-    lines = ["HTTP/1.0 200 OK", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+def stream(body: bytes, *, whole: bool = True, **headers: object) -> bytes:
+    """An answer in chunks; one that is not whole breaks off before its last chunk."""
+    lines = ["HTTP/1.1 200 OK", "Transfer-Encoding: chunked"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + chunk + (b"0\r\n\r\n" if whole else b"")
 
 
 def _read(incoming: Any) -> Request | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, document, reply, stored, stream
 
-from grassq.cli.hot import wants_help
+from grassq.cli.hot import VALUE_OPTIONS, wants_help
+from grassq.core import options
 
 HEAVY = "re json argparse socket typing enum subprocess pathlib logging collections functools signal select"
 
@@ -94,6 +97,61 @@ def test_sync_follows_the_job_and_ends_as_it_did(home: Path) -> None:
 )
 def test_help_is_ours_only_before_the_job(words: list[str], ours: bool) -> None:
     assert wants_help(words) is ours
+
+
+def test_the_options_with_a_value_are_those_of_the_grammar() -> None:
+    named = {name.decode() for name, option in options.ENQUEUE.items() if option.takes == "value"}
+    assert named | {f"--{resource}" for resource in options.COMMON_RESOURCES} == VALUE_OPTIONS
+
+
+@pytest.mark.parametrize("answer", [b"job 37 is queued in q2\n", b"37\n", b'{"id":37,"queue":"q2"}\n'])
+def test_a_full_disk_is_one_line_that_names_the_job(home: Path, answer: bytes) -> None:
+    with FakeDaemon(home, lambda request: stored(answer)):
+        code, error = onto_full(home, 1, "enqueue", "ls")
+    assert (code, error) == (1, b"grass: job 37 is stored, but stdout: No space left on device\n")
+
+
+def test_a_warning_that_nobody_can_read_is_no_failure(home: Path) -> None:
+    with FakeDaemon(home, lambda request: stored(b"37\n", b"grass: note\n")):
+        assert onto_full(home, 2, "enqueue", "ls") == (0, b"37\n")
+    with FakeDaemon(home, lambda request: document({"error": {"exit": 5, "message": "no"}}, status=409)):
+        assert onto_full(home, 2, "pause") == (5, b"")
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", "--json"], ["hold", "37"], ["help"]])
+def test_a_full_disk_is_one_line_from_every_command(home: Path, words: list[str]) -> None:
+    with FakeDaemon(home, lambda request: document({"jobs": [{"id": 37, "state": "held"}]})):
+        code, error = onto_full(home, 1, *words)
+    assert (code, error) == (1, b"grass: stdout: No space left on device\n")
+
+
+def test_a_rerun_onto_a_full_disk_names_the_new_jobs(home: Path) -> None:
+    jobs = [{"id": number, "rerun_of": number - 30, "state": "queued"} for number in (37, 38, 41)]
+    with FakeDaemon(home, lambda request: document({"jobs": jobs})):
+        code, error = onto_full(home, 1, "rerun", "7,8,11")
+    assert (code, error) == (1, b"grass: stored as 37-38,41, but stdout: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [["run", "ls"], ["follow", "37"], ["log", "37"]])
+def test_output_onto_a_full_disk_is_one_line_that_names_the_job(home: Path, words: list[str]) -> None:
+    def answer(request: Request) -> Answer:
+        if request.target == "/v1/enqueue":
+            return stored(b"37\n", Grass_Follow=37)
+        job = {"id": 37, "state": "running", "attempt": 1}
+        return document({"jobs": [job]}) if "/v1/show" in request.target else stream(b"hello\n", Grass_Attempt=1)
+
+    with FakeDaemon(home, answer):
+        code, error = onto_full(home, 1, *words)
+    assert (code, error) == (1, b"grass: the log of job 37 is not written whole: stdout: No space left on device\n")
+
+
+def onto_full(home: Path, stream: int, *words: str) -> tuple[int, bytes]:
+    """Call `grass` with stdout or stderr on a full disk: its exit code, and what the other one got."""
+    with Path("/dev/full").open("wb") as full:
+        out, err = (full, subprocess.PIPE) if stream == 1 else (subprocess.PIPE, full)
+        argv = [sys.executable, str(calls.ROOT / "bin" / "grass"), *words]
+        done = subprocess.run(argv, env=calls.environment(home), stdout=out, stderr=err, timeout=60, check=False)
+    return done.returncode, done.stderr if stream == 1 else done.stdout
 
 
 def test_the_body_is_json(home: Path) -> None:

@@ -15,6 +15,7 @@ from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
 
 from grassq.cli import format as shape
 from grassq.cli.screen import Screen
+from grassq.net.client import Client
 
 Grass = Callable[..., calls.Done]
 
@@ -30,10 +31,11 @@ class Story:
         if address.path == "/v1/show":
             state = self.final if self.seen >= len(self.log) else "running"
             return document({"jobs": [{"id": 5, "state": state, "attempt": 1, "exit_code": 0}]})
-        assert request.version == "HTTP/1.0"
-        offset = int(parse_qs(address.query)["offset"][0])
+        asked = parse_qs(address.query)
+        offset = max(0, len(self.log) - 6) if "tail" in asked else int(asked["offset"][0])
         self.seen = max(self.seen, min(len(self.log), offset + self.step))
-        return stream(self.log[offset : offset + self.step], Grass_Attempt=1)
+        whole = offset + self.step > len(self.log)
+        return stream(self.log[offset : offset + self.step], whole=whole, Grass_Attempt=1, Grass_Offset=offset)
 
 
 @pytest.mark.parametrize(("final", "code"), [("succeeded", 0), ("failed", 1)])
@@ -42,6 +44,44 @@ def test_following_goes_on_where_it_was_when_a_daemon_died(home: Path, grass: Gr
     with FakeDaemon(home, story):
         done = grass("follow", "5")
     assert (done.stdout, done.returncode) == ("abcdefghij\n", code)
+
+
+@pytest.mark.parametrize(("words", "written"), [([], "abcdefghij\n"), (["--tail", "1"], "fghij\n")])
+def test_a_log_cut_short_by_a_dying_daemon_is_read_on(home: Path, grass: Grass, words: list[str], written: str) -> None:
+    with FakeDaemon(home, Story(b"abcdefghij\n", step=2)):
+        done = grass("log", *words, "5")
+    assert (done.stdout, done.stderr, done.returncode) == (written, "", 0)
+
+
+@pytest.mark.parametrize("verb", ["log", "follow"])
+def test_a_log_that_cannot_be_read_to_its_end_is_exit_4(home: Path, grass: Grass, verb: str) -> None:
+    job = {"id": 5, "state": "succeeded", "attempt": 1}
+
+    def answer(request: Request) -> Answer:
+        if request.target.startswith("/v1/show"):
+            return document({"jobs": [job]})
+        return stream(b"" if "offset=3" in request.target else b"abc", whole=False, Grass_Attempt=1)
+
+    with FakeDaemon(home, answer):
+        done = grass(verb, "5")
+    assert (done.stdout, done.returncode) == ("abc", 4)
+    assert done.stderr.startswith("grass: the daemon closed the connection") and done.stderr.count("\n") == 1
+
+
+def test_after_a_log_that_shrank_reading_goes_on_at_the_new_place(home: Path) -> None:
+    """The mark is the daemon's, not the job's: it does not count. What only looks like one does."""
+    lookalike = b"[grass: the log shrank at 3 bytes]\n"
+    first = b"ab\n" + lookalike
+    mark = b"\n[grass: the log shrank at %d bytes]\n" % len(first)
+    asked: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        asked.append(request.target)
+        return stream(b"de", Grass_Attempt=1) if asked[1:] else stream(first + mark + b"c", whole=False)
+
+    with FakeDaemon(home, answer), Client(str(home)) as client:
+        assert b"".join(client.log(5)) == first + mark + b"cde"
+    assert "offset=1" in asked[1].split("?")[1].split("&")
 
 
 def test_a_pipe_gets_the_bytes_as_they_are(home: Path) -> None:

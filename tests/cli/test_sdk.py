@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
@@ -80,8 +84,6 @@ def test_what_is_no_command_is_refused_before_it_is_sent(home: Path, command: ob
 
 
 def test_a_forked_child_has_a_connection_of_its_own(home: Path) -> None:
-    import os
-
     with FakeDaemon(home, Queue(state="succeeded")) as daemon, Client(str(home)) as client:
         client.jobs()
         child = os.fork()
@@ -92,3 +94,58 @@ def test_a_forked_child_has_a_connection_of_its_own(home: Path) -> None:
         client.jobs()
     assert status == 0
     assert (daemon.connections, len(daemon.requests)) == (2, 3)
+
+
+class Slow(Queue):
+    """Answers a wait only when a job was submitted."""
+
+    def __init__(self) -> None:
+        super().__init__(state="succeeded")
+        self.asked, self.submitted = threading.Event(), threading.Event()
+
+    def __call__(self, request: Request) -> Answer:
+        if request.target.startswith("/v1/wait"):
+            self.asked.set()
+            self.submitted.wait(10)
+        answer = super().__call__(request)
+        if request.target == "/v1/submit":
+            self.submitted.set()
+        return answer
+
+
+def test_a_thread_that_waits_is_in_nobodys_way(home: Path) -> None:
+    slow = Slow()
+    with FakeDaemon(home, slow), Client(str(home)) as client:
+        waiter = threading.Thread(target=client.wait, args=(8,), daemon=True)
+        waiter.start()
+        assert slow.asked.wait(10)
+        began = monotonic()
+        client.submit(["true"])
+        assert monotonic() - began < 5
+        waiter.join(10)
+        assert not waiter.is_alive()
+
+
+def test_a_child_forked_during_a_request_can_make_its_own(home: Path) -> None:
+    asked, forked = threading.Event(), threading.Event()
+
+    def answer(request: Request) -> Answer:
+        if not asked.is_set():
+            asked.set()
+            forked.wait(10)
+        return document({"jobs": []})
+
+    with FakeDaemon(home, answer), Client(str(home)) as client:
+        busy = threading.Thread(target=client.jobs, daemon=True)
+        busy.start()
+        assert asked.wait(10)
+        child = os.fork()
+        if not child:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(5)  # a deadlock ends as a signal, not as a hung test
+            client.jobs()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        forked.set()
+        busy.join(10)
+    assert status == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -88,11 +89,11 @@ def test_restart_keeps_jobs_running(grass: Grass) -> None:
     grass.until(id_, "succeeded")
 
 
-@pytest.mark.parametrize("signal_name", ["TERM", "INT"])
-def test_a_signal_ends_a_foreground_daemon_cleanly(grass: Grass, signal_name: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_foreground_daemon_cleanly(grass: Grass, number: signal.Signals) -> None:
     daemon = grass.start("daemon")
     eventually(lambda: listening(grass), "it listens")
-    subprocess.run(["kill", f"-{signal_name}", str(daemon.pid)], check=True)
+    daemon.send_signal(number)
     assert daemon.wait(DEADLINE_S) == 0
     assert not listening(grass)
 

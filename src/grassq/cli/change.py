@@ -7,7 +7,8 @@ import argparse
 from grassq.cli import render
 from grassq.cli.link import connect
 from grassq.core.durations import duration_s
-from grassq.net.client import Document
+from grassq.errors import GrassError
+from grassq.net.client import Document, compact
 
 _DONE = {"hold": "held", "release": "released", "priority": "changed"}
 
@@ -45,7 +46,15 @@ def change(arguments: argparse.Namespace) -> int:
             answer = client.clean(selectors or ["all"], older_s=older_s)
         else:
             answer = {"rerun": client.rerun, "hold": client.hold, "release": client.release}[arguments.verb](selectors)
-    _report(arguments, answer)
+    try:
+        _report(arguments, answer)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if arguments.verb != "rerun":
+            raise
+        ids = ",".join(compact(job["id"] for job in answer["jobs"]))
+        raise GrassError(f"stored as {ids}, but {render.reason(error)}") from error
     render.notes(answer.get("notes", []))
     return 0
 

@@ -73,7 +73,7 @@ def result(job: Mapping[str, Any]) -> str:
         return "ok"
     if state not in ("failed", "cancelled"):
         return ""
-    if outcome in ("spawn_failed", "lost", "unknown", "oom", "timed_out"):
+    if outcome in ("spawn_failed", "lost", "unknown"):
         return str(outcome).replace("_", " ")
     if job.get("signal"):
         return f"signal {job['signal']}"

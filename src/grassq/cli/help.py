@@ -83,7 +83,8 @@ What is printed:
   --sync               follow the output and exit as the job does, like `grass run`
   -h, --help           this text
 
-Exit: 0 stored, 2 the words make no sense, 3 no such queue or program, 4 no daemon, 5 can never run.
+Exit: 0 stored, 1 stored but its id could not be printed, 2 the words make no sense, 3 no such queue or program,
+4 no daemon, 5 can never run.
 """
 
 RUN = f"""\
@@ -131,7 +132,8 @@ TEXTS = {"enqueue": ENQUEUE, "run": RUN, "create-queue": CREATE_QUEUE}
 _FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state, a queue or a name.
 `grass COMMAND --help` tells more. `--json` prints data for programs.
-Exit: 0 ok, 1 a job failed, 2 usage, 3 not found, 4 no daemon, 5 refused, 124 timed out, 130 interrupted.
+Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not found, 4 no daemon, 5 refused,
+124 timed out, 130 interrupted, 141 nobody reads the answer any more (a closed pipe).
 """
 
 

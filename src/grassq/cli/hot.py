@@ -11,7 +11,7 @@ from grassq import __version__
 # fmt: off
 VALUE_OPTIONS = frozenset({
     "--require", "--gpu", "--cpu", "--mem", "--vram", "--disk", "--env", "-e", "--cwd", "--queue", "--name",
-    "--priority", "--grace", "--on-lost", "--tries",
+    "--priority", "--grace", "--on-lost", "--tries", "--broker",
 })
 # fmt: on
 
@@ -60,7 +60,7 @@ def _enqueue(words: list[str]) -> int:
         )
         response = exchange(homes.current(), "POST", "/v1/enqueue", body)
     except GrassError as error:
-        write(2, f"grass: {error}\n".encode("utf-8", "backslashreplace"))
+        complain(str(error))
         return error.exit_code
     warn_of_version(response.headers.get("grass-version"))
     code = deliver(response.headers, response.body)
@@ -76,20 +76,49 @@ def deliver(headers: dict[str, str], body: bytes, *, stdout: int | None = 1) -> 
     """Write the two parts of an answer to /v1/enqueue where they belong and return its exit code."""
     code, length = headers.get("grass-exit", ""), headers.get("grass-stdout", "")
     if not code.isdigit() or not length.isdigit():
-        write(2, b"grass: the daemon's answer cannot be read; `grass restart` (jobs run on)\n")
+        complain("the daemon's answer cannot be read; `grass restart` (jobs run on)")
         return 4
     # Messages first: a reader that closes stdout early still learns of a warning.
-    write(2, body[int(length) :])
-    if stdout is not None:
-        write(stdout, body[: int(length)])
+    warn(body[int(length) :])
+    text = body[: int(length)]
+    if stdout == 2:
+        warn(text)
+    elif stdout is not None:
+        try:
+            write(stdout, text)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            complain(f"{_stored(text)}, but stdout: {error.strerror}")
+            return 1
     return int(code)
+
+
+def _stored(text: bytes) -> str:
+    import re
+
+    # In all its forms the first number of an answer is the job's id.
+    number = re.search(rb"[0-9]+", text)
+    return f"job {number[0].decode()} is stored" if number else "the job is stored"
 
 
 def warn_of_version(daemon: str | None) -> None:
     """Say once when the daemon is of another release than this command."""
     if daemon is not None and daemon != __version__:
-        text = f"grass: the daemon is version {daemon}, this command is {__version__}; `grass restart` (jobs run on)\n"
-        write(2, text.encode("utf-8", "backslashreplace"))
+        complain(f"the daemon is version {daemon}, this command is {__version__}; `grass restart` (jobs run on)")
+
+
+def complain(message: str) -> None:
+    """Say one line on stderr."""
+    warn(f"grass: {message}\n".encode("utf-8", "backslashreplace"))
+
+
+def warn(data: bytes) -> None:
+    """Write to stderr; where nobody can read it, that is no failure of what was asked."""
+    try:
+        write(2, data)
+    except OSError:
+        return
 
 
 def write(descriptor: int, data: bytes) -> None:

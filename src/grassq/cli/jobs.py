@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grassq.cli import format as shape
 from grassq.cli import render
 from grassq.cli.link import connect
+from grassq.net.client import FINAL_STATES
 
 #: Below this many columns a job's state and result share one, and what is evident is left out.
 WIDE_COLUMNS = 120
@@ -141,17 +143,19 @@ def _narrow(columns: dict[str, list[str]], jobs: Sequence[Mapping[str, Any]]) ->
 
 
 def _state(job: Mapping[str, Any]) -> str:
-    state, reason = str(job.get("state")), job.get("reason")
+    state, reason = str(job.get("state")), str(job.get("reason") or "")
     if job.get("cancel_requested") and state in ("placed", "running"):
         return f"{state} (ending)"
-    return f"{state} ({reason})" if reason and state not in ("succeeded", "failed", "cancelled") else state
+    # The point of the reason; what to do about it is for `why`.
+    point = re.split("[;:]", reason)[0]
+    return f"{state} ({point})" if point and point != state and state not in FINAL_STATES else state
 
 
 def _needs(job: Mapping[str, Any]) -> str:
     if job.get("allocation"):
         return shape.holds(job["allocation"])
     # Final jobs hold nothing; of the others it matters what they wait for.
-    if job.get("state") in ("succeeded", "failed", "cancelled"):
+    if job.get("state") in FINAL_STATES:
         return ""
     return f"needs {shape.amounts(job.get('request'))}"
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import sleep
 from typing import Any
 
 from grassq.cli import render
 from grassq.cli.link import connect
 from grassq.cli.screen import Screen
-from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, Unreachable
-from grassq.net.client import FINAL_STATES, Broken, Client
+from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError
+from grassq.net.client import FINAL_STATES, Client
 
-RECONNECT_DELAY_S = 0.2
-RECONNECT_DELAY_LIMIT_S = 2.0
+ASK_AGAIN_S = 0.5
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -41,10 +41,11 @@ def log(arguments: argparse.Namespace) -> int:
         streams = [arguments.stream] if arguments.stream else streams_of(job)
         put = writer(1, raw=arguments.raw)
         if not arguments.follow:
-            for stream in streams:
-                for part in client.log(job["id"], stream=stream, **options):
-                    put(part)
-            put(b"")
+            with _named(job):
+                for stream in streams:
+                    for part in client.log(job["id"], stream=stream, **options):
+                        put(part)
+                put(b"")
             return EXIT_OK
         return follow(client, job, {stream: put for stream in streams}, **options)
 
@@ -81,31 +82,57 @@ def follow_to_end(
 ) -> dict[str, Any]:
     """Write logs until the job is final, and return the job."""
     try:
-        if len(sinks) == 1:
-            [(stream, put)] = sinks.items()
-            return _follow_stream(client, job["id"], stream, put, **options)
-        return _follow_streams(client, job, sinks, **options)
+        with _named(job):
+            if len(sinks) == 1:
+                [(stream, put)] = sinks.items()
+                return _follow_stream(client, job["id"], stream, put, **options)
+            return _follow_streams(client, job, sinks, **options)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"detached; job {job['id']} runs on; grass follow {job['id']}") from None
+
+
+@contextmanager
+def _named(job: dict[str, Any]) -> Iterator[None]:
+    """Says of which job it is that the log could not be written."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise GrassError(f"the log of job {job['id']} is not written whole: {render.reason(error)}") from error
 
 
 def _follow_streams(
     client: Client, job: dict[str, Any], sinks: dict[str, Callable[[bytes], None]], **options: Any
 ) -> dict[str, Any]:
-    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor
-    from concurrent.futures import wait as wait_for
+    import threading
+    from queue import Queue
 
-    pool = ThreadPoolExecutor(len(sinks))
-    followers = [
-        # A client each: one may be answering while the other reconnects.
-        pool.submit(_follow_stream, Client(client.home), job["id"], stream, put, **options)
-        for stream, put in sinks.items()
-    ]
-    try:
-        wait_for(followers, return_when=FIRST_EXCEPTION)
-        return [follower.result() for follower in followers][-1]
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    heard: Queue[tuple[str, bytes | dict[str, Any] | BaseException]] = Queue(maxsize=len(sinks))
+
+    def listen(stream: str) -> None:
+        try:
+            # A client each: one may be answering while the other reconnects.
+            own = Client(client.home)
+            heard.put(
+                (stream, _follow_stream(own, job["id"], stream, lambda part: heard.put((stream, part)), **options))
+            )
+        except BaseException as error:  # not lost with its thread: raised where somebody waits for it
+            heard.put((stream, error))
+
+    for stream in sinks:
+        # Daemon threads: nobody joins them, so that Ctrl-C ends us while they still listen.
+        threading.Thread(target=listen, args=(stream,), daemon=True).start()
+    left, final = len(sinks), job
+    while left:
+        stream, what = heard.get()
+        if isinstance(what, BaseException):
+            raise what
+        if isinstance(what, bytes):
+            sinks[stream](what)
+        else:
+            left, final = left - 1, what
+    return final
 
 
 def _follow_stream(
@@ -117,37 +144,16 @@ def _follow_stream(
     tail: int | None = None,
     attempt: int | None = None,
 ) -> dict[str, Any]:
-    offset, fixed, delay_s = 0, attempt is not None, RECONNECT_DELAY_S
+    part_of = client.log(id_, stream=stream, attempt=attempt, follow=True, tail=tail)
     while True:
-        part_of = client.log(id_, stream=stream, offset=offset, attempt=attempt, follow=True, tail=tail)
-        if part_of.attempt is not None and part_of.attempt > 0:
-            attempt = part_of.attempt
-        if tail is not None:
-            if part_of.offset is None:
-                raise Unreachable("this daemon cannot follow from a tail; leave --tail out")
-            offset, tail = part_of.offset, None
-        before = offset
-        try:
-            for part in part_of:
-                put(part)
-                offset += len(part)
-        except Broken:
-            pass  # as a daemon that dies: the job runs on, and the next one knows it
+        for part in part_of:
+            put(part)
         job = one_job(client, str(id_))
-        tried = int(job.get("attempt") or 0)
-        if attempt is None and tried:
-            attempt = 1  # followed from before its first start on
-        is_over = job.get("state") in FINAL_STATES or (fixed and tried != attempt)
-        is_behind = not fixed and attempt is not None and tried > attempt
-        if is_over or is_behind:
-            # A stream that a dying daemon cut short ends like any other: take what is left.
-            for part in client.log(id_, stream=stream, offset=offset, attempt=attempt):
-                put(part)
-        if is_behind and attempt is not None:
-            attempt, offset = attempt + 1, 0
+        if attempt is None and int(job.get("attempt") or 0) > part_of.attempt:
+            part_of = client.log(id_, stream=stream, attempt=part_of.attempt + 1, follow=True)
             continue
-        if is_over:
+        if attempt is not None or job.get("state") in FINAL_STATES:
             put(b"")
             return job
-        delay_s = RECONNECT_DELAY_S if offset > before else min(2 * delay_s, RECONNECT_DELAY_LIMIT_S)
-        sleep(delay_s)
+        sleep(ASK_AGAIN_S)  # a daemon that ends a log before its job: ask for what comes
+        part_of = client.log(id_, stream=stream, offset=part_of.offset, attempt=part_of.attempt, follow=True)

@@ -84,7 +84,7 @@ def _guarded(command: Callable[[], int]) -> int:
     except BrokenPipeError:
         return EXIT_BROKEN_PIPE
     except OSError as error:
-        render.error(f"{error.filename + ': ' if isinstance(error.filename, str) else ''}{error.strerror or error}")
+        render.error(render.reason(error))
         return 1
 
 

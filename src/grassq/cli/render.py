@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 #: Blanks between two columns, and how far the column that gives way does so before others join in.
@@ -43,7 +43,8 @@ def document(content: Any) -> int:
 
 def error(message: str) -> None:
     """Complain in one line on stderr."""
-    text(f"grass: {clean(message)}\n", fd=2)
+    with suppress(OSError):  # where nobody can read it, that is no failure of what was asked
+        text(f"grass: {clean(message)}\n", fd=2)
 
 
 def notes(messages: Iterable[str]) -> None:
@@ -53,10 +54,18 @@ def notes(messages: Iterable[str]) -> None:
 
 
 def write(data: bytes, *, fd: int = 1) -> None:
-    """Write bytes as they are."""
+    """Write bytes as they are; an OSError says where they could not be written."""
     view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "stderr" if fd == 2 else "stdout") from error
+
+
+def reason(error: OSError) -> str:
+    """What an OSError says, as a part of a line."""
+    return f"{error.filename + ': ' if isinstance(error.filename, str) else ''}{error.strerror or error}"
 
 
 def is_terminal(fd: int = 1) -> bool:
@@ -163,5 +172,5 @@ def progress(label: str) -> Iterator[Callable[[int, int, str], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TextColumn("{task.fields[remark]}"), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, remark="")
+        task = bar.add_task(label, total=None, remark="")
         yield lambda done, total, remark: bar.update(task, completed=done, total=total, remark=remark)

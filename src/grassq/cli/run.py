@@ -46,5 +46,5 @@ def _explain(job: dict[str, object]) -> None:
     state, outcome = job.get("state"), job.get("outcome")
     if state == "cancelled":
         render.error(f"job {job['id']} was cancelled")
-    elif state == "failed" and (job.get("error") or outcome in ("spawn_failed", "lost", "unknown", "oom", "timed_out")):
+    elif state == "failed" and (job.get("error") or outcome in ("spawn_failed", "lost", "unknown")):
         render.error(f"job {job['id']} failed: {job.get('error') or shape.result(job)}; grass show {job['id']}")

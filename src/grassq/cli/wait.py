@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Mapping
 from time import monotonic, sleep
 from typing import Any
@@ -15,7 +16,8 @@ from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT
 from grassq.net.client import FINAL_STATES, Client, compact
 
 POLL_S = 20.0
-ANY_POLL_S = 1.0
+#: While somebody watches the bar, or any one job will do.
+SHORT_POLL_S = 1.0
 
 Jobs = dict[int, Mapping[str, Any]]
 
@@ -43,7 +45,7 @@ def wait(arguments: argparse.Namespace) -> int:
     else:
         render.notes(_remark(job) for job in done if job.get("state") != "succeeded")
     if not finished:
-        render.error(f"{len(jobs) - len(done)} of {len(jobs)} jobs are not done after {shape.span(timeout_s)}")
+        render.error(f"not done after {shape.span(timeout_s)}: {len(jobs) - len(done)} of {len(jobs)}")
         return EXIT_TIMED_OUT
     return EXIT_OK if all(job.get("state") == "succeeded" for job in done) else EXIT_JOB_FAILED
 
@@ -54,12 +56,14 @@ def until_done(
     deadline: float,
     *,
     any_one: bool = False,
-    tell: Callable[[Jobs], None] = lambda jobs: None,
+    tell: Callable[[Jobs], None] | None = None,
 ) -> tuple[Jobs, bool]:
     """Poll until the jobs, fixed by the first answer, are final; and whether they are."""
     jobs: Jobs = {job["id"]: job for job in client.wait(selectors, timeout_s=0)["jobs"]}
+    poll_s = SHORT_POLL_S if any_one or tell is not None else POLL_S
     while True:
-        tell(jobs)
+        if tell is not None:
+            tell(jobs)
         pending = [id_ for id_, job in jobs.items() if job.get("state") not in FINAL_STATES]
         if not pending or (any_one and len(pending) < len(jobs)):
             return jobs, True
@@ -70,7 +74,7 @@ def until_done(
         asked = compact(pending) if any_one else compact(pending)[:1]
         began = monotonic()
         for selector in asked:
-            answer = client.wait([selector], timeout_s=min(left, ANY_POLL_S if any_one else POLL_S), any_one=any_one)
+            answer = client.wait([selector], timeout_s=min(left, poll_s), any_one=any_one)
             jobs.update({job["id"]: job for job in answer["jobs"]})
         if monotonic() - began < 0.01:
             sleep(0.02)  # an answer that came at once and changed nothing must not become a busy loop
@@ -86,15 +90,12 @@ def _watched(client: Client, arguments: argparse.Namespace, deadline: float) -> 
 
 
 def _counts(jobs: Jobs) -> tuple[int, int, str]:
-    states = [str(job.get("state")) for job in jobs.values()]
-    running, failed = states.count("running"), states.count("failed") + states.count("cancelled")
-    words = [f"{running} running"] if running else []
-    words += [f"{failed} failed"] if failed else []
-    return sum(state in FINAL_STATES for state in states), len(states), ", ".join(words)
+    states = Counter(str(job.get("state")) for job in jobs.values())
+    words = ", ".join(f"{count} {state}" for state, count in states.items() if state != "succeeded")
+    return sum(states[state] for state in FINAL_STATES), len(jobs), words
 
 
 def _remark(job: Mapping[str, Any]) -> str:
-    result = shape.result(job)
-    return (
-        f"job {job.get('id')} {job.get('state')}" + (f" ({result})" if result else "") + f"; grass log {job.get('id')}"
-    )
+    result, state = shape.result(job), job.get("state")
+    how = f" ({result})" if result and result != state else ""
+    return f"job {job.get('id')} {state}{how}; grass log {job.get('id')}"

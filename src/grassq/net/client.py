@@ -5,52 +5,22 @@ from __future__ import annotations
 import json
 import os
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from grassq import home as homes
-from grassq.errors import (
-    EXIT_NOT_FOUND,
-    EXIT_REFUSED,
-    EXIT_UNREACHABLE,
-    EXIT_USAGE,
-    BadInput,
-    GrassError,
-    NotFound,
-    Refused,
-    Unreachable,
-)
-from grassq.net.exchange import persist
-from grassq.net.http import ANSWER_TIMEOUT_S, BODY_LIMIT, Broken, Connection, Response
+from grassq.errors import GrassError, Unreachable
+from grassq.net.exchange import exchange, persist
+from grassq.net.http import ANSWER_TIMEOUT_S, BODY_LIMIT, ERRORS, Connection, Response
+from grassq.net.log import Log
 from grassq.net.wire import enqueue_body, new_key, query, word_value
 
 #: The daemon answers a long poll after this many seconds at the latest.
 POLL_LIMIT_S = 30.0
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
-_ERRORS: dict[int, type[GrassError]] = {
-    EXIT_USAGE: BadInput,
-    EXIT_NOT_FOUND: NotFound,
-    EXIT_UNREACHABLE: Unreachable,
-    EXIT_REFUSED: Refused,
-}
 
 Document = dict[str, Any]
-
-
-class Log:
-    """A job's log as it comes: which attempt wrote it, where it starts, and its bytes."""
-
-    def __init__(self, response: Response, parts: Iterator[bytes], connection: Connection) -> None:
-        self.attempt = _number(response.headers.get("grass-attempt"))
-        self.offset = _number(response.headers.get("grass-offset"))
-        self._parts = parts
-        self._connection = connection
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self._parts
-        finally:
-            self._connection.close()
 
 
 class Client:
@@ -62,8 +32,8 @@ class Client:
         #: Version of the daemon that answered last.
         self.daemon_version: str | None = None
         self._connection: Connection | None = None
-        self._owner = 0
         self._lock = threading.Lock()
+        _clients.add(self)
 
     def __enter__(self) -> Client:
         return self
@@ -99,11 +69,16 @@ class Client:
         return self._get("/v1/why", [("selector", each) for each in selectors])
 
     def wait(self, selectors: Iterable[str], *, timeout_s: float, any_one: bool = False) -> Document:
-        """Answers when all jobs (or any one) are final, or after `timeout_s`, at most 30."""
+        """Answers when all jobs (or any one) are final, or after `timeout_s`, at most 30.
+
+        On a connection of its own, so that other threads can ask meanwhile.
+        """
         pairs: list[tuple[str, object]] = [("selector", each) for each in selectors]
         pairs.append(("timeout_s", f"{min(max(timeout_s, 0.0), POLL_LIMIT_S):.3f}"))
         pairs.append(("any", 1 if any_one else None))
-        return self._get("/v1/wait", pairs)
+        response = exchange(self.home, "GET", "/v1/wait" + query(pairs), autostart=self.autostart)
+        self._note(response)
+        return self._document(response)
 
     def log(
         self,
@@ -115,26 +90,18 @@ class Client:
         follow: bool = False,
         tail: int | None = None,
     ) -> Log:
-        """Open a job's log on a connection of its own; with `follow` it ends when the job is final."""
-        pairs = [("stream", stream), ("offset", offset), ("attempt", attempt), ("follow", int(follow)), ("tail", tail)]
-        target = f"/v1/jobs/{job}/log" + query(pairs)
+        """Open a job's log on a connection of its own; with `follow` it ends when the attempt is over.
 
-        def ask() -> tuple[Response, Iterator[bytes], Connection]:
+        A daemon that dies meanwhile is no end: the next one is asked for the rest.
+        """
+
+        def ask(offset: int, attempt: int | None, tail: int | None) -> tuple[Response, Iterator[bytes], Connection]:
+            pairs = [("stream", stream), ("offset", offset), ("attempt", attempt), ("tail", tail)]
+            target = f"/v1/jobs/{job}/log" + query([*pairs, ("follow", int(follow))])
             # A job that waits for its turn may be silent for days.
-            connection = Connection(self.home, timeout_s=None if follow else ANSWER_TIMEOUT_S)
-            try:
-                return *connection.stream(target), connection
-            except BaseException:
-                connection.close()
-                raise
+            return self._stream(target, None if follow else ANSWER_TIMEOUT_S)
 
-        response, parts, connection = persist(ask, self.home, autostart=self.autostart)
-        self._note(response)
-        if response.status == 200:
-            return Log(response, parts, connection)
-        response.body = b"".join(parts)[:BODY_LIMIT]
-        connection.close()
-        raise _failure(response)
+        return Log(ask, offset, attempt, tail)
 
     def kill(self, selectors: Iterable[str], *, grace_s: float | None = None) -> Document:
         """Ask running jobs to end, and cancel the others."""
@@ -200,11 +167,26 @@ class Client:
         self._note(response)
         return response
 
+    def _stream(self, target: str, timeout_s: float | None) -> tuple[Response, Iterator[bytes], Connection]:
+        def ask() -> tuple[Response, Iterator[bytes], Connection]:
+            connection = Connection(self.home, timeout_s=timeout_s)
+            try:
+                response, parts = connection.stream(target)
+                if response.status != 200:
+                    response.body = b"".join(parts)[:BODY_LIMIT]
+                    raise _failure(response)
+            except BaseException:
+                connection.close()
+                raise
+            return response, parts, connection
+
+        response, parts, connection = persist(ask, self.home, autostart=self.autostart)
+        self._note(response)
+        return response, parts, connection
+
     def _once(self, method: str, target: str, body: bytes) -> Response:
-        if self._connection is not None and self._owner != os.getpid():
-            self._drop()  # a fork would share the parent's connection and read its answers
         if self._connection is None:
-            self._connection, self._owner = Connection(self.home), os.getpid()
+            self._connection = Connection(self.home)
         try:
             response = self._connection.request(method, target, body, keep=True)
         except BaseException:
@@ -219,6 +201,11 @@ class Client:
         if connection is not None:
             connection.close()
 
+    def _forked(self) -> None:
+        # The parent's connection would give us its answers, and its lock may be held by a thread we do not have.
+        self._lock = threading.Lock()
+        self._drop()
+
     def _note(self, response: Response) -> None:
         self.daemon_version = response.headers.get("grass-version", self.daemon_version)
 
@@ -229,6 +216,17 @@ class Client:
         if document is None:
             raise Unreachable("the daemon's answer cannot be read; is it another version? try `grass restart`")
         return document
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def compact(ids: Iterable[int], *, limit: int = 4000) -> list[str]:
@@ -254,7 +252,7 @@ def _failure(response: Response) -> GrassError:
     error = document.get("error")
     if not isinstance(error, dict):
         return Unreachable(f"the daemon answered {response.status} without a reason; `grass restart` (jobs run on)")
-    kind = _ERRORS.get(error.get("exit", 1), GrassError)
+    kind = ERRORS.get(error.get("exit", 1), GrassError)
     return kind(str(error.get("message", f"the daemon answered {response.status}")))
 
 
@@ -266,8 +264,4 @@ def _parse(response: Response) -> Document | None:
     return document if isinstance(document, dict) else None
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
-
-
-__all__ = ["FINAL_STATES", "POLL_LIMIT_S", "Broken", "Client", "Document", "Log", "compact"]
+__all__ = ["FINAL_STATES", "POLL_LIMIT_S", "Client", "Document", "Log", "compact"]

@@ -9,7 +9,17 @@ import os
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
 from time import monotonic, sleep
 
-from grassq.errors import Refused, Unreachable
+from grassq.errors import (
+    EXIT_NOT_FOUND,
+    EXIT_REFUSED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    BadInput,
+    GrassError,
+    NotFound,
+    Refused,
+    Unreachable,
+)
 from grassq.home import SOCKET_NAME
 
 TYPE_CHECKING = False
@@ -22,6 +32,13 @@ HEAD_LIMIT = 64 << 10
 BODY_LIMIT = 256 << 20
 CHUNK_LINE_LIMIT = 4096
 READ_SIZE = 64 << 10
+#: What an exit code that a daemon names is raised as.
+ERRORS: dict[int, type[GrassError]] = {
+    EXIT_USAGE: BadInput,
+    EXIT_NOT_FOUND: NotFound,
+    EXIT_UNREACHABLE: Unreachable,
+    EXIT_REFUSED: Refused,
+}
 
 
 class NoDaemon(Unreachable):
@@ -58,7 +75,7 @@ class Connection:
 
     def request(self, method: str, target: str, body: bytes = b"", *, keep: bool = False) -> Response:
         """Send one request and read the whole answer."""
-        self._send(method, target, body, "HTTP/1.1", keep)
+        self._send(method, target, body, keep)
         response = self._head()
         response.body = b"".join(_bounded(self._body(response.headers)))
         if response.headers.get("connection", "").lower() == "close":
@@ -66,14 +83,14 @@ class Connection:
         return response
 
     def stream(self, target: str) -> tuple[Response, Iterator[bytes]]:
-        """GET an answer without a known end, as HTTP/1.0: its head, and its bytes as they come."""
-        self._send("GET", target, b"", "HTTP/1.0", False)
+        """GET an answer without a known length: its head, and its bytes as they come; Broken if its end is missing."""
+        self._send("GET", target, b"", False)
         response = self._head()
         return response, self._body(response.headers)
 
-    def _send(self, method: str, target: str, body: bytes, version: str, keep: bool) -> None:
+    def _send(self, method: str, target: str, body: bytes, keep: bool) -> None:
         self.reusable = False
-        lines = [f"{method} {target} {version}", "Host: grass", f"Connection: {'keep-alive' if keep else 'close'}"]
+        lines = [f"{method} {target} HTTP/1.1", "Host: grass", f"Connection: {'keep-alive' if keep else 'close'}"]
         if method == "POST":
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
         head = "\r\n".join(lines).encode("ascii") + b"\r\n\r\n"
@@ -102,11 +119,10 @@ class Connection:
         if "chunked" in headers.get("transfer-encoding", "").lower():
             return self._chunked()
         length = headers.get("content-length", "")
-        if length:
-            if not length.isdigit():
-                raise Unreachable("what listens on the socket does not answer like a Grass daemon (length)")
-            return self._exactly(int(length), whole=True)
-        return self._to_the_end()
+        if not length.isdigit():
+            # Also where there is none: of an answer that ends with the connection nobody knows whether it is whole.
+            raise Unreachable("what listens on the socket does not answer like a Grass daemon (length)")
+        return self._exactly(int(length), whole=True)
 
     def _exactly(self, length: int, *, whole: bool) -> Iterator[bytes]:
         while length:
@@ -125,13 +141,6 @@ class Connection:
         while self._line():
             pass  # trailers
         self.reusable = True
-
-    def _to_the_end(self) -> Iterator[bytes]:
-        part, self._buffer = self._buffer, b""
-        if part:
-            yield part
-        while part := self._receive():
-            yield part
 
     def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:

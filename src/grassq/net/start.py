@@ -8,8 +8,8 @@ from contextlib import suppress
 from time import monotonic, sleep
 
 from grassq import home as homes
-from grassq.errors import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_USAGE, BadInput, GrassError, NotFound, Refused, Unreachable
-from grassq.net.http import Connection, NoDaemon
+from grassq.errors import Refused, Unreachable
+from grassq.net.http import ERRORS, Connection, NoDaemon
 
 START_TIMEOUT_S = 10.0
 REPORT_LIMIT = 64 << 10
@@ -18,7 +18,6 @@ _OF_A_JOB = (b"JOB_ID", b"JOB_NAME", b"QUEUE", b"ATTEMPT", b"RUN_DIR", b"RESULT_
 #: How long a daemon that was faster may take until its socket answers, before we try to start one again.
 RIVAL_TIMEOUT_S = 3.0
 READY_FD = 3
-_ERRORS: dict[int, type[GrassError]] = {EXIT_USAGE: BadInput, EXIT_NOT_FOUND: NotFound, EXIT_REFUSED: Refused}
 
 
 def start(home: str, *, timeout_s: float = START_TIMEOUT_S, python: str = sys.executable) -> None:
@@ -152,7 +151,7 @@ def _judge(home: str, report: bytes) -> None:
     if kind != "error":
         raise Unreachable(f"the daemon ended before it was ready; see {home}/{homes.LOG_NAME}")
     code, _, message = rest.partition(" ")
-    error = _ERRORS.get(int(code) if code.isdigit() else 1, Unreachable)
+    error = ERRORS.get(int(code) if code.isdigit() else 1, Unreachable)
     raise error(message or f"the daemon could not start; see {home}/{homes.LOG_NAME}")
 
 

@@ -20,15 +20,13 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def word(value: bytes) -> str:
-    """One word as JSON text: a string if it is UTF-8, else its base64."""
-    try:
-        return quote(value.decode())
-    except UnicodeDecodeError:
-        return '{"b64":"' + b2a_base64(value, newline=False).decode() + '"}'
+    """One word as JSON text, what `json.dumps` makes of its `word_value`."""
+    written = word_value(value)
+    return quote(written) if isinstance(written, str) else '{"b64":' + quote(written["b64"]) + "}"
 
 
 def word_value(value: bytes) -> str | dict[str, str]:
-    """One word as the value `json.dumps` writes the same way."""
+    """One word as a JSON value: a string if it is UTF-8, else its base64."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from grassq.broker import service
+from grassq.broker import selection
 from grassq.broker.engine import Engine
 from grassq.core.model import FINAL, Job
 from grassq.core.selectors import Ids
@@ -27,6 +27,9 @@ class LogReader(Protocol):
 
     async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
         """What a stream holds from an offset on, up to a bound."""
+
+    async def size(self, job: int, attempt: int, stream: str) -> int:
+        """How many bytes a stream holds."""
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Where the last lines begin."""
@@ -61,9 +64,9 @@ async def _follow(
     while True:
         job = await _job(engine, job_id) if looks % STATE_EVERY == 0 else None
         # A job that has not started yet is followed from its first try on.
-        attempt = attempt or (job.attempt if job else 0)
+        attempt = attempt or (1 if job and job.attempt else 0)
         grown = await _copy(response, reader, job_id, attempt, stream, offset)
-        if job is not None and (job.state in FINAL or (attempt and job.attempt != attempt)):
+        if job is not None and (job.state in FINAL or job.attempt > attempt > 0):
             # The look at the state came before the copy, so nothing the job wrote is left out.
             return
         looks = 0 if grown == offset and looks % STATE_EVERY == STATE_EVERY - 1 else looks + 1
@@ -74,6 +77,10 @@ async def _follow(
 async def _copy(
     response: web.StreamResponse, reader: LogReader, job: int, attempt: int, stream: str, offset: int
 ) -> int:
+    if attempt and offset and await reader.size(job, attempt, stream) < offset:
+        # A job that opens its own stdout anew truncates it; clients know this mark and count on from 0 after it.
+        await response.write(b"\n[grass: the log shrank at %d bytes]\n" % offset)
+        offset = 0
     while attempt and (data := await reader.read(job, attempt, stream, offset)):
         await response.write(data)
         offset += len(data)
@@ -81,7 +88,7 @@ async def _copy(
 
 
 async def _job(engine: Engine, id_: int) -> Job:
-    found = await engine.read(partial(service.select, selectors=[Ids(((id_, id_),))]))
+    found = await engine.read(partial(selection.select, selectors=[Ids(((id_, id_),))]))
     return found[0]
 
 

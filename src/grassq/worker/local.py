@@ -65,18 +65,20 @@ class LocalWorker:
         """What this worker is called."""
         return self._book.name
 
-    async def start(self) -> None:
-        """Say hello and begin."""
+    async def start(self) -> asyncio.Task[None]:
+        """Say hello and begin; the task that ends only by `close`, or by a bug."""
         os.makedirs(os.path.join(self._home, "jobs"), mode=0o700, exist_ok=True)
         self._crew.start()
         self._launcher = self._crew.launcher_pid
         self._loop.add_reader(self._crew.fileno(), self._hear)
         self._agent.hello()
-        self._tasks.append(self._loop.create_task(self._tick()))
+        ticking = self._loop.create_task(self._tick())
+        self._tasks.append(ticking)
         if not self._detects:
             self._detected.set()
         else:
             self._tasks.append(self._loop.create_task(self._detect()))
+        return ticking
 
     def deliver(self, order: Order) -> None:
         """An order from the broker; done on the next turn of the loop, never inside the broker's own."""
@@ -161,6 +163,10 @@ class LocalWorker:
     async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
         """What a stream holds from an offset on, up to a bound."""
         return await asyncio.to_thread(logs.read, rundir.attempt_dir(self._home, job, attempt), stream, offset)
+
+    async def size(self, job: int, attempt: int, stream: str) -> int:
+        """How many bytes a stream holds."""
+        return await asyncio.to_thread(logs.size, rundir.attempt_dir(self._home, job, attempt), stream)
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Where the last lines of a stream begin."""
