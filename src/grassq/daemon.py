@@ -13,6 +13,7 @@ import resource
 import shutil
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from grassq.core.board import Patience
 from grassq.core.messages import Hello, Report
 from grassq.core.resources import Capacity, parse_limits, parse_request, supply_of
 from grassq.errors import BadInput, GrassError, HomeTaken, Refused
+from grassq.run import processes
+from grassq.run.spared import LOCK_NAME
 from grassq.settings import STORE_MEMORY, Settings
 from grassq.store.sqlite import MEMORY, SqliteStore
 from grassq.web.api import Api
@@ -40,9 +43,9 @@ from grassq.worker.local import LocalWorker, folder_ids
 
 log = logging.getLogger(__name__)
 
-LOCK_NAME = "daemon.lock"
 STORE_NAME = "store.db"
 MEMORY_PREFIX = "memory."
+MEMORY_MARK = "daemon"  # in a directory we made: pid and start ticks of its daemon
 LOG_BYTES_MAX = 5 << 20
 SHUTDOWN_S = 2.0
 PLACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
@@ -85,13 +88,12 @@ def run(
         with _place_errors(home):
             _log_to(home, background=ready_fd is not None)
             with _only_one(home):
-                asyncio.run(_serve(home, values, ready_fd))
+                return asyncio.run(_serve(home, values, ready_fd))
     except GrassError as error:
         _say(ready_fd, f"taken {error}" if isinstance(error, HomeTaken) else f"error {error.exit_code} {error}")
         if ready_fd is None:
             raise
         return error.exit_code
-    return 0
 
 
 def _say(ready_fd: int | None, line: str) -> None:
@@ -139,7 +141,7 @@ def _only_one(home: str) -> Iterator[None]:
         os.close(fd)
 
 
-async def _serve(home: str, values: Settings, ready_fd: int | None) -> None:
+async def _serve(home: str, values: Settings, ready_fd: int | None) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -152,35 +154,63 @@ async def _serve(home: str, values: Settings, ready_fd: int | None) -> None:
         engine.connect(worker.name, worker.deliver)
         loop_task = asyncio.create_task(engine.run())
         stack.push_async_callback(_cancel, loop_task)
-        await worker.start()
+        ticking = await worker.start()
         stack.push_async_callback(worker.close)
+        for task in (loop_task, ticking):
+            task.add_done_callback(lambda ended: _has_ended(ended, stopping))
         await _listen(stack, home, engine, worker, values, stopping)
         log.info("ready version=%s pid=%s home=%s", __version__, os.getpid(), home)
         _say(ready_fd, "ready")
         await stopping.wait()
         log.info("stopping pid=%s", os.getpid())
+        failed = loop_task.done() or ticking.done()
+    return 1 if failed else 0
+
+
+def _has_ended(task: asyncio.Task[None], stopping: asyncio.Event) -> None:
+    """Half a daemon serves nobody: it ends whole, its jobs run on, and the next command starts another."""
+    if not task.cancelled():
+        log.critical("part_failed part=%s", task.get_coro(), exc_info=task.exception())
+        stopping.set()
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])
 
 
 @contextlib.contextmanager
 def _working_place(home: str, keeps: bool) -> Iterator[str]:
     """Where run dirs go: the home, or for a store in memory a directory that ends with this process."""
     for left in Path(home).glob(f"{MEMORY_PREFIX}*"):
-        shutil.rmtree(left, ignore_errors=True)
+        if _is_left(left):
+            shutil.rmtree(left, ignore_errors=True)
     if keeps:
         yield home
         return
-    place = Path(home) / f"{MEMORY_PREFIX}{os.getpid()}"
-    place.mkdir(0o700)
+    pid = os.getpid()
+    place = Path(home) / f"{MEMORY_PREFIX}{pid}"
+    try:
+        place.mkdir(0o700)
+    except FileExistsError:
+        raise Refused(f"{place} is in the way; move it away") from None
+    (place / MEMORY_MARK).write_text(f"{pid} {processes.start_ticks(pid)}\n", encoding="ascii")
     try:
         yield str(place)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _is_left(place: Path) -> bool:
+    """Whether this is what a daemon with its store in memory left: ours by name, owner and mark, and it is gone."""
+    number = place.name.removeprefix(MEMORY_PREFIX)
+    try:
+        status = place.lstat()
+        pid, ticks = (int(word) for word in (place / MEMORY_MARK).read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return False
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and number.isascii() and number.isdigit()
+    return ours and not processes.is_alive(pid, ticks)
 
 
 def _decider(values: Settings, home: str, place: str) -> Decider:

@@ -8,7 +8,7 @@ GrassError                   exit 1   something went wrong; the message says wha
 │   ├── HomeTaken            exit 5   another daemon serves this home
 │   └── StoreUnavailable     exit 5   the store cannot be read or written now
 │       └── StoreTooNew      exit 5   a newer Grass wrote this store
-├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug; carries its story)
+├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug)
 └── GuardFailed              exit 1   a guarded update matched no row (a bug; the board and the store disagree)
 """
 

@@ -332,6 +332,9 @@ def test_where_worths_differ_a_head_keeps_one_device_that_can_ever_hold_all_of_i
     info = a_worker(tape={"left": 2, "middle": 3, "right": 4})
     held: dict[str, Allocation] = {"w": {"tape": {"middle": 2 * ONE, "right": 2 * ONE}}}
     assert kept_by(a_job(1, tape=2.5), [info], held) == ("w", Bars({"tape": {"right"}}, {}, {}))
+    limited = a_worker(offers=[an_offer(tape={"left": 2, "right": 3})], tape={"left": 4, "right": 4})
+    held = {"w": {"tape": {"left": ONE, "right": 2 * ONE}}}
+    assert kept_by(a_job(1, tape=2.5), [limited], held) == ("w", Bars({"tape": {"right"}}, {}, {}))
     workers = [a_worker("a", tape={"left": 8}), a_worker("b", tape={"left": 4})]
     held = {"a": {"tape": {"left": 6 * ONE}}, "b": {"tape": {"left": ONE}}}
     assert kept_by(a_job(1, tape=4), workers, held)[0] == "b"

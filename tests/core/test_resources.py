@@ -64,7 +64,7 @@ pools = st.builds(Pool, amounts)
         ("-0", 0),
         (0.000001, 1),
         ("0.000001", 1),
-        ("0.5000000000000", 500_000),
+        ("0.5" + "0" * 61, 500_000),
         (0.1, 100_000),
         (0.29, 290_000),
         (UNITS_MAX, UNITS_MAX * ONE),
@@ -115,6 +115,7 @@ def test_an_amount_is_read_exactly(value: object, amount: int) -> None:
         1 / 3,
         "0." + "3" * 60,
         "0.5" + "0" * 40 + "1",
+        "0.5" + "0" * 62,
     ],
 )
 def test_what_is_no_amount_is_bad_input(value: object) -> None:
@@ -238,6 +239,8 @@ def test_a_name_twice_is_bad_input() -> None:
         ("gpu", [2, 3], Ids(("2", "3"))),
         ("gpu", ["b", 10, 9, "a"], Ids(("9", "10", "a", "b"))),
         ("gpu", [], Ids(())),
+        ("gpu", [*range(DEVICES_MAX)], Ids(tuple(map(str, range(DEVICES_MAX))))),
+        ("gpu", {str(i): 1 for i in range(DEVICES_MAX)}, Devices(tuple(Device(str(i)) for i in range(DEVICES_MAX)))),
         ("gpu", {"0": 1, "1": 1}, Devices((Device("0"), Device("1")))),
         ("gpu", {"10": 1, "9": 0.5}, Devices((Device("9", ONE // 2), Device("10")))),
         ("gpu", {"0": {"vram": "24G"}}, Devices((Device("0", ONE, 24 * 1024 * MIB),))),
@@ -284,6 +287,9 @@ def test_a_capacity_has_many_spellings(name: str, value: object, limit: Limit) -
         ("gpu", {"pool": -1}, "no amount"),
         ("cpu", {"0": 1}, "no amount"),
         ("cpu", [0], "no amount"),
+        ("cpu", {"pool": 1, "more": 2}, "no amount"),
+        ("cpu", "many", "a number such as 1 or 0.5"),
+        ("mem", "much", "a number of MiB, or 512M, 16G"),
         ("vram", "24G", "belongs to a device"),
     ],
 )

@@ -153,7 +153,7 @@ def test_how_a_request_splits_does_not_depend_on_the_memory_that_is_left() -> No
 
 
 def test_vram_is_asked_of_every_device_the_job_gets() -> None:
-    room = empty_room(a_capacity(gpu={"0": {"vram": 8}, "1": {"vram": 24}, "2": {"vram": 24}}))
+    room = empty_room(a_capacity(gpu={"0": {"vram": 6}, "1": {"vram": 24}, "2": {"vram": 24}}))
     assert start(room, gpu=1.5, vram=16) == {
         "gpu": {"1": ONE, "2": ONE // 2},
         "vram": {"1": 16 * ONE, "2": 16 * ONE},
@@ -168,6 +168,7 @@ def test_vram_alone_takes_memory_of_one_device_and_no_gpu() -> None:
     assert start(room, vram=6) == {"vram": {"0": 6 * ONE}}
     assert start(room, gpu=0.9) == {"gpu": {"0": 900_000}}
     assert short(start(room, vram=20)) == ("vram", 20.0, 18.0)
+    assert start(room, vram=18) == {"vram": {"0": 18 * ONE}}
     assert short(start(empty_room(a_capacity(cpu=4)), vram=1)) == ("vram", 1.0, 0.0)
 
 
@@ -210,8 +211,10 @@ def test_two_queues_with_1_each_share_a_device_that_is_worth_2() -> None:
 def test_a_limit_of_the_other_kind_leaves_nothing() -> None:
     machine, pool = a_capacity(licence=2), a_capacity(licence={"pool": 5})
     request = a_request(licence=1)
-    assert isinstance(fit(request, Place(empty_room(machine), empty_room(pool))), Shortage)
-    assert isinstance(fit(request, Place(empty_room(pool), empty_room(machine))), Shortage)
+    assert short(fit(request, Place(empty_room(machine), empty_room(pool)))) == ("licence", 1.0, 0.0)
+    assert short(fit(request, Place(empty_room(pool), empty_room(machine)))) == ("licence", 1.0, 0.0)
+    machine, pool = a_capacity(gpu={"0": {"vram": 8}}), a_capacity(gpu={"pool": 5})
+    assert isinstance(fit(a_request(vram=1), Place(empty_room(machine), empty_room(pool))), Shortage)
 
 
 def test_a_limit_above_the_machines_never_binds() -> None:

@@ -147,6 +147,15 @@ def test_a_torn_or_flipped_exit_is_no_record(path: str, data: st.DataObject) -> 
     assert rundir.read_exit(path) is None
 
 
+@pytest.mark.parametrize("key", ["code", "signal", "outcome", "error", "started", "ended"])
+def test_an_exit_record_that_lacks_a_key_or_has_another_kind_there_is_no_record(path: str, key: str) -> None:
+    rundir.write_exit(path, {name: value for name, value in RECORD.items() if name != key}, sync=False)
+    assert rundir.read_exit(path) is None
+    for value in (["x"], True, float("nan")):
+        rundir.write_exit(path, RECORD | {key: value}, sync=False)
+        assert rundir.read_exit(path) is None
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_in_place_of_a_record_are_no_record_and_no_error(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as path:
@@ -174,12 +183,12 @@ def test_our_files_are_never_read_through_a_link_or_a_fifo(path: str, tmp_path: 
 
 def test_a_look_at_nothing_finds_nothing(tmp_path: Path) -> None:
     found = rundir.look(str(tmp_path / "none"), "boot")
-    assert (found.exists, found.claimed, found.exit, found.members) == (False, False, None, [])
+    assert (found.job, found.claimed, found.exit, found.members) == (None, False, None, [])
 
 
 def test_a_look_at_a_prepared_attempt_finds_its_spec_alone(path: str) -> None:
     found = rundir.look(path, processes.boot_id())
-    assert (found.exists, found.claimed, found.store, found.job, found.attempt) == (True, False, "5eed", 7, 1)
+    assert (found.claimed, found.job, found.attempt, found.boot) == (False, 7, 1, processes.boot_id())
 
 
 def test_a_claim_of_this_process_is_alive_and_that_of_another_boot_is_not(path: str) -> None:

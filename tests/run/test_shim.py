@@ -121,7 +121,9 @@ def test_the_job_sees_exactly_the_environment_it_was_given(harness: Harness) -> 
 def test_the_job_starts_with_clean_signals_and_descriptors(harness: Harness) -> None:
     path, _ = harness.run("cat", "/proc/self/status")
     status = dict(line.split(b":\t", 1) for line in harness.log(path).splitlines() if b":\t" in line)
-    assert {name: int(status[name], 16) for name in (b"SigBlk", b"SigIgn", b"SigCgt", b"SigPnd")} == {
+    # Signals 32 and 33 are the C library's own; whoever is started by `make` has them ignored and cannot change that.
+    own = ~(3 << 31)
+    assert {name: int(status[name], 16) & own for name in (b"SigBlk", b"SigIgn", b"SigCgt", b"SigPnd")} == {
         b"SigBlk": 0, b"SigIgn": 0, b"SigCgt": 0, b"SigPnd": 0,
     }  # fmt: skip
     path, _ = harness.run("ls", "/proc/self/fd")

@@ -317,7 +317,6 @@ class SimRunner:
     def __init__(self, machine: Machine) -> None:
         self.boot = machine.boot
         self.begin = machine.begin
-        self.order_again = machine.order
         self.look = machine.look
         self.watch = machine.watch
         self.stop = machine.stop

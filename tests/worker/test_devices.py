@@ -26,6 +26,7 @@ int nvmlInitWithFlags(unsigned flags) {
     const char *mood = getenv("FAKE_MOOD");
     if (mood && !strcmp(mood, "crash")) abort();
     if (mood && !strcmp(mood, "hang")) for (;;) pause();
+    if (mood && !strcmp(mood, "mismatch")) return 18;
     return mood && !strcmp(mood, "sick") ? 9 : 0;
 }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
@@ -34,6 +35,8 @@ const char *nvmlErrorString(int code) { return "fake error"; }
 int nvmlDeviceGetCount_v2(unsigned *n) { *n = count(); return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **handle) { *handle = (void *)(unsigned long)(i + 1); return 0; }
 int nvmlDeviceGetMemoryInfo(void *handle, memory_t *memory) {
+    const char *lost = getenv("FAKE_LOST");
+    if (lost && (unsigned long)atoi(lost) + 1 == (unsigned long)handle) return 15;
     memory->total = (unsigned long long)(unsigned long)handle * 8192ull * 1024 * 1024;
     memory->free = memory->total; memory->used = 0;
     return 0;
@@ -87,7 +90,27 @@ def test_no_driver_means_no_gpu(tmp_path: Path, quiet_path: pytest.MonkeyPatch) 
     assert _detect() == {}
 
 
-@pytest.mark.parametrize("mood", ["sick", "crash"])
+def test_a_card_that_fails_hides_no_other_and_is_named_in_the_log(
+    driver: Path, quiet_path: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    quiet_path.setenv("LD_LIBRARY_PATH", str(driver))
+    quiet_path.setenv("FAKE_CARDS", "3")
+    quiet_path.setenv("FAKE_LOST", "1")
+    assert _detect() == {"gpu": Devices((Device("0", ONE, 8192 * ONE), Device("2", ONE, 24576 * ONE)))}
+    assert "card 1" in caplog.text
+
+
+@pytest.mark.parametrize(("mood", "warned"), [("sick", False), ("mismatch", True)])
+def test_a_driver_that_is_not_there_is_no_warning_and_one_that_fails_is(
+    driver: Path, quiet_path: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mood: str, warned: bool
+) -> None:
+    quiet_path.setenv("LD_LIBRARY_PATH", str(driver))
+    quiet_path.setenv("FAKE_MOOD", mood)
+    assert _detect() == {}
+    assert bool(caplog.records) is warned
+
+
+@pytest.mark.parametrize("mood", ["sick", "crash", "mismatch"])
 def test_a_driver_that_fails_takes_nobody_along(driver: Path, quiet_path: pytest.MonkeyPatch, mood: str) -> None:
     quiet_path.setenv("LD_LIBRARY_PATH", str(driver))
     quiet_path.setenv("FAKE_CARDS", "2")

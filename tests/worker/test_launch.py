@@ -11,8 +11,10 @@ from tests.builders import a_placement, a_spec
 
 from grassq.core.messages import Start
 from grassq.core.model import Pairs
+from grassq.core.options import RESERVED
 from grassq.core.resources import ONE, Allocation
 from grassq.run.rundir import Spec, decode_word
+from grassq.settings import Settings
 from grassq.worker.launch import placeholders, run_spec
 
 PATH = (b"PATH", b"/usr/bin:/bin")
@@ -163,3 +165,8 @@ def test_what_else_the_spec_says_is_handed_on() -> None:
         True,
     )
     assert decode_word(raw["cwd"]) == b"/"
+
+
+def test_no_resource_may_have_the_name_of_a_setting() -> None:
+    """Its GRASS_<NAME> would be read as that setting by a daemon the job starts."""
+    assert set(Settings.__struct_fields__) <= RESERVED

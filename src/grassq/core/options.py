@@ -74,6 +74,8 @@ CREATE_QUEUE = _table(Option("capacity"), _ENV, _CWD, Option("worker"), Option("
 #: What no resource may be called: an option word would hide it, and its GRASS_<NAME> variable would hide one of ours.
 RESERVED = frozenset(
     {option.name.replace("-", "_") for option in (*ENQUEUE.values(), *CREATE_QUEUE.values())}
+    # Settings: a daemon that a job starts would read its GRASS_<NAME>.
+    | {"store", "capacity", "default_request", "passes", "patience_s"}
     | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}
 )
 

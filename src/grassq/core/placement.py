@@ -111,19 +111,27 @@ def _first_place(job: Job, scratch: _Scratch, kept: list[Reservation]) -> tuple[
     return None
 
 
-def _bars_against(job: Job, worker: str, kept: list[Reservation]) -> Bars:
-    """What others keep from this job: every earlier head, and every head of at least its priority unless it is one.
+def _barring(job: Job, worker: str, kept: list[Reservation]) -> list[Reservation]:
+    """Who keeps something from this job: every earlier head, and every head of at least its priority unless it is one.
 
     A later head of its own queue keeps nothing from it: it came back and goes first.
     """
-    bars = Bars({}, {}, {})
     is_head = any(reservation.order == job.order for reservation in kept)
-    for other in kept:
-        if other.worker != worker:
-            continue
-        same_queue = other.queue == job.spec.queue
-        if other.order < job.order or (not is_head and not same_queue and other.order[0] <= -job.priority):
-            _join(bars, other, same_queue=same_queue)
+    return [
+        other
+        for other in kept
+        if other.worker == worker
+        and (
+            other.order < job.order
+            or (not is_head and other.queue != job.spec.queue and other.order[0] <= -job.priority)
+        )
+    ]
+
+
+def _bars_against(job: Job, worker: str, kept: list[Reservation]) -> Bars:
+    bars = Bars({}, {}, {})
+    for other in _barring(job, worker, kept):
+        _join(bars, other, same_queue=other.queue == job.spec.queue)
     return bars
 
 
@@ -260,7 +268,7 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
         if not isinstance(found, Shortage):
             return []
         if not isinstance(alone, Shortage):
-            heads = ", ".join(f"job {r.order[1]}" for r in kept if r.worker == name and r.order != job.order)
+            heads = ", ".join(f"job {head.order[1]}" for head in _barring(job, name, kept))
             why = f"{found.resource} is free but kept for {heads}, which has waited longer"
             blockers.append(Blocker(name, found.resource, found.needed, found.free, why))
             continue
@@ -270,6 +278,8 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
 
 def _blocker(board: Board, worker: str, found: Shortage) -> Blocker:
     group = VRAM_OF if found.resource == VRAM else found.resource
+    if board.stations[worker].info.detecting and group not in board.stations[worker].machine.supply:
+        return Blocker(worker, found.resource, found.needed, found.free, "devices are still being looked for")
     holders = board.holders(worker, found.resource) or board.holders(worker, group)
     return Blocker(
         worker, found.resource, found.needed, found.free, found.why, tuple(sorted(job.id for job in holders))

@@ -239,7 +239,7 @@ def _choose(amount: int, devices: list[FreeDevice], *, in_units: bool) -> dict[s
 
 def _tightest(amount: int, devices: Iterable[FreeDevice]) -> FreeDevice | None:
     # The fullest device that still fits keeps the empty ones whole; the list is in id order, and min keeps the first.
-    fitting = [d for d in devices if d.free >= amount and not d.closed and (d.empty or amount < d.whole)]
+    fitting = [d for d in devices if d.free >= amount and (d.empty or amount < d.whole)]
     return min(fitting, key=lambda device: (device.free, device.empty), default=None)
 
 

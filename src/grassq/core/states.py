@@ -98,7 +98,9 @@ def advance(job: Job, event: Event, at: float) -> Job:
         return job
     rule = RULES.get((job.state, type(event)))
     if rule is None:
-        raise InvalidMove(f"job {job.id} is {job.state}: {type(event).__name__} makes no sense there ({job})")
+        raise InvalidMove(
+            f"job {job.id} is {job.state}: {type(event).__name__} makes no sense in attempt {job.attempt}"
+        )
     return rule(job, event, at)
 
 

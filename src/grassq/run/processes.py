@@ -11,12 +11,17 @@ import errno
 import os
 import signal
 
+TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # Rounds of "stop everything that is new" before killing: a tree that forks faster than this is caught by the next call.
 FREEZE_ROUNDS = 8
 
 _PR_SET_CHILD_SUBREAPER = 36
 _STAT_MAX = 1024
 _ENVIRON_MAX = 4 << 20
+_WORDS_MAX = 64 << 10
 # Gone, or not ours to look at. Any other error is raised: taking it for "gone" would free devices that are in use.
 _NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
 
@@ -84,26 +89,49 @@ def signal_all(found: list[tuple[int, int]], sig: int) -> int:
     return sum(signal_verified(pid, ticks, sig) for pid, ticks in found)
 
 
-def descendants(root: int) -> list[tuple[int, int]]:
-    """Every living process below `root` as (pid, ticks), parents first."""
-    return _below(_table(), [root])
+def words(pid: int) -> list[bytes]:
+    """The command line of a process; empty when it is gone."""
+    return _read_proc(pid, "cmdline", _WORDS_MAX).split(b"\0")
 
 
-def terminate_descendants(root: int) -> int:
-    """Ask everything below `root` to end; how many were asked."""
-    found = descendants(root)
+def has_open(pid: int, file: os.stat_result) -> bool:
+    """Whether a process has a descriptor of that file."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError as exc:
+        if exc.errno in _NOT_THERE:
+            return False
+        raise
+    for name in names:
+        try:
+            if os.path.samestat(os.stat(f"{folder}/{name}"), file):
+                return True
+        except OSError:
+            continue  # closed by now, or of a file system that does not answer
+    return False
+
+
+def descendants(root: int, is_spared: Callable[[int], bool] | None = None) -> list[tuple[int, int]]:
+    """Every living process below `root` as (pid, ticks), parents first; not those that are spared, nor any below."""
+    return _below(_table(), [root], is_spared)
+
+
+def terminate_descendants(root: int, is_spared: Callable[[int], bool] | None = None) -> int:
+    """Ask everything below `root` that is not spared to end; how many were asked."""
+    found = descendants(root, is_spared)
     asked = signal_all(found, signal.SIGTERM)
     # A stopped process would keep its TERM pending until somebody continues it.
     signal_all(found, signal.SIGCONT)
     return asked
 
 
-def kill_descendants(root: int) -> int:
-    """Kill everything below `root`; how many were found. Call again until wait says that no child is left."""
+def kill_descendants(root: int, is_spared: Callable[[int], bool] | None = None) -> int:
+    """Kill all below `root` that is not spared; how many there were. Call again until wait says no child is left."""
     frozen: dict[int, int] = {}
     for _ in range(FREEZE_ROUNDS):
         # What is stopped cannot fork, so each round has only the children of the round before left to find.
-        new = [(pid, ticks) for pid, ticks in descendants(root) if frozen.get(pid) != ticks]
+        new = [(pid, ticks) for pid, ticks in descendants(root, is_spared) if frozen.get(pid) != ticks]
         if not new:
             break
         signal_all(new, signal.SIGSTOP)
@@ -165,7 +193,9 @@ def _table() -> dict[int, _Stat]:
     return table
 
 
-def _below(table: dict[int, _Stat], roots: list[int]) -> list[tuple[int, int]]:
+def _below(
+    table: dict[int, _Stat], roots: list[int], is_spared: Callable[[int], bool] | None = None
+) -> list[tuple[int, int]]:
     children: dict[int, list[int]] = {}
     for pid, stat in table.items():
         children.setdefault(stat[1], []).append(pid)
@@ -177,6 +207,9 @@ def _below(table: dict[int, _Stat], roots: list[int]) -> list[tuple[int, int]]:
             if pid in seen:
                 continue
             seen.add(pid)
+            # Asked after the table was read: what has fallen to `root` since is in it below what it fell from.
+            if is_spared is not None and is_spared(pid):
+                continue
             queue.append(pid)
             if _lives(table[pid]):
                 found.append((pid, table[pid][3]))

@@ -9,15 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def places(word: bytes, env: Mapping[bytes, bytes], cwd: bytes) -> list[bytes]:
+    """Where the system looks for the program a first word names, in that order: on the job's PATH, if it is no path."""
+    folders = [b""] if b"/" in word else env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
+    return [os.path.join(cwd, folder, word) for folder in folders]
+
+
 def find(word: bytes, env: Mapping[bytes, bytes], cwd: bytes) -> bytes | None:
     """The file a first word stands for: on the job's PATH, then in its directory."""
-    if b"/" in word:
-        path = os.path.join(cwd, word)
-        return path if _is_program(path) else None
-    for folder in env.get(b"PATH", os.fsencode(os.defpath)).split(b":"):
-        path = os.path.join(cwd, folder, word)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
+    if b"/" not in word:
+        for path in places(word, env, cwd):
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
     path = os.path.join(cwd, word)
     return path if _is_program(path) else None
 

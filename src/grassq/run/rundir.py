@@ -72,17 +72,15 @@ class Found:
     """What a run dir and the process table say about an attempt: facts for recovery, no conclusions."""
 
     __slots__ = (
-        "attempt", "boot", "claimed", "command", "command_alive", "exists", "exit", "job", "members", "shim",
-        "shim_alive", "store", "void",
+        "attempt", "boot", "claimed", "command", "command_alive", "exit", "job", "members", "shim",
+        "shim_alive", "void",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.exists = False  # there is a spec
         self.exit: dict[str, Any] | None = None  # a valid exit record
         self.claimed = False  # there is `started`, void or not
         self.void = False  # the worker gave the attempt up before any shim took it
-        self.store: str | None = None  # these four: of the claim, else of the spec
-        self.job: int | None = None
+        self.job: int | None = None  # these three: of the claim, else of the spec
         self.attempt: int | None = None
         self.boot: str | None = None
         self.shim: tuple[int, int] | None = None  # pid and ticks
@@ -95,6 +93,11 @@ class Found:
 def attempt_dir(home: bytes | str, job: int, attempt: int) -> str:
     """Where one attempt of a job lives."""
     return f"{os.fsdecode(home)}/jobs/{job}/{attempt}"
+
+
+def home_of(path: str) -> str:
+    """The home that `attempt_dir` made this path from."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(path)))
 
 
 def files_dir(path: str) -> str:
@@ -202,13 +205,25 @@ def write_exit(path: str, record: dict[str, Any], sync: bool) -> None:
 
 
 def read_exit(path: str) -> dict[str, Any] | None:
-    """How the attempt ended; None when the record is missing, empty, torn or damaged."""
+    """How the attempt ended; None when the record is missing, empty, torn, damaged or lacks what it must have."""
     data = _read(f"{path}/exit", RECORD_LIMIT)
     if not data:
         return None
     body = data[: -len(b" 01234567\n")]
     # Compared as bytes, not as numbers: no bit of the line may differ.
-    return _parse(body) if data == _checked(body) else None
+    record = _parse(body) if data == _checked(body) else None
+    return record if record is not None and _is_whole(record) else None
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    kinds = {name: type(record.get(name, ...)) for name in ("code", "signal", "outcome", "error", "started", "ended")}
+    return (
+        {kinds["code"], kinds["signal"]} <= {int, type(None)}
+        and kinds["outcome"] is str
+        and kinds["error"] in (str, type(None))
+        # Comparing with itself: a moment that is no number is none.
+        and all(kinds[name] in (int, float) and record[name] == record[name] for name in ("started", "ended"))
+    )
 
 
 def open_log(path: str, stream: str) -> int:
@@ -234,10 +249,8 @@ def look(path: str, boot: str) -> Found:
     """Gather what is known of an attempt; `boot` is the boot id of now. OSError when that cannot be known now."""
     found = Found()
     _look_at_claim(path, found)
-    if found.claimed and found.job is not None:
-        # The claim says whose it is; reading the spec again would cost every look at a running job its environment.
-        found.exists = os.path.lexists(f"{path}/spec.json")
-    else:
+    # A claim says whose it is; reading the spec again would cost every look at a running job its environment.
+    if found.job is None:
         _look_at_spec(path, found)
     if found.claimed and not found.void and found.boot == boot:
         found.shim_alive = found.shim is not None and processes.is_alive(*found.shim)
@@ -262,11 +275,8 @@ def _look_at_spec(path: str, found: Found) -> None:
     try:
         spec = read_spec(path)
     except (FileNotFoundError, ValueError):
-        found.exists = os.path.lexists(f"{path}/spec.json")
         return
-    found.exists = True
-    found.store, found.job = found.store or spec.store, spec.job
-    found.attempt, found.boot = spec.attempt, found.boot or spec.boot
+    found.job, found.attempt, found.boot = spec.job, spec.attempt, found.boot or spec.boot
 
 
 def _look_at_claim(path: str, found: Found) -> None:
@@ -277,8 +287,7 @@ def _look_at_claim(path: str, found: Found) -> None:
     lines = data.split(b"\n")[:-1]  # a line without its newline was never finished
     claimed = (_parse(lines[0]) if lines else None) or {}
     found.void = claimed.get("void") is True
-    found.store, found.boot = claimed.get("store", found.store), claimed.get("boot", found.boot)
-    found.job, found.attempt = claimed.get("job", found.job), claimed.get("attempt", found.attempt)
+    found.job, found.attempt, found.boot = claimed.get("job"), claimed.get("attempt"), claimed.get("boot")
     found.shim = _identity(claimed)
     found.command = _identity(_parse(lines[1]) or {}) if len(lines) > 1 else None
 

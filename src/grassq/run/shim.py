@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 
-from grassq.run import processes, rundir, spawn
+from grassq.run import processes, rundir, spared, spawn
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -60,12 +60,13 @@ class _Attempt:
     """One attempt in the hands of a shim."""
 
     __slots__ = (
-        "cancelled", "deadline", "ended", "kill_pause_s", "killed_at", "none_left", "path", "pid", "record", "spec",
-        "stuck", "terminated",
+        "cancelled", "deadline", "ended", "home", "kill_pause_s", "killed_at", "none_left", "path", "pid", "record",
+        "spec", "stuck", "terminated",
     )  # fmt: skip
 
     def __init__(self, path: str, spec: rundir.Spec) -> None:
         self.path = path
+        self.home = rundir.home_of(path)
         self.spec = spec
         self.pid = 0
         self.ended = False  # the command itself has been waited for
@@ -84,6 +85,10 @@ class _Attempt:
 
     def ids(self) -> dict[str, Any]:
         return {"job": self.spec.job, "attempt": self.spec.attempt}
+
+    def is_spared(self, pid: int) -> bool:
+        """Whether a process below us is the daemon of our home or its, and not the job's."""
+        return spared.is_spared(pid, self.home)
 
 
 class _Shim:
@@ -167,6 +172,8 @@ class _Shim:
             if attempt.none_left or kept:
                 return
             timeout_s = self._press(attempt)
+            if attempt.ended and self._only_spared(attempt):
+                return
             if self.unsent:
                 poll.register(self.reports, select.POLLOUT)
             for fd, event in poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000 + 1):
@@ -179,15 +186,18 @@ class _Shim:
                     poll.unregister(fd)
                     self._flush()
 
-    def _reap(self, attempt: _Attempt) -> None:
+    def _reap(self, attempt: _Attempt) -> bool:
+        """Wait for whoever has ended; whether there was anybody."""
+        reaped = False
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 attempt.none_left = True
-                return
+                return reaped
             if pid == 0:
-                return
+                return reaped
+            reaped = True
             if pid != attempt.pid or attempt.ended:
                 continue
             attempt.ended = True
@@ -241,18 +251,36 @@ class _Shim:
         attempt.deadline = deadline
         # Where the process table cannot be read (no descriptor, no memory) the kill after the grace has to do.
         with contextlib.suppress(OSError):
-            processes.terminate_descendants(self.pid)
+            processes.terminate_descendants(self.pid, attempt.is_spared)
 
     def _kill(self, attempt: _Attempt, now: float) -> float:
         if attempt.killed_at is None:
             attempt.killed_at = now
         with contextlib.suppress(OSError):
-            processes.kill_descendants(self.pid)
+            processes.kill_descendants(self.pid, attempt.is_spared)
         if now - attempt.killed_at >= STUCK_AFTER_S and not attempt.stuck:
             attempt.stuck = True
             self.report({"event": "stuck", **attempt.ids(), "pid": attempt.pid})
         attempt.kill_pause_s = min(attempt.kill_pause_s * 2, KILL_PAUSE_MAX_S)
         return attempt.kill_pause_s
+
+    def _only_spared(self, attempt: _Attempt) -> bool:
+        """Whether all that is left is a daemon the job started, and what that runs: then we leave it to init."""
+        seen = []
+
+        def is_spared(pid: int) -> bool:
+            if not attempt.is_spared(pid):
+                return False
+            seen.append(pid)
+            return True
+
+        try:
+            left = processes.descendants(self.pid, is_spared)
+        except OSError:
+            return False
+        # A process that is born while the table is read may not be in it. It stems from one that was there before, and
+        # if that is not in the table either it has ended: then there is somebody to be waited for now.
+        return bool(seen) and not left and not self._reap(attempt)
 
     def _finish(self, attempt: _Attempt) -> bool:
         if attempt.cancelled:

@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 
-from grassq.run import rundir
+from grassq.run import programs, rundir
 
 ERROR_MAX = 1000  # characters of a sentence that goes into the exit record
 
@@ -72,7 +72,8 @@ def _cause_in_cwd(cwd: bytes) -> str | None:
 def _cause_in_program(exc: OSError, spec: rundir.Spec) -> str:
     program = spec.argv[0]
     shown = _show(program)
-    found = _find(program, spec)
+    places = programs.places(program, spec.env, spec.cwd)
+    found = next((place for place in places if os.path.lexists(place)), None)
     if exc.errno in (errno.ENOENT, errno.ENOTDIR):
         if found is not None:
             return f"the interpreter or loader that {_show(found)} names does not exist"
@@ -88,15 +89,6 @@ def _cause_in_program(exc: OSError, spec: rundir.Spec) -> str:
     if exc.errno == errno.E2BIG:
         return "its arguments and environment together are larger than the system allows"
     return f"{shown}: {exc.strerror}"
-
-
-def _find(program: bytes, spec: rundir.Spec) -> bytes | None:
-    places = [b""] if b"/" in program else spec.env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
-    for place in places:
-        full = os.path.join(spec.cwd, place, program)
-        if os.path.lexists(full):
-            return full
-    return None
 
 
 def _show(word: bytes) -> str:

@@ -6,8 +6,9 @@ agent looks. An end is reported again and again until it is acknowledged.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, Protocol
 
@@ -35,9 +36,6 @@ class Runner(Protocol):
 
     def begin(self, start: Start) -> None:
         """Lay out the run dir and order the attempt; OSError when the disk refuses."""
-
-    def order_again(self, attempt: AttemptId) -> None:
-        """Repeat an order nobody answered."""
 
     def look(self, attempt: AttemptId) -> Found:
         """What the run dir and the process table say."""
@@ -93,7 +91,7 @@ class Agent:
         self._mono = mono
         self._held: dict[AttemptId, Holding] = {}
         #: Orders that met a disk or process table that could not be read; tried again at the tick.
-        self._put_off: list[Order] = []
+        self._put_off: dict[tuple[type[Order], AttemptId], Order] = {}
 
     def hello(self, *, fresh: bool = True) -> None:
         """Tell the broker who this is; on a fresh connection it answers with what it believes runs here."""
@@ -110,7 +108,7 @@ class Agent:
             self._obey(order)
         except OSError as error:
             log.error("order_put_off order=%s error=%s", type(order).__name__, error)
-            self._put_off.append(order)
+            self._put_off[type(order), order.id] = order
 
     def _obey(self, order: Order) -> None:
         match order:
@@ -162,11 +160,14 @@ class Agent:
     def _begin(self, holding: Holding) -> None:
         assert holding.start is not None
         holding.at = self._mono()
+        before, holding.stuck = holding.stuck, None
         try:
             self._runner.begin(holding.start)
         except OSError as error:
             # Kept as ordered and tried again at the tick: a full disk is no reason to use the job's tries up.
-            self._report(holding, Stuck(holding.id[1], f"its run dir cannot be made: {error.strerror}"))
+            holding.stuck = f"its run dir cannot be made: {error.strerror}"
+            if holding.stuck != before:
+                self._report(holding, Stuck(holding.id[1], holding.stuck))
 
     def _orphaned(self, holding: Holding) -> None:
         holding.phase = Phase.ORPHANED
@@ -180,8 +181,8 @@ class Agent:
     def _tell(self, holding: Holding) -> None:
         """Say again how an attempt stands."""
         if holding.end is not None:
-            self._report(holding, holding.end)
-        elif holding.phase is not Phase.ORDERED:
+            return self._report(holding, holding.end)
+        if holding.phase is not Phase.ORDERED:
             # An adopted shim may have claimed and not yet spawned when we first looked.
             holding.pid = holding.pid or self._runner.look(holding.id).pid or 0
             if holding.pid:
@@ -226,13 +227,14 @@ class Agent:
             return
         holding = self._held.get((report.get("job", 0), report.get("attempt", 0)))
         if holding is not None and holding.end is None:
-            self._heard_of(holding, event, report)
+            with _one_alone(holding):
+                self._heard_of(holding, event, report)
 
     def _heard_of(self, holding: Holding, event: str, report: dict[str, Any]) -> None:
         match event:
             case "started":
                 holding.phase, holding.pid, holding.shim = Phase.RUNNING, report["pid"], report["shim"]
-                holding.looked_at = self._mono()
+                holding.looked_at, holding.stuck = self._mono(), None
                 self._report(holding, Started(holding.id[1], holding.pid))
                 if holding.stop_grace_s is not None:
                     self._runner.stop(holding.id, holding.stop_grace_s)
@@ -267,7 +269,7 @@ class Agent:
                 holding.phase = Phase.ORDERED
             case Verdict.WATCH:
                 if holding.phase is Phase.ORDERED:
-                    holding.phase = Phase.RUNNING
+                    holding.phase, holding.stuck = Phase.RUNNING, None
                     self._runner.watch(holding.id)
                     self._tell(holding)
             case Verdict.ORPHANED:
@@ -279,21 +281,25 @@ class Agent:
     def tick(self) -> None:
         """Repeat what was not answered, and look after what nobody watches."""
         now = self._mono()
-        put_off, self._put_off = self._put_off, []
-        for order in put_off:
+        put_off, self._put_off = self._put_off, {}
+        for order in put_off.values():
             self.order(order)
         for holding in list(self._held.values()):
-            waited = now - holding.at
-            if holding.phase is Phase.ENDED and waited >= REPEAT_S:
-                self._tell(holding)
-            elif holding.phase is Phase.ORDERED and waited >= ORDER_AGAIN_S:
-                self._order_again(holding)
-            elif holding.phase is Phase.RUNNING and now - holding.looked_at >= RUNNING_LOOK_S:
-                self._look_again(holding)
-            elif holding.phase is Phase.ORPHANED and now - holding.looked_at >= ORPHAN_LOOK_S:
-                self._look_again(holding)
-                if holding.end is None and holding.stop_at is not None:
-                    self._runner.end_orphan(holding.id, kill=now >= holding.stop_at)
+            with _one_alone(holding):
+                self._look_after(holding, now)
+
+    def _look_after(self, holding: Holding, now: float) -> None:
+        waited = now - holding.at
+        if holding.phase is Phase.ENDED and waited >= REPEAT_S:
+            self._tell(holding)
+        elif holding.phase is Phase.ORDERED and waited >= ORDER_AGAIN_S:
+            self._order_again(holding)
+        elif holding.phase is Phase.RUNNING and now - holding.looked_at >= RUNNING_LOOK_S:
+            self._look_again(holding)
+        elif holding.phase is Phase.ORPHANED and now - holding.looked_at >= ORPHAN_LOOK_S:
+            self._look_again(holding)
+            if holding.end is None and holding.stop_at is not None:
+                self._runner.end_orphan(holding.id, kill=now >= holding.stop_at)
 
     def _order_again(self, holding: Holding) -> None:
         found = self._runner.look(holding.id)
@@ -307,12 +313,22 @@ class Agent:
         """The launcher died, and with it the word of when its shims end: watch them directly."""
         for holding in self._held.values():
             if holding.phase is Phase.RUNNING:
-                self._runner.watch(holding.id)
+                with _one_alone(holding):
+                    self._runner.watch(holding.id)
 
     @property
     def idle(self) -> bool:
         """Nothing is held that needs a tick."""
         return all(holding.phase is Phase.RUNNING for holding in self._held.values())
+
+
+@contextlib.contextmanager
+def _one_alone(holding: Holding) -> Iterator[None]:
+    """What fails for one attempt now is tried again later, and keeps no other from its turn."""
+    try:
+        yield
+    except OSError as error:
+        log.error("attempt_put_off job=%s attempt=%s error=%s", *holding.id, error)
 
 
 def exited(attempt: int, record: dict[str, Any]) -> Exited:

@@ -63,11 +63,8 @@ class ProcessRunner:
         spec = run_spec(start, path, checkpoint, store=self._store, boot=self.boot, with_daemon=self._with_daemon)
         rundir.prepare(path, spec)
         os.makedirs(checkpoint, mode=0o700, exist_ok=True)
-        self.order_again(start.id)
-
-    def order_again(self, attempt: AttemptId) -> None:
-        """Send the order; when the crew's backlog is full, the agent's tick sends it again."""
-        self._crew.order(self.path(attempt))
+        # When the crew's backlog is full, the agent's tick begins it again.
+        self._crew.order(path)
 
     def look(self, attempt: AttemptId) -> Found:
         """What the run dir and the process table say."""

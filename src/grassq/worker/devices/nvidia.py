@@ -13,21 +13,26 @@ log = logging.getLogger(__name__)
 
 DETECT_TIMEOUT_S = 20.0
 OUTPUT_MAX = 1 << 20
+SAID_MAX = 64
 
 
 def ask_driver() -> list[dict[str, object]]:
-    """The cards the driver knows: index, memory in MiB, name and uuid. Empty without a driver."""
+    """The cards the driver knows: index, memory in MiB and uuid. Empty without a driver; NVMLError when it fails."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
         return []
     cards = []
     for index in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        cards.append({"id": str(index), "vram": memory.total >> 20, "uuid": pynvml.nvmlDeviceGetUUID(handle)})
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+            cards.append({"id": str(index), "vram": memory.total >> 20, "uuid": pynvml.nvmlDeviceGetUUID(handle)})
+        except pynvml.NVMLError as error:
+            # One card that fell off the bus is no reason to do without the others.
+            sys.stderr.write(f"card {index} is left out: {error}\n")
     return cards
 
 
@@ -47,19 +52,22 @@ async def _detect() -> Capacity:
         "grassq.worker.devices.nvidia",
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         async with asyncio.timeout(DETECT_TIMEOUT_S):
-            output, _ = await process.communicate()
+            output, said = await process.communicate()
     except TimeoutError:
         log.warning("gpu_detection_timed_out seconds=%s", DETECT_TIMEOUT_S)
         process.kill()
         await process.wait()
         return {}
+    lines = said.decode("utf-8", "replace").splitlines()[-SAID_MAX:]
     if process.returncode != 0 or len(output) > OUTPUT_MAX:
-        log.warning("gpu_detection_failed exit=%s", process.returncode)
+        log.warning("gpu_detection_failed exit=%s said=%s", process.returncode, lines[-1:])
         return {}
+    for line in lines:
+        log.warning("gpu_detection_incomplete said=%s", line)
     devices = tuple(Device(str(card["id"]), ONE, int(card["vram"]) * ONE) for card in json.loads(output))
     return {"gpu": Devices(devices)} if devices else {}
 
