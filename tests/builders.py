@@ -20,6 +20,22 @@ BOOT = "boot-1"
 Amount = int | float | str
 
 
+class HandClock:
+    """Time that passes only when a test says so; the wall clock may be set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.set_by = 0.0
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return 1_700_000_000.0 + self.now + self.set_by
+
+    def mono(self) -> float:
+        """Seconds that only ever grow."""
+        return self.now
+
+
 def a_request(**amounts: Amount) -> Request:
     """A request in the user's spelling: a_request(gpu=0.5, mem="16G")."""
     return parse_request(amounts)

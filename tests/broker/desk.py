@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
-from tests.builders import a_request, a_spec, a_worker
+from tests.builders import HandClock, a_request, a_spec, a_worker
 from tests.sim.touchy import TouchyStore
 
 from grassq.broker import service
@@ -26,20 +26,6 @@ from grassq.errors import StoreUnavailable
 
 ENVIRONMENT = b"\x91\x92\xc4\x01A\xc4\x01b"
 ENV_DIGEST = hashlib.sha256(ENVIRONMENT).digest()
-
-
-class HandClock:
-    """Time that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.set_by = 0.0
-
-    def wall(self) -> float:
-        return 1_700_000_000.0 + self.now + self.set_by
-
-    def mono(self) -> float:
-        return self.now
 
 
 class Trouble:

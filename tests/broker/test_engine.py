@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.broker.desk import HandClock, Trouble, a_draft, chosen
-from tests.builders import a_worker
+from tests.broker.desk import Trouble, a_draft, chosen
+from tests.builders import HandClock, a_worker
 from tests.sim.touchy import TouchyStore
 
 from grassq.broker import service

@@ -9,6 +9,7 @@ from functools import partial
 from random import Random
 
 from msgspec.structs import replace
+from tests.builders import HandClock
 from tests.sim.checks import Auditor, Broken, demand
 from tests.sim.touchy import TouchyStore, steady
 from tests.sim.users import Users
@@ -35,27 +36,13 @@ class Crash(BaseException):
     """The broker's process ends here and now."""
 
 
-class SimClock:
-    """Time that passes only when the simulator says so; the wall clock may be set."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.set_by = 0.0
-
-    def wall(self) -> float:
-        return 1_700_000_000.0 + self.now + self.set_by
-
-    def mono(self) -> float:
-        return self.now
-
-
 class Play:
     """The parts, what is on its way between them, and what goes wrong."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.clock = SimClock()
+        self.clock = HandClock()
         self.steps = 0
         self.faulty = True
         self._events: list[tuple[float, int, Callable[[], None]]] = []
