@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from grassq.core.resources import ONE, Allocation, Capacity, Device, Devices, Pool, Request, bind
-from grassq.core.room import Bars, Place, Shortage, empty_room, fit
+from grassq.core.room import Bars, Shortage, Spot, empty_room, fit
 
 QUARTER = ONE // 4
 SIDES = ("a", "b")
@@ -23,13 +23,13 @@ class Scene(Struct):
     live: list[tuple[str, Allocation]]
     bars: Bars
 
-    def place(self, side: str) -> Place:
+    def place(self, side: str) -> Spot:
         machine, offer = empty_room(self.machine), empty_room(self.offers[side])
         for owner, held in self.live:
             machine.take(held)
             if owner == side:
                 offer.take(held)
-        return Place(machine, offer, self.bars)
+        return Spot(machine, offer, self.bars)
 
     def device(self, device: str) -> Device:
         return next(d for d in self.gpus if d.id == device)

@@ -142,10 +142,10 @@ def test_a_finished_job_leaves_the_board_and_what_it_held_is_free() -> None:
     board = a_board(
         a_worker(gpu=1), jobs=[a_job(1, state=State.RUNNING, placement=a_placement("w", {"gpu": {"0": ONE}}))]
     )
-    place = board.stations["w"].place("default")
-    assert isinstance(fit(a_request(gpu=1), place), Shortage)
+    spot = board.stations["w"].spot("default")
+    assert isinstance(fit(a_request(gpu=1), spot), Shortage)
     finish(board, 1)
-    assert fit(a_request(gpu=1), place) == {"gpu": {"0": ONE}}
+    assert fit(a_request(gpu=1), spot) == {"gpu": {"0": ONE}}
     assert not board.jobs and not board.holding
 
 
@@ -154,7 +154,7 @@ def test_a_worker_that_comes_late_finds_its_jobs_counted() -> None:
     board = a_board(jobs=[job])
     assert board.held_by("w") == [job]
     board.set_worker(a_worker(cpu=1), online=False, now=T0)
-    assert board.stations["w"].place("default").pool_free("cpu") == 0
+    assert board.stations["w"].spot("default").pool_free("cpu") == 0
 
 
 def test_a_worker_is_online_since_it_came_and_not_since_it_last_spoke() -> None:
@@ -184,16 +184,16 @@ def test_offers_declare_what_the_machine_does_not_know_and_their_devices_are_uni
 def test_until_devices_are_looked_for_an_offer_declares_none_of_them() -> None:
     info = replace(a_worker(offers=[an_offer("a", gpu=2, tape=1)], cpu=4), detecting=True)
     assert set(machine_capacity(info)) == {"cpu", "tape"}
-    place = a_board(info).stations["w"].place("a")
-    assert isinstance(fit(a_request(gpu=1), place), Shortage)
+    spot = a_board(info).stations["w"].spot("a")
+    assert isinstance(fit(a_request(gpu=1), spot), Shortage)
     assert set(machine_capacity(replace(info, detecting=False))) == {"cpu", "tape", "gpu"}
 
 
 def test_of_a_limit_naming_a_device_that_is_gone_the_others_stay() -> None:
     board = a_board(a_worker(offers=[an_offer("a", gpu=[1, 7])], gpu=2))
-    place = board.stations["w"].place("a")
-    assert [device.id for device in place.devices_free("gpu")] == ["1"]
-    assert isinstance(fit(a_request(gpu=2), place), Shortage)
+    spot = board.stations["w"].spot("a")
+    assert [device.id for device in spot.devices_free("gpu")] == ["1"]
+    assert isinstance(fit(a_request(gpu=2), spot), Shortage)
 
 
 def test_who_offers_a_queue_is_listed_by_name() -> None:

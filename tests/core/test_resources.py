@@ -33,7 +33,7 @@ from grassq.core.resources import (
     supply_of,
     union,
 )
-from grassq.core.room import Place, empty_room, fit
+from grassq.core.room import Spot, empty_room, fit
 from grassq.errors import BadInput, Refused
 
 MIB = ONE
@@ -195,11 +195,11 @@ def test_amounts_are_written_without_needless_zeros() -> None:
 def test_ten_requests_of_a_tenth_fill_a_device_exactly_and_the_eleventh_finds_nothing() -> None:
     room = empty_room(a_capacity(gpu=1))
     for _ in range(10):
-        found = fit(a_request(gpu=0.1), Place(room, empty_room({})))
+        found = fit(a_request(gpu=0.1), Spot(room, empty_room({})))
         assert found == {"gpu": {"0": ONE // 10}}
         room.take(found)
     assert room.loads["gpu"]["0"].used == ONE
-    assert fit(a_request(gpu="0.000001"), Place(room, empty_room({}))) != {"gpu": {"0": 1}}
+    assert fit(a_request(gpu="0.000001"), Spot(room, empty_room({}))) != {"gpu": {"0": 1}}
 
 
 def test_names_fold_to_lower_case() -> None:

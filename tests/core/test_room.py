@@ -18,9 +18,9 @@ from grassq.core.resources import (
 )
 from grassq.core.room import (
     Bars,
-    Place,
     Room,
     Shortage,
+    Spot,
     devices_sum,
     empty_room,
     fit,
@@ -106,7 +106,7 @@ def used(room: Room) -> tuple[dict[str, int], dict[tuple[str, str], object]]:
 
 def start(room: Room, **amounts: Amount) -> Allocation | Shortage:
     """Take what a job with this request would get, if anything."""
-    found = fit(a_request(**amounts), Place(room, empty_room({})))
+    found = fit(a_request(**amounts), Spot(room, empty_room({})))
     if not isinstance(found, Shortage):
         room.take(found)
     return found
@@ -143,7 +143,7 @@ def test_where_worths_differ_the_whole_amount_comes_from_one_device() -> None:
 
 def test_how_a_request_splits_does_not_depend_on_what_is_kept_for_a_head() -> None:
     machine = empty_room(a_capacity(gpu={"0": 1, "1": 1, "2": 2}))
-    place = Place(machine, empty_room({}), Bars({"gpu": {"2"}}, {}, {}))
+    place = Spot(machine, empty_room({}), Bars({"gpu": {"2"}}, {}, {}))
     assert isinstance(fit(a_request(gpu=2), place), Shortage)
 
 
@@ -193,7 +193,7 @@ def test_all_of_a_device_is_taken_only_when_nobody_uses_its_memory(worth: float)
 def test_two_queues_with_half_a_device_each_share_it() -> None:
     machine = empty_room(a_capacity(gpu=1))
     for _ in SIDES:
-        place = Place(machine, empty_room(a_capacity(gpu={"0": 0.5})))
+        place = Spot(machine, empty_room(a_capacity(gpu={"0": 0.5})))
         found = fit(a_request(gpu=0.5), place)
         assert found == {"gpu": {"0": ONE // 2}}
         machine.take(found)
@@ -202,7 +202,7 @@ def test_two_queues_with_half_a_device_each_share_it() -> None:
 def test_two_queues_with_1_each_share_a_device_that_is_worth_2() -> None:
     machine = empty_room(a_capacity(tape={"left": 2}))
     for _ in SIDES:
-        place = Place(machine, empty_room(a_capacity(tape={"left": 1})))
+        place = Spot(machine, empty_room(a_capacity(tape={"left": 1})))
         found = fit(a_request(tape=1), place)
         assert found == {"tape": {"left": ONE}}
         machine.take(found)
@@ -211,14 +211,14 @@ def test_two_queues_with_1_each_share_a_device_that_is_worth_2() -> None:
 def test_a_limit_of_the_other_kind_leaves_nothing() -> None:
     machine, pool = a_capacity(licence=2), a_capacity(licence={"pool": 5})
     request = a_request(licence=1)
-    assert short(fit(request, Place(empty_room(machine), empty_room(pool)))) == ("licence", 1.0, 0.0)
-    assert short(fit(request, Place(empty_room(pool), empty_room(machine)))) == ("licence", 1.0, 0.0)
+    assert short(fit(request, Spot(empty_room(machine), empty_room(pool)))) == ("licence", 1.0, 0.0)
+    assert short(fit(request, Spot(empty_room(pool), empty_room(machine)))) == ("licence", 1.0, 0.0)
     machine, pool = a_capacity(gpu={"0": {"vram": 8}}), a_capacity(gpu={"pool": 5})
-    assert isinstance(fit(a_request(vram=1), Place(empty_room(machine), empty_room(pool))), Shortage)
+    assert isinstance(fit(a_request(vram=1), Spot(empty_room(machine), empty_room(pool))), Shortage)
 
 
 def test_a_limit_above_the_machines_never_binds() -> None:
-    place = Place(empty_room(a_capacity(cpu=4)), empty_room(a_capacity(cpu=100)))
+    place = Spot(empty_room(a_capacity(cpu=4)), empty_room(a_capacity(cpu=100)))
     assert fit(a_request(cpu=4), place) == {"cpu": 4 * ONE}
     assert short(fit(a_request(cpu=5), place)) == ("cpu", 5.0, 4.0)
 
@@ -230,7 +230,7 @@ def test_what_a_place_has_not_at_all_never_fits() -> None:
 
 
 def test_asking_for_nothing_fits_anywhere() -> None:
-    assert fit((), Place(empty_room({}), empty_room({}))) == {}
+    assert fit((), Spot(empty_room({}), empty_room({}))) == {}
 
 
 def test_vram_of_gpus_that_are_a_pool_is_short() -> None:
@@ -239,8 +239,8 @@ def test_vram_of_gpus_that_are_a_pool_is_short() -> None:
 
 def test_what_is_kept_of_a_pool_for_another_queue_does_not_shrink_this_queues_limit() -> None:
     machine, offer = empty_room(a_capacity(cpu=20)), empty_room(a_capacity(cpu=8))
-    assert Place(machine, offer, Bars({}, {"cpu": 16 * ONE}, {})).pool_free("cpu") == 4 * ONE
-    assert Place(machine, offer, Bars({}, {"cpu": 6 * ONE}, {"cpu": 6 * ONE})).pool_free("cpu") == 2 * ONE
+    assert Spot(machine, offer, Bars({}, {"cpu": 16 * ONE}, {})).pool_free("cpu") == 4 * ONE
+    assert Spot(machine, offer, Bars({}, {"cpu": 6 * ONE}, {"cpu": 6 * ONE})).pool_free("cpu") == 2 * ONE
 
 
 def test_rooms_and_capacities_are_shown_as_plain_data() -> None:
@@ -248,7 +248,7 @@ def test_rooms_and_capacities_are_shown_as_plain_data() -> None:
     room = empty_room(capacity)
     start(room, gpu=0.5, cpu=1)
     assert supply_json(capacity) == {"gpu": {"0": 1.0, "1": 1.0}, "cpu": 4.0}
-    assert free_json(Place(room, room), capacity) == {"gpu": {"0": 0.5, "1": 1.0}, "cpu": 3.0}
+    assert free_json(Spot(room, room), capacity) == {"gpu": {"0": 0.5, "1": 1.0}, "cpu": 3.0}
 
 
 def test_devices_that_are_gone_still_count_as_held() -> None:
@@ -258,7 +258,7 @@ def test_devices_that_are_gone_still_count_as_held() -> None:
     room = empty_room(a_capacity(gpu=1))
     room.take({"gpu": {"7": ONE}})
     assert room.loads["gpu"]["7"].wholes == 1
-    assert fit(a_request(gpu=1), Place(room, empty_room(a_capacity(gpu=[0, 7])))) == {"gpu": {"0": ONE}}
+    assert fit(a_request(gpu=1), Spot(room, empty_room(a_capacity(gpu=[0, 7])))) == {"gpu": {"0": ONE}}
 
 
 def test_sizes_and_counts_of_the_users_spelling_reach_the_room() -> None:

@@ -11,7 +11,7 @@ from grassq.core import placement
 from grassq.core.board import Station
 from grassq.core.model import FINAL, Job, Offer, State
 from grassq.core.resources import Capacity, Pool, allocation_json, amount_number, amount_text, request_text
-from grassq.core.room import Place, free_json, supply_json
+from grassq.core.room import Spot, free_json, supply_json
 from grassq.core.selectors import Selector
 
 SCHEMA = 1
@@ -98,13 +98,13 @@ def queue_document(batch: Batch, station: Station, queue: str) -> Document:
     """One queue on one worker as data."""
     offer = station.offer(queue)
     assert offer is not None
-    place = station.place(queue)
+    spot = station.spot(queue)
     return {
         "name": queue,
         "worker": station.info.name,
         "paused": batch.board.is_paused(queue),
-        "limits": supply_json(_as_declared(offer, place)),
-        "free": free_json(place, place.offer.supply),
+        "limits": supply_json(_as_declared(offer, spot)),
+        "free": free_json(spot, spot.offer.supply),
         "prefix": [word.decode("utf-8", "backslashreplace") for word in offer.prefix],
         "cwd": None if offer.cwd is None else offer.cwd.decode("utf-8", "backslashreplace"),
         "running": sum(job.spec.queue == queue for job in batch.board.held_by(station.info.name)),
@@ -112,11 +112,9 @@ def queue_document(batch: Batch, station: Station, queue: str) -> Document:
     }
 
 
-def _as_declared(offer: Offer, place: Place) -> Capacity:
+def _as_declared(offer: Offer, spot: Spot) -> Capacity:
     """A queue's limits: sums as they were typed, devices as they were found."""
-    return {
-        name: limit if isinstance(limit, Pool) else place.offer.supply[name] for name, limit in offer.limits.items()
-    }
+    return {name: limit if isinstance(limit, Pool) else spot.offer.supply[name] for name, limit in offer.limits.items()}
 
 
 def worker_document(batch: Batch, station: Station) -> Document:
@@ -126,7 +124,7 @@ def worker_document(batch: Batch, station: Station) -> Document:
         "name": station.info.name,
         "online": station.online,
         "capacity": supply_json(capacity),
-        "free": free_json(Place(station.machine, station.machine), capacity),
+        "free": free_json(Spot(station.machine, station.machine), capacity),
         "since": moment(station.since),
         "detecting": station.info.detecting,
     }

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
 from grassq.core.resources import DETECTED, VRAM, VRAM_OF, Capacity, Limits, Request, bind, supply_of, union
-from grassq.core.room import Place, Room, empty_room
+from grassq.core.room import Room, Spot, empty_room
 from grassq.errors import Refused
 
 #: Everything in the pause set: no queue starts anything.
@@ -50,9 +50,9 @@ class Station(Struct):
         """This worker's offer of a queue."""
         return next((offer for offer in self.info.offers if offer.queue == queue), None)
 
-    def place(self, queue: str) -> Place:
+    def spot(self, queue: str) -> Spot:
         """The room a job of that queue sees here."""
-        return Place(self.machine, self.offers[queue])
+        return Spot(self.machine, self.offers[queue])
 
 
 class Board:

@@ -23,7 +23,7 @@ from grassq.core.resources import (
     Request,
     amount_text,
 )
-from grassq.core.room import Bars, Place, Room, Shortage, fit, fits_ever
+from grassq.core.room import Bars, Room, Shortage, Spot, fit, fits_ever
 
 PLACEMENTS_MAX = 1000
 
@@ -53,9 +53,9 @@ class _Scratch:
         self.board = board
         self.rooms: dict[str, tuple[Room, dict[str, Room]]] = {}
 
-    def place(self, station: Station, queue: str) -> Place:
+    def spot(self, station: Station, queue: str) -> Spot:
         machine, offers = self.rooms.get(station.info.name) or (station.machine, station.offers)
-        return Place(machine, offers[queue])
+        return Spot(machine, offers[queue])
 
     def take(self, station: Station, queue: str, allocation: Allocation) -> None:
         name = station.info.name
@@ -103,9 +103,9 @@ def _first_place(job: Job, scratch: _Scratch, kept: list[Reservation]) -> tuple[
     for station in scratch.board.offering(job.spec.queue):
         if not station.online:
             continue
-        place = scratch.place(station, job.spec.queue)
-        place.bars = _bars_against(job, station.info.name, kept)
-        found = fit(job.spec.request, place)
+        spot = scratch.spot(station, job.spec.queue)
+        spot.bars = _bars_against(job, station.info.name, kept)
+        found = fit(job.spec.request, spot)
         if not isinstance(found, Shortage):
             return station, found
     return None
@@ -178,9 +178,9 @@ def reservations(board: Board, now: float) -> list[Reservation]:
     for job in sorted(ripe, key=lambda job: job.order):
         options = []
         for station in _able(board, job):
-            place = station.place(job.spec.queue)
-            place.bars = _bars_against(job, station.info.name, kept)
-            missing, bars = _keep(job.spec.request, place)
+            spot = station.spot(job.spec.queue)
+            spot.bars = _bars_against(job, station.info.name, kept)
+            missing, bars = _keep(job.spec.request, spot)
             options.append((missing, station.info.name, bars))
         if options:
             _, worker, bars = min(options, key=lambda option: option[:2])
@@ -206,8 +206,8 @@ def _is_waiting(board: Board, job_id: int) -> bool:
     return job is not None and job.state is State.QUEUED
 
 
-def _keep(request: Request, place: Place) -> tuple[int, Bars]:
-    """How much is missing at a place, in millionths of what is asked, and what to keep there for the request.
+def _keep(request: Request, spot: Spot) -> tuple[int, Bars]:
+    """How much is missing at a spot, in millionths of what is asked, and what to keep there for the request.
 
     Kept is everything it needs, not only what is missing: what is free today may be gone when the rest comes. And what
     is missing is measured on what is kept: it only shrinks, so no head is tossed from worker to worker for ever.
@@ -218,23 +218,23 @@ def _keep(request: Request, place: Place) -> tuple[int, Bars]:
     if vram and VRAM_OF not in asked:
         asked[VRAM_OF] = 0
     for name, amount in asked.items():
-        if isinstance(place.supply(name), Pool):
-            pools[name] = min(amount, place.pool_free(name))
+        if isinstance(spot.supply(name), Pool):
+            pools[name] = min(amount, spot.pool_free(name))
             missing += (amount - pools[name]) * ONE // amount
         else:
-            lacking, devices[name] = _freest(name, amount, vram if name == VRAM_OF else 0, place)
+            lacking, devices[name] = _freest(name, amount, vram if name == VRAM_OF else 0, spot)
             missing += lacking
     return missing, Bars(devices, pools, {})
 
 
-def _freest(name: str, amount: int, vram: int, place: Place) -> tuple[int, set[str]]:
-    supply = place.machine.supply[name]
+def _freest(name: str, amount: int, vram: int, spot: Spot) -> tuple[int, set[str]]:
+    supply = spot.machine.supply[name]
     assert not isinstance(supply, Pool)
     memory = {device.id: device.vram for device in supply.devices}
-    in_units = place.in_units(name)
+    in_units = spot.in_units(name)
     count = max(1, -(-amount // ONE)) if in_units else 1
     each = amount if amount and not in_units else ONE
-    usable = [d for d in place.devices_free(name) if memory[d.id] >= vram and (in_units or d.worth >= amount)]
+    usable = [d for d in spot.devices_free(name) if memory[d.id] >= vram and (in_units or d.worth >= amount)]
     ranked = sorted(usable, key=lambda device: (device.empty, device.free, device.vram), reverse=True)[:count]
     # One that somebody holds anything of is never all there.
     there = sum(each if device.empty else min(device.free, each - 1) for device in ranked)
@@ -261,10 +261,10 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
         if not station.online:
             blockers.append(Blocker(name, "worker", 0, 0, f"worker {name} is out of touch"))
             continue
-        place = station.place(job.spec.queue)
-        alone = fit(job.spec.request, place)
-        place.bars = _bars_against(job, name, kept)
-        found = fit(job.spec.request, place)
+        spot = station.spot(job.spec.queue)
+        alone = fit(job.spec.request, spot)
+        spot.bars = _bars_against(job, name, kept)
+        found = fit(job.spec.request, spot)
         if not isinstance(found, Shortage):
             return []
         if not isinstance(alone, Shortage):

@@ -120,7 +120,7 @@ class FreeDevice(Struct, frozen=True):
     closed: bool
 
 
-class Place(Struct):
+class Spot(Struct):
     """One offer on one machine, seen by a job: both have to have room."""
 
     machine: Room
@@ -179,33 +179,33 @@ class Place(Struct):
         )
 
 
-def fit(request: Request, place: Place) -> Allocation | Shortage:
-    """The devices and amounts a request would get at a place, or the first thing that is short."""
+def fit(request: Request, spot: Spot) -> Allocation | Shortage:
+    """The devices and amounts a request would get at a spot, or the first thing that is short."""
     asked = dict(request)
     vram = asked.pop(VRAM, 0)
     allocation: Allocation = {}
     for name, amount in asked.items():
-        found = _fit_one(name, amount, vram if name == VRAM_OF else 0, place)
+        found = _fit_one(name, amount, vram if name == VRAM_OF else 0, spot)
         if isinstance(found, Shortage):
             return found
         allocation[name] = found
     if vram:
         holding = allocation.get(VRAM_OF)
-        memory = dict.fromkeys(holding, vram) if isinstance(holding, dict) else _fit_vram(vram, place)
+        memory = dict.fromkeys(holding, vram) if isinstance(holding, dict) else _fit_vram(vram, spot)
         if isinstance(memory, Shortage):
             return memory
         allocation[VRAM] = memory
     return allocation
 
 
-def _fit_one(name: str, amount: int, vram: int, place: Place) -> int | dict[str, int] | Shortage:
-    supply = place.supply(name)
+def _fit_one(name: str, amount: int, vram: int, spot: Spot) -> int | dict[str, int] | Shortage:
+    supply = spot.supply(name)
     if supply is None:
         return Shortage(name, amount, 0, f"there is no {name} here")
     if isinstance(supply, Pool):
-        free = place.pool_free(name)
+        free = spot.pool_free(name)
         return amount if amount <= free else _short(name, amount, free)
-    every, in_units = place.devices_free(name), place.in_units(name)
+    every, in_units = spot.devices_free(name), spot.in_units(name)
     devices = [device for device in every if device.vram >= vram]
     chosen = _choose(amount, devices, in_units=in_units)
     if chosen is not None:
@@ -243,8 +243,8 @@ def _tightest(amount: int, devices: Iterable[FreeDevice]) -> FreeDevice | None:
     return min(fitting, key=lambda device: (device.free, device.empty), default=None)
 
 
-def _fit_vram(vram: int, place: Place) -> dict[str, int] | Shortage:
-    devices = [device for device in place.devices_free(VRAM_OF) if not device.closed]
+def _fit_vram(vram: int, spot: Spot) -> dict[str, int] | Shortage:
+    devices = [device for device in spot.devices_free(VRAM_OF) if not device.closed]
     fitting = [device for device in devices if device.vram >= vram]
     if fitting:
         return {min(fitting, key=lambda device: device.vram).id: vram}
@@ -262,18 +262,18 @@ def devices_sum(devices: list[FreeDevice], *, in_units: bool) -> int:
 
 def fits_ever(request: Request, machine: Capacity, offer: Capacity) -> Shortage | None:
     """What stands in the way even when nobody else is there; None when the request can run one day."""
-    found = fit(request, Place(empty_room(machine), empty_room(offer)))
+    found = fit(request, Spot(empty_room(machine), empty_room(offer)))
     return found if isinstance(found, Shortage) else None
 
 
-def free_json(place: Place, names: Mapping[str, Supply]) -> dict[str, object]:
+def free_json(spot: Spot, names: Mapping[str, Supply]) -> dict[str, object]:
     """What is free, as data."""
     shown: dict[str, object] = {}
     for name, supply in names.items():
         if isinstance(supply, Pool):
-            shown[name] = place.pool_free(name) / ONE
+            shown[name] = spot.pool_free(name) / ONE
         else:
-            shown[name] = {device.id: device.free / ONE for device in place.devices_free(name)}
+            shown[name] = {device.id: device.free / ONE for device in spot.devices_free(name)}
     return shown
 
 
