@@ -168,3 +168,17 @@ def test_a_directory_in_place_of_the_claim_is_a_claim(harness: Harness) -> None:
     Path(path, "started").mkdir()
     harness.crew.order(path)
     assert harness.until("duplicate", path)
+
+
+def test_a_script_that_is_not_executable_runs_under_the_jobs_python(harness: Harness, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys; print(sys.argv)\n")
+    path, record = harness.run("train.py", "--lr=1", cwd=str(tmp_path))
+    assert record["code"] == 0
+    assert harness.log(path) == f"['{tmp_path}/train.py', '--lr=1']\n".encode()
+
+
+def test_a_program_in_the_working_directory_is_found_without_a_dot(harness: Harness, tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("#!/bin/sh\necho tool $1\n")
+    (tmp_path / "tool").chmod(0o755)
+    path, record = harness.run("tool", "x", cwd=str(tmp_path))
+    assert (record["code"], harness.log(path)) == (0, b"tool x\n")

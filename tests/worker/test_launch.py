@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,15 +140,6 @@ def test_which_directory_counts(own: bool, queue: bytes | None, expected: bytes)
     start = a_start(where={"cwd": queue})
     start = replace(start, spec=replace(start.spec, cwd=b"/job", own_cwd=own))
     assert spec_of(start).cwd == expected
-
-
-def test_a_script_that_is_not_executable_runs_under_the_jobs_python(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("pass\n")
-    start = a_start(command=(b"train.py", b"--lr=1"))
-    start = replace(start, spec=replace(start.spec, cwd=bytes(tmp_path)))
-    argv = spec_of(start).argv
-    assert argv[0].rpartition(b"/")[2].startswith(b"python")
-    assert argv[1:] == [bytes(tmp_path / "train.py"), b"--lr=1"]
 
 
 def test_what_else_the_spec_says_is_handed_on() -> None:

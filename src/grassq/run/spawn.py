@@ -22,7 +22,8 @@ def spawn(spec: rundir.Spec, path: str, null: int) -> int:
         # No preexec_fn: with one, subprocess forks instead of using vfork. It sets signals and mask to what a fresh
         # program expects, because our own handlers do not outlive an exec and the launcher emptied the mask.
         command = subprocess.Popen(
-            spec.argv,
+            # Looked up here and not by the daemon: a file system that hangs then hangs this one job's shim.
+            programs.command_line(tuple(spec.argv), spec.env, spec.cwd),
             stdin=null,
             stdout=out,
             stderr=err,

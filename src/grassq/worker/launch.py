@@ -8,7 +8,7 @@ from typing import Any
 from grassq.core.messages import Start
 from grassq.core.resources import VRAM, VRAM_OF, Allocation, amount_text, device_order
 from grassq.core.template import fill
-from grassq.run import programs, rundir
+from grassq.run import rundir
 
 LEAVE_GRACE_S = 2.0
 #: Of our own names a job inherits only these: they say which queue it talks to, not which job it is.
@@ -31,7 +31,7 @@ def run_spec(start: Start, path: str, checkpoint: str, *, store: str, boot: str,
     env = environment(start, path, checkpoint, held, values)
     cwd = where.cwd if where.cwd is not None and not spec.own_cwd else spec.cwd
     words = tuple(fill(word, values) for word in (*where.prefix, *spec.command))
-    argv = (spec.shell, b"-c", *words) if spec.shell else programs.command_line(words, env, cwd)
+    argv = (spec.shell, b"-c", *words) if spec.shell else words
     encode = rundir.encode_word
     return {
         "v": rundir.FORMAT,
