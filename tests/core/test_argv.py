@@ -41,7 +41,7 @@ def enqueue(line: str, scene: Scene = SCENE) -> Enqueue:
 
 
 def job(line: str, **fields: Any) -> Enqueue:
-    return Enqueue(**{"queue": "default", "queue_known": True, "words": tuple(words_of(line)), **fields})
+    return Enqueue(**{"queue": "default", "words": tuple(words_of(line)), **fields})
 
 
 CUDA = ((b"CUDA_VISIBLE_DEVICES", b"{gpu}"),)
@@ -61,7 +61,7 @@ README_ENQUEUE = {
         "arg2 arg3", queue="job1", require="{gpu:1}", env=CUDA
     ),
     'grass enqueue --require "{gpu:0.5}" --env "CUDA_VISIBLE_DEVICES={gpu}" job2 arg2 arg3': job(
-        "arg2 arg3", queue="job2", queue_known=False, require="{gpu:0.5}", env=CUDA, warnings=(JOB2,)
+        "arg2 arg3", queue="job2", require="{gpu:0.5}", env=CUDA, warnings=(JOB2,)
     ),
     "grass enqueue  python train.py": job("python train.py"),
     "grass enqueue --require '{gpu:0.5}' --cwd=/data/ --env='CUDA_VISIBLE_DEVICES={gpu}' "
@@ -119,7 +119,7 @@ def test_rule_1_two_dashes_part_our_words_from_the_jobs(line: str, expected: Enq
 
 def test_rule_1_takes_a_queue_that_is_not_there_yet_with_a_warning() -> None:
     read = enqueue("later --printer=1 -- CUDA={gpu} -x")
-    assert (read.queue, read.queue_known, read.words) == ("later", False, (b"-x",))
+    assert (read.queue, read.words) == ("later", (b"-x",))
     assert read.warnings == ("there is no queue 'later' yet; the job waits until it is created",)
 
 
@@ -205,7 +205,7 @@ def test_an_existing_queue_wins_over_a_program_of_that_name() -> None:
 )
 def test_rule_4_a_job_may_wait_for_a_queue_that_is_not_there_yet(line: str, words: str) -> None:
     read = enqueue(line)
-    assert (read.queue, read.queue_known, list(read.words)) == ("later", False, words_of(words))
+    assert (read.queue, list(read.words)) == ("later", words_of(words))
     assert len(read.warnings) == 1
 
 
@@ -256,7 +256,7 @@ def test_a_queue_named_by_option_always_wins(line: str, expected: Enqueue) -> No
 
 def test_a_queue_named_by_option_need_not_exist() -> None:
     read = enqueue("--queue pyhton train.py")
-    assert (read.queue, read.queue_known, read.words) == ("pyhton", False, (b"train.py",))
+    assert (read.queue, read.words) == ("pyhton", (b"train.py",))
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,6 @@ def test_every_option_is_read() -> None:
     )
     assert enqueue(line) == Enqueue(
         queue="exp1",
-        queue_known=True,
         words=(b"ls",),
         env=((b"A", b"1"), (b"B", b"x=y")),
         require="{}",

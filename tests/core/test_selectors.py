@@ -19,7 +19,6 @@ from grassq.core.selectors import (
     State,
     Word,
     parse,
-    parse_many,
 )
 from grassq.errors import BadInput
 
@@ -90,10 +89,6 @@ def test_nonsense_is_refused(text: str) -> None:
 
 def test_the_longest_list_allowed_is_read() -> None:
     assert parse(",".join(["1"] * MAX_PARTS)) == Ids(ranges=((1, 1),) * MAX_PARTS)
-
-
-def test_several_selectors_are_read_in_order() -> None:
-    assert parse_many(["1", "@", "exp1"]) == (Ids(ranges=((1, 1),)), Last(), Word(text="exp1"))
 
 
 def test_the_states_are_the_states_jobs_have() -> None:

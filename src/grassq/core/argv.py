@@ -59,7 +59,6 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it was typed: whose words are whose, nothing checked against the machine yet."""
 
     queue: str
-    queue_known: bool
     words: tuple[bytes, ...]
     env: Pairs = ()  # in the order typed; a later one wins
     require: str | None = None
@@ -220,7 +219,6 @@ def _finish(given: Given, queue: str, job: Sequence[bytes], scene: Scene, separa
     warnings = [*_queue_warnings(queue, words, scene, separated), *_amount_warnings(given, queue, scene)]
     return Enqueue(
         queue=queue,
-        queue_known=view is not None,
         words=words,
         env=given.env + assigned,
         require=given.text("require"),

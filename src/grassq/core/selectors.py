@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import msgspec
 
@@ -79,11 +78,6 @@ def parse(text: str) -> Selector:
     if colon and kind == "name":
         return Name(name=_named(name, text))
     return Word(text=_named(text, text))
-
-
-def parse_many(texts: Iterable[str]) -> tuple[Selector, ...]:
-    """Read several selectors; together they mean every job any of them means."""
-    return tuple(parse(text) for text in texts)
 
 
 def _ranges(text: str) -> tuple[tuple[int, int], ...]:

@@ -371,7 +371,6 @@ def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, defa
     asked = argv.Enqueue(
         words=words,
         queue=queue,
-        queue_known=offer is not None,
         env=bodies.pairs_bytes(job.env),
         cwd=None if job.cwd is None else bodies.word_bytes(job.cwd),
         shell=b"" if job.shell else None,
