@@ -31,7 +31,7 @@ def eligible(
     batch: Batch, selectors: Sequence[Selector], why_not: Callable[[Job], str | None]
 ) -> tuple[list[Job], list[str]]:
     """The jobs an action can be done to; one named by its id that it cannot be is refused, of a set skipped."""
-    named = {job.id for job in select(batch, [s for s in selectors if isinstance(s, Ids | Last)])}
+    named = {job.id for job in select(batch, by_id_alone(selectors))}
     jobs, notes = [], []
     for job in select(batch, selectors):
         why = why_not(job)
@@ -44,6 +44,11 @@ def eligible(
     if notes and not jobs:
         raise Refused(notes[0])
     return jobs, notes[:NOTES_MAX]
+
+
+def by_id_alone(selectors: Iterable[Selector]) -> list[Selector]:
+    """Those of the selectors that name single jobs, and not all of a kind."""
+    return [selector for selector in selectors if isinstance(selector, Ids | Last)]
 
 
 def present(batch: Batch, ids: Iterable[int]) -> list[Job]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
-from grassq.broker.selection import NOTES_MAX, eligible, present, resolve, select
+from grassq.broker.selection import NOTES_MAX, by_id_alone, eligible, present, resolve, select
 from grassq.core import placement
 from grassq.core.board import EVERYTHING, Shape
 from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Spec, State
@@ -142,13 +142,14 @@ def park(batch: Batch) -> None:
 
 def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None) -> Done:
     """End jobs: those that wait are cancelled at once, those that run are told to stop."""
+    named = {job.id for job in select(batch, by_id_alone(selectors))}
     jobs, notes = [], []
     for job in select(batch, selectors):
-        if job.state in FINAL:
+        if job.state not in FINAL:
+            jobs.append(batch.move(job, Cancel(grace_s)))
+        elif job.id in named:
             notes.append(f"job {job.id} has ended already ({job.state})")
             jobs.append(job)
-        else:
-            jobs.append(batch.move(job, Cancel(grace_s)))
     return Done(jobs, notes[:NOTES_MAX])
 
 

@@ -35,7 +35,7 @@ def show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         return render.document(answer)
     jobs = answer.get("jobs", [])
-    if arguments.selectors and len(jobs) == 1:
+    if len(jobs) == 1 and _names_one(arguments.selectors):
         return _one(jobs[0])
     _jobs_table(jobs)
     if not arguments.selectors:
@@ -43,6 +43,11 @@ def show(arguments: argparse.Namespace) -> int:
     if answer.get("more"):
         render.notes(["there are more jobs; `grass show all` prints them"])
     return 0
+
+
+def _names_one(selectors: Sequence[str]) -> bool:
+    # A queue or a state that happens to have one job is a list all the same.
+    return len(selectors) == 1 and (selectors[0].isdigit() or selectors[0].startswith("@"))
 
 
 def why(arguments: argparse.Namespace) -> int:

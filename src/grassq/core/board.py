@@ -174,6 +174,6 @@ def _bound(limits: Limits, capacity: Capacity) -> Capacity:
         try:
             bound[name] = bind(name, limit, capacity[name]) if name in capacity else supply_of(limit)
         except Refused:
-            # Checked when the queue was made; the device has gone since. What is left of the limit is nothing.
+            # Checked when the queue was made; a device has gone since. Those that are still there stay usable.
             bound[name] = supply_of(limit)
     return bound
