@@ -8,6 +8,7 @@ GrassError                   exit 1   something went wrong; the message says wha
 │   ├── HomeTaken            exit 5   another daemon serves this home
 │   └── StoreUnavailable     exit 5   the store cannot be read or written now
 │       └── StoreTooNew      exit 5   a newer Grass wrote this store
+├── Deposed                  exit 1   another broker has taken the store over
 ├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug)
 └── GuardFailed              exit 1   a guarded update matched no row (a bug; the board and the store disagree)
 """
@@ -64,6 +65,10 @@ class StoreUnavailable(Refused):
 
 class StoreTooNew(StoreUnavailable):
     """A newer Grass wrote this store; this one must not touch it."""
+
+
+class Deposed(GrassError):
+    """Another broker has taken the store over; this one must do nothing more."""
 
 
 class InvalidMove(GrassError):

@@ -14,12 +14,14 @@ from grassq.errors import BadInput
 
 FILE_NAME = "grass.toml"
 STORE_MEMORY = "memory"
+#: A worker may use three quarters of a lease, and the rest must outlast what a broker that was frozen still confirms.
+LEASE_MIN_S = 20.0
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set; docs/reference/settings.md is made from this."""
 
-    #: Where jobs are kept: empty for SQLite in the home, "memory" for nowhere, or sqlite:PATH.
+    #: Where jobs are kept: empty for SQLite in the home, "memory" for nowhere, sqlite:PATH, or postgresql://...
     store: str = ""
     #: What the machine has, as JSON5; empty to detect it.
     capacity: str = ""
@@ -29,6 +31,17 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     passes: int = 64
     #: How many seconds the first blocked job of a queue waits before room is kept for it.
     patience_s: float = 600.0
+    #: How many seconds a worker may be silent before a job with `--on-lost requeue` is started elsewhere.
+    lease_s: float = 300.0
+    #: More names this broker answers to when it is bound, separated by commas.
+    hosts: str = ""
+    #: How many MiB of logs a broker keeps of jobs that ran on other machines.
+    log_cache_mib: int = 1024
+
+
+    def __post_init__(self) -> None:
+        if not self.lease_s >= LEASE_MIN_S:
+            raise ValueError(f"lease_s must be at least {LEASE_MIN_S:g}: heartbeats and a takeover have to fit into it")
 
 
 def load(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:

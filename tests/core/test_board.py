@@ -97,6 +97,12 @@ class Boards(RuleBasedStateMachine):
         self.board.set_worker(info, online=online, now=T0)
         self.infos[info.name] = info
 
+    @rule(name=st.sampled_from(["a", "b"]))
+    def remove_worker(self, name: str) -> None:
+        if name in self.infos and not self.board.held_by(name):
+            self.board.remove_worker(name)
+            del self.infos[name]
+
     @property
     def alive(self) -> dict[int, Job]:
         return {id_: job for id_, job in self.jobs.items() if job.state not in FINAL}
@@ -116,6 +122,15 @@ class Boards(RuleBasedStateMachine):
         assert self.board.shapes == shapes
         assert self.board.next_jobs(2) == queued[:2]
         assert self.board.next_jobs(99) == queued
+
+    @invariant()
+    def queues_are_what_the_workers_offer(self) -> None:
+        offered = {offer.queue for info in self.infos.values() for offer in info.offers}
+        assert self.board.queue_names() == offered
+        for queue in offered:
+            names = sorted(n for n, info in self.infos.items() if queue in {offer.queue for offer in info.offers})
+            assert [station.info.name for station in self.board.offering(queue)] == names
+            assert all(station is self.board.stations[station.info.name] for station in self.board.offering(queue))
 
     @invariant()
     def rooms_hold_what_the_jobs_hold(self) -> None:
@@ -164,6 +179,25 @@ def test_a_worker_is_online_since_it_came_and_not_since_it_last_spoke() -> None:
     assert board.stations["w"].since == T0
     board.set_worker(a_worker(cpu=2), online=False, now=T0 + 2)
     assert (board.stations["w"].since, board.stations["w"].online) == (T0 + 2, False)
+
+
+def test_a_worker_out_of_touch_was_heard_last_when_it_was_heard_last() -> None:
+    board = a_board(a_worker(cpu=1))
+    assert board.stations["w"].silent_s(T0) == 0.0 and board.stations["w"].takes
+    board.lose_touch("w", 70.0, T0 + 5)
+    assert (board.stations["w"].online, board.stations["w"].since, board.stations["w"].heard) == (False, T0 + 5, 70.0)
+    board.lose_touch("w", 60.0, T0 + 9)
+    assert (board.stations["w"].since, board.stations["w"].silent_s(100.0)) == (T0 + 5, 30.0)
+    assert not board.stations["w"].takes
+    board.set_worker(a_worker(cpu=1), online=True, now=T0 + 20)
+    assert board.stations["w"].silent_s(1e9) == 0.0
+
+
+def test_a_drained_worker_stays_drained_whatever_it_says_of_itself() -> None:
+    board = a_board(a_worker(cpu=1))
+    board.stations["w"].drained = True
+    board.set_worker(a_worker(cpu=2), online=True, now=T0)
+    assert board.stations["w"].drained and not board.stations["w"].takes
 
 
 def test_offers_declare_what_the_machine_does_not_know_and_their_devices_are_united() -> None:

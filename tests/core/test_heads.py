@@ -24,7 +24,7 @@ from tests.builders import (
 )
 
 from grassq.core.board import Board, Head, Patience, Shape
-from grassq.core.model import Job, Offer, State, WorkerInfo
+from grassq.core.model import ANYWHERE, Job, Offer, State, WorkerInfo
 from grassq.core.placement import is_ripe, never_fits, plan, reservations
 from grassq.core.resources import ONE, Allocation, parse_limits
 from grassq.core.room import Bars
@@ -116,7 +116,7 @@ def worlds(draw: st.DrawFn) -> tuple[World, list[Shape]]:
     patience = Patience(draw(st.sampled_from([1, 3, 10**9])), draw(st.sampled_from([0.0, 3.0, 10.0])))
     board = a_board(*infos, patience=patience)
     world = World(board, Random(draw(st.integers(0, 2**32))), longest=draw(st.integers(1, 5)))
-    shapes = [(q, request) for request in REQUESTS for q in queues if never_fits(board, q, request) is None]
+    shapes = [(q, request, ANYWHERE) for request in REQUESTS for q in queues if never_fits(board, q, request) is None]
     return world, shapes
 
 
@@ -180,7 +180,7 @@ def test_a_head_is_not_tossed_between_workers_by_devices_it_cannot_use() -> None
             finish(board, job_id)
             del ends[job_id]
         for at, (queue, request) in enumerate(small.items()):
-            if (queue, request) not in board.shapes and (second or queue != "on_b1"):
+            if (queue, request, ANYWHERE) not in board.shapes and (second or queue != "on_b1"):
                 board.put(a_job(10 * second + at + 10, queue, request=request))
         made = plan(board, T0 + second)
         apply(board, made)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from grassq.core.argv import RESERVED, CreateQueue, is_resource_name, split_create_queue
 from grassq.core.durations import duration_s
 from grassq.errors import BadInput, GrassError
+from grassq.settings import Settings
 
 
 def create(line: str) -> CreateQueue:
@@ -94,6 +95,16 @@ def test_what_a_resource_may_be_called(name: str) -> None:
 )
 def test_what_a_resource_may_not_be_called(name: str) -> None:
     assert not is_resource_name(name)
+
+
+def test_no_resource_is_called_like_a_setting() -> None:
+    assert set(Settings.__struct_fields__) <= RESERVED
+
+
+def test_a_queue_says_what_senders_from_other_machines_may_set_and_whose_it_is() -> None:
+    made = create("q --allow-env SEED --worker 3090-box --allow-env=LR --unsecure --broker h:1 cmd --allow-env X")
+    assert (made.allow_env, made.worker, made.unsecure, made.broker) == ((b"LR", b"SEED"), "3090-box", True, "h:1")
+    assert made.prefix == (b"cmd", b"--allow-env", b"X")
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from tests.builders import (
     finish,
 )
 
-from grassq.core.board import EVERYTHING, Board, Head, Patience, shape_of
-from grassq.core.model import Job, Offer, State, WorkerInfo
+from grassq.core.board import EVERYTHING, Board, Head, Patience, Station, shape_of
+from grassq.core.model import ANYWHERE, Guest, Job, Offer, State, Terms, WorkerInfo
 from grassq.core.placement import (
     PLACEMENTS_MAX,
     Blocker,
@@ -29,6 +29,7 @@ from grassq.core.placement import (
     plan,
 )
 from grassq.core.resources import ONE, Allocation, Devices, Pool, Request, parse_limits
+from grassq.core.room import Shortage, fit
 
 QUEUES = ("a", "b", "c")
 NEVER = Patience(10**9, 10.0**9)
@@ -56,6 +57,50 @@ REQUESTS = [
 ]
 
 
+GUESTS = [
+    Guest(),
+    Guest(bare=True),
+    Guest(env=(b"A",)),
+    Guest(bare=True, env=(b"A", b"B")),
+    Guest(own_cwd=True),
+    Guest(bare=True, shell=True),
+]
+TERMS = [
+    *[ANYWHERE] * 6,
+    Terms(worker="w0"),
+    Terms(worker="w1"),
+    Terms(labels=("big",)),
+    Terms(labels=("big", "fast")),
+    *(Terms(guest=guest) for guest in GUESTS),
+    Terms(worker="w0", labels=("fast",), guest=Guest(bare=True)),
+]
+LABELS: list[tuple[str, ...]] = [(), ("big",), ("fast",), ("big", "fast")]
+
+
+def admits(station: Station, job: Job) -> bool:
+    """Whether a worker may run a job at all, by the rules as the issue states them."""
+    terms, guest = job.spec.terms, job.spec.terms.guest
+    offer = station.offer(job.spec.queue)
+    chosen = terms.worker in (None, station.info.name) and set(terms.labels) <= set(station.info.labels)
+    if offer is None or not chosen or guest is None:
+        return offer is not None and chosen
+    if not offer.prefix:
+        return offer.unsecure or guest.bare
+    return not guest.own_cwd and not guest.shell and set(guest.env) <= set(offer.allow_env)
+
+
+@st.composite
+def offers(draw: st.DrawFn, queue: str) -> Offer:
+    """A queue with or without a command of its own, and with what it lets senders from elsewhere do."""
+    return Offer(
+        queue,
+        draw(st.sampled_from(LIMITS)),
+        draw(st.sampled_from([(), (b"prefix",)])),
+        unsecure=draw(st.booleans()),
+        allow_env=draw(st.sampled_from([(), (b"A",), (b"A", b"B")])),
+    )
+
+
 @st.composite
 def workers(draw: st.DrawFn) -> list[WorkerInfo]:
     """One or two machines, each with two of the queues."""
@@ -66,16 +111,28 @@ def workers(draw: st.DrawFn) -> list[WorkerInfo]:
             name,
             f"boot of {name}",
             draw(st.sampled_from(CAPACITIES)),
-            tuple(Offer(queue, draw(st.sampled_from(LIMITS))) for queue in queues),
+            tuple(draw(offers(queue)) for queue in queues),
+            labels=draw(st.sampled_from(LABELS)),
         )
         for name, queues in zip(names, offered, strict=True)
     ]
 
 
+def with_terms(job: Job, terms: Terms) -> Job:
+    return replace(job, spec=replace(job.spec, terms=terms))
+
+
 def job_lists(*, start: int) -> st.SearchStrategy[list[Job]]:
-    each = st.tuples(st.sampled_from(QUEUES[:2]), st.sampled_from(REQUESTS), st.sampled_from([30, 30, 30, 40]))
+    each = st.tuples(
+        st.sampled_from(QUEUES[:2]),
+        st.sampled_from(REQUESTS),
+        st.sampled_from([30, 30, 30, 40]),
+        st.sampled_from(TERMS),
+    )
     return st.lists(each, max_size=8).map(
-        lambda drawn: [a_job(start + i, q, priority=p, request=r) for i, (q, r, p) in enumerate(drawn)]
+        lambda drawn: [
+            with_terms(a_job(start + i, q, priority=p, request=r), terms) for i, (q, r, p, terms) in enumerate(drawn)
+        ]
     )
 
 
@@ -96,6 +153,7 @@ def boards(draw: st.DrawFn, patience: st.SearchStrategy[Patience]) -> Board:
     for info in infos:
         if not draw(st.integers(0, 3)):
             board.set_worker(info, online=False, now=T0)
+        board.stations[info.name].drained = not draw(st.integers(0, 4))
     return board
 
 
@@ -147,13 +205,13 @@ def test_a_plan_hands_nothing_out_twice_and_keeps_the_line(board: Board, now: fl
     started = {job_id for job_id, _ in made.placements}
     orders = [board.jobs[job_id].order for job_id, _ in made.placements]
     assert orders == sorted(orders)
-    for (queue, _), line in board.shapes.items():
+    for (queue, _, _), line in board.shapes.items():
         placed = [job_id in started for _, job_id in line]
         assert placed == sorted(placed, reverse=True), "within a shape the first go first"
         assert not (any(placed) and board.is_paused(queue))
     for job_id, placement in made.placements:
         station, job = board.stations[placement.worker], board.jobs[job_id]
-        assert job.state is State.QUEUED and station.online and station.offer(job.spec.queue) is not None
+        assert job.state is State.QUEUED and station.online and not station.drained and admits(station, job)
         assert placement.boot == station.info.boot
     check_sums(board)
     apply(board, made)
@@ -169,6 +227,9 @@ def test_while_no_head_keeps_anything_a_plan_leaves_no_job_that_fits(board: Boar
     for job in board.next_jobs(99):
         if not board.is_paused(job.spec.queue) and [*board.offering(job.spec.queue)]:
             assert explain(board, job, T0)
+            for station in board.offering(job.spec.queue):
+                open_ = station.online and not station.drained and admits(station, job)
+                assert not open_ or isinstance(fit(job.spec.request, station.spot(job.spec.queue)), Shortage)
 
 
 @settings(max_examples=250)
@@ -351,3 +412,73 @@ def test_explain_says_that_devices_are_still_being_looked_for() -> None:
 def test_jobs_of_one_shape_are_those_with_equal_request_and_queue() -> None:
     assert shape_of(a_job(1, "a", gpu=0.5, cpu=1)) == shape_of(a_job(2, "a", cpu="1.0", gpu=".5", priority=40))
     assert shape_of(a_job(1, "a", gpu=0.5)) != shape_of(a_job(2, "b", gpu=0.5))
+
+
+# Who may run what.
+
+
+@settings(max_examples=150)
+@given(boards(any_patience), st.booleans())
+def test_nothing_starts_while_workers_must_speak_first(board: Board, restored: bool) -> None:
+    if restored:
+        board.doubts = {"w0"}
+    else:
+        board.awaited, board.awaited_until = {"w0"}, T0 + 1
+    held = plan(board, T0)
+    assert held.placements == [] and held.heads == board.heads and not held.more
+    board.doubts = set()
+    before, after = plan(board, T0), plan(board, T0 + 1)
+    assert restored or not before.placements
+    board.awaited = set()
+    assert plan(board, T0 + 1) == after
+
+
+@given(st.sampled_from(TERMS), workers(), st.sampled_from(REQUESTS))
+def test_what_can_never_run_is_told_exactly_when_no_worker_would_take_it_empty(
+    terms: Terms, infos: list[WorkerInfo], request: Request
+) -> None:
+    board = a_board(*infos)
+    job = with_terms(a_job(1, "a", request=request), terms)
+    possible = [
+        station
+        for station in board.offering("a")
+        if admits(station, job) and not isinstance(fit(request, station.spot("a")), Shortage)
+    ]
+    never = never_fits(board, "a", request, terms)
+    named = terms.worker is None or terms.worker in board.stations
+    assert (never is None) == (bool(possible) or (named and not [*board.offering("a")]))
+
+
+def test_jobs_of_one_request_but_other_terms_do_not_stand_in_each_others_way() -> None:
+    board = a_board(a_worker("a", cpu=1), replace(a_worker("b", cpu=1), labels=("big",)))
+    board.put(a_job(1, cpu=1))
+    apply(board, plan(board, T0))
+    board.put(with_terms(a_job(2, cpu=1), Terms(worker="a")))
+    board.put(with_terms(a_job(3, cpu=1), Terms(labels=("big",))))
+    assert len(board.shapes) == 2
+    made = plan(board, T0)
+    assert [(job_id, placement.worker) for job_id, placement in made.placements] == [(3, "b")]
+    assert made.heads["default"].job == 2 and made.heads["default"].passed == 0, "b could never have run it"
+
+
+def test_only_what_may_start_elsewhere_on_another_machine_has_a_lease() -> None:
+    board = Board(lease_s=60.0, local="here")
+    for name in ("here", "there"):
+        board.set_worker(a_worker(name, cpu=2), online=True, now=T0)
+    for job_id, (worker, on_lost) in enumerate(
+        [("here", "requeue"), ("here", "fail"), ("there", "requeue"), ("there", "fail")], start=1
+    ):
+        job = a_job(job_id, cpu=1, on_lost=on_lost)  # type: ignore[arg-type]
+        board.put(with_terms(job, Terms(worker=worker)))
+    leases = {job_id: placement.lease_s for job_id, placement in plan(board, T0).placements}
+    assert leases == {1: None, 2: None, 3: 60.0, 4: None}
+
+
+def test_explain_speaks_of_the_worker_that_was_asked_for_alone() -> None:
+    board = a_board(a_worker("a", cpu=1), a_worker("b", cpu=1))
+    board.stations["a"].drained = True
+    told = explain(board, with_terms(a_job(1, cpu=1), Terms(worker="a")), T0)
+    assert [(blocker.worker, "grass drain --undo a" in blocker.why) for blocker in told] == [("a", True)]
+    board.lose_touch("a", T0, T0)
+    told = explain(board, with_terms(a_job(1, cpu=1), Terms(worker="a")), T0)
+    assert [blocker.why for blocker in told] == ["worker a is out of touch"]

@@ -10,7 +10,21 @@ from tests.builders import BOOT, T0, a_board, a_job, a_placement, a_worker
 
 from grassq.core.messages import Ack, Check, Start, Stop
 from grassq.core.model import Job, Outcome, State
-from grassq.core.reconcile import RESEND_S, Found, Sent, Verdict, checks, due, judge, stop_of, told
+from grassq.core.reconcile import (
+    RESEND_S,
+    Found,
+    Sent,
+    Unknown,
+    Verdict,
+    checks,
+    due,
+    given_up,
+    judge,
+    leased_until,
+    stop_of,
+    told,
+    unknown,
+)
 from grassq.core.states import Exited, Lost, Refused
 
 ENDED = Exited(3, Outcome.EXITED, 0)
@@ -155,3 +169,59 @@ def test_every_order_names_its_attempt() -> None:
     assert job.placement is not None
     orders = [Start(7, 1, job.spec, job.placement, ()), Check(7, 1, BOOT), stop_of(job), Ack(7, 1)]
     assert {order.id for order in orders} == {job.attempt_id}
+
+
+# What a worker holds, and the store does not know.
+
+KNOWN = {
+    1: a_job(1, state=State.QUEUED, attempt=0),
+    2: a_job(2, state=State.RUNNING, attempt=2),
+    3: replace(a_job(3, state=State.SUCCEEDED, attempt=1), finished=T0),
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "forgotten", "removed"),
+    [
+        ([], [], []),
+        ([(1, 1)], [(1, 1)], []),
+        ([(1, 1), (1, 3), (1, 2)], [(1, 3)], []),
+        ([(2, 1), (2, 2)], [], []),
+        ([(2, 3), (2, 2)], [(2, 3)], []),
+        ([(3, 1), (3, 2)], [], []),
+        ([(5, 1), (4, 2), (4, 1)], [], [4, 5]),
+        ([(9, 1), (5, 1)], [(9, 1)], [5]),
+    ],
+)
+def test_what_the_store_gave_and_removed_is_told_from_what_it_has_forgotten(
+    held: list[tuple[int, int]], forgotten: list[tuple[int, int]], removed: list[int]
+) -> None:
+    assert unknown(held, KNOWN, 5, restored=False) == Unknown(forgotten, removed)
+
+
+def test_a_restored_store_lets_nothing_be_removed() -> None:
+    assert unknown([(4, 1), (9, 1), (2, 1)], KNOWN, 5, restored=True) == Unknown([(4, 1), (9, 1)], [])
+
+
+# Leases.
+
+
+def leased(lease_s: float | None) -> Job:
+    placement = replace(a_placement("w"), lease_s=lease_s)
+    return a_job(1, state=State.RUNNING, placement=placement, on_lost="requeue")
+
+
+def test_a_lease_runs_only_while_its_worker_is_silent() -> None:
+    board = a_board(a_worker(cpu=1), jobs=[leased(60.0)])
+    assert leased_until(board, board.jobs[1]) is None and given_up(board, 1e9) == []
+    board.lose_touch("w", 100.0, T0)
+    assert leased_until(board, board.jobs[1]) == 160.0
+    assert given_up(board, 159.9) == []
+    ((job, lost),) = given_up(board, 160.0)
+    assert job.id == 1 and lost == Lost(1, Outcome.LOST, "its worker was out of touch for 60 s; its lease is over")
+
+
+def test_what_has_no_lease_is_never_given_up() -> None:
+    board = a_board(a_worker(cpu=1), jobs=[leased(None)])
+    board.lose_touch("w", 0.0, T0)
+    assert given_up(board, 1e9) == []

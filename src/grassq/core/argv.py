@@ -8,6 +8,8 @@ For a job, left to right: options, at most one word W, options, then `--` or the
 4. Else, with further words and at least one option of ours: the job waits for queue W, with a warning.
 5. Else nothing is submitted: a misspelt command never becomes a job.
 
+From another machine rules 3 and 4 do not hold: what is a program there says nothing here, so the queue is named.
+
 `--queue Q` always wins: then no word is taken for the queue, and from the first word on all is the job's.
 """
 
@@ -53,6 +55,8 @@ class Scene(msgspec.Struct, frozen=True):
     queues: Mapping[str, QueueView]
     resources: frozenset[str]
     is_program: Callable[[bytes], bool]
+    #: The words come from another machine: what is a program there says nothing here, so the queue must be named.
+    is_guest: bool = False
 
 
 class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +80,8 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float | None = None
     on_lost: Literal["fail", "requeue"] | None = None
     tries: int | None = None
+    worker: str | None = None
+    labels: tuple[str, ...] = ()
     broker: str | None = None
     warnings: tuple[str, ...] = ()
 
@@ -91,6 +97,8 @@ class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
     env: Pairs = ()
     worker: str | None = None
     unsecure: bool = False
+    allow_env: tuple[bytes, ...] = ()
+    broker: str | None = None
     json: bool = False
     quiet: bool = False
 
@@ -143,8 +151,10 @@ def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
         limits=given.amounts,
         cwd=given.raw("cwd"),
         env=given.env + assigned,
-        worker=given.text("worker"),
+        worker=given.mark("worker", "worker name"),
         unsecure=given.has("unsecure"),
+        allow_env=given.allow_env,
+        broker=given.text("broker"),
         json=given.has("json"),
         quiet=given.has("quiet"),
     )
@@ -191,6 +201,8 @@ def _split_by_word(words: Sequence[bytes], at: int, given: Given, scene: Scene) 
         at = _take_options(words, at + 1, given, ENQUEUE, lambda name: _has(scene, named, name))
         _refuse_two_queues(named, given.text("queue"))
         return _finish(given, named, words[at:], scene)
+    if scene.is_guest:
+        raise _no_queue(word, scene)
     assigned, command = _peel(job)
     if assigned and not given.has("shell"):
         # An assignment can name neither a queue nor a program: the job starts here.
@@ -236,6 +248,8 @@ def _finish(given: Given, queue: str, job: Sequence[bytes], scene: Scene, separa
         grace_s=given.duration_s("grace"),
         on_lost=_on_lost(given),
         tries=given.number("tries", 1, options.TRIES_MAX),
+        worker=given.mark("worker", "worker name"),
+        labels=given.marks("label", "label"),
         broker=given.text("broker"),
         warnings=tuple(warnings),
     )
@@ -345,6 +359,15 @@ def _on_lost(given: Given) -> Literal["fail", "requeue"] | None:
             return "requeue"
         case other:
             raise BadInput(f"--on-lost needs 'requeue' or 'fail', not {shown(other)}")
+
+
+def _no_queue(word: bytes, scene: Scene) -> NotFound:
+    meant = options.closest(word.decode("utf-8", "replace"), scene.queues)
+    near = f" (did you mean {shown(meant)}?)" if meant else ""
+    return NotFound(
+        f"there is no queue {shown(word)}{near}; from another machine name the queue first, as in "
+        f"grass enqueue --queue {meant or 'QUEUE'} {shown(word)[1:-1]} ..."
+    )
 
 
 def _not_found(word: bytes, scene: Scene) -> NotFound:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
+from grassq.core.model import ANYWHERE, FINAL, HOLDING, Guest, Job, Offer, State, Terms, WorkerInfo
 from grassq.core.resources import DETECTED, VRAM, VRAM_OF, Capacity, Limits, Request, bind, supply_of, union
 from grassq.core.room import Room, Spot, empty_room
 from grassq.errors import Refused
@@ -19,7 +19,7 @@ from grassq.errors import Refused
 EVERYTHING = ""
 
 #: What the planner groups by: jobs of one shape fit or do not fit together.
-Shape = tuple[str, Request]
+Shape = tuple[str, Request, Terms]
 
 
 class Patience(Struct, frozen=True):
@@ -45,6 +45,34 @@ class Station(Struct):
     since: float
     machine: Room
     offers: dict[str, Room]
+    #: The user wants no new starts there.
+    drained: bool = False
+    #: When a worker that is out of touch was last heard, on the broker's monotonic clock; of one not heard since the
+    #: broker began, when that was.
+    heard: float = 0.0
+
+    @property
+    def takes(self) -> bool:
+        """Whether jobs may be placed here now."""
+        return self.online and not self.drained
+
+    def silent_s(self, now: float) -> float:
+        """For how long this worker has been out of touch."""
+        return 0.0 if self.online else max(0.0, now - self.heard)
+
+    def refuses(self, queue: str, terms: Terms) -> str | None:
+        """Why a job of these terms may not run in a queue here, however much is free; None if it may."""
+        if terms == ANYWHERE:
+            return None
+        if terms.worker not in (None, self.info.name):
+            return f"it asks for worker {terms.worker}"
+        missing = sorted(set(terms.labels) - set(self.info.labels))
+        if missing:
+            return f"worker {self.info.name} has no label {missing[0]}"
+        offer = self.offer(queue)
+        if offer is None:
+            return f"worker {self.info.name} has no queue {queue!r}"
+        return None if terms.guest is None else _turns_away(offer, terms.guest)
 
     def offer(self, queue: str) -> Offer | None:
         """This worker's offer of a queue."""
@@ -58,15 +86,34 @@ class Station(Struct):
 class Board:
     """What is alive: jobs, workers, pauses and heads."""
 
-    def __init__(self, paused: Iterable[str] = (), patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        paused: Iterable[str] = (),
+        patience: Patience | None = None,
+        *,
+        lease_s: float | None = None,
+        local: str | None = None,
+    ) -> None:
+        """`lease_s` is given to attempts that may be started elsewhere; `local` is the worker that needs none."""
         self.patience = patience or Patience()
+        self.lease_s = lease_s
+        self.local = local
+        #: Workers that must speak before anything is started: the store was restored from a backup.
+        self.doubts: set[str] = set()
+        #: Workers not heard since the broker began, and how long it waits for them before it starts anything: one of
+        #: them may be the one that knows of a backup.
+        self.awaited: set[str] = set()
+        self.awaited_until = 0.0
         self.jobs: dict[int, Job] = {}
-        #: Those of `jobs` that hold devices.
+        #: Those of `jobs` that hold devices, and by whose they are.
         self.holding: dict[int, Job] = {}
+        self._held_by: dict[str, dict[int, Job]] = {}
         #: Those of `jobs` that wait for a time.
         self.retrying: dict[int, Job] = {}
         self.shapes: dict[Shape, list[tuple[int, int]]] = {}
         self.stations: dict[str, Station] = {}
+        #: Of each queue the workers that offer it, by name.
+        self._offering: dict[str, list[Station]] = {}
         self.paused: set[str] = set(paused)
         self.heads: dict[str, Head] = {}
 
@@ -81,7 +128,9 @@ class Board:
         if job.state is State.QUEUED:
             insort(self.shapes.setdefault(shape_of(job), []), job.order)
         elif job.state in HOLDING:
+            assert job.placement is not None
             self.holding[job.id] = job
+            self._held_by.setdefault(job.placement.worker, {})[job.id] = job
             self._count(job, taking=True)
         elif job.ready_at is not None:
             self.retrying[job.id] = job
@@ -94,7 +143,8 @@ class Board:
             if not line:
                 del self.shapes[shape_of(job)]
         elif job.state in HOLDING:
-            del self.holding[job.id]
+            assert job.placement is not None
+            del self.holding[job.id], self._held_by[job.placement.worker][job.id]
             self._count(job, taking=False)
 
     def _count(self, job: Job, *, taking: bool) -> None:
@@ -106,29 +156,57 @@ class Board:
             if room is not None:
                 (room.take if taking else room.give)(job.placement.allocation)
 
-    def set_worker(self, info: WorkerInfo, *, online: bool, now: float) -> None:
-        """A worker connected, or said something new of itself: its rooms are counted afresh."""
+    def set_worker(self, info: WorkerInfo, *, online: bool, now: float, heard: float = 0.0) -> None:
+        """A worker connected, or said something new of itself: its rooms are counted afresh.
+
+        Of one that is out of touch `heard` says when it last was; its leases are counted from there.
+        """
         capacity = machine_capacity(info)
         offers = {offer.queue: empty_room(_bound(offer.limits, capacity)) for offer in info.offers}
         known = self.stations.get(info.name)
         since = known.since if known and known.online == online else now
-        self.stations[info.name] = Station(info, online, since, empty_room(capacity), offers)
+        drained = known is not None and known.drained
+        self.stations[info.name] = Station(info, online, since, empty_room(capacity), offers, drained, heard)
+        self._note_offers()
         for job in self.held_by(info.name):
             self._count(job, taking=True)
 
+    def _note_offers(self) -> None:
+        self._offering = {}
+        for name in sorted(self.stations):
+            for queue in self.stations[name].offers:
+                self._offering.setdefault(queue, []).append(self.stations[name])
+
+    def lose_touch(self, worker: str, heard: float, now: float) -> None:
+        """A worker is silent: what it holds stays held, and nothing more is placed there."""
+        station = self.stations[worker]
+        if station.online:
+            station.online, station.since = False, now
+        # What was heard later counts: a lease must never seem to be over too early.
+        station.heard = max(station.heard, heard)
+
+    def remove_worker(self, worker: str) -> None:
+        """A worker is gone for good; it must hold nothing."""
+        assert not self.held_by(worker), f"{worker} holds jobs"
+        del self.stations[worker]
+        self._note_offers()
+        self.awaited.discard(worker)
+
+    def awaits(self, now: float) -> set[str]:
+        """The workers that the broker, which has just begun, waits for before it starts anything."""
+        return self.awaited if now < self.awaited_until else set()
+
     def held_by(self, worker: str) -> list[Job]:
         """The jobs that hold devices of a worker."""
-        return [job for job in self.holding.values() if job.placement and job.placement.worker == worker]
+        return [*self._held_by.get(worker, {}).values()]
 
     def offering(self, queue: str) -> Iterator[Station]:
         """The workers that offer a queue, by name."""
-        for name in sorted(self.stations):
-            if self.stations[name].offer(queue) is not None:
-                yield self.stations[name]
+        return iter(self._offering.get(queue, ()))
 
     def queue_names(self) -> set[str]:
         """Every queue that exists."""
-        return {offer.queue for station in self.stations.values() for offer in station.info.offers}
+        return {*self._offering}
 
     def resource_names(self) -> set[str]:
         """Every resource some machine has."""
@@ -153,7 +231,23 @@ class Board:
 
 def shape_of(job: Job) -> Shape:
     """The shape a job is grouped under."""
-    return (job.spec.queue, job.spec.request)
+    return (job.spec.queue, job.spec.request, job.spec.terms)
+
+
+def _turns_away(offer: Offer, guest: Guest) -> str | None:
+    """Why a queue takes no job from another machine, or not with what its sender chose."""
+    if not offer.prefix:
+        if offer.unsecure or guest.bare:
+            return None
+        return f"queue {offer.queue!r} takes no jobs from other machines: it has no command of its own"
+    for chosen, option in ((guest.own_cwd, "--cwd"), (guest.shell, "--shell")):
+        if chosen:
+            return f"queue {offer.queue!r} takes no {option} from other machines"
+    refused = [name for name in guest.env if name not in offer.allow_env]
+    if refused:
+        name = refused[0].decode("utf-8", "backslashreplace")
+        return f"queue {offer.queue!r} takes no variable {name} from other machines (--allow-env {name} would)"
+    return None
 
 
 def machine_capacity(info: WorkerInfo) -> Capacity:

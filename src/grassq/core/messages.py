@@ -46,12 +46,49 @@ class Ack(_AboutAttempt, frozen=True, tag="ack"):
     """The report of this attempt's end is on disk; it need not be repeated."""
 
 
+class Recall(_AboutAttempt, frozen=True, tag="recall"):
+    """The broker knows nothing of this attempt: say what was ordered, and how it stands."""
+
+
+class Forget(Struct, frozen=True, tag="forget"):
+    """These jobs were removed: their folders may go, but not the checkpoints of those to spare."""
+
+    jobs: tuple[int, ...]
+    spare: tuple[int, ...] = ()
+
+
+class Moment(Struct, frozen=True):
+    """A point in a store's history: a broker's life, and the number of its last commit."""
+
+    life: str
+    commit: int
+    #: The highest job id given by then, so that a broker restored from a backup gives none of them again.
+    highest_id: int = 0
+
+
 class Hello(Struct, frozen=True, tag="hello"):
     """A worker connected, or has something new to say of itself."""
 
     info: WorkerInfo
     #: A fresh connection: the broker says again what it believes this worker holds.
     fresh: bool = True
+    #: The attempts that have a run dir here, newest first and bounded; only with a fresh hello.
+    held: tuple[AttemptId, ...] = ()
+    #: The latest moment this worker has heard of; a broker that does not know it was restored from a backup.
+    seen: Moment | None = None
+
+
+class Silent(Struct, frozen=True, tag="silent"):
+    """A worker's connection is gone; said by the broker's end of the link."""
+
+    #: When it was last heard, on the broker's monotonic clock.
+    heard: float
+
+
+class Recalled(Struct, frozen=True, tag="recalled"):
+    """What a worker was once ordered to run; how it stands follows as a report."""
+
+    start: Start
 
 
 class Report(Struct, frozen=True, tag="report"):
@@ -61,4 +98,4 @@ class Report(Struct, frozen=True, tag="report"):
     event: states.Report
 
 
-Order = Start | Check | Stop | Ack
+Order = Start | Check | Stop | Ack | Recall | Forget

@@ -48,6 +48,31 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Guest(Struct, frozen=True):
+    """What the sender of a job from another machine chose itself: only an offer that admits all of it takes the job."""
+
+    #: The sender's token lets it use queues that have no command of their own.
+    bare: bool = False
+    #: The variables it sets.
+    env: tuple[bytes, ...] = ()
+    #: It names a directory.
+    own_cwd: bool = False
+    #: It sends a line for a shell.
+    shell: bool = False
+
+
+class Terms(Struct, frozen=True):
+    """What a job demands of whoever takes it, beyond amounts; jobs of one shape have the same."""
+
+    worker: str | None = None
+    labels: tuple[str, ...] = ()
+    #: Set for a job sent from another machine; its environment, umask and directory are then the worker's.
+    guest: Guest | None = None
+
+
+ANYWHERE = Terms()
+
+
 class Spec(Struct, frozen=True):
     """What was asked for; it never changes after the submit."""
 
@@ -69,6 +94,9 @@ class Spec(Struct, frozen=True):
     grace_s: float = STOP_GRACE_S
     on_lost: Literal["fail", "requeue"] = "fail"
     tries: int = 1
+    terms: Terms = ANYWHERE
+    #: The token it was submitted with; None on the user's own socket.
+    by: str | None = None
 
 
 class Placement(Struct, frozen=True):
@@ -80,6 +108,8 @@ class Placement(Struct, frozen=True):
     prefix: tuple[bytes, ...] = ()
     cwd: bytes | None = None
     env: Pairs = ()
+    #: The worker ends this attempt when it has not heard from the broker for so long, so another may be started then.
+    lease_s: float | None = None
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -131,7 +161,10 @@ class Offer(Struct, frozen=True):
     prefix: tuple[bytes, ...] = ()
     cwd: bytes | None = None
     env: Pairs = ()
+    #: A queue without a command of its own takes jobs from other machines.
     unsecure: bool = False
+    #: The variables a sender from another machine may set.
+    allow_env: tuple[bytes, ...] = ()
 
 
 class WorkerInfo(Struct, frozen=True):
@@ -144,3 +177,4 @@ class WorkerInfo(Struct, frozen=True):
     offers: tuple[Offer, ...] = ()
     #: Devices are still being looked for, so a missing one may yet appear.
     detecting: bool = False
+    labels: tuple[str, ...] = ()

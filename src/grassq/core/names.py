@@ -33,6 +33,14 @@ VERBS = (
     "priority",
     "clean",
     "doctor",
+    "join",
+    "login",
+    "use",
+    "token",
+    "drain",
+    "remove",
+    "audit",
+    "store",
 )
 
 ALL = "all"
@@ -40,6 +48,9 @@ DEFAULT_QUEUE = "default"
 
 # ASCII on purpose: two names that look alike must not be two names.
 NAME_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
+
+# Machines are called by what their hosts are called, and labelled with what a person finds short: a100, zone=eu.
+_MARK_PATTERN = re.compile(r"[A-Za-z0-9][\w.:=/-]{0,63}", re.ASCII)
 
 SHOWN_CHARS = 80
 
@@ -56,6 +67,13 @@ def check_name(text: str, what: str = "name") -> str:
         raise BadInput(f"{shown(text)} cannot be a {what}: it is the name of a command")
     if text == ALL:
         raise BadInput(f"{shown(text)} cannot be a {what}: it selects every job")
+    return text
+
+
+def check_mark(text: str, what: str) -> str:
+    """Return the text if a worker or a label may be called that, else say what is wrong with it."""
+    if _MARK_PATTERN.fullmatch(text) is None:
+        raise BadInput(f"{shown(text)} cannot be a {what}: letters, digits and '_.:=/-', at most 64, no mark first")
     return text
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from grassq.core.durations import duration_s
-from grassq.core.names import check_name, shown
+from grassq.core.names import check_mark, check_name, shown
 from grassq.errors import BadInput
 
 #: Resources everybody knows. They are options of ours on every machine, so one line means the same everywhere,
@@ -46,6 +46,7 @@ def _table(*options: Option) -> Table:
 
 _ENV = Option("env", repeats=True, short="e")
 _CWD = Option("cwd")
+_WORKER = Option("worker")
 _QUIET = Option("quiet", "flag", short="q")
 _JSON = Option("json", "flag")
 
@@ -66,16 +67,29 @@ ENQUEUE = _table(
     Option("grace"),
     Option("on-lost"),
     Option("tries"),
+    _WORKER,
+    Option("label", repeats=True),
     Option("broker"),
 )
 
-CREATE_QUEUE = _table(Option("capacity"), _ENV, _CWD, Option("worker"), Option("unsecure", "flag"), _JSON, _QUIET)
+CREATE_QUEUE = _table(
+    Option("capacity"),
+    _ENV,
+    _CWD,
+    _WORKER,
+    Option("unsecure", "flag"),
+    Option("allow-env", repeats=True),
+    Option("broker"),
+    _JSON,
+    _QUIET,
+)
 
 #: What no resource may be called: an option word would hide it, and its GRASS_<NAME> variable would hide one of ours.
 RESERVED = frozenset(
     {option.name.replace("-", "_") for option in (*ENQUEUE.values(), *CREATE_QUEUE.values())}
     # Settings: a daemon that a job starts would read its GRASS_<NAME>.
-    | {"store", "capacity", "default_request", "passes", "patience_s"}
+    | {"store", "capacity", "default_request", "passes", "patience_s", "lease_s", "log_cache_mib", "hosts"}
+    | {"cert_pass"}
     | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}
 )
 
@@ -225,6 +239,25 @@ class Given:
         """An option's value as the name of something."""
         text = self.text(name)
         return None if text is None else check_name(text, what)
+
+    def mark(self, name: str, what: str) -> str | None:
+        """An option's value as the name of a worker."""
+        text = self.text(name)
+        return None if text is None else check_mark(text, what)
+
+    def marks(self, name: str, what: str) -> tuple[str, ...]:
+        """The values of an option that may be given again, sorted: their order means nothing."""
+        texts = (as_text(value, f"--{name}") for value in self._values.get(name, ()))
+        return tuple(sorted({check_mark(text, what) for text in texts}))
+
+    @property
+    def allow_env(self) -> tuple[bytes, ...]:
+        """The variables that `--allow-env` names."""
+        names = {*self._values.get("allow-env", ())}
+        for name in names:
+            if not name or b"=" in name:
+                raise BadInput(f"--allow-env needs the name of a variable, not {shown(name)}")
+        return tuple(sorted(names))
 
     def number(self, name: str, low: int, high: int) -> int | None:
         """An option's value as a whole number within bounds."""

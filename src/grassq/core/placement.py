@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct
 
 from grassq.core.board import Board, Head, Patience, Shape, Station
-from grassq.core.model import Job, Placement, State
+from grassq.core.model import ANYWHERE, Job, Placement, State, Terms
 from grassq.core.resources import (
     ONE,
     VRAM,
@@ -26,6 +26,8 @@ from grassq.core.resources import (
 from grassq.core.room import Bars, Room, Shortage, Spot, fit, fits_ever
 
 PLACEMENTS_MAX = 1000
+#: What a blocker calls the resource when the worker itself stands in the way.
+WORKER = "worker"
 
 
 class Plan(Struct, frozen=True):
@@ -67,7 +69,9 @@ class _Scratch:
 
 
 def plan(board: Board, now: float) -> Plan:
-    """Decide what starts now."""
+    """Decide what starts now; nothing while a worker may have run what a restored broker has forgotten."""
+    if board.doubts or board.awaits(now):
+        return Plan([], board.heads, more=False)
     scratch = _Scratch(board)
     kept = reservations(board, now)
     line = [(entries[0], 0, shape) for shape, entries in board.shapes.items() if _open(board, shape)]
@@ -85,7 +89,7 @@ def plan(board: Board, now: float) -> Plan:
             continue
         station, allocation = found
         scratch.take(station, job.spec.queue, allocation)
-        placements.append((job_id, _placement(station, job, allocation)))
+        placements.append((job_id, _placement(board, station, job, allocation)))
         if index + 1 < len(board.shapes[shape]):
             heappush(line, (board.shapes[shape][index + 1], index + 1, shape))
     heads = _heads(board, blocked, placements, now)
@@ -101,7 +105,7 @@ def _open(board: Board, shape: Shape) -> bool:
 
 def _first_place(job: Job, scratch: _Scratch, kept: list[Reservation]) -> tuple[Station, Allocation] | None:
     for station in scratch.board.offering(job.spec.queue):
-        if not station.online:
+        if not station.takes or station.refuses(job.spec.queue, job.spec.terms) is not None:
             continue
         spot = scratch.spot(station, job.spec.queue)
         spot.bars = _bars_against(job, station.info.name, kept)
@@ -144,10 +148,19 @@ def _join(bars: Bars, other: Reservation, *, same_queue: bool) -> None:
             bars.limits[name] = amount
 
 
-def _placement(station: Station, job: Job, allocation: Allocation) -> Placement:
+def _placement(board: Board, station: Station, job: Job, allocation: Allocation) -> Placement:
     offer = station.offer(job.spec.queue)
     assert offer is not None
-    return Placement(station.info.name, station.info.boot, allocation, offer.prefix, offer.cwd, offer.env)
+    leased = job.spec.on_lost == "requeue" and station.info.name != board.local
+    return Placement(
+        station.info.name,
+        station.info.boot,
+        allocation,
+        offer.prefix,
+        offer.cwd,
+        offer.env,
+        board.lease_s if leased else None,
+    )
 
 
 def _heads(
@@ -155,7 +168,8 @@ def _heads(
 ) -> dict[str, Head]:
     heads: dict[str, Head] = {}
     for queue, job in blocked.items():
-        workers = {station.info.name for station in board.offering(queue)}
+        # Who starts on a machine that could never run the head has taken nothing from it.
+        workers = {station.info.name for station in _able(board, job)}
         passed = sum(
             placement.worker in workers and board.jobs[job_id].order > job.order for job_id, placement in placements
         )
@@ -191,8 +205,9 @@ def reservations(board: Board, now: float) -> list[Reservation]:
 def _able(board: Board, job: Job) -> Iterator[Station]:
     """The workers in touch that could run a job if nobody else were there."""
     for station in board.offering(job.spec.queue):
-        offer = station.offers[job.spec.queue]
-        if station.online and fits_ever(job.spec.request, station.machine.supply, offer.supply) is None:
+        if not station.takes or station.refuses(job.spec.queue, job.spec.terms) is not None:
+            continue
+        if fits_ever(job.spec.request, station.machine.supply, station.offers[job.spec.queue].supply) is None:
             yield station
 
 
@@ -256,10 +271,14 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
     """Why a queued job has not started, by the planner's own pass; empty when the next plan starts it."""
     kept = reservations(board, now)
     blockers: list[Blocker] = []
-    for station in board.offering(job.spec.queue):
+    asked, worker = _asked(board, job.spec.queue, job.spec.terms), job.spec.terms.worker
+    if not asked and worker is not None:
+        return [Blocker(worker, WORKER, 0, 0, f"worker {worker} has no queue {job.spec.queue!r}")]
+    for station in asked:
         name = station.info.name
-        if not station.online:
-            blockers.append(Blocker(name, "worker", 0, 0, f"worker {name} is out of touch"))
+        closed = station.refuses(job.spec.queue, job.spec.terms) or _closed(station)
+        if closed is not None:
+            blockers.append(Blocker(name, WORKER, 0, 0, closed))
             continue
         spot = station.spot(job.spec.queue)
         alone = fit(job.spec.request, spot)
@@ -276,6 +295,20 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
     return blockers
 
 
+def _asked(board: Board, queue: str, terms: Terms) -> list[Station]:
+    """The workers that offer a queue, or only the one a job asks for."""
+    return [station for station in board.offering(queue) if terms.worker in (None, station.info.name)]
+
+
+def _closed(station: Station) -> str | None:
+    name = station.info.name
+    if not station.online:
+        return f"worker {name} is out of touch"
+    if station.drained:
+        return f"worker {name} is drained; `grass drain --undo {name}` lets it take jobs again"
+    return None
+
+
 def _blocker(board: Board, worker: str, found: Shortage) -> Blocker:
     group = VRAM_OF if found.resource == VRAM else found.resource
     if board.stations[worker].info.detecting and group not in board.stations[worker].machine.supply:
@@ -286,10 +319,18 @@ def _blocker(board: Board, worker: str, found: Shortage) -> Blocker:
     )
 
 
-def never_fits(board: Board, queue: str, request: Request) -> str | None:
+def never_fits(board: Board, queue: str, request: Request, terms: Terms = ANYWHERE) -> str | None:
     """Why no known worker could ever run this, or None."""
+    if terms.worker is not None and terms.worker not in board.stations:
+        return f"there is no worker {terms.worker!r}; `grass show` lists them"
     reasons = []
-    for station in board.offering(queue):
+    asked = _asked(board, queue, terms)
+    if not asked and any(board.offering(queue)):
+        return f"worker {terms.worker!r} has no queue {queue!r}"
+    for station in asked:
+        if (refusal := station.refuses(queue, terms)) is not None:
+            reasons.append(refusal)
+            continue
         offer = station.offers[queue].supply
         # Until the drivers have answered nobody knows what the machine has, but a queue's own limit holds anyway.
         machine = {**offer, **station.machine.supply} if station.info.detecting else station.machine.supply
@@ -299,4 +340,5 @@ def never_fits(board: Board, queue: str, request: Request) -> str | None:
         most = f"has {amount_text(found.free)}" if found.free else "has none"
         where = f"queue {queue!r} on {station.info.name}"
         reasons.append(f"{amount_text(found.needed)} {found.resource} asked, {where} {most}")
-    return "; ".join(reasons) or None
+    # Many workers often have one reason.
+    return "; ".join(dict.fromkeys(reasons)) or None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from msgspec import Struct
 
 from grassq.core.board import Board
 from grassq.core.messages import Check, Stop
-from grassq.core.model import AttemptId, Job, Outcome, State
+from grassq.core.model import FINAL, AttemptId, Job, Outcome, State
 from grassq.core.states import Exited, Lost, Refused
 
 RESEND_S = 5.0
@@ -18,7 +18,7 @@ RESEND_S = 5.0
 class Found(Struct, frozen=True):
     """What a run dir and the process table say of one attempt."""
 
-    exit: Exited | None = None
+    exit: Exited | Lost | Refused | None = None
     #: The claim says: given up before it started.
     void: bool = False
     claimed: bool = False
@@ -89,10 +89,69 @@ def _stop_grace_s(job: Job) -> float:
 
 
 def checks(board: Board, worker: str) -> list[Check]:
-    """What a worker that just connected should hold and may not know of."""
+    """What a worker that just connected should hold and may not know of.
+
+    Said once per connection: frames are numbered and a gap ends the connection, so within one nothing is lost; and an
+    agent that once looked repeats an end until it is acknowledged.
+    """
     return [Check(job.id, job.attempt, _boot(job)) for job in board.held_by(worker) if job.state is State.RUNNING]
 
 
 def _boot(job: Job) -> str:
     assert job.placement is not None
     return job.placement.boot
+
+
+class Unknown(Struct, frozen=True):
+    """What a worker holds that the broker does not know of."""
+
+    #: Attempts the broker never gave, as far as it remembers: it was restored from a backup.
+    forgotten: list[AttemptId]
+    #: Jobs of its own that were removed since.
+    removed: list[int]
+
+
+def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int, *, restored: bool) -> Unknown:
+    """Compare what a worker holds with what is stored.
+
+    A restored broker cannot tell a removed job from one it has forgotten: there everything unknown counts as forgotten.
+    Of a job's attempts only the newest matters: the others were over when it began.
+    """
+    newest: dict[int, int] = {}
+    for job, attempt in held:
+        newest[job] = max(attempt, newest.get(job, 0))
+    forgotten, removed = [], []
+    for job, attempt in sorted(newest.items()):
+        if job in known:
+            if known[job].state not in FINAL and attempt > known[job].attempt:
+                forgotten.append((job, attempt))
+        elif restored or job > highest_id:
+            forgotten.append((job, attempt))
+        else:
+            removed.append(job)
+    return Unknown(forgotten, removed)
+
+
+def leased_until(board: Board, job: Job) -> float | None:
+    """When the lease of an attempt on a worker out of touch is over, on the broker's monotonic clock.
+
+    By then its shim has ended it: the worker counts from a ping it sent, the broker from when it was heard, and the
+    worker waits for less.
+    """
+    where = job.placement
+    station = board.stations.get(where.worker) if where is not None else None
+    if where is None or where.lease_s is None or station is None or station.online:
+        return None
+    return station.heard + where.lease_s
+
+
+def given_up(board: Board, now: float) -> list[tuple[Job, Lost]]:
+    """Attempts on workers out of touch whose leases are over."""
+    found = []
+    for name, station in board.stations.items():
+        why = f"its worker was out of touch for {station.silent_s(now):.0f} s; its lease is over"
+        for job in [] if station.online else board.held_by(name):
+            until = leased_until(board, job)
+            if until is not None and now >= until:
+                found.append((job, Lost(job.attempt, Outcome.LOST, why)))
+    return found

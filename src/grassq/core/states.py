@@ -20,14 +20,14 @@ class Place(Struct, frozen=True):
     placement: Placement
 
 
-class Started(Struct, frozen=True):
+class Started(Struct, frozen=True, tag="started"):
     """The worker confirmed that the command runs."""
 
     attempt: int
     pid: int
 
 
-class Exited(Struct, frozen=True):
+class Exited(Struct, frozen=True, tag="exited"):
     """The command ended and its wait status is known."""
 
     attempt: int
@@ -39,7 +39,7 @@ class Exited(Struct, frozen=True):
     ended: float | None = None
 
 
-class Lost(Struct, frozen=True):
+class Lost(Struct, frozen=True, tag="lost"):
     """The attempt is gone and nobody can say how it ended."""
 
     attempt: int
@@ -47,7 +47,7 @@ class Lost(Struct, frozen=True):
     why: str
 
 
-class Refused(Struct, frozen=True):
+class Refused(Struct, frozen=True, tag="refused"):
     """The worker will not run this attempt; `final` when no other would either."""
 
     attempt: int
@@ -55,11 +55,18 @@ class Refused(Struct, frozen=True):
     final: bool = False
 
 
-class Stuck(Struct, frozen=True):
+class Stuck(Struct, frozen=True, tag="stuck"):
     """Killed, and yet alive: the devices stay taken."""
 
     attempt: int
     why: str
+
+
+class Adopt(Struct, frozen=True):
+    """A worker has an attempt that a broker restored from a backup had forgotten."""
+
+    attempt: int
+    placement: Placement
 
 
 class Cancel(Struct, frozen=True):
@@ -86,7 +93,7 @@ class Unready(Struct, frozen=True):
     reason: str
 
 
-Event = Place | Started | Exited | Lost | Refused | Stuck | Cancel | Hold | Release | Ready | Unready
+Event = Place | Adopt | Started | Exited | Lost | Refused | Stuck | Cancel | Hold | Release | Ready | Unready
 Report = Started | Exited | Lost | Refused | Stuck
 
 Rule = Callable[[Job, "Event", float], Job]
@@ -119,6 +126,14 @@ def _placed(job: Job, event: Event, at: float) -> Job:
         signal=None,
         error=None,
     )
+
+
+def _adopted(job: Job, event: Event, at: float) -> Job:
+    assert isinstance(event, Adopt)
+    if event.attempt <= job.attempt:
+        return job
+    placed = _placed(job, Place(event.placement), at)
+    return replace(placed, attempt=event.attempt, ready_at=None)
 
 
 def _running(job: Job, event: Event, at: float) -> Job:
@@ -232,6 +247,7 @@ RULES: dict[tuple[State, type[Event]], Rule] = {
     (State.QUEUED, Unready): _unready,
     (State.QUEUED, Hold): _held,
     (State.QUEUED, Cancel): _cancelled,
+    **{(state, Adopt): _adopted for state in State if state not in FINAL},
     **{(State.PLACED, event): rule for event, rule in _REPORTS.items()},
     **{(State.RUNNING, event): rule for event, rule in _REPORTS.items() if event is not Refused},
 }

@@ -1,0 +1,63 @@
+"""Where a broker is: HOST, HOST:PORT or [IPV6]:PORT."""
+
+from __future__ import annotations
+
+from grassq.errors import BadInput
+
+PORT = 7500
+ADDRESSES_MAX = 16
+#: The longest name DNS can hold.
+HOST_MAX = 253
+
+
+class Address:
+    """A host by name or number, and a port. Loaded by the command line, so a plain class."""
+
+    __slots__ = ("host", "port")
+
+    def __init__(self, host: str, port: int = PORT) -> None:
+        self.host = host
+        self.port = port
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and (self.host, self.port) == (other.host, other.port)
+
+    def __repr__(self) -> str:
+        return f"Address({str(self)!r})"
+
+    def __hash__(self) -> int:
+        return hash((self.host, self.port))
+
+
+def parse_address(text: str, what: str = "the address") -> Address:
+    """Read one address; the port may be left out."""
+    host, port = _split(text.strip())
+    if not host or len(host) > HOST_MAX or not host.isprintable() or any(c in " /@,[]" for c in host):
+        raise BadInput(f"{what} '{text}' is no HOST:PORT; an IPv6 address is written [::1]:{PORT}")
+    if not port.isascii() or not port.isdigit() or len(port) > 5 or not 1 <= int(port) <= 65535:
+        raise BadInput(f"{what} '{text}' has no port from 1 to 65535")
+    return Address(host.lower(), int(port))
+
+
+def parse_addresses(text: str, what: str = "the address") -> list[Address]:
+    """Read one address or several with commas between them."""
+    found = [parse_address(part, what) for part in text.split(",")]
+    if len(found) > ADDRESSES_MAX:
+        raise BadInput(f"{what} names more than {ADDRESSES_MAX} places")
+    return found
+
+
+def _split(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            return "", ""
+        return host, rest[1:] if rest else str(PORT)
+    if text.count(":") > 1:
+        # A bare IPv6 address: without brackets nobody can tell a port from its last part.
+        return text, str(PORT)
+    host, colon, port = text.partition(":")
+    return host, port if colon else str(PORT)
