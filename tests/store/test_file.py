@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from tests.builders import a_job
-from tests.store.test_conformance import DIGEST, ENV, ended, new, text
+from tests.store.batches import DIGEST, ENV, ended, new, text
 
 from grassq.core.model import Job
 from grassq.errors import StoreTooNew, StoreUnavailable
 from grassq.store.base import Changes, Submission
-from grassq.store.sqlite import SqliteStore, migrations
+from grassq.store.schema import migrations
+from grassq.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +77,7 @@ def test_a_store_of_a_newer_release_is_refused_and_not_touched(tmp_path: Path, m
     raw.execute(f"pragma user_version = {len(migrations()) + 1}")
     raw.close()
     before = _digest(path)
-    with pytest.raises(StoreTooNew, match=r"newer Grass \(schema 2, this one knows 1\)"):
+    with pytest.raises(StoreTooNew, match=r"newer Grass \(schema 3, this one knows 2\)"):
         _store(path)
     assert _digest(path) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["store.db"]
@@ -231,7 +232,7 @@ def _program(body: str) -> str:
 import sys
 sys.path[:0] = ["src", "."]
 from tests.builders import a_job
-from tests.store.test_conformance import new
+from tests.store.batches import new
 from grassq.errors import StoreUnavailable
 from grassq.store.sqlite import SqliteStore
 """

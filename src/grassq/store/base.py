@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -46,6 +46,41 @@ class Attempt(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
+Scope = Literal["read", "submit", "admin", "worker"]
+
+
+class Token(Struct, frozen=True, kw_only=True):
+    """A right given to a person or a worker, or the one-time code it is fetched with. The secret itself is nowhere."""
+
+    id: str
+    #: SHA-256 of the secret.
+    digest: bytes
+    scope: Scope
+    #: Who has it: a person's word for it, or the worker's name.
+    name: str
+    created: float
+    #: Exchanged once, by `join` or `login`, for a token of this scope.
+    is_code: bool = False
+    #: The only queues a submit token may use; None for every one.
+    queues: tuple[str, ...] | None = None
+    #: It may also use queues without a command of their own.
+    bare: bool = False
+    expires: float | None = None
+    #: Revoked, or for a code: used.
+    ended: float | None = None
+    #: The token a code was exchanged for.
+    became: str | None = None
+
+
+class Standing(Struct, frozen=True):
+    """What the broker itself keeps of a worker, whatever that says."""
+
+    drained: bool = False
+    #: What the worker shows when it connects, and what it shall show from then on.
+    ticket: str = ""
+    next_ticket: str = ""
+
+
 class Changes(Struct):
     """Everything one batch changes; it is stored whole or not at all."""
 
@@ -57,8 +92,13 @@ class Changes(Struct):
     environments: dict[bytes, bytes] = field(default_factory=dict)
     submissions: dict[str, Submission] = field(default_factory=dict)
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
+    standings: dict[str, Standing] = field(default_factory=dict)
+    removed_workers: list[str] = field(default_factory=list)
+    tokens: dict[str, Token] = field(default_factory=dict)
     #: The new set of paused queues, if it changed.
     paused: set[str] | None = None
+    #: The workers that must speak before a restored broker starts anything, if that set changed.
+    doubts: set[str] | None = None
     removed: list[int] = field(default_factory=list)
 
     def put(self, before: Job | None, after: Job) -> None:
@@ -73,8 +113,9 @@ class Changes(Struct):
     @property
     def empty(self) -> bool:
         """Nothing to commit."""
-        lists = (self.inserted, self.updated, self.attempts, self.story, self.submissions, self.workers, self.removed)
-        return not any(lists) and self.paused is None
+        jobs = (self.inserted, self.updated, self.attempts, self.story, self.submissions, self.removed)
+        others = (self.workers, self.standings, self.removed_workers, self.tokens)
+        return not any((*jobs, *others)) and self.paused is None and self.doubts is None
 
 
 class Loaded(Struct, frozen=True):
@@ -87,10 +128,25 @@ class Loaded(Struct, frozen=True):
     paused: set[str]
     #: The highest id ever given, also to a job removed since.
     highest_id: int
+    standings: dict[str, Standing] = {}
+    doubts: set[str] = set()
+    #: The lives of brokers on this store, oldest first: which commit was the last before each.
+    lives: dict[str, int] = {}
 
 
 class Store(Protocol):
     """One broker's memory. A single thread calls it."""
+
+    #: The number of the last commit; it grows by one with each, and is stored with it.
+    number: int
+    #: How often `beat` must be called; None if nobody else could take this store over.
+    beat_s: float | None
+
+    def begin(self, life: str) -> None:
+        """Note, durably, that a broker's life begins; the lives before it and their last commits are kept."""
+
+    def beat(self) -> None:
+        """Say that this broker still lives; raises Deposed when another has taken over."""
 
     def load(self) -> Loaded:
         """Everything that is alive, as of the last commit."""
@@ -98,7 +154,8 @@ class Store(Protocol):
     def commit(self, changes: Changes) -> None:
         """All of it durable, or none of it and an exception.
 
-        A job row that is not as `updated` expects raises GuardFailed; what the disk refuses raises StoreUnavailable.
+        A job row that is not as `updated` expects raises GuardFailed; what the disk refuses raises StoreUnavailable;
+        when another broker has taken the store over, Deposed.
         """
 
     def submission(self, key: str) -> Submission | None:
@@ -122,6 +179,9 @@ class Store(Protocol):
     def story(self, job: int) -> list[Story]:
         """What happened to a job, oldest first."""
 
+    def tokens(self) -> list[Token]:
+        """Every token and code, oldest first, ended ones too; codes are kept CODE_KEPT_S after they ended."""
+
     def rerun_jobs(self) -> set[int]:
         """The jobs that some kept job runs again."""
 
@@ -130,3 +190,5 @@ class Store(Protocol):
 
 
 SUBMISSION_KEPT_S = 7 * 86400.0
+CODE_KEPT_S = 7 * 86400.0
+LIVES_KEPT = 1000

@@ -8,7 +8,7 @@ import msgspec
 import msgspec.structs
 
 from grassq.core.model import FINAL, HOLDING, Job, Outcome, Placement, Spec, State, WorkerInfo
-from grassq.store.base import Attempt, Submission
+from grassq.store.base import Attempt, Standing, Submission, Token
 
 _SHOWS_PLACEMENT = FINAL | HOLDING
 _encode = msgspec.msgpack.Encoder().encode
@@ -119,6 +119,50 @@ def worker_row(info: WorkerInfo) -> tuple[object, ...]:
 def worker_from(row: tuple[Any, ...]) -> WorkerInfo:
     """A worker, from its column."""
     return _info(row[0])
+
+
+def standing_row(worker: str, standing: Standing) -> tuple[object, ...]:
+    """The columns of what a broker keeps of a worker."""
+    return (worker, int(standing.drained), standing.ticket, standing.next_ticket)
+
+
+def standing_from(row: tuple[Any, ...]) -> tuple[str, Standing]:
+    """A worker's name and its standing, from the columns of SELECT_STANDINGS."""
+    return row[0], Standing(bool(row[1]), row[2], row[3])
+
+
+def token_row(token: Token) -> tuple[object, ...]:
+    """The columns of a token or a code."""
+    return (
+        token.id,
+        token.digest,
+        token.scope,
+        token.name,
+        token.created,
+        int(token.is_code),
+        None if token.queues is None else _encode(token.queues),
+        int(token.bare),
+        token.expires,
+        token.ended,
+        token.became,
+    )
+
+
+def token_from(row: tuple[Any, ...]) -> Token:
+    """A token or a code, from TOKEN_COLUMNS."""
+    return Token(
+        id=row[0],
+        digest=row[1],
+        scope=row[2],
+        name=row[3],
+        created=row[4],
+        is_code=bool(row[5]),
+        queues=None if row[6] is None else msgspec.msgpack.decode(row[6], type=tuple[str, ...]),
+        bare=bool(row[7]),
+        expires=row[8],
+        ended=row[9],
+        became=row[10],
+    )
 
 
 def submission_row(submission: Submission) -> tuple[object, ...]:

@@ -32,9 +32,33 @@ FORGET_SUBMISSIONS = "delete from submission where at < ?"
 PUT_WORKER = "insert into worker (name, info) values (?, ?) on conflict (name) do update set info = excluded.info"
 CLEAR_PAUSES = "delete from pause"
 INSERT_PAUSE = "insert into pause (queue) values (?)"
+CLEAR_DOUBTS = "delete from doubt"
+INSERT_DOUBT = "insert into doubt (worker) values (?)"
+PUT_STANDING = """
+insert into standing (worker, drained, ticket, next_ticket) values (?, ?, ?, ?)
+on conflict (worker) do update set drained = excluded.drained, ticket = excluded.ticket,
+    next_ticket = excluded.next_ticket
+"""
+REMOVE_WORKER = "delete from worker where name = ?"
+REMOVE_STANDING = "delete from standing where worker = ?"
+
+TOKEN_COLUMNS = "id, digest, scope, name, created, is_code, queues, bare, expires, ended, became"
+PUT_TOKEN = f"""
+insert into token ({TOKEN_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+on conflict (id) do update set digest = excluded.digest, scope = excluded.scope, name = excluded.name,
+    created = excluded.created, is_code = excluded.is_code, queues = excluded.queues, bare = excluded.bare,
+    expires = excluded.expires, ended = excluded.ended, became = excluded.became
+"""
+# A code nobody used ended when it expired.
+FORGET_CODES = "delete from token where is_code = 1 and coalesce(ended, expires) < ?"
+
+INSERT_LIFE = "insert into life (life, number) values (?, ?) on conflict (life) do nothing"
+FORGET_LIVES = "delete from life where seq not in (select seq from life order by seq desc limit ?)"
 
 GET_META = "select value from meta where key = ?"
 PUT_META = "insert into meta (key, value) values (?, ?) on conflict (key) do update set value = excluded.value"
+# Commits are numbered; the guard is the number of the one before.
+NEXT_NUMBER = "update meta set value = ? where key = 'number' and value = ?"
 
 REMOVE_ATTEMPTS = "delete from attempt where job = ?"
 REMOVE_EVENTS = "delete from event where job = ?"
@@ -61,9 +85,82 @@ SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submissio
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
 SELECT_WORKERS = "select info from worker order by name"
 SELECT_PAUSES = "select queue from pause"
+SELECT_STANDINGS = "select worker, drained, ticket, next_ticket from standing order by worker"
+SELECT_DOUBTS = "select worker from doubt"
+SELECT_LIVES = "select life, number from life order by seq"
+SELECT_TOKENS = f"select {TOKEN_COLUMNS} from token order by created, id"
 SELECT_ATTEMPTS = """
 select job, number, placement, pid, started, ended, outcome, exit_code, signal, error
 from attempt where job = ? order by number
 """
 SELECT_STORY = "select job, at, kind, detail from event where job = ? order by seq"
 SELECT_RERUNS = "select distinct rerun_of from job where rerun_of is not null"
+
+# Moving a whole store. Each table's columns, in an order in which rows can be written, and how they are sorted.
+_TABLES = {
+    "meta": ("key, value", "key"),
+    "environment": ("digest, body", "digest"),
+    "job": (JOB_COLUMNS, "id"),
+    "attempt": (
+        "job, number, worker, boot, placement, pid, started, ended, outcome, exit_code, signal, error",
+        "job, number",
+    ),
+    "event": ("job, at, kind, detail", "seq"),
+    "submission": ("key, digest, first_id, count, at, ids", "key"),
+    "worker": ("name, info", "name"),
+    "pause": ("queue", "queue"),
+    "standing": ("worker, drained, ticket, next_ticket", "worker"),
+    "doubt": ("worker", "worker"),
+    "token": (TOKEN_COLUMNS, "id"),
+    "life": ("life, number", "seq"),
+}
+# PostgreSQL keeps its schema's version in `meta`; that is not the store's content.
+_KEPT = {"meta": " where key <> 'schema'"}
+
+COUNT_ROWS = {table: f"select count(*) from {table}{_KEPT.get(table, '')}" for table in _TABLES}
+DUMP = {
+    table: f"select {columns} from {table}{_KEPT.get(table, '')} order by {order}"
+    for table, (columns, order) in _TABLES.items()
+}
+EMPTY = {table: f"delete from {table}{_KEPT.get(table, '')}" for table in reversed(_TABLES)}
+FILL = {
+    table: f"insert into {table} ({columns}) values ({', '.join('?' * (columns.count(',') + 1))})"
+    for table, (columns, _) in _TABLES.items()
+}
+
+# PostgreSQL only: who leads. Time is the database's own, never that of a broker.
+LEADER_EXISTS = "select to_regclass('leader') is not null"
+CREATE_LEADER = """
+create table leader (
+    one    bigint primary key check (one = 1),
+    term   bigint not null,
+    beat   timestamptz not null,
+    holder text not null
+)
+"""
+INSERT_LEADER = "insert into leader (one, term, beat, holder) values (1, 0, clock_timestamp(), '')"
+# A beat from the future is as stale as an old one: the database's clock was set back, and nobody has beaten since.
+# No row means that the leader is committing at this moment.
+_AGE = "abs(extract(epoch from clock_timestamp() - beat))"
+SELECT_LEADER = f"select holder, {_AGE} > ? from leader for update skip locked"
+SELECT_STUCK_LEADER = f"select holder from leader where {_AGE} > ?"
+TAKE_LEAD = "update leader set term = term + 1, beat = clock_timestamp(), holder = ? returning term"
+BEAT = "update leader set beat = clock_timestamp() where term = ?"
+RESIGN = "update leader set holder = '' where term = ?"
+# Two brokers that make the tables at the same moment: one of them does.
+TRY_LOCK = "select pg_try_advisory_xact_lock(?)"
+META_EXISTS = "select to_regclass('meta') is not null"
+END_SESSIONS = """
+select pg_terminate_backend(pid) from pg_stat_activity
+where application_name = ? and usename = current_user and pid <> pg_backend_pid()
+"""
+SET_SESSION = """
+select set_config('statement_timeout', ?, false), set_config('lock_timeout', ?, false),
+    set_config('idle_in_transaction_session_timeout', ?, false),
+    set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '2', false),
+    set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '10000', false),
+    set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)
+"""
+SET_PATIENCE = """
+select set_config('statement_timeout', ?, true), set_config('idle_in_transaction_session_timeout', ?, true)
+"""

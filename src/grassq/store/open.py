@@ -1,0 +1,38 @@
+"""Open the store that a setting names."""
+
+from __future__ import annotations
+
+from grassq.errors import BadInput, Refused
+from grassq.store.relational import RelationalStore
+from grassq.store.sqlite import MEMORY, SqliteStore
+from grassq.store.urls import is_postgres, shown_url
+
+IN_MEMORY = "memory"
+_SQLITE = "sqlite:"
+
+
+def open_store(url: str) -> RelationalStore:
+    """The store of that name. Ask its `try_lead` before anything else, until it says yes."""
+    if is_postgres(url):
+        return _postgres(url)
+    if url == IN_MEMORY:
+        return SqliteStore(MEMORY)
+    return SqliteStore(sqlite_path(url))
+
+
+def sqlite_path(url: str) -> str:
+    """The file that a name of a store in a file means."""
+    path = url.removeprefix(_SQLITE)
+    if path == url or not path.startswith("/"):
+        raise BadInput(
+            f"--store {shown_url(url)}: write memory, sqlite:/absolute/path, or postgresql://USER@HOST/DATABASE"
+        )
+    return path
+
+
+def _postgres(url: str) -> RelationalStore:
+    try:
+        from grassq.store.postgres import PostgresStore
+    except ImportError as error:
+        raise Refused(f"a store in PostgreSQL needs psycopg ({error}): pip install 'grassq[postgres]'") from error
+    return PostgresStore(url)

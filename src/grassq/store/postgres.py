@@ -1,0 +1,212 @@
+"""PostgreSQL: a store that a second broker can take over. One leads, and each of its commits proves first that it does.
+
+The `leader` row is locked by every commit until it ends. So a commit whose fate is unknown is decided before the next
+one, or a reload, gets that row; and nobody can take over in the middle of one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+
+import msgspec
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from grassq.errors import Deposed, StoreUnavailable
+from grassq.store import schema, session, sql
+from grassq.store.relational import RelationalStore, Result, Row
+from grassq.store.urls import shown_url
+
+#: How often a leader says that it lives, how often a standby looks, and after what silence it takes over.
+BEAT_S = 1.0
+LEAD_TRY_S = 1.0
+LEAD_LOST_S = 4.0
+#: How long one commit of a leader may hold up those who stand by.
+LEAD_STUCK_S = 30.0
+# Any number, as long as every release uses the same.
+_LOCK = 7_236_171_500
+_SCHEMA = "schema"
+
+
+class PostgresStore(RelationalStore):
+    """A store in one PostgreSQL database. Nothing may be asked of it before `try_lead` said yes."""
+
+    beat_s: float | None = BEAT_S
+
+    def __init__(self, url: str, *, answer_s: float = session.ANSWER_S) -> None:
+        super().__init__(shown_url(url))
+        # Also the name of our sessions on the server, so that one left behind can be told from others'.
+        self._holder = f"{socket.gethostname()[:24]} {os.getpid()} {secrets.token_hex(8)}"
+        self._settings = {**session.parameters(url), "application_name": f"grass {self._holder}"}
+        self._answer_s = answer_s
+        self._session: session.Session | None = None
+        self._term: int | None = None
+        #: The machine whose broker leads, as far as the last `try_lead` saw.
+        self.leader = ""
+
+    # Leading.
+
+    def try_lead(self) -> bool:
+        """Take the store over if nobody leads; otherwise say no at once, and remember who does."""
+        with self._foreign_errors():
+            if self._session is None or self._session.closed:
+                self._connect()
+            with self._transaction():
+                if not self._all(sql.TRY_LOCK, _LOCK)[0][0] or not self._is_free():
+                    return False
+                self._migrate()
+                self._identify()
+                term = int(self._all(sql.TAKE_LEAD, self._holder)[0][0])
+                number = self._number()
+            self._term, self.number, self.leader = term, number, self._holder.partition(" ")[0]
+            return True
+
+    def _is_free(self) -> bool:
+        if not self._all(sql.LEADER_EXISTS)[0][0]:
+            self._execute(sql.CREATE_LEADER)
+            self._execute(sql.INSERT_LEADER)
+        schema.refuse_newer(self._version(), self.where)
+        found = self._all(sql.SELECT_LEADER, LEAD_LOST_S)
+        if not found:
+            self._end_stuck()
+            return False
+        holder, stale = found[0]
+        self.leader = holder.partition(" ")[0]
+        return not holder or stale or holder == self._holder
+
+    def _end_stuck(self) -> None:
+        """The leader holds its row. A host that died is noticed by the server; one that merely stopped is not."""
+        for (holder,) in self._all(sql.SELECT_STUCK_LEADER, LEAD_STUCK_S):
+            self._execute(sql.END_SESSIONS, (f"grass {holder}",))
+
+    def _version(self) -> int:
+        if not self._all(sql.META_EXISTS)[0][0]:
+            return 0
+        return int(next(iter(self._all(sql.GET_META, _SCHEMA)), ("0",))[0])
+
+    def _migrate(self) -> None:
+        version = self._version()
+        for number, step in enumerate(schema.migrations()[version:], start=version + 1):
+            self._execute(schema.in_postgres(step))
+            self._execute(sql.PUT_META, (_SCHEMA, str(number)))
+
+    def beat(self) -> None:
+        """Say that this broker still lives; raises Deposed when another has taken over."""
+        with self._foreign_errors():
+            if self._session is None or self._session.closed:
+                self._connect()
+            self._prove()
+
+    def _prove(self) -> None:
+        """Say that we lead, and be sure of it: the row is ours until the transaction ends."""
+        if self._term is None or self._execute(sql.BEAT, (self._term,)).rowcount != 1:
+            raise Deposed(f"another broker has taken {self.where} over")
+
+    def close(self) -> None:
+        """Resign, so that another need not wait, and let go."""
+        if self._session is None:
+            return
+        if self._term is not None and not self._session.closed:
+            with suppress(psycopg.Error):
+                self._execute(sql.RESIGN, (self._term,))
+        self._term = None
+        self._session.close()
+
+    # Statements.
+
+    def _connect(self) -> None:
+        again = self._session is not None
+        if self._session is not None:
+            self._session.close()
+        self._session = session.connect(self._settings, self._answer_s)
+        if again:
+            # The server may not have noticed yet that we lost the old one; what it was doing ends now, either way.
+            self._execute(sql.END_SESSIONS, (self._settings["application_name"],))
+
+    def _reopen(self) -> None:
+        with self._foreign_errors():
+            self._connect()
+
+    def _open_session(self) -> session.Session:
+        if self._session is None:
+            raise Deposed(f"this broker does not lead {self.where}")
+        return self._session
+
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> Result:
+        return self._open_session().execute(_translated(statement), _storable(values) if values else None)
+
+    def _many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
+        if rows := [_storable(one) for one in values]:
+            self._open_session().cursor().executemany(_translated(statement), rows)
+
+    def _counts(self, statement: str, values: Iterable[Sequence[object]]) -> list[int]:
+        rows = list(values)
+        if len(rows) < 2:
+            return super()._counts(statement, rows)
+        connection = self._open_session()
+        with connection.pipeline():
+            results = [connection.execute(_translated(statement), _storable(one)) for one in rows]
+        return [result.rowcount for result in results]
+
+    def _stream(self, statement: str, count: int) -> Iterator[list[Row]]:
+        self._execute(f"declare every no scroll cursor for {statement}")
+        while some := self._all(f"fetch {count} from every"):
+            yield some
+        self._execute("close every")
+
+    def _patient(self) -> None:
+        self._execute(sql.SET_PATIENCE, [f"{int(session.COPY_S * 1000)}ms"] * 2)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._transaction():
+            self._prove()
+            yield
+
+    #: Reading takes the leader's row as well: after a lost connection it waits until the last commit's fate is known.
+    _reading = _writing
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        connection = self._open_session()
+        connection.execute(b"begin isolation level read committed")
+        try:
+            yield
+            if (said := connection.execute(b"commit").statusmessage) != "COMMIT":
+                raise StoreUnavailable(f"{self.where} answered {said} to a commit")
+        finally:
+            _undo(connection)
+
+    @contextmanager
+    def _foreign_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise StoreUnavailable(session.in_words(error, self.where)) from error
+        except msgspec.MsgspecError as error:
+            raise StoreUnavailable(f"{self.where} is damaged ({error}); restore it from a backup") from error
+
+
+def _undo(connection: session.Session) -> None:
+    """Leave no transaction open, whatever happened in it."""
+    if connection.closed or connection.info.transaction_status == TransactionStatus.IDLE:
+        return
+    try:
+        connection.execute(b"rollback")
+    except psycopg.Error:
+        connection.close()
+
+
+@cache
+def _translated(statement: str) -> bytes:
+    return statement.replace("?", "%s").encode()
+
+
+def _storable(values: Sequence[object]) -> list[object]:
+    """PostgreSQL has no NUL in a text; a worker's words may."""
+    return [one.replace("\0", "\ufffd") if type(one) is str and "\0" in one else one for one in values]

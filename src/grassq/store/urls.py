@@ -1,0 +1,29 @@
+"""How a store is named: memory, sqlite:/absolute/path, or postgresql://USER@HOST/DATABASE."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+POSTGRES = ("postgresql://", "postgres://")
+HIDDEN = "***"
+
+# From the first colon behind the user to the last @: also what a password holds unquoted is hidden.
+_USERINFO = re.compile(r"(://[^:@/?#]*):.*@", re.DOTALL)
+
+
+def is_postgres(url: str) -> bool:
+    """Whether this names a PostgreSQL database."""
+    return url.startswith(POSTGRES)
+
+
+def shown_url(url: str) -> str:
+    """The URL as it may be printed: without a password, wherever it is."""
+    url = _USERINFO.sub(rf"\1:{HIDDEN}@", url)
+    head, mark, query = url.partition("?")
+    return head + mark + "&".join(map(_shown_setting, query.split("&")))
+
+
+def _shown_setting(setting: str) -> str:
+    key, equals, _ = setting.partition("=")
+    return f"{key}{equals}{HIDDEN}" if "password" in unquote(key).lower() else setting
