@@ -159,8 +159,9 @@ def test_an_exit_record_that_lacks_a_key_or_has_another_kind_there_is_no_record(
 @given(st.binary(max_size=200))
 def test_any_bytes_in_place_of_a_record_are_no_record_and_no_error(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as path:
-        for name in ("exit", "started", "stop", "spec.json"):
+        for name in ("exit", "started", "stop", "spec.json", "lease"):
             write(path, name, data)
+        assert rundir.read_lease(path, "boot") is None and rundir.read_order(path) is None
         found = rundir.look(path, "boot")
         assert (found.exit, found.shim_alive, found.command_alive) == (None, False, False)
         assert rundir.read_stop(path) is not None
@@ -207,3 +208,60 @@ def test_an_unfinished_second_line_of_a_claim_is_no_command(path: str) -> None:
     with Path(path, "started").open("ab") as file:
         file.write(b'{"pid": 12, "ticks": 1')
     assert rundir.look(path, "boot").command is None
+
+
+def test_a_lease_is_read_back_in_its_boot_alone_and_private(path: str) -> None:
+    assert rundir.read_lease(path, "boot") is None
+    rundir.write_lease(path, rundir.Lease(12.5, 300.0), "boot")
+    found = rundir.read_lease(path, "boot")
+    assert found is not None and (found.until, found.length_s) == (12.5, 300.0)
+    assert rundir.read_lease(path, "another boot") is None
+    assert mode_of(f"{path}/lease") == 0o600
+    assert names_in(path) == ["files", "lease", "spec.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"v": 2, "until": 1, "length_s": 1, "boot": "boot"}',
+        '{"v": 1, "until": NaN, "length_s": 1, "boot": "boot"}',
+        '{"v": 1, "until": 1, "length_s": Infinity, "boot": "boot"}',
+        '{"v": 1, "until": -1, "length_s": 1, "boot": "boot"}',
+        '{"v": 1, "until": "1", "length_s": 1, "boot": "boot"}',
+        '{"v": 1, "until": 1, "boot": "boot"}',
+        '{"v": 1, "until": 1%s, "length_s": 1, "boot": "boot"}' % ("0" * 400),
+    ],
+)
+def test_a_lease_that_makes_no_sense_is_none(path: str, text: str) -> None:
+    write(path, "lease", text.encode())
+    assert rundir.read_lease(path, "boot") is None
+
+
+def test_a_lease_of_a_later_release_that_says_more_is_read(path: str) -> None:
+    write(path, "lease", b'{"v": 1, "until": 5, "length_s": 4, "boot": "boot", "more": [1]}\n')
+    found = rundir.read_lease(path, "boot")
+    assert found is not None and found.until == 5.0
+
+
+def test_an_acknowledgement_is_an_empty_file_and_none_where_there_is_no_run_dir(path: str, tmp_path: Path) -> None:
+    assert not rundir.is_acked(path)
+    rundir.mark_acked(path)
+    rundir.mark_acked(path)
+    assert rundir.is_acked(path) and Path(path, "acked").read_bytes() == b""
+    rundir.mark_acked(str(tmp_path / "jobs/99/1"))
+    assert not (tmp_path / "jobs/99").exists()
+
+
+def test_of_many_old_jobs_only_the_newest_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for job in range(1, 101):
+        (tmp_path / "jobs" / str(job) / "1").mkdir(parents=True)
+    read: list[str] = []
+    numbers = rundir.numbers
+
+    def noted(folder: str) -> list[int]:
+        read.append(folder)
+        return numbers(folder)
+
+    monkeypatch.setattr(rundir, "numbers", noted)
+    assert rundir.attempts(str(tmp_path), 3) == [(100, 1), (99, 1), (98, 1)]
+    assert len(read) == 4

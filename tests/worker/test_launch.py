@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.builders import a_placement, a_spec
+from tests.builders import a_placement, a_request, a_spec
 
 from grassq.core.messages import Start
-from grassq.core.model import Pairs
+from grassq.core.model import Guest, Pairs, Terms
 from grassq.core.options import RESERVED
 from grassq.core.resources import ONE, Allocation
+from grassq.run import rundir
 from grassq.run.rundir import Spec, decode_word
 from grassq.settings import Settings
+from grassq.worker import orders
 from grassq.worker.launch import placeholders, run_spec
+from grassq.worker.surroundings import Surroundings, of_this_process
 
 PATH = (b"PATH", b"/usr/bin:/bin")
 GPU: Allocation = {"gpu": {"1": ONE, "0": ONE // 2}}
@@ -28,9 +33,15 @@ def a_start(
     return Start(12, 3, asked, placement, (PATH, *env), name="train")
 
 
-def spec_of(start: Start) -> Spec:
+def spec_of(start: Start, around: Surroundings | None = None) -> Spec:
     """What the shim would read."""
-    return Spec(run_spec(start, "/home/jobs/12/3", "/home/jobs/12/checkpoint", store="s", boot="b", with_daemon=False))
+    return Spec(raw_of(start, around))
+
+
+def raw_of(start: Start, around: Surroundings | None = None) -> dict[str, Any]:
+    path, checkpoint = "/home/jobs/12/3", "/home/jobs/12/checkpoint"
+    around = around or Surroundings()
+    return run_spec(start, path, checkpoint, store="s", boot="b", with_daemon=False, around=around)
 
 
 def test_a_job_is_told_who_it_is() -> None:
@@ -144,7 +155,7 @@ def test_which_directory_counts(own: bool, queue: bytes | None, expected: bytes)
 
 def test_what_else_the_spec_says_is_handed_on() -> None:
     start = a_start(umask=0o077, split=True, grace_s=3.0, keep_children=True)
-    raw = run_spec(start, "/p", "/c", store="store-1", boot="boot-1", with_daemon=True)
+    raw = run_spec(start, "/p", "/c", store="store-1", boot="boot-1", with_daemon=True, around=Surroundings())
     spec = Spec(raw)
     assert (spec.store, spec.job, spec.attempt, spec.boot) == ("store-1", 12, 3, "boot-1")
     assert (spec.umask, spec.split, spec.grace_s, spec.keep_children, spec.with_daemon) == (
@@ -160,3 +171,168 @@ def test_what_else_the_spec_says_is_handed_on() -> None:
 def test_no_resource_may_have_the_name_of_a_setting() -> None:
     """Its GRASS_<NAME> would be read as that setting by a daemon the job starts."""
     assert set(Settings.__struct_fields__) <= RESERVED
+
+
+# Jobs sent from another machine.
+
+GUEST = Terms(guest=Guest())
+AROUND = Surroundings(((b"PATH", b"/worker/bin"), (b"LANG", b"C")), b"/worker", 0o027)
+
+
+def a_guest(**changes: Any) -> Start:
+    where = {"cwd": changes.pop("queue_cwd", None)}
+    start = a_start(None, ((b"SENDERS", b"own"),), where=where)
+    return replace(start, spec=replace(start.spec, **{"terms": GUEST, "cwd": b"", "umask": 0o777, **changes}))
+
+
+def test_a_guest_gets_the_workers_environment_directory_and_umask_and_nothing_of_its_senders() -> None:
+    spec = spec_of(a_guest(env=((b"SEED", b"7"),)), AROUND)
+    assert {name: value for name, value in spec.env.items() if not name.startswith(b"GRASS_")} == {
+        b"PATH": b"/worker/bin",
+        b"LANG": b"C",
+        b"SEED": b"7",
+    }
+    assert (spec.cwd, spec.umask) == (b"/worker", 0o027)
+    assert spec.env[b"GRASS_JOB_ID"] == b"12"
+
+
+@pytest.mark.parametrize(
+    ("own", "queue", "expected"),
+    [(False, None, b"/worker"), (False, b"/queue", b"/queue"), (True, b"/queue", b"/job"), (True, None, b"/job")],
+    ids=["the worker's", "the queue's", "its own wins", "its own"],
+)
+def test_which_directory_counts_for_a_guest(own: bool, queue: bytes | None, expected: bytes) -> None:
+    start = a_guest(queue_cwd=queue, own_cwd=own, cwd=b"/job" if own else b"")
+    assert spec_of(start, AROUND).cwd == expected
+
+
+def test_a_job_of_this_machines_user_has_nothing_of_the_daemons() -> None:
+    spec = spec_of(a_start(), AROUND)
+    assert b"LANG" not in spec.env and (spec.cwd, spec.umask) == (b"/", 0o022)
+
+
+CANARY = b"canary-5eed"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GRASS_CERT_PASS",
+        "GRASS_STORE",
+        "GRASS_TOKEN",
+        "PGPASSWORD",
+        "PGPASSFILE",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "GITHUB_TOKEN",
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "OPENAI_API_KEY",
+        "MYSQL_PWD",
+        "DB_PASSWORD",
+        "SMTP_PASS",
+        "my_password",
+        "SSH_AUTH_SOCK",
+        "XAUTHORITY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "KRB5CCNAME",
+        "NOTIFY_SOCKET",
+    ],
+)
+def test_a_secret_of_the_daemon_is_not_in_a_guests_job(name: str) -> None:
+    around = replace(AROUND, env=(*AROUND.env, (name.encode(), CANARY)))
+    raw = raw_of(a_guest(), around)
+    assert CANARY not in b"".join(Spec(raw).env.values()) and CANARY.decode() not in str(raw)
+
+
+def test_an_address_with_a_password_in_it_is_not_in_a_guests_job_and_one_without_is() -> None:
+    around = replace(
+        AROUND,
+        env=((b"DATABASE_URL", b"postgresql://me:" + CANARY + b"@db/x"), (b"INDEX", b"https://pypi.org/simple")),
+    )
+    env = spec_of(a_guest(), around).env
+    assert b"DATABASE_URL" not in env and env[b"INDEX"] == b"https://pypi.org/simple"
+
+
+@pytest.mark.parametrize("name", [b"PATH", b"HOME", b"LD_LIBRARY_PATH", b"CUDA_HOME", b"HF_HOME", b"CONDA_PREFIX"])
+def test_what_programs_need_of_a_workers_environment_stays(name: bytes) -> None:
+    assert spec_of(a_guest(), replace(AROUND, env=((name, b"/x"),))).env[name] == b"/x"
+
+
+def test_a_queue_may_give_its_jobs_a_secret_on_purpose() -> None:
+    start = a_guest()
+    start = replace(start, placement=replace(start.placement, env=((b"HF_TOKEN", b"for all"),)))
+    assert spec_of(start, AROUND).env[b"HF_TOKEN"] == b"for all"
+
+
+def test_visible_devices_of_the_daemon_are_not_a_guests() -> None:
+    assert VISIBLE not in spec_of(a_guest(), replace(AROUND, env=((VISIBLE, b"7"),))).env
+
+
+def test_a_daemon_in_the_background_is_at_home_and_one_in_front_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(0o013)
+    try:
+        env = {b"HOME": b"/home/me", b"A": b"1"}
+        front = of_this_process(env, background=False)
+        assert (front.cwd, front.umask, dict(front.env)) == (os.fsencode(tmp_path), 0o013, env)
+        assert of_this_process(env, background=True).cwd == b"/home/me"
+        assert of_this_process({}, background=True).cwd.startswith(b"/")
+        assert os.umask(0o013) == 0o013
+    finally:
+        os.umask(before)
+
+
+# Leases, and the order as it came.
+
+
+def test_only_an_attempt_with_a_lease_is_marked_so() -> None:
+    assert not spec_of(a_start()).leased
+    assert spec_of(a_start(where={"lease_s": 300.0})).leased
+
+
+ENVIRONMENTS: dict[str, Pairs] = {
+    "plain": (PATH, (b"A", b"1"), (b"B", b"\xff")),
+    "ours and devices": ((b"GRASS_STORE", b"x"), PATH, (b"CUDA_VISIBLE_DEVICES", b"3"), (b"GRASS_HOME", b"/h")),
+    "overridden": ((b"LR", b"0.1"), PATH, (b"GRASS_JOB_ID", b"9")),
+    "doubled": ((b"A", b"1"), (b"B", b"2"), (b"A", b"3")),
+    "empty": (),
+}
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+@pytest.mark.parametrize("terms", [Terms(), GUEST], ids=["a user's", "a guest's"])
+def test_the_order_can_be_read_back_exactly(tmp_path: Path, env: Pairs, terms: Terms) -> None:
+    start = Start(
+        12,
+        3,
+        replace(a_spec("exp", a_request(gpu=0.5, mem="1G")), terms=terms, env=((b"LR", b"9"),)),
+        replace(a_placement("w", GPU), env=((b"Q", b"1"),), lease_s=300.0, prefix=(b"nice",)),
+        env,
+        name="train",
+        checkpoint_of=4,
+    )
+    path = str(tmp_path / "run")
+    rundir.prepare(path, raw_of(start, AROUND))
+    assert orders.recall(path) == start
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn", "no order", "another order", "a place that is not there"])
+def test_an_order_that_cannot_be_read_back_is_none(tmp_path: Path, damage: str) -> None:
+    path = str(tmp_path / "run")
+    raw = raw_of(a_start())
+    if damage == "no order":
+        del raw["order"]
+    if damage == "another order":
+        raw["order"] = "kwECAw=="
+    if damage == "a place that is not there":
+        raw["env"] = []
+    rundir.prepare(path, raw)
+    if damage == "gone":
+        Path(path, "spec.json").unlink()
+    if damage == "torn":
+        Path(path, "spec.json").write_bytes(b'{"v": 1, "order": "a')
+    assert orders.recall(path) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from grassq.run import rundir
+from grassq.run import files, rundir
 
 READ_LIMIT = 1 << 20
 TAIL_BLOCK = 64 << 10
@@ -12,7 +12,7 @@ TAIL_BLOCK = 64 << 10
 
 def read(path: str, stream: str, offset: int, limit: int = READ_LIMIT) -> bytes:
     """Bytes of a stream of the attempt at `path` from `offset` on, at most READ_LIMIT; empty at its end."""
-    fd = rundir.open_read(rundir.log_path(path, stream))
+    fd = files.open_read(rundir.log_path(path, stream))
     if fd is None:
         return b""
     try:
@@ -23,7 +23,7 @@ def read(path: str, stream: str, offset: int, limit: int = READ_LIMIT) -> bytes:
 
 def size(path: str, stream: str) -> int:
     """How many bytes the stream has; 0 when there is none yet."""
-    fd = rundir.open_read(rundir.log_path(path, stream))
+    fd = files.open_read(rundir.log_path(path, stream))
     if fd is None:
         return 0
     try:
@@ -34,7 +34,7 @@ def size(path: str, stream: str) -> int:
 
 def tail_offset(path: str, stream: str, lines: int) -> int:
     """Where the last `lines` lines of the stream begin; a last line without its newline counts."""
-    fd = rundir.open_read(rundir.log_path(path, stream))
+    fd = files.open_read(rundir.log_path(path, stream))
     if fd is None:
         return 0
     try:

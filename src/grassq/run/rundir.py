@@ -4,12 +4,17 @@ This is the protocol between a daemon and shims of other releases, so it is froz
 it does not know, and nothing here changes its meaning without a new FORMAT.
 
     jobs/<id>/checkpoint/             one per job
-    jobs/<id>/<attempt>/ spec.json    what to run; JSON, 0600
+    jobs/<id>/<attempt>/ spec.json    what to run; JSON, 0600. "lease": true means that it may run only under a lease,
+                                      which a shim of the first release does not know; "order" is the order as it came
                          started      the claim: one JSON line; after the spawn a second one
                          stop         {"v", "grace_s", "reason"}: end the job
+                         lease        {"v", "until", "length_s", "boot"}: until when on CLOCK_BOOTTIME it may run
                          log          stdout and stderr (`out` and `err` when split)
                          exit         JSON, a space, crc32 as eight hex digits, newline
+                         acked        empty: the broker has its end on disk
                          files/       what the job leaves
+
+A shim runs only what its own daemon ordered, so no shim of the first release ever meets a spec with a lease.
 """
 
 from __future__ import annotations
@@ -18,34 +23,26 @@ import binascii
 import errno
 import json
 import os
-import stat
-import time
-import zlib
 
-from grassq.run import processes
+from grassq.run import files, processes
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeGuard
 
 FORMAT = 1
 SPEC_LIMIT = 32 << 20
 RECORD_LIMIT = 64 << 10
+SPAN_MAX_S = 1e12
 STREAMS = ("log", "out", "err")
-
-_OURS = os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: a job may have put a fifo in our file's place, and opening that would wait for ever.
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | _OURS
-# No such file, a link, or a socket. Any other error is raised: what cannot be read now is not what is not there.
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 class Spec:
     """What one attempt runs, with words as bytes."""
 
     __slots__ = (
-        "argv", "attempt", "boot", "cwd", "env", "grace_s", "job", "keep_children", "leave_grace_s", "split", "store",
-        "umask", "with_daemon",
+        "argv", "attempt", "boot", "cwd", "env", "grace_s", "job", "keep_children", "leased", "leave_grace_s", "split",
+        "store", "umask", "with_daemon",
     )  # fmt: skip
 
     def __init__(self, raw: dict[str, Any]) -> None:
@@ -58,7 +55,7 @@ class Spec:
         self.argv = [decode_word(word) for word in raw["argv"]]
         if not self.argv:
             raise ValueError("the spec names no program")
-        self.env = {decode_word(name): decode_word(value) for name, value in raw["env"]}
+        self.env = dict(_env(raw))
         self.cwd = decode_word(raw["cwd"])
         self.umask = int(raw["umask"])
         self.split = bool(raw["split"])
@@ -66,6 +63,17 @@ class Spec:
         self.leave_grace_s = float(raw["leave_grace_s"])
         self.keep_children = bool(raw["keep_children"])
         self.with_daemon = bool(raw["with_daemon"])
+        self.leased = bool(raw.get("lease"))
+
+
+class Lease:
+    """How long an attempt may run unless its lease is renewed."""
+
+    __slots__ = ("length_s", "until")
+
+    def __init__(self, until: float, length_s: float) -> None:
+        self.until = until  # on CLOCK_BOOTTIME
+        self.length_s = length_s  # the broker's whole: by then nothing may be left
 
 
 class Found:
@@ -146,19 +154,37 @@ def decode_word(word: object) -> bytes:
 def prepare(path: str, spec: dict[str, Any]) -> None:
     """Lay the run dir out, ready for an order; doing it again changes nothing."""
     for directory in (path, files_dir(path), checkpoint_dir(path)):
-        _make_dirs(directory)
-    _write_aside(path, "spec.json", json.dumps(spec).encode("ascii"), sync=False)
+        files.make_dirs(directory)
+    files.write_aside(path, "spec.json", json.dumps(spec).encode("ascii"), sync=False)
 
 
 def read_spec(path: str) -> Spec:
     """What to run; OSError when it is not there, ValueError when it makes no sense."""
-    data = _read(f"{path}/spec.json", SPEC_LIMIT)
+    data = files.read(f"{path}/spec.json", SPEC_LIMIT)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, "no spec", f"{path}/spec.json")
     try:
         return Spec(json.loads(data))
     except (KeyError, TypeError, RecursionError) as exc:
         raise ValueError(f"the spec is incomplete: {type(exc).__name__} {exc}") from exc
+
+
+def read_order(path: str) -> tuple[bytes, list[tuple[bytes, bytes]]] | None:
+    """The order an attempt came with and the environment it was given; None when that makes no sense."""
+    raw = files.parse(files.read(f"{path}/spec.json", SPEC_LIMIT) or b"")
+    try:
+        return None if raw is None else (binascii.a2b_base64(raw["order"], strict_mode=True), _env(raw))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def encode_order(order: bytes) -> str:
+    """An order as the spec keeps it."""
+    return binascii.b2a_base64(order, newline=False).decode("ascii")
+
+
+def _env(raw: dict[str, Any]) -> list[tuple[bytes, bytes]]:
+    return [(decode_word(name), decode_word(value)) for name, value in raw["env"]]
 
 
 def claim(path: str, spec: Spec, pid: int, ticks: int) -> bool:
@@ -169,49 +195,97 @@ def claim(path: str, spec: Spec, pid: int, ticks: int) -> bool:
 
 def void(path: str, store: str, job: int, attempt: int, boot: str) -> bool:
     """Give the attempt up before any shim takes it; False when one has."""
-    _make_dirs(path)
+    files.make_dirs(path)
     ids = {"store": store, "job": job, "attempt": attempt, "boot": boot}
     return _create_started(path, {**ids, "void": True})
 
 
 def note_spawn(path: str, pid: int, ticks: int, session: int) -> None:
     """Add the command to the claim."""
-    fd = os.open(f"{path}/started", os.O_WRONLY | os.O_APPEND | _OURS)
+    fd = os.open(f"{path}/started", os.O_WRONLY | os.O_APPEND | files.OURS)
     try:
-        _write_all(fd, _line({"pid": pid, "ticks": ticks, "session": session}))
+        files.write_all(fd, files.line({"pid": pid, "ticks": ticks, "session": session}))
     finally:
         os.close(fd)
 
 
 def request_stop(path: str, grace_s: float | None, reason: str) -> None:
     """Leave word that the attempt must end; None is the grace its spec says."""
-    _write_aside(path, "stop", _line({"v": FORMAT, "grace_s": grace_s, "reason": reason}), sync=False)
+    files.write_aside(path, "stop", files.line({"v": FORMAT, "grace_s": grace_s, "reason": reason}), sync=False)
 
 
 def read_stop(path: str) -> dict[str, Any] | None:
     """The stop request, or None. One that cannot be read is still a request, with the grace of the spec."""
-    data = _read(f"{path}/stop", RECORD_LIMIT)
+    data = files.read(f"{path}/stop", RECORD_LIMIT)
     if data is None:
         return None
-    found = _parse(data) or {}
+    found = files.parse(data) or {}
     grace_s = found.get("grace_s")
     return {"grace_s": float(grace_s) if isinstance(grace_s, int | float) else None, "reason": found.get("reason")}
+
+
+def write_lease(path: str, lease: Lease, boot: str) -> None:
+    """Say until when the attempt may run; `boot` is the boot whose clock that is on."""
+    line = files.line({"v": FORMAT, "until": lease.until, "length_s": lease.length_s, "boot": boot})
+    files.write_aside(path, "lease", line, sync=False)
+
+
+def read_lease(path: str, boot: str) -> Lease | None:
+    """Until when the attempt may run; None without a lease, or with one of another boot or that makes no sense."""
+    found = files.parse(files.read(f"{path}/lease", RECORD_LIMIT) or b"") or {}
+    until, length_s = found.get("until"), found.get("length_s")
+    if found.get("v") != FORMAT or found.get("boot") != boot or not (_is_span(until) and _is_span(length_s)):
+        return None
+    return Lease(float(until), float(length_s))
+
+
+def mark_acked(path: str) -> None:
+    """The broker has the attempt's end on disk. Not synced: a marker that is lost costs one more report."""
+    try:
+        files.touch(path, "acked")
+    except (FileNotFoundError, NotADirectoryError):
+        return  # the run dir is gone, and with it all there was to report
+
+
+def is_acked(path: str) -> bool:
+    """Whether the broker is known to have the attempt's end."""
+    return os.path.lexists(f"{path}/acked")
+
+
+def attempts(home: bytes | str, most: int) -> list[tuple[int, int]]:
+    """The attempts that have a run dir, newest job first, at most so many: names only, nothing is read."""
+    found: list[tuple[int, int]] = []
+    jobs = f"{os.fsdecode(home)}/jobs"
+    for job in numbers(jobs):
+        found += [(job, attempt) for attempt in numbers(f"{jobs}/{job}")]
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def numbers(folder: str) -> list[int]:
+    """The entries of a folder that are numbers, largest first."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((int(name) for name in names if name.isascii() and name.isdigit()), reverse=True)
 
 
 def write_exit(path: str, record: dict[str, Any], sync: bool) -> None:
     """Put the end of the attempt on record, whole or not at all."""
     body = json.dumps({"v": FORMAT, **record}).encode("ascii")
-    _write_aside(path, "exit", _checked(body), sync)
+    files.write_aside(path, "exit", files.checked(body), sync)
 
 
 def read_exit(path: str) -> dict[str, Any] | None:
     """How the attempt ended; None when the record is missing, empty, torn, damaged or lacks what it must have."""
-    data = _read(f"{path}/exit", RECORD_LIMIT)
+    data = files.read(f"{path}/exit", RECORD_LIMIT)
     if not data:
         return None
     body = data[: -len(b" 01234567\n")]
     # Compared as bytes, not as numbers: no bit of the line may differ.
-    record = _parse(body) if data == _checked(body) else None
+    record = files.parse(body) if data == files.checked(body) else None
     return record if record is not None and _is_whole(record) else None
 
 
@@ -226,23 +300,13 @@ def _is_whole(record: dict[str, Any]) -> bool:
     )
 
 
+def _is_span(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and 0 <= value <= SPAN_MAX_S
+
+
 def open_log(path: str, stream: str) -> int:
     """A descriptor the job may write its stream to."""
-    return os.open(log_path(path, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | _OURS, 0o600)
-
-
-def open_read(path: str) -> int | None:
-    """A descriptor to read one of our files, or None when there is no plain file of that name."""
-    try:
-        fd = os.open(path, _READ)
-    except OSError as exc:
-        if exc.errno in _NOT_THERE:
-            return None
-        raise
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    return None
+    return os.open(log_path(path, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | files.OURS, 0o600)
 
 
 def look(path: str, boot: str) -> Found:
@@ -280,16 +344,16 @@ def _look_at_spec(path: str, found: Found) -> None:
 
 
 def _look_at_claim(path: str, found: Found) -> None:
-    data = _read(f"{path}/started", RECORD_LIMIT)
+    data = files.read(f"{path}/started", RECORD_LIMIT)
     if data is None:
         return
     found.claimed = True
     lines = data.split(b"\n")[:-1]  # a line without its newline was never finished
-    claimed = (_parse(lines[0]) if lines else None) or {}
+    claimed = (files.parse(lines[0]) if lines else None) or {}
     found.void = claimed.get("void") is True
     found.job, found.attempt, found.boot = claimed.get("job"), claimed.get("attempt"), claimed.get("boot")
     found.shim = _identity(claimed)
-    found.command = _identity(_parse(lines[1]) or {}) if len(lines) > 1 else None
+    found.command = _identity(files.parse(lines[1]) or {}) if len(lines) > 1 else None
 
 
 def _identity(line: dict[str, Any]) -> tuple[int, int] | None:
@@ -298,96 +362,4 @@ def _identity(line: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def _create_started(path: str, line: dict[str, Any]) -> bool:
-    # Written under a name of its own and then linked: a link fails if the name exists, as O_EXCL does, and the file
-    # has its line from the first moment it can be seen. A claim is never empty and never torn.
-    aside = _unique(path, "started")
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OURS, 0o600)
-    try:
-        try:
-            _write_all(fd, _line({"v": FORMAT, **line}))
-        finally:
-            os.close(fd)
-        os.link(aside, f"{path}/started")
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(aside)
-    return True
-
-
-def _write_aside(path: str, name: str, data: bytes, sync: bool) -> None:
-    aside = _unique(path, name)
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OURS, 0o600)
-    try:
-        try:
-            _write_all(fd, data)
-            if sync:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(aside, f"{path}/{name}")
-    except OSError:
-        os.unlink(aside)
-        raise
-    if sync:
-        _sync_dir(path)
-
-
-def _unique(path: str, name: str) -> str:
-    return f"{path}/.{name}.{os.getpid()}.{time.monotonic_ns()}"
-
-
-def _sync_dir(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _OURS)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _make_dirs(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        _make_dirs(os.path.dirname(path))
-        _make_dirs(path)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
-
-
-def _read(path: str, limit: int) -> bytes | None:
-    fd = open_read(path)
-    if fd is None:
-        return None
-    try:
-        blocks = []
-        while limit > 0:
-            block = os.read(fd, limit)
-            if not block:
-                break
-            limit -= len(block)
-            blocks.append(block)
-        return b"".join(blocks)
-    finally:
-        os.close(fd)
-
-
-def _line(content: dict[str, Any]) -> bytes:
-    return json.dumps(content).encode("ascii") + b"\n"
-
-
-def _checked(body: bytes) -> bytes:
-    return b"%s %08x\n" % (body, zlib.crc32(body))
-
-
-def _parse(data: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+    return files.create(path, "started", files.line({"v": FORMAT, **line}))

@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 
-from grassq.run import processes, rundir, spared, spawn
+from grassq.run import leases, processes, rundir, spared, spawn
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class _Attempt:
     """One attempt in the hands of a shim."""
 
     __slots__ = (
-        "cancelled", "deadline", "ended", "home", "kill_pause_s", "killed_at", "none_left", "path", "pid", "record",
-        "spec", "stuck", "terminated",
+        "cancelled", "deadline", "ended", "guard", "home", "kill_pause_s", "killed_at", "lease_ended", "none_left",
+        "path", "pid", "record", "spec", "stuck", "terminated",
     )  # fmt: skip
 
     def __init__(self, path: str, spec: rundir.Spec) -> None:
@@ -76,6 +76,8 @@ class _Attempt:
         self.killed_at: float | None = None
         self.kill_pause_s = KILL_PAUSE_MIN_S
         self.cancelled = False
+        self.guard: leases.Guard | None = None  # of an attempt that may run only under a lease
+        self.lease_ended = False
         self.stuck = False
         now = time.time()
         self.record: dict[str, Any] = {
@@ -143,6 +145,9 @@ class _Shim:
             if rundir.read_stop(attempt.path) is not None:
                 attempt.cancelled = True
                 return False
+            if attempt.spec.leased and not self._is_leased(attempt):
+                attempt.lease_ended = True
+                return False
             attempt.pid = spawn.spawn(attempt.spec, attempt.path, self.null)
         except (OSError, ValueError) as exc:
             attempt.record["outcome"] = "spawn_failed"
@@ -161,9 +166,15 @@ class _Shim:
         self.report({"event": "started", **attempt.ids(), **identity, "at": attempt.record["started"]})
         return True
 
+    def _is_leased(self, attempt: _Attempt) -> bool:
+        attempt.guard = leases.Guard(attempt.path, attempt.spec.boot)
+        return attempt.guard.holds()
+
     def _wait(self, attempt: _Attempt) -> None:
         poll = select.poll()
         poll.register(self.wake, select.POLLIN)
+        if attempt.guard is not None:
+            poll.register(attempt.guard.timer, select.POLLIN)
         if attempt.spec.with_daemon:
             poll.register(self.orders_fd, 0)  # only its hang-up: orders are for idle shims
         while True:
@@ -185,6 +196,9 @@ class _Shim:
                 elif fd == self.reports.fileno():
                     poll.unregister(fd)
                     self._flush()
+                elif attempt.guard is not None and not attempt.guard.holds():
+                    poll.unregister(fd)
+                    self._end_lease(attempt, attempt.guard.grace_s)
 
     def _reap(self, attempt: _Attempt) -> bool:
         """Wait for whoever has ended; whether there was anybody."""
@@ -241,6 +255,11 @@ class _Shim:
         attempt.cancelled = attempt.cancelled or not attempt.ended
         self._terminate(attempt, grace_s)
 
+    def _end_lease(self, attempt: _Attempt, grace_s: float) -> None:
+        """The broker is out of reach for so long that it may soon start another: nothing may be left here by then."""
+        attempt.lease_ended = not attempt.ended
+        self._terminate(attempt, min(attempt.spec.grace_s, grace_s))
+
     def _terminate(self, attempt: _Attempt, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s
         if attempt.terminated:
@@ -285,6 +304,10 @@ class _Shim:
     def _finish(self, attempt: _Attempt) -> bool:
         if attempt.cancelled:
             attempt.record["outcome"] = "cancelled"
+        elif attempt.lease_ended:
+            attempt.record["outcome"] = "lease_ended"
+        if attempt.guard is not None:
+            attempt.guard.close()
         if attempt.pid == 0:
             attempt.record["ended"] = time.time()
         # While a daemon listens its store is the durable record, and syncing here would cost every job a disk flush.

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator
-from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import Struct
-
-from grassq.core.messages import Ack, Check, Hello, Order, Report, Start, Stop
-from grassq.core.model import AttemptId, Outcome, WorkerInfo
+from grassq.core.messages import Ack, Check, Forget, Hello, Moment, Order, Recall, Recalled, Report, Start, Stop
+from grassq.core.model import STOP_GRACE_S, AttemptId, WorkerInfo
 from grassq.core.reconcile import Found, Verdict, judge
 from grassq.core.states import Exited, Lost, Refused, Started, Stuck
 from grassq.core.states import Report as Event
+from grassq.run.leases import GRACE_PART
+from grassq.worker.holdings import End, Holding, Phase, Runner, exited
+from grassq.worker.leases import Leases
+from grassq.worker.outbox import Outbox
 
 log = logging.getLogger(__name__)
 
@@ -27,75 +29,48 @@ ORDER_AGAIN_S = 5.0
 ORPHAN_LOOK_S = 2.0
 #: A shim of an earlier launcher that is killed is nobody's child here: only a look finds that out.
 RUNNING_LOOK_S = 10.0
+#: How many attempts are named in a hello; the broker asks of itself about older ones it believes to run.
+HELD_MAX = 10_000
+#: Jobs that were removed are remembered, so that a start that comes late makes none of them again; the oldest go first.
+FORGOTTEN_MAX = 20_000
 
-
-class Runner(Protocol):
-    """How attempts become processes: real ones, or a simulator's."""
-
-    boot: str
-
-    def begin(self, start: Start) -> None:
-        """Lay out the run dir and order the attempt; OSError when the disk refuses."""
-
-    def look(self, attempt: AttemptId) -> Found:
-        """What the run dir and the process table say."""
-
-    def watch(self, attempt: AttemptId) -> None:
-        """Say so (`Agent.shim_gone`) when the attempt's shim is gone."""
-
-    def stop(self, attempt: AttemptId, grace_s: float) -> None:
-        """Have the attempt's shim end it."""
-
-    def void(self, attempt: AttemptId, boot: str) -> bool:
-        """Give the attempt up unless a shim claimed it."""
-
-    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        """Signal what is left of an attempt whose shim is gone."""
-
-
-class Phase(Enum):
-    """How far an attempt has come here."""
-
-    ORDERED = "told to a shim, not yet claimed"
-    RUNNING = "runs under a shim"
-    ORPHANED = "runs without a shim"
-    ENDED = "ended, and the report is not acknowledged"
-
-
-class Holding(Struct):
-    """One attempt this worker knows of."""
-
-    id: AttemptId
-    phase: Phase
-    #: When something was last done about it, and when it was last looked at.
-    at: float
-    start: Start | None = None
-    pid: int = 0
-    shim: int = 0
-    end: Exited | Lost | Refused | None = None
-    stop_grace_s: float | None = None
-    stop_at: float | None = None
-    stuck: str | None = None
-    looked_at: float = 0.0
+ToBroker = Hello | Report | Recalled
 
 
 class Agent:
     """One worker's mind: synchronous, driven by orders, by what its processes do, and by a tick."""
 
     def __init__(
-        self, info: WorkerInfo, runner: Runner, send: Callable[[Hello | Report], None], mono: Callable[[], float]
+        self,
+        info: WorkerInfo,
+        runner: Runner,
+        send: Callable[[ToBroker], None],
+        mono: Callable[[], float],
+        *,
+        boottime: Callable[[], float],
+        seen: Callable[[], Moment | None] = lambda: None,
     ) -> None:
+        """`boottime` is the clock of pings and leases; `seen` says which moment of the broker's store we know of."""
         self.info = info
         self._runner = runner
         self._send = send
         self._mono = mono
+        self._leases = Leases(boottime)
+        self._seen = seen
         self._held: dict[AttemptId, Holding] = {}
         #: Orders that met a disk or process table that could not be read; tried again at the tick.
         self._put_off: dict[tuple[type[Order], AttemptId], Order] = {}
+        self._outbox = Outbox(runner)
+        self._forgotten: dict[int, None] = {}
 
     def hello(self, *, fresh: bool = True) -> None:
         """Tell the broker who this is; on a fresh connection it answers with what it believes runs here."""
-        self._send(Hello(self.info, fresh))
+        if not fresh:
+            return self._send(Hello(self.info, False))
+        # What the broker still wants started it says again; what it wanted before may run elsewhere by now.
+        self._put_off = {key: order for key, order in self._put_off.items() if not isinstance(order, Start)}
+        self._outbox.fill()
+        self._send(Hello(self.info, True, tuple(self._runner.inventory(HELD_MAX)), self._seen()))
 
     def describe(self, info: WorkerInfo) -> None:
         """Something about this worker is new: its offers, or its devices."""
@@ -104,13 +79,31 @@ class Agent:
 
     def order(self, order: Order) -> None:
         """Do what the broker asks; the same order may come any number of times."""
+        if isinstance(order, Forget):
+            return self._forget(order)
         try:
             self._obey(order)
         except OSError as error:
             log.error("order_put_off order=%s error=%s", type(order).__name__, error)
             self._put_off[type(order), order.id] = order
 
-    def _obey(self, order: Order) -> None:
+    def confirmed(self, at: float) -> None:
+        """The broker has answered a ping sent at this moment of `boottime`: leases last longer."""
+        if not self._leases.confirm(at):
+            return
+        for holding in self._held.values():
+            if holding.lease is not None and holding.end is None:
+                with _one_alone(holding.id):
+                    self._renew(holding)
+
+    def _renew(self, holding: Holding) -> None:
+        assert holding.lease is not None
+        lease = self._leases.renewed(holding.lease)
+        if lease is not None:
+            self._runner.lease(holding.id, lease)
+            holding.lease = lease
+
+    def _obey(self, order: Start | Check | Stop | Ack | Recall) -> None:
         match order:
             case Start():
                 self._start(order)
@@ -119,12 +112,43 @@ class Agent:
             case Stop():
                 self._stop(order.id, order.grace_s, order.boot)
             case Ack():
-                holding = self._held.get(order.id)
-                if holding is not None and holding.end is not None:
-                    del self._held[holding.id]
+                self._acknowledged(order.id)
+            case Recall():
+                self._recall(order.id)
+
+    def _acknowledged(self, attempt: AttemptId) -> None:
+        holding = self._held.get(attempt)
+        if holding is None or holding.end is not None:
+            self._held.pop(attempt, None)
+            self._runner.acked(attempt)
+
+    def _recall(self, attempt: AttemptId) -> None:
+        start = self._runner.recall(attempt)
+        if start is None:
+            log.warning("recall_impossible job=%s attempt=%s: its run dir does not say what was ordered", *attempt)
+            return
+        self._send(Recalled(start))
+        # What nobody has claimed may yet be started: the broker orders it, as it does every attempt that is placed.
+        if attempt in self._held or self._runner.look(attempt) != Found():
+            self._check(attempt, start.placement.boot)
+
+    def _forget(self, order: Forget) -> None:
+        active = {holding.id[0] for holding in self._held.values() if holding.end is None}
+        jobs = [job for job in order.jobs if job not in active]
+        self._forgotten |= dict.fromkeys(jobs)
+        for job in list(self._forgotten)[: max(0, len(self._forgotten) - FORGOTTEN_MAX)]:
+            del self._forgotten[job]
+        gone = set(jobs)
+        self._held = {attempt: holding for attempt, holding in self._held.items() if attempt[0] not in gone}
+        self._runner.forget(jobs, order.spare)
 
     def _start(self, start: Start) -> None:
+        if start.job in self._forgotten:
+            log.warning("start_ignored job=%s attempt=%s: the job was removed", *start.id)
+            return
         holding = self._held.get(start.id)
+        if holding is not None and self._has_lapsed(holding):
+            holding = None
         if holding is None:
             self._recover(start.id, start, start.placement.boot)
         else:
@@ -138,12 +162,16 @@ class Agent:
         else:
             self._tell(holding)
 
-    def _recover(self, attempt: AttemptId, start: Start | None, boot: str) -> None:
+    def _recover(self, attempt: AttemptId, start: Start | None, boot: str, found: Found | None = None) -> None:
         """Look how an attempt stands, and go on from there."""
-        found = self._runner.look(attempt)
+        found = found or self._runner.look(attempt)
         verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._runner.boot)
         now = self._mono()
         holding = Holding(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now)
+        if verdict is Verdict.ORDER and not self._grant(holding):
+            return
+        if verdict in (Verdict.WATCH, Verdict.ORPHANED):
+            holding.lease = self._runner.leased(attempt)
         self._held[attempt] = holding
         match verdict:
             case Verdict.ORDER:
@@ -157,12 +185,26 @@ class Agent:
             case Exited() | Lost() | Refused():
                 self._ended(holding, verdict)
 
+    def _grant(self, holding: Holding) -> bool:
+        """Give an attempt its lease, if it is to have one; False when that would be over already."""
+        assert holding.start is not None
+        if holding.start.placement.lease_s is None:
+            return True
+        holding.lease = self._leases.grant(holding.start.placement.lease_s)
+        if holding.lease is None:
+            log.warning("start_ignored job=%s attempt=%s: the broker has not answered lately", *holding.id)
+        return holding.lease is not None
+
+    def _has_lapsed(self, holding: Holding) -> bool:
+        """Whether an attempt nobody has claimed has to wait for the broker to order it anew."""
+        return holding.phase is Phase.ORDERED and holding.lease is not None and self._leases.is_over(holding.lease)
+
     def _begin(self, holding: Holding) -> None:
         assert holding.start is not None
         holding.at = self._mono()
         before, holding.stuck = holding.stuck, None
         try:
-            self._runner.begin(holding.start)
+            self._runner.begin(holding.start, holding.lease)
         except OSError as error:
             # Kept as ordered and tried again at the tick: a full disk is no reason to use the job's tries up.
             holding.stuck = f"its run dir cannot be made: {error.strerror}"
@@ -172,9 +214,16 @@ class Agent:
     def _orphaned(self, holding: Holding) -> None:
         holding.phase = Phase.ORPHANED
         self._report(holding, Started(holding.id[1], holding.pid))
-        self._report(holding, Stuck(holding.id[1], "supervisor gone; it runs on, but its exit code will not be known"))
+        if holding.lease is None:
+            why = "supervisor gone; it runs on, but its exit code will not be known"
+        else:
+            why = "supervisor gone; it is ended, because nobody else would do so when its lease is over"
+            grace_s = min(STOP_GRACE_S, GRACE_PART * holding.lease.length_s)
+            holding.stop_at = min(holding.stop_at or math.inf, self._mono() + grace_s)
+            self._runner.end_orphan(holding.id, kill=self._mono() >= holding.stop_at)
+        self._report(holding, Stuck(holding.id[1], why))
 
-    def _ended(self, holding: Holding, end: Exited | Lost | Refused) -> None:
+    def _ended(self, holding: Holding, end: End) -> None:
         holding.phase, holding.end = Phase.ENDED, end
         self._report(holding, end)
 
@@ -227,7 +276,7 @@ class Agent:
             return
         holding = self._held.get((report.get("job", 0), report.get("attempt", 0)))
         if holding is not None and holding.end is None:
-            with _one_alone(holding):
+            with _one_alone(holding.id):
                 self._heard_of(holding, event, report)
 
     def _heard_of(self, holding: Holding, event: str, report: dict[str, Any]) -> None:
@@ -285,8 +334,11 @@ class Agent:
         for order in put_off.values():
             self.order(order)
         for holding in list(self._held.values()):
-            with _one_alone(holding):
+            with _one_alone(holding.id):
                 self._look_after(holding, now)
+        for attempt, found in self._outbox.take(self._held):
+            with _one_alone(attempt):
+                self._recover(attempt, None, self._runner.boot, found)
 
     def _look_after(self, holding: Holding, now: float) -> None:
         waited = now - holding.at
@@ -306,6 +358,9 @@ class Agent:
         holding.at = self._mono()
         if found.claimed or found.exit is not None or found.void:
             self._look_again(holding)
+        elif self._has_lapsed(holding):
+            # A shim that takes the order yet finds its lease over; whether it is still wanted the broker says.
+            del self._held[holding.id]
         elif holding.start is not None:
             self._begin(holding)
 
@@ -313,39 +368,24 @@ class Agent:
         """The launcher died, and with it the word of when its shims end: watch them directly."""
         for holding in self._held.values():
             if holding.phase is Phase.RUNNING:
-                with _one_alone(holding):
+                with _one_alone(holding.id):
                     self._runner.watch(holding.id)
+
+    @property
+    def active(self) -> int:
+        """How many attempts are held that have not ended."""
+        return sum(holding.end is None for holding in self._held.values())
 
     @property
     def idle(self) -> bool:
         """Nothing is held that needs a tick."""
-        return all(holding.phase is Phase.RUNNING for holding in self._held.values())
+        return not self._outbox and all(holding.phase is Phase.RUNNING for holding in self._held.values())
 
 
 @contextlib.contextmanager
-def _one_alone(holding: Holding) -> Iterator[None]:
+def _one_alone(attempt: AttemptId) -> Iterator[None]:
     """What fails for one attempt now is tried again later, and keeps no other from its turn."""
     try:
         yield
     except OSError as error:
-        log.error("attempt_put_off job=%s attempt=%s error=%s", *holding.id, error)
-
-
-def exited(attempt: int, record: dict[str, Any]) -> Exited:
-    """An exit record as an event."""
-    match record["outcome"]:
-        case "exited":
-            outcome = Outcome.EXITED if record["code"] is not None else Outcome.SIGNALLED
-        case "cancelled":
-            outcome = Outcome.CANCELLED
-        case _:
-            outcome = Outcome.SPAWN_FAILED
-    return Exited(
-        attempt,
-        outcome,
-        record["code"],
-        record["signal"],
-        record["error"],
-        record["started"],
-        record["ended"],
-    )
+        log.error("attempt_put_off job=%s attempt=%s error=%s", *attempt, error)

@@ -6,9 +6,12 @@ import os
 from typing import Any
 
 from grassq.core.messages import Start
+from grassq.core.model import Pairs
 from grassq.core.resources import VRAM, VRAM_OF, Allocation, amount_text, device_order
 from grassq.core.template import fill
 from grassq.run import rundir
+from grassq.worker import orders
+from grassq.worker.surroundings import Surroundings, harmless
 
 LEAVE_GRACE_S = 2.0
 #: Of our own names a job inherits only these: they say which queue it talks to, not which job it is.
@@ -18,8 +21,17 @@ _CUDA_ORDER = b"CUDA_DEVICE_ORDER"
 _VISIBLE = b"CUDA_VISIBLE_DEVICES"
 
 
-def run_spec(start: Start, path: str, checkpoint: str, *, store: str, boot: str, with_daemon: bool) -> dict[str, Any]:
-    """The content of spec.json for one attempt."""
+def run_spec(
+    start: Start,
+    path: str,
+    checkpoint: str,
+    *,
+    store: str,
+    boot: str,
+    with_daemon: bool,
+    around: Surroundings,
+) -> dict[str, Any]:
+    """The content of spec.json for one attempt; `around` is for a job sent from another machine."""
     spec, where = start.spec, start.placement
     held = placeholders(where.allocation)
     values = {
@@ -28,8 +40,10 @@ def run_spec(start: Start, path: str, checkpoint: str, *, store: str, boot: str,
         b"job.attempt": b"%d" % start.attempt,
         b"job.name": (start.name or "").encode(),
     }
-    env = environment(start, path, checkpoint, held, values)
-    cwd = where.cwd if where.cwd is not None and not spec.own_cwd else spec.cwd
+    is_guest = spec.terms.guest is not None
+    env = environment(start, harmless(around.env) if is_guest else start.env, path, checkpoint, held, values)
+    own_cwd = around.cwd if is_guest and not spec.own_cwd else spec.cwd
+    cwd = where.cwd if where.cwd is not None and not spec.own_cwd else own_cwd
     words = tuple(fill(word, values) for word in (*where.prefix, *spec.command))
     argv = (spec.shell, b"-c", *words) if spec.shell else words
     encode = rundir.encode_word
@@ -42,12 +56,14 @@ def run_spec(start: Start, path: str, checkpoint: str, *, store: str, boot: str,
         "argv": [encode(word) for word in argv],
         "env": [[encode(name), encode(value)] for name, value in env.items()],
         "cwd": encode(cwd),
-        "umask": spec.umask,
+        "umask": around.umask if is_guest else spec.umask,
         "split": spec.split,
         "grace_s": spec.grace_s,
         "leave_grace_s": LEAVE_GRACE_S,
         "keep_children": spec.keep_children,
         "with_daemon": with_daemon,
+        "lease": where.lease_s is not None,
+        "order": orders.keep(start, env),
     }
 
 
@@ -68,14 +84,12 @@ def placeholders(allocation: Allocation) -> dict[bytes, bytes]:
 
 
 def environment(
-    start: Start, path: str, checkpoint: str, held: dict[bytes, bytes], values: dict[bytes, bytes]
+    start: Start, base: Pairs, path: str, checkpoint: str, held: dict[bytes, bytes], values: dict[bytes, bytes]
 ) -> dict[bytes, bytes]:
-    """The submitter's environment, the queue's, the job's own, and what Grass tells the job."""
+    """An environment to begin with, the queue's, the job's own, and what Grass tells the job."""
     own = dict(start.placement.env) | dict(start.spec.env)
     env = {
-        name: value
-        for name, value in start.env
-        if name != _VISIBLE and (not name.startswith(b"GRASS_") or name in _KEPT)
+        name: value for name, value in base if name != _VISIBLE and (not name.startswith(b"GRASS_") or name in _KEPT)
     }
     if VRAM_OF.encode() in held:
         env[_VISIBLE] = held[VRAM_OF.encode()]

@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from grassq.core.messages import Hello, Order, Report
+from grassq.core.messages import Order
 from grassq.core.model import Job, Offer, WorkerInfo
 from grassq.core.resources import DETECTED, Capacity
 from grassq.run import logs, processes, rundir
 from grassq.run.crew import Crew
+from grassq.run.leases import boottime
 from grassq.worker import offers
-from grassq.worker.agent import Agent
+from grassq.worker.agent import Agent, ToBroker
 from grassq.worker.devices import host, nvidia
 from grassq.worker.runner import ProcessRunner
+from grassq.worker.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -36,27 +37,41 @@ class LocalWorker:
         self,
         home: str,
         book: offers.Book,
-        send: Callable[[Hello | Report], None],
+        send: Callable[[ToBroker], None],
         *,
         store_id: str,
         capacity: Capacity | None,
         keeps: bool,
         nofile: int | None = None,
+        around: Surroundings | None = None,
+        apart: bool = False,
+        labels: tuple[str, ...] = (),
     ) -> None:
-        """`capacity` None means detect it; `keeps` False is for a store in memory: nothing outlives this process."""
+        """`capacity` None means detect it; `keeps` False is for a store in memory: nothing outlives this process.
+
+        `around` is what jobs from other machines are given; `apart` says that the broker is another process.
+        """
         self._home = home
         self._book = book
         self._keeps = keeps
         self._loop = asyncio.get_running_loop()
         self._crew = Crew(sys.executable, home, nofile=nofile)
         self._runner = ProcessRunner(
-            home, self._crew, self._loop, self._shim_gone, store=store_id, with_daemon=not keeps
+            home,
+            self._crew,
+            self._loop,
+            self._shim_gone,
+            store=store_id,
+            with_daemon=not keeps,
+            around=around,
+            apart=apart,
+            aside=lambda work: self._loop.run_in_executor(None, work),
         )
         self._detects = capacity is None
         self._detected = asyncio.Event()
         given = host.detect() if capacity is None else capacity
-        info = WorkerInfo(book.name, processes.boot_id(), given, offers.all_offers(book), self._detects)
-        self._agent = Agent(info, self._runner, send, time.monotonic)
+        info = WorkerInfo(book.name, processes.boot_id(), given, offers.all_offers(book), self._detects, labels)
+        self._agent = Agent(info, self._runner, send, time.monotonic, boottime=boottime)
         self._launcher: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -64,6 +79,16 @@ class LocalWorker:
     def name(self) -> str:
         """What this worker is called."""
         return self._book.name
+
+    @property
+    def queues(self) -> tuple[Offer, ...]:
+        """What it offers."""
+        return self._agent.info.offers
+
+    @property
+    def held(self) -> int:
+        """How many attempts it knows of that have not ended."""
+        return self._agent.active
 
     async def start(self) -> asyncio.Task[None]:
         """Say hello and begin; the task that ends only by `close`, or by a bug."""
@@ -79,6 +104,14 @@ class LocalWorker:
         else:
             self._tasks.append(self._loop.create_task(self._detect()))
         return ticking
+
+    def hello(self, *, fresh: bool = True) -> None:
+        """Say who this is; on a fresh connection also what it holds."""
+        self._agent.hello(fresh=fresh)
+
+    def confirmed(self, at: float) -> None:
+        """The broker has heard a ping sent at this moment of the boot clock."""
+        self._agent.confirmed(at)
 
     def deliver(self, order: Order) -> None:
         """An order from the broker; done on the next turn of the loop, never inside the broker's own."""
@@ -138,16 +171,7 @@ class LocalWorker:
 
     async def remove(self, jobs: list[Job], spare: set[int]) -> None:
         """Delete the folders of finished jobs."""
-        await asyncio.to_thread(self._remove, jobs, spare)
-
-    def _remove(self, jobs: list[Job], spare: set[int]) -> None:
-        for job in jobs:
-            folder = os.path.join(self._home, "jobs", str(job.id))
-            if job.id not in spare:
-                shutil.rmtree(folder, ignore_errors=True)
-                continue
-            for attempt in range(1, job.attempt + 1):
-                shutil.rmtree(rundir.attempt_dir(self._home, job.id, attempt), ignore_errors=True)
+        await asyncio.to_thread(self._runner.remove, [job.id for job in jobs], spare)
 
     def folders(self) -> list[int]:
         """The ids that have a folder here, newest first."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from grassq.core.messages import Start
@@ -13,8 +15,11 @@ from grassq.core.model import AttemptId
 from grassq.core.reconcile import Found
 from grassq.run import processes, rundir
 from grassq.run.crew import Crew
-from grassq.worker.agent import exited
+from grassq.worker import orders
+from grassq.worker.holdings import exited
 from grassq.worker.launch import run_spec
+from grassq.worker.leases import Lease
+from grassq.worker.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +46,16 @@ class ProcessRunner:
         *,
         store: str,
         with_daemon: bool,
+        around: Surroundings | None = None,
+        apart: bool = False,
+        aside: Callable[[Callable[[], None]], object] = lambda work: work(),
     ) -> None:
+        """`around` is what jobs from other machines are given; `aside` does what may take long.
+
+        `apart` is for a broker in another process: it is told what is held here, and what it has acknowledged is
+        marked, so that nothing waits for it to ask. A broker in this process has the same disk, asks about all it
+        believes to run at every start, and a home may well have 100,000 old run dirs: there both are left out.
+        """
         self.boot = processes.boot_id()
         self._home = home
         self._crew = crew
@@ -49,19 +63,32 @@ class ProcessRunner:
         self._shim_gone = shim_gone
         self._store = store
         self._with_daemon = with_daemon
+        self._around = around or Surroundings()
+        self._apart = apart
+        self._aside = aside
         self._watched: dict[AttemptId, int] = {}
 
     def path(self, attempt: AttemptId) -> str:
         """The run dir of an attempt."""
         return rundir.attempt_dir(self._home, *attempt)
 
-    def begin(self, start: Start) -> None:
-        """Lay out the run dir and order the attempt."""
+    def begin(self, start: Start, lease: Lease | None) -> None:
+        """Lay out the run dir, with the lease if there is one, and then order the attempt."""
         path = self.path(start.id)
         shared = rundir.attempt_dir(self._home, start.checkpoint_of or start.job, 0)
         checkpoint = rundir.checkpoint_dir(shared)
-        spec = run_spec(start, path, checkpoint, store=self._store, boot=self.boot, with_daemon=self._with_daemon)
+        spec = run_spec(
+            start,
+            path,
+            checkpoint,
+            store=self._store,
+            boot=self.boot,
+            with_daemon=self._with_daemon,
+            around=self._around,
+        )
         rundir.prepare(path, spec)
+        if lease is not None:
+            self.lease(start.id, lease)
         os.makedirs(checkpoint, mode=0o700, exist_ok=True)
         # When the crew's backlog is full, the agent's tick begins it again.
         self._crew.order(path)
@@ -116,6 +143,62 @@ class ProcessRunner:
         path = self.path(attempt)
         members = rundir.orphans(path, rundir.look(path, self.boot))
         processes.signal_all(members, signal.SIGKILL if kill else signal.SIGTERM)
+
+    def lease(self, attempt: AttemptId, lease: Lease) -> None:
+        """Write until when the attempt may run."""
+        rundir.write_lease(self.path(attempt), rundir.Lease(lease.until, lease.length_s), self.boot)
+
+    def leased(self, attempt: AttemptId) -> Lease | None:
+        """The lease in the run dir."""
+        found = rundir.read_lease(self.path(attempt), self.boot)
+        return None if found is None else Lease(found.until, found.length_s)
+
+    def inventory(self, most: int) -> list[AttemptId]:
+        """The attempts that have a run dir here, by the names of the directories."""
+        try:
+            return rundir.attempts(self._home, most) if self._apart else []
+        except OSError as error:
+            # Said again at the next connection; until then the broker asks about what it believes to run.
+            log.error("inventory_failed error=%s", error)
+            return []
+
+    def unacked(self, most: int) -> list[AttemptId]:
+        """Those of them without the marker."""
+        return [attempt for attempt in self.inventory(most) if not rundir.is_acked(self.path(attempt))]
+
+    def acked(self, attempt: AttemptId) -> None:
+        """Leave the marker; one that cannot be written costs one more report in the next life."""
+        if self._apart:
+            with contextlib.suppress(OSError):
+                rundir.mark_acked(self.path(attempt))
+
+    def recall(self, attempt: AttemptId) -> Start | None:
+        """The order an attempt came with."""
+        return orders.recall(self.path(attempt))
+
+    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+        """Remove the folders of jobs, in its own time."""
+        self._aside(lambda: self.remove(jobs, frozenset(spare)))
+
+    def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
+        """Remove the folders of jobs now, except what is alive, and except the checkpoints of those to spare."""
+        for job in jobs:
+            folder = os.path.dirname(self.path((job, 0)))
+            attempts = [f"{folder}/{attempt}" for attempt in rundir.numbers(folder)]
+            try:
+                if any(self._is_alive(path) for path in attempts):
+                    log.warning("forget_refused job=%s: something of it is alive", job)
+                    continue
+            except OSError as error:
+                log.error("forget_failed job=%s error=%s", job, error)
+                continue
+            for path in attempts if job in spare else [folder]:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _is_alive(self, path: str) -> bool:
+        found = rundir.look(path, self.boot)
+        # A shim that has recorded the end waits for its next order.
+        return found.exit is None and (found.shim_alive or found.command_alive or bool(found.members))
 
     def close(self) -> None:
         """Stop watching; what runs, runs on."""

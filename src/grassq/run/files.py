@@ -1,0 +1,147 @@
+"""Small files that are there whole or not at all, and are never reached through a link.
+
+What they say is for `rundir` to know; here is only how they are written, read and checked.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import time
+import zlib
+
+TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
+if TYPE_CHECKING:
+    from typing import Any
+
+#: How each of our files is opened: never through a link, never handed on to a job.
+OURS = os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: a job may have put a fifo in our file's place, and opening that would wait for ever.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | OURS
+# No such file, a link, or a socket. Any other error is raised: what cannot be read now is not what is not there.
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+
+
+def open_read(path: str) -> int | None:
+    """A descriptor to read one of our files, or None when there is no plain file of that name."""
+    try:
+        fd = os.open(path, _READ)
+    except OSError as exc:
+        if exc.errno in _NOT_THERE:
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None
+
+
+def create(path: str, name: str, data: bytes) -> bool:
+    """Make a file that must not exist yet; False when it does."""
+    # Written under a name of its own and then linked: a link fails if the name exists, as O_EXCL does, and the file
+    # has its line from the first moment it can be seen. It is never empty and never torn.
+    aside = _unique(path, name)
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
+    try:
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+        os.link(aside, f"{path}/{name}")
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(aside)
+    return True
+
+
+def write_aside(path: str, name: str, data: bytes, sync: bool) -> None:
+    """Write a file under another name and rename it: whoever reads sees the old one or the new one, whole."""
+    aside = _unique(path, name)
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
+    try:
+        try:
+            write_all(fd, data)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(aside, f"{path}/{name}")
+    except OSError:
+        os.unlink(aside)
+        raise
+    if sync:
+        _sync_dir(path)
+
+
+def _unique(path: str, name: str) -> str:
+    return f"{path}/.{name}.{os.getpid()}.{time.monotonic_ns()}"
+
+
+def _sync_dir(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | OURS)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_dirs(path: str) -> None:
+    """Make a directory and those above it, for this user alone."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        make_dirs(os.path.dirname(path))
+        make_dirs(path)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte."""
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def touch(path: str, name: str) -> None:
+    """Make an empty file, if it is not there."""
+    os.close(os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_NOCTTY | OURS, 0o600))
+
+
+def read(path: str, limit: int) -> bytes | None:
+    """What a file holds, up to a limit; None when there is no plain file of that name."""
+    fd = open_read(path)
+    if fd is None:
+        return None
+    try:
+        blocks = []
+        while limit > 0:
+            block = os.read(fd, limit)
+            if not block:
+                break
+            limit -= len(block)
+            blocks.append(block)
+        return b"".join(blocks)
+    finally:
+        os.close(fd)
+
+
+def line(content: dict[str, Any]) -> bytes:
+    """One JSON object as a line."""
+    return json.dumps(content).encode("ascii") + b"\n"
+
+
+def checked(body: bytes) -> bytes:
+    """A body and its checksum as a line."""
+    return b"%s %08x\n" % (body, zlib.crc32(body))
+
+
+def parse(data: bytes) -> dict[str, Any] | None:
+    """A JSON object, or None when it is none."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

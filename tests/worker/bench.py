@@ -1,0 +1,150 @@
+"""An agent with run dirs as a test says they are, on a clock it turns by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from tests.builders import BOOT, a_placement, a_spec, a_worker
+
+from grassq.core.messages import Ack, Check, Hello, Moment, Order, Recalled, Report, Start, Stop
+from grassq.core.model import AttemptId, Outcome
+from grassq.core.reconcile import Found
+from grassq.core.states import Exited
+from grassq.worker.agent import Agent
+from grassq.worker.leases import Lease
+
+ME: AttemptId = (1, 1)
+START = Start(1, 1, a_spec(), a_placement("w"), ())
+OLD_START = Start(1, 1, a_spec(), a_placement("w", boot="boot-0"), ())
+CHECK = Check(1, 1, BOOT)
+STOP = Stop(1, 1, 10.0, BOOT)
+ACK = Ack(1, 1)
+DONE = Exited(1, Outcome.EXITED, 0)
+RECORD = {"outcome": "exited", "code": 0, "signal": None, "error": None, "started": None, "ended": None}
+
+
+class FakeRunner:
+    """Run dirs as the test says they are; what the agent did with them is written down."""
+
+    boot = BOOT
+
+    def __init__(self) -> None:
+        self.found = Found()
+        self.left: list[AttemptId] = []
+        self.marked: list[AttemptId] = []
+        self.orders: dict[AttemptId, Start] = {}
+        self.lease_found: Lease | None = None
+        self.did: list[Any] = []
+        self.trouble: OSError | None = None
+
+    def _do(self, *what: object) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.did.append(what if len(what) > 1 else what[0])
+
+    def begin(self, start: Start, lease: Lease | None) -> None:
+        if lease is None:
+            self._do("begin")
+        else:
+            self._do("begin", lease)
+
+    def look(self, attempt: AttemptId) -> Found:
+        if self.trouble is not None:
+            raise self.trouble
+        return self.found
+
+    def watch(self, attempt: AttemptId) -> None:
+        self._do("watch")
+
+    def stop(self, attempt: AttemptId, grace_s: float) -> None:
+        self._do("stop", grace_s)
+
+    def void(self, attempt: AttemptId, boot: str) -> bool:
+        self._do("void")
+        if self.found.claimed:
+            return False
+        self.found = Found(void=True, claimed=True)
+        return True
+
+    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
+        self._do("kill" if kill else "term")
+
+    def lease(self, attempt: AttemptId, lease: Lease) -> None:
+        self._do("lease", lease)
+
+    def leased(self, attempt: AttemptId) -> Lease | None:
+        return self.lease_found
+
+    def inventory(self, most: int) -> list[AttemptId]:
+        return self.left[:most]
+
+    def unacked(self, most: int) -> list[AttemptId]:
+        return self.left[:most]
+
+    def acked(self, attempt: AttemptId) -> None:
+        self.marked.append(attempt)
+
+    def recall(self, attempt: AttemptId) -> Start | None:
+        if self.trouble is not None:
+            raise self.trouble
+        return self.orders.get(attempt)
+
+    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+        self._do("forget", list(jobs), list(spare))
+
+
+class Bench:
+    """An agent, its fake runner, its clock, and what it said."""
+
+    def __init__(self, found: Found | None = None) -> None:
+        self.runner = FakeRunner()
+        self.runner.found = found or Found()
+        self.now = 0.0
+        self.seen: Moment | None = None
+        self.said: list[Hello | Report | Recalled] = []
+        self.agent = self.new_life()
+
+    def new_life(self) -> Agent:
+        """The worker's daemon starts again: the run dirs are all it knows."""
+        self.agent = Agent(
+            a_worker(),
+            self.runner,
+            self.said.append,
+            lambda: self.now,
+            boottime=lambda: self.now,
+            seen=lambda: self.seen,
+        )
+        return self.agent
+
+    def order(self, *orders: Order) -> list[Any]:
+        for order in orders:
+            self.agent.order(order)
+        return self.events()
+
+    def events(self) -> list[Any]:
+        """What was reported since the last look."""
+        events = [said.event if isinstance(said, Report) else said for said in self.said]
+        self.said.clear()
+        return events
+
+    def did(self) -> list[Any]:
+        done, self.runner.did[:] = list(self.runner.did), []
+        return done
+
+    def hear(self, event: str, **more: object) -> list[Any]:
+        self.agent.heard({"event": event, "job": 1, "attempt": 1, "shim": 50, **more})
+        return self.events()
+
+    def tick(self, after: float) -> list[Any]:
+        self.now += after
+        self.agent.tick()
+        return self.events()
+
+
+ALIVE = Found(claimed=True, shim_alive=True, command_alive=True, pid=7)
+UNSPAWNED = Found(claimed=True, shim_alive=True)
+ORPHAN = Found(claimed=True, command_alive=True, pid=7)
+NOBODY = Found(claimed=True, pid=7)
+VOID = Found(claimed=True, void=True)
+ENDED = Found(claimed=True, exit=DONE, pid=7)

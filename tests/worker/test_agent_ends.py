@@ -1,0 +1,157 @@
+"""The agent and what ends: stops, and shims that go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.builders import BOOT
+from tests.worker.bench import (
+    ACK,
+    ALIVE,
+    CHECK,
+    DONE,
+    ENDED,
+    ME,
+    NOBODY,
+    ORPHAN,
+    RECORD,
+    START,
+    STOP,
+    Bench,
+)
+
+from grassq.core.messages import Stop
+from grassq.core.model import Outcome
+from grassq.core.reconcile import Found
+from grassq.core.states import Lost, Refused, Started, Stuck
+from grassq.worker.agent import ORPHAN_LOOK_S, RUNNING_LOOK_S
+
+# Stopping.
+
+
+def test_a_stop_before_the_start_means_it_never_starts() -> None:
+    bench = Bench()
+    refused = bench.order(STOP)[0]
+    assert isinstance(refused, Refused) and bench.did() == ["void"]
+    assert bench.order(START) == [refused]
+    bench.order(ACK)
+    assert isinstance(bench.order(START)[0], Refused)
+    assert bench.did() == []
+
+
+def test_a_stop_while_ordered_is_left_for_the_shim_and_said_again_when_it_starts() -> None:
+    bench = Bench()
+    bench.order(START, STOP)
+    assert bench.did() == ["begin", ("stop", 10.0)]
+    bench.hear("started", pid=9)
+    assert bench.did() == [("stop", 10.0)]
+    bench.hear("exited", record={**RECORD, "outcome": "cancelled", "code": None, "signal": 15})
+
+
+def test_a_stop_of_what_runs_unknown_to_us_adopts_it_first() -> None:
+    bench = Bench(ALIVE)
+    assert bench.order(STOP) == [Started(1, 7), Started(1, 7)]
+    assert bench.did() == ["void", "watch", ("stop", 10.0)]
+
+
+def test_a_stop_of_an_earlier_boot_voids_nothing() -> None:
+    bench = Bench()
+    events = bench.order(Stop(1, 1, 10.0, "boot-0"))
+    assert {type(event) for event in events} == {Lost} and bench.did() == []
+
+
+def test_an_orphan_gets_term_and_after_the_grace_kill() -> None:
+    bench = Bench(ORPHAN)
+    bench.order(CHECK)
+    bench.order(STOP)
+    assert bench.did() == ["term"]
+    bench.tick(ORPHAN_LOOK_S)
+    assert bench.did() == ["term"]
+    bench.tick(10.0)
+    assert bench.did() == ["kill"]
+    bench.runner.found = NOBODY
+    (lost,) = bench.tick(ORPHAN_LOOK_S)
+    assert isinstance(lost, Lost) and lost.outcome is Outcome.UNKNOWN
+
+
+def test_a_new_grace_counts_from_when_it_was_asked() -> None:
+    bench = Bench(ORPHAN)
+    bench.order(CHECK, STOP)
+    bench.did()
+    bench.now = 1.0
+    bench.order(Stop(1, 1, 0.0, BOOT))
+    assert bench.did() == ["kill"]
+
+
+# Shims that go.
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [(ENDED, [DONE]), (NOBODY, [Lost]), (ORPHAN, [Started, Stuck])],
+    ids=["with a record", "with nobody", "with the command alive"],
+)
+@pytest.mark.parametrize("how", ["the launcher says so", "its pidfd says so"])
+def test_when_a_shim_is_gone_what_it_left_decides(found: Found, expected: list[Any], how: str) -> None:
+    bench = Bench()
+    bench.order(START)
+    bench.hear("started", pid=7)
+    bench.runner.found = found
+    if how == "its pidfd says so":
+        bench.agent.shim_gone(ME)
+        events = bench.events()
+    else:
+        events = bench.hear("gone")
+    assert [event if event in expected else type(event) for event in events] == expected
+
+
+def test_a_shim_whose_end_nobody_tells_is_found_out_by_looking() -> None:
+    bench = Bench()
+    bench.order(START)
+    bench.hear("started", pid=7)
+    bench.runner.found = NOBODY
+    assert bench.tick(RUNNING_LOOK_S - 0.1) == []
+    (lost,) = bench.tick(0.1)
+    assert isinstance(lost, Lost)
+
+
+def test_being_asked_again_and_again_does_not_put_the_look_off() -> None:
+    bench = Bench()
+    bench.order(START)
+    bench.hear("started", pid=7)
+    bench.runner.found = NOBODY
+    for _ in range(5):
+        bench.now += RUNNING_LOOK_S / 5
+        bench.order(STOP)
+    assert isinstance(bench.tick(0.0)[0], Lost)
+
+
+def test_a_running_attempt_whose_run_dir_vanished_is_never_started_again() -> None:
+    bench = Bench()
+    bench.order(START)
+    bench.hear("started", pid=7)
+    bench.runner.found = Found()
+    (lost,) = bench.hear("gone")
+    assert isinstance(lost, Lost)
+    bench.tick(60)
+    assert bench.did() == ["begin"]
+
+
+def test_when_the_launcher_died_running_shims_are_watched_directly() -> None:
+    bench = Bench()
+    bench.order(START)
+    bench.agent.watch_all()
+    assert bench.did() == ["begin"]
+    bench.hear("started", pid=7)
+    bench.agent.watch_all()
+    assert bench.did() == ["watch"]
+
+
+def test_a_stuck_attempt_says_so_each_time_it_is_asked() -> None:
+    bench = Bench()
+    bench.order(START)
+    bench.hear("started", pid=7)
+    first = bench.hear("stuck", pid=7)
+    assert [type(event) for event in first] == [Started, Stuck]
+    assert bench.order(CHECK) == first
