@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,13 @@ from grassq.broker.batch import Batch
 from grassq.broker.decide import Call, Decider, Effects, FromWorker
 from grassq.broker.service import Draft
 from grassq.core.board import Patience
-from grassq.core.messages import Hello, Order, Report
-from grassq.core.model import Job, Outcome, WorkerInfo
+from grassq.core.messages import Hello, Moment, Order, Report, Silent
+from grassq.core.model import AttemptId, Job, Outcome, WorkerInfo
 from grassq.core.selectors import Ids, Selector, parse
 from grassq.core.states import Exited, Started
 from grassq.core.states import Report as Event
 from grassq.errors import StoreUnavailable
+from grassq.store.sqlite import MEMORY
 
 ENVIRONMENT = b"\x91\x92\xc4\x01A\xc4\x01b"
 ENV_DIGEST = hashlib.sha256(ENVIRONMENT).digest()
@@ -50,19 +51,45 @@ def a_draft(queue: str = "default", *, hold: bool = False, name: str | None = No
 class Desk:
     """Broker and store, and the ways to talk to them."""
 
-    def __init__(self, *workers: WorkerInfo, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        *workers: WorkerInfo,
+        patience: Patience | None = None,
+        path: str = MEMORY,
+        local: str | None = None,
+        lease_s: float = 300.0,
+    ) -> None:
         self.clock = HandClock()
         self.trouble = Trouble()
-        self.store = TouchyStore(trouble=self.trouble)
+        self.store = TouchyStore(path, self.trouble)
         self.patience = patience
+        self.local = local
+        self.lease_s = lease_s
         self.keys = (f"key-{i}" for i in itertools.count())
-        self.decider = Decider(self.store, self.clock, patience=patience)
+        self.lives = (f"life-{i}" for i in itertools.count())
+        self.decider = self._decider()
         for info in workers:
             self.hello(info)
 
     def restart(self) -> None:
         """The broker's process ends and another begins."""
-        self.decider = Decider(self.store, self.clock, patience=self.patience)
+        self.decider = self._decider()
+
+    def _decider(self) -> Decider:
+        return Decider(
+            self.store,
+            self.clock,
+            life=next(self.lives),
+            patience=self.patience,
+            local=self.local,
+            lease_s=self.lease_s,
+        )
+
+    def restore(self, backup: str) -> None:
+        """The broker ends, and another begins with the store as it was once."""
+        self.store.close()
+        self.store = TouchyStore(backup, self.trouble)
+        self.decider = self._decider()
 
     def process(self, *messages: Call | FromWorker) -> Effects:
         """One batch; afterwards board and store agree, unless the store could not be read."""
@@ -96,10 +123,16 @@ class Desk:
         assert isinstance(answer, list)
         return answer
 
-    def hello(self, info: WorkerInfo, *, fresh: bool = True) -> list[Order]:
+    def hello(
+        self, info: WorkerInfo, *, fresh: bool = True, held: Iterable[AttemptId] = (), seen: Moment | None = None
+    ) -> list[Order]:
         """A worker speaks of itself; what it is ordered."""
-        effects = self.process(FromWorker(info.name, Hello(info, fresh)))
+        effects = self.process(FromWorker(info.name, Hello(info, fresh, tuple(held), seen)))
         return [order for worker, order in effects.orders if worker == info.name]
+
+    def silent(self, worker: str = "w", heard: float | None = None) -> Effects:
+        """A worker's connection is gone; it was last heard now, or then."""
+        return self.process(FromWorker(worker, Silent(self.clock.now if heard is None else heard)))
 
     def report(self, job: int, event: Event, worker: str = "w") -> Effects:
         """A worker says what became of an attempt."""

@@ -352,7 +352,7 @@ def test_a_lowered_limit_parks_what_no_longer_fits_until_it_is_raised() -> None:
     desk = Desk(wide)
     desk.submit(a_draft("exp", gpu=1), a_draft("exp", gpu=2), a_draft("exp", gpu=1))
     desk.hello(narrow, fresh=False)
-    assert "too large for its queue" in (desk.job(2).reason or "")
+    assert "no worker can run it" in (desk.job(2).reason or "")
     assert (desk.job(1).state, desk.job(2).state) == (State.PLACED, State.WAITING)
     desk.hello(wide, fresh=False)
     assert desk.job(2).state is State.QUEUED

@@ -60,12 +60,9 @@ def test_a_fresh_hello_is_answered_with_what_should_run_there() -> None:
     desk.started(1)
     desk.started(2)
     desk.do(lambda batch: service.kill(batch, chosen("2"), None))
-    kinds = [(type(order), order.id[0]) for order in desk.hello(a_worker("w", gpu=2, cpu=4)) if not _is_ack(order)]
-    assert sorted(kinds, key=str) == [(Check, 1), (Check, 2), (Start, 3), (Stop, 2)]
-
-
-def _is_ack(order: object) -> bool:
-    return isinstance(order, Ack)
+    orders = desk.hello(a_worker("w", gpu=2, cpu=4))
+    kinds = [(type(order), order.job) for order in orders if isinstance(order, Check | Start | Stop)]
+    assert sorted(kinds, key=str) == [(Check, 1), (Check, 2), (Start, 3), (Stop, 2)] and len(orders) == 4
 
 
 def test_a_hello_that_is_not_fresh_orders_nothing_again() -> None:
@@ -133,9 +130,12 @@ def test_a_report_of_another_worker_is_ignored() -> None:
     assert [(worker, type(order)) for worker, order in effects.orders] == [("v", Ack)]
 
 
-def test_a_report_of_an_unknown_job_is_acknowledged_so_that_it_stops() -> None:
+def test_a_report_of_a_removed_job_is_acknowledged_so_that_it_stops() -> None:
     desk = a_desk()
-    assert [type(order) for _, order in desk.exited(99).orders] == [Ack]
+    desk.submit(a_draft(), a_draft())
+    desk.exited(1)
+    desk.do(lambda batch: service.clean(batch, chosen("1"), None))
+    assert [type(order) for _, order in desk.exited(1).orders] == [Ack]
 
 
 def test_a_lost_job_fails_and_is_not_run_again() -> None:

@@ -68,7 +68,7 @@ def test_with_no_worker_known_a_job_waits_and_is_judged_later() -> None:
     assert "no queue 'default' yet" in (desk.job(1).reason or "")
     desk.hello(a_worker("w", gpu=2))
     assert (desk.job(1).state, desk.job(2).state) == (State.WAITING, State.PLACED)
-    assert "too large for its queue" in (desk.job(1).reason or "")
+    assert "no worker can run it" in (desk.job(1).reason or "")
 
 
 def test_a_job_may_be_born_held() -> None:
@@ -93,7 +93,7 @@ def test_a_failed_commit_is_answered_by_what_is_stored(stored: bool) -> None:
 
 def test_ids_are_above_those_of_folders_that_exist() -> None:
     desk = a_desk()
-    desk.decider = type(desk.decider)(desk.store, desk.clock, floor_id=41)
+    desk.decider = type(desk.decider)(desk.store, desk.clock, floor_id=41, life="another")
     assert desk.submit(a_draft()) == [42]
 
 

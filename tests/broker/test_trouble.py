@@ -147,13 +147,8 @@ def test_a_hello_in_a_batch_that_met_a_bug_is_not_lost() -> None:
     assert desk.job(1).state is State.PLACED
 
 
-def _bug() -> FromWorker:
-    class Odd:
-        @property
-        def event(self) -> None:
-            raise ZeroDivisionError
-
-    return FromWorker("w", Odd())  # type: ignore[arg-type]
+def _bug() -> Call:
+    return Call(lambda batch: 1 // 0)
 
 
 def test_since_when_a_worker_is_there_is_a_date_also_after_a_restart() -> None:

@@ -101,6 +101,8 @@ def test_why_tells_pauses_holds_missing_queues_and_workers_out_of_touch() -> Non
     assert "everything is paused" in _why(desk, "3")["text"]
     desk.restart()
     desk.do(lambda batch: service.resume(batch, None))
+    assert "has just begun; for 10 s at most it waits for w" in _why(desk, "3")["text"]
+    desk.clock.now += 10
     assert "out of touch" in _why(desk, "3")["text"]
 
 

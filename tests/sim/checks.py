@@ -129,8 +129,8 @@ class Auditor:
 
     def _check_queued(self, board: Board) -> None:
         """Queued means that it may be placed: its queue is there, and could hold it."""
-        for queue, request in board.shapes:
-            why = "no queue" if next(board.offering(queue), None) is None else never_fits(board, queue, request)
+        for queue, request, terms in board.shapes:
+            why = "no queue" if next(board.offering(queue), None) is None else never_fits(board, queue, request, terms)
             demand(why is None, f"jobs of {queue} that ask {request} are queued, and yet: {why}")
 
     def _check_world(self) -> None:
@@ -163,7 +163,8 @@ class Auditor:
             case Outcome.SPAWN_FAILED:
                 demand(command is None, f"{job} is said never to have started, and did")
             case Outcome.LOST:
-                demand(job.placement is not None and self._rebooted(job), f"{job}: its machine never restarted")
+                leased = job.placement is not None and job.placement.lease_s is not None
+                demand(leased or self._rebooted(job), f"{job}: its machine never restarted")
             case Outcome.UNKNOWN:
                 kept = folder is not None and folder.record is not None
                 demand(not kept, f"{job}: its exit record was there")

@@ -7,22 +7,25 @@ import itertools
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import cast
 
 from msgspec.structs import replace
 from tests.builders import HandClock
 from tests.sim.checks import Auditor, Broken, demand
-from tests.sim.touchy import TouchyStore, steady
+from tests.sim.touchy import Led, TouchyStore, steady
 from tests.sim.users import Users
+from tests.sim.wire import Wire
 from tests.sim.world import Command, Machine, SimRunner
 
 from grassq.broker.decide import Call, Decider, FromWorker, Message
 from grassq.broker.service import Done
 from grassq.core.board import Patience
-from grassq.core.messages import Check, Hello, Order, Report
+from grassq.core.messages import Hello
 from grassq.core.model import Offer, State, WorkerInfo
 from grassq.core.placement import never_fits
 from grassq.core.resources import ONE, Capacity, Device, Devices, Pool
-from grassq.errors import StoreUnavailable
+from grassq.errors import Deposed, StoreUnavailable
+from grassq.store.base import Store
 from grassq.worker.agent import Agent
 
 FAULTS_S = 60.0
@@ -30,6 +33,13 @@ FAULTS_S = 60.0
 PROGRESS_S = 30.0
 END_S = 3600.0
 QUEUES = ("default", "q1", "q2")
+FAULTS = (
+    *("broker", "agent", "daemon", "shim", "shim", "launcher", "reboot", "link", "clock"),
+    *("cut", "cut", "cut", "takeover"),
+)
+LEASE_S = 9.0
+#: How long a standby waits for a silent broker before it takes over.
+TAKEOVER_S = 4.0
 
 
 class Crash(BaseException):
@@ -55,10 +65,10 @@ class Play:
         self.decider: Decider | None = None
         self._inbox: list[Message] = []
         self._asleep_until = float("inf")
-        self._links = dict.fromkeys(self.machines, 0)
-        self._hello_at = dict.fromkeys(self.machines, 0.0)
         self._progress_at = 0.0
+        self._lives = itertools.count(1)
         self.users = Users(self)
+        self.wire = Wire(self)
         self._begin()
 
     @property
@@ -112,6 +122,8 @@ class Play:
         self.faulty = False
         self.clock.set_by = 0.0
         self.store.trouble = steady
+        for name in self.machines:
+            self.wire.heal(name)
         for machine in self.machines.values():
             everywhere = tuple(Offer(queue) for queue in QUEUES)
             self.offers[machine.name] = everywhere
@@ -144,17 +156,17 @@ class Play:
 
     def _start_agent(self, machine: Machine) -> None:
         if machine.agent is None:
-            send = partial(self._to_broker, machine)
-            machine.agent = Agent(self._info(machine), SimRunner(machine), send, self.clock.mono)
-            self._connect(machine)
-
-    def _connect(self, machine: Machine) -> None:
-        self._links[machine.name] += 1
-        if machine.agent is not None:
-            machine.agent.hello()
-
-    def _reconnect_later(self, machine: Machine) -> None:
-        self.after(self.rng.uniform(0.1, 5), partial(self._connect, machine))
+            send = partial(self.wire.to_broker, machine.name)
+            link = self.wire.links[machine.name]
+            machine.agent = Agent(
+                self._info(machine),
+                SimRunner(machine),
+                send,
+                self.clock.mono,
+                boottime=self.clock.mono,
+                seen=lambda: link.seen,
+            )
+            self.wire.connect(machine.name)
 
     def _tick(self, machine: Machine) -> None:
         machine.tick()
@@ -170,49 +182,6 @@ class Play:
         """A command was started."""
         self._progress_at = self.now
         self.auditor.spawned(command)
-
-    # The wire: anything but a hello may be lost, late, doubled or overtaken. A connection that loses a hello or a check
-    # is broken, and a broken one is made again.
-
-    def _fates(self) -> list[float]:
-        """When the copies of a message arrive."""
-        rng = self.rng
-        delay = rng.expovariate(20)
-        if not self.faulty:
-            return [delay]
-        copies = rng.choices((0, 1, 2), (8, 85, 7))[0]
-        return [rng.expovariate(20) if rng.random() < 0.9 else rng.uniform(0, 8) for _ in range(copies)]
-
-    def _to_broker(self, machine: Machine, message: Hello | Report) -> None:
-        said = FromWorker(machine.name, message)
-        fates = self._fates()
-        if isinstance(message, Report):
-            for delay in fates:
-                self.after(delay, partial(self.post, said))
-        elif fates:
-            # A hello belongs to its connection, and overtakes no earlier one.
-            at = max(self._hello_at[machine.name], self.now + fates[0])
-            self._hello_at[machine.name] = at
-            link = self._links[machine.name]
-            self.after(at - self.now, lambda: self._hello(machine, link, said))
-        else:
-            self._reconnect_later(machine)
-
-    def _hello(self, machine: Machine, link: int, said: FromWorker) -> None:
-        if self.decider is not None and link == self._links[machine.name] and machine.agent is not None:
-            self.post(said)
-
-    def _to_worker(self, name: str, order: Order) -> None:
-        machine = self.machines[name]
-        fates = self._fates()
-        if not fates and isinstance(order, Check):
-            self._reconnect_later(machine)
-        for delay in fates:
-            self.after(delay, partial(self._deliver, machine, order))
-
-    def _deliver(self, machine: Machine, order: Order) -> None:
-        if machine.agent is not None:
-            machine.agent.order(order)
 
     # The broker.
 
@@ -240,14 +209,21 @@ class Play:
             self._broker_gone()
             return
         self.auditor.announced(effects.finished)
+        if not self.decider.stale:
+            self._welcome(messages)
         for call, answer in effects.answers:
             self.auditor.told(answer.jobs if isinstance(answer, Done) else ())
             self.users.answered(call, answer)
         for worker, order in effects.orders:
-            self._to_worker(worker, order)
+            self.wire.to_worker(worker, order)
         wake = 0.0 if effects.again else self.decider.next_wake()
         if wake is not None:
             self._wake_in(max(wake, 0.05))
+
+    def _welcome(self, messages: list[Message]) -> None:
+        for message in messages:
+            if isinstance(message, FromWorker) and isinstance(message.message, Hello) and message.message.fresh:
+                self.wire.welcomed(message.worker)
 
     def call(self, call: Call) -> None:
         """A user asks; on a bad day the question is lost."""
@@ -255,19 +231,41 @@ class Play:
             self.after(self.rng.uniform(0, 0.1), partial(self.post, call))
 
     def _start_broker(self) -> None:
+        self.store.term += 1
+        led = cast(Store, Led(self.store))
         try:
-            self.decider = Decider(self.store, self.clock, patience=Patience(8, 20.0))
+            self.decider = Decider(
+                led, self.clock, patience=Patience(8, 20.0), lease_s=LEASE_S, life=f"life{next(self._lives)}"
+            )
         except StoreUnavailable:
             self.after(1.0, self._start_broker)
             return
         for machine in self.machines.values():
-            self._reconnect_later(machine)
+            self.wire.connect_later(machine.name)
 
-    def _broker_gone(self) -> None:
+    def _broker_gone(self, for_s: float | None = None) -> None:
         self.decider = None
         self._inbox = []
         self._asleep_until = float("inf")
-        self.after(self.rng.uniform(0.1, 4), self._start_broker)
+        self.wire.broker_gone()
+        self.after(self.rng.uniform(0.1, 4) if for_s is None else for_s, self._start_broker)
+
+    def _broker_freezes(self) -> None:
+        """The broker stands still; another takes the store over, and the first one comes back to life."""
+        frozen = self.decider
+        assert frozen is not None
+        messages = list(self._inbox)
+        self._broker_gone(self.rng.uniform(TAKEOVER_S, TAKEOVER_S + 2))
+        self.after(self.rng.uniform(TAKEOVER_S + 3, 30), partial(self._thaws, frozen, messages))
+
+    def _thaws(self, frozen: Decider, messages: list[Message]) -> None:
+        try:
+            frozen.process(messages)
+        except Deposed:
+            return
+        except StoreUnavailable:
+            raise Broken("a broker that was taken over believes that its store is unwell") from None
+        raise Broken("a broker that was taken over goes on as if nothing had happened")
 
     # Faults.
 
@@ -286,10 +284,13 @@ class Play:
             return
         rng = self.rng
         machine = self.machines[rng.choice(sorted(self.machines))]
-        kind = rng.choice(("broker", "agent", "daemon", "shim", "shim", "launcher", "reboot", "link", "clock"))
+        kind = rng.choice(FAULTS)
         if kind in ("broker", "daemon") and self.decider is not None:
             self._broker_gone()
+        if kind == "takeover" and self.decider is not None:
+            self._broker_freezes()
         if kind in ("agent", "daemon", "reboot"):
+            self.wire.worker_gone(machine.name)
             machine.reboot() if kind == "reboot" else machine.agent_gone()
             self.after(rng.uniform(0.1, 6), partial(self._start_agent, machine))
         match kind:
@@ -298,7 +299,10 @@ class Play:
             case "launcher":
                 machine.kill_launcher()
             case "link":
-                self._connect(machine)
+                self.wire.connect(machine.name)
+            case "cut":
+                inward, outward = rng.choice(((True, True), (True, False), (False, True)))
+                self.wire.cut(machine.name, inward, outward, rng.expovariate(0.08))
             case "clock":
                 self.clock.set_by = rng.choice((0.0, -86400.0, 86400.0))
         self.after(rng.expovariate(0.4), self._something_goes_wrong)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from grassq.errors import Deposed
 from grassq.store.base import Changes, Loaded
 from grassq.store.sqlite import MEMORY, SqliteStore
 
@@ -19,6 +21,8 @@ class TouchyStore(SqliteStore):
         self.trouble = trouble
         #: How many commits really happened.
         self.commits = 0
+        #: Which broker leads; an earlier one finds out at its next commit.
+        self.term = 0
         super().__init__(path)
 
     def load(self) -> Loaded:
@@ -34,3 +38,35 @@ class TouchyStore(SqliteStore):
     def environment(self, digest: bytes) -> bytes | None:
         self.trouble("environment")
         return super().environment(digest)
+
+
+class Led:
+    """A store as one broker has it, until another takes it over."""
+
+    beat_s = 1.0
+
+    def __init__(self, store: TouchyStore) -> None:
+        self._store = store
+        self._term = store.term
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def _prove(self) -> None:
+        if self._term != self._store.term:
+            raise Deposed("another broker has taken the store over")
+
+    def begin(self, life: str) -> None:
+        self._prove()
+        self._store.begin(life)
+
+    def beat(self) -> None:
+        self._prove()
+
+    def load(self) -> Loaded:
+        self._prove()
+        return self._store.load()
+
+    def commit(self, changes: Changes) -> None:
+        self._prove()
+        self._store.commit(changes)

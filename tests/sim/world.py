@@ -7,7 +7,7 @@ whose agent is gone finishes its attempt and leaves, and a command whose shim wa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -15,7 +15,10 @@ from typing import Any, Protocol
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import Found
-from grassq.worker.agent import Agent, exited
+from grassq.run.leases import GRACE_PART
+from grassq.worker.agent import Agent
+from grassq.worker.holdings import exited
+from grassq.worker.leases import Lease
 
 TERM, KILL = 15, 9
 
@@ -71,6 +74,11 @@ class RunDir:
     command: Command | None = None
     cancelled: bool = False
     record: dict[str, Any] | None = None
+    lease: Lease | None = None
+    lease_ended: bool = False
+    #: What was ordered, for a broker that has forgotten it.
+    order: Start | None = None
+    acked: bool = False
     #: On disk for good; else a power cut may take it.
     synced: bool = False
 
@@ -105,9 +113,39 @@ class Machine:
 
     # What the agent's side does.
 
-    def begin(self, start: Start) -> None:
-        self.dirs.setdefault(start.id, RunDir(self.boot))
+    def begin(self, start: Start, lease: Lease | None) -> None:
+        folder = self.dirs.setdefault(start.id, RunDir(self.boot))
+        folder.order = start
+        folder.lease = lease or folder.lease
         self.order(start.id)
+
+    def lease(self, attempt: AttemptId, lease: Lease) -> None:
+        self.dirs[attempt].lease = lease
+
+    def leased(self, attempt: AttemptId) -> Lease | None:
+        folder = self.dirs.get(attempt)
+        return None if folder is None else folder.lease
+
+    def inventory(self, most: int) -> list[AttemptId]:
+        return sorted(self.dirs, reverse=True)[:most]
+
+    def unacked(self, most: int) -> list[AttemptId]:
+        return [attempt for attempt in self.inventory(most) if not self.dirs[attempt].acked]
+
+    def acked(self, attempt: AttemptId) -> None:
+        if attempt in self.dirs:
+            self.dirs[attempt].acked = True
+
+    def recall(self, attempt: AttemptId) -> Start | None:
+        folder = self.dirs.get(attempt)
+        return None if folder is None else folder.order
+
+    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+        for attempt in [each for each in self.dirs if each[0] in jobs]:
+            command = self.dirs[attempt].command
+            if command is None or not command.alive:
+                del self.dirs[attempt]
+                self.watched.discard(attempt)
 
     def order(self, attempt: AttemptId) -> None:
         """The order goes through the launcher's socket: it may be lost with it, doubled, or outlive its sender."""
@@ -181,7 +219,10 @@ class Machine:
         if not shim.alive:
             return
         rng = self.time.rng
-        if folder.stop is not None:
+        if folder.lease is not None and folder.lease.until <= self.time.now:
+            folder.lease_ended = True
+            self._finish(shim, folder, attempt)
+        elif folder.stop is not None:
             folder.cancelled = True
             self._finish(shim, folder, attempt)
         elif rng.random() < 0.04:
@@ -190,9 +231,30 @@ class Machine:
             command = Command(attempt, next(self.pids), stubborn=rng.random() < 0.2)
             folder.command = command
             self.time.spawned(command)
+            self._watch_lease(shim, folder, command)
             self._report(shim, attempt, "started", pid=command.pid)
             code, signal = rng.choice(((0, None), (0, None), (0, None), (1, None), (77, None), (None, 11)))
-            self.time.after(rng.expovariate(0.4), lambda: self._ends(command, code, signal))
+            # Some outlast a cut, a lease or two brokers.
+            took_s = rng.expovariate(0.4) if rng.random() < 0.8 else rng.uniform(10, 40)
+            self.time.after(took_s, lambda: self._ends(command, code, signal))
+
+    def _watch_lease(self, shim: Shim, folder: RunDir, command: Command) -> None:
+        """The shim looks at the lease when it should be over, and ends the command unless it was renewed."""
+        if folder.lease is None:
+            return
+
+        def look() -> None:
+            assert folder.lease is not None
+            if not shim.alive or not command.alive:
+                return
+            if folder.lease.until > self.time.now:
+                return self._watch_lease(shim, folder, command)
+            folder.lease_ended = not folder.cancelled
+            if not command.stubborn:
+                self._dies(command, TERM)
+            self.time.after(folder.lease.length_s * GRACE_PART, lambda: self._dies(command, KILL))
+
+        self.time.after(max(0.0, folder.lease.until - self.time.now), look)
 
     def _ends(self, command: Command, code: int | None, signal: int | None) -> None:
         if not command.alive:
@@ -221,7 +283,7 @@ class Machine:
             return
         command = folder.command
         folder.record = {
-            "outcome": "spawn_failed" if spawn_failed else "cancelled" if folder.cancelled else "exited",
+            "outcome": _outcome(folder, spawn_failed),
             "code": command.code if command else None,
             "signal": command.signal if command else None,
             "error": "no such program" if spawn_failed else None,
@@ -269,8 +331,8 @@ class Machine:
     # Faults.
 
     def kill_shim(self) -> None:
-        """A shim is killed, busy or not."""
-        alive = [shim for shim in self.shims if shim.alive]
+        """A shim is killed, busy or not; but not one that keeps a lease, for nobody else would."""
+        alive = [shim for shim in self.shims if shim.alive and not (shim.busy and self.leased(shim.busy))]
         if alive:
             self._gone(self.time.rng.choice(alive))
 
@@ -311,6 +373,12 @@ class Machine:
                 folder.record = None
 
 
+def _outcome(folder: RunDir, spawn_failed: bool) -> str:
+    if folder.lease_ended:
+        return "lease_ended"
+    return "spawn_failed" if spawn_failed else "cancelled" if folder.cancelled else "exited"
+
+
 class SimRunner:
     """The process layer of one agent's life: everything is the machine's, only the boot is fixed."""
 
@@ -322,3 +390,10 @@ class SimRunner:
         self.stop = machine.stop
         self.void = machine.void
         self.end_orphan = machine.end_orphan
+        self.lease = machine.lease
+        self.leased = machine.leased
+        self.inventory = machine.inventory
+        self.unacked = machine.unacked
+        self.acked = machine.acked
+        self.recall = machine.recall
+        self.forget = machine.forget

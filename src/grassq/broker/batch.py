@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from grassq.core import states
 from grassq.core.board import Board
-from grassq.core.model import FINAL, HOLDING, Job
-from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, Refused, Release, Unready
-from grassq.store.base import Attempt, Changes, Store, Story, Submission
+from grassq.core.model import FINAL, HOLDING, Job, Outcome
+from grassq.core.states import Adopt, Cancel, Event, Exited, Hold, Lost, Place, Refused, Release, Unready
+from grassq.store.base import Attempt, Changes, Standing, Store, Story, Submission
 
 #: Events whose name is an order, told as the fact they became.
 _KINDS: dict[type[Event], str] = {
     Place: "placed",
+    Adopt: "recalled",
     Cancel: "cancel requested",
     Hold: "held",
     Release: "released",
@@ -43,6 +45,8 @@ class Batch(Struct):
     changes: Changes
     #: Jobs that finished in this batch.
     finished: list[int]
+    #: What the broker itself keeps of workers, as stored.
+    standings: dict[str, Standing] = field(default_factory=dict)
 
     def insert(self, job: Job) -> None:
         """Add a new job."""
@@ -50,6 +54,16 @@ class Batch(Struct):
         self.next_id += 1
         self.changes.put(None, job)
         self.tell(job.id, "submitted", f"queue {job.spec.queue}")
+        self.board.put(job)
+
+    def bring_back(self, job: Job) -> None:
+        """Add a job that had an id, and a placement, before the store forgot it."""
+        self.next_id = max(self.next_id, job.id + 1)
+        self.changes.put(None, job)
+        attempt = _attempt_of(job, job, self.now)
+        assert attempt is not None and job.placement is not None
+        self.changes.attempts[attempt.job, attempt.number] = attempt
+        self.tell(job.id, _KINDS[Adopt], f"attempt {job.attempt} on {job.placement.worker}")
         self.board.put(job)
 
     def move(self, job: Job, event: Event) -> Job:
@@ -61,6 +75,10 @@ class Batch(Struct):
         self.tell(job.id, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))
         if after.state in FINAL:
             self.finished.append(after.id)
+        if isinstance(event, Adopt) and (old := _attempt_of(job, job, self.now)) is not None:
+            forgotten = "a newer attempt was found after the store had been restored from a backup"
+            over = replace(old, ended=self.now, outcome=Outcome.UNKNOWN, error=forgotten)
+            self.changes.attempts[old.job, old.number] = over
         if (attempt := _attempt_of(after, job, self.now)) is not None:
             self.changes.attempts[attempt.job, attempt.number] = attempt
         return after
@@ -105,7 +123,7 @@ def _attempt_of(after: Job, before: Job, now: float) -> Attempt | None:
 
 def _detail(event: Event, after: Job) -> str:
     match event:
-        case Place(placement):
+        case Place(placement) | Adopt(_, placement):
             return f"attempt {after.attempt} on {placement.worker}"
         case Exited(_, outcome, code, signal):
             how = f"code {code}" if code is not None else f"signal {signal}" if signal is not None else str(outcome)

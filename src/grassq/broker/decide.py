@@ -3,109 +3,116 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import msgspec
-from msgspec import Struct
-
-from grassq.broker import service
+from grassq.broker import readiness
 from grassq.broker.batch import Batch, Clock
+from grassq.broker.dispatch import Dispatch
+from grassq.broker.inbox import Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
+from grassq.broker.reunion import Reunion
 from grassq.core import placement, reconcile
 from grassq.core.board import Board, Patience
-from grassq.core.messages import Ack, Hello, Order, Report, Start
-from grassq.core.model import AttemptId, Job, Outcome, Pairs, State
+from grassq.core.messages import Ack, Hello, Moment, Recalled, Report, Silent
+from grassq.core.model import AttemptId, Job, Outcome, State
 from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, Refused, Started, Stuck
-from grassq.errors import GrassError, GuardFailed, InvalidMove, StoreUnavailable
-from grassq.store.base import Changes, Store, Submission
+from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
+from grassq.store.base import Changes, Standing, Store
+
+__all__ = ["Call", "Decider", "Effects", "FromWorker", "Message"]
 
 log = logging.getLogger(__name__)
 
 FAILURES_MAX = 2
 RETRY_STORE_S = 5.0
-ENVIRONMENTS_CACHED = 256
-
-Handler = Callable[[Batch], object]
-
-
-class Call(Struct, eq=False):
-    """A user's action or question, and who waits for the answer."""
-
-    handler: Handler
-    changing: bool = True
-    key: str | None = None
-    #: How to answer from what a key stored, when a commit's fate was unclear.
-    recall: Callable[[Submission], object] | None = None
-
-
-class FromWorker(Struct, eq=False):
-    """Something a worker said."""
-
-    worker: str
-    message: Hello | Report
-
-
-Message = Call | FromWorker
-
-
-class Misbehaved(Exception):
-    """A handler refused after it had changed something: a bug of ours that must not touch anybody else's request."""
-
-    def __init__(self, call: Call, error: GrassError) -> None:
-        super().__init__(str(error))
-        self.call = call
-        self.error = error
-
-
-class Effects(Struct):
-    """What to do now that the batch is on disk."""
-
-    answers: list[tuple[Call, object]]
-    orders: list[tuple[str, Order]]
-    finished: list[int]
-    #: Decide again at once: there was more to plan than one batch takes.
-    again: bool = False
+#: How long a broker that has just begun waits for the workers it knows before it starts anything: a store restored from
+#: a backup is found out by those who were there, and they connect again within seconds.
+AWAIT_S = 10.0
+LEASE_S = 300.0
 
 
 class Decider:
     """The board and the store behind it, and what follows from what arrives."""
 
-    def __init__(self, store: Store, clock: Clock, *, patience: Patience | None = None, floor_id: int = 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        life: str,
+        patience: Patience | None = None,
+        floor_id: int = 0,
+        lease_s: float = LEASE_S,
+        local: str | None = None,
+    ) -> None:
+        """`life` names this broker's run, never the same twice; `local` is the worker in this very process."""
         self._store = store
         self._clock = clock
         self._patience = patience
         self._floor_id = floor_id
-        self._sent: dict[AttemptId, reconcile.Sent] = {}
-        self._environments: OrderedDict[bytes, Pairs] = OrderedDict()
+        self._lease_s = lease_s
+        self._local = local
+        self._began = clock.mono()
+        self._reunion = Reunion(life)
+        self._dispatch = Dispatch(store)
         self._failures = 0
         self._retry_at = 0.0
+        #: When the store last heard of us.
+        self._beat_at = self._began
         #: The board may be ahead of the store: it is read again before anything else is decided.
         self.stale = True
         #: A plan is made when something changed, when a head has become ripe, or when this says so.
         self._replan = True
         self._ripe_at = float("inf")
-        #: What workers said of themselves that no commit has heard yet; unlike a report, nobody repeats it.
+        #: What workers said that no commit has heard yet; unlike a report, nobody repeats it.
         self._unheard: list[FromWorker] = []
         self.read_only: str | None = None
         #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
         self.generation = 0
         self.board = Board()
+        self._standings: dict[str, Standing] = {}
         self.reload()
+        store.begin(life)
+        self._reunion.begun(store.number)
+        self._awaited = set(self.board.stations)
+        self.board.awaited = set(self._awaited)
+
+    @property
+    def moment(self) -> Moment:
+        """How far the store's history has come; workers remember it."""
+        return Moment(self._reunion.life, self._store.number, self._next_id - 1)
+
+    @property
+    def beat_s(self) -> float | None:
+        """How often the store must hear of this broker; None if nobody else could take it over."""
+        return self._store.beat_s
+
+    def is_ahead(self, seen: Moment) -> bool:
+        """Whether somebody has seen more of the store's history than the store holds: it was restored from a backup."""
+        return self._reunion.is_ahead(seen, self._store.number)
 
     def reload(self) -> None:
         """Forget the board and read it again from the store."""
         loaded = self._store.load()
         self.generation += 1
-        online = {name for name, station in self.board.stations.items() if station.online}
+        before = self.board.stations
         self.store_id = loaded.store_id
         self._next_id = max(loaded.highest_id, self._floor_id) + 1
-        self.board = Board(loaded.paused, self._patience)
+        self._reunion.loaded(loaded.lives, loaded.highest_id)
+        self._standings = dict(loaded.standings)
+        self.board = Board(loaded.paused, self._patience, lease_s=self._lease_s, local=self._local)
+        self.board.doubts = set(loaded.doubts)
+        self.board.awaited_until = self._began + AWAIT_S
         for job in loaded.jobs:
             self.board.put(job)
         now = self._clock.wall()
         for info in loaded.workers:
-            self.board.set_worker(info, online=info.name in online, now=now)
-        self._sent.clear()
+            known = before.get(info.name)
+            online, heard = (known.online, known.heard) if known is not None else (False, self._began)
+            self.board.set_worker(info, online=online, now=now, heard=heard)
+            station = self.board.stations[info.name]
+            station.since = known.since if known is not None else now
+            station.drained = self._standings.get(info.name, Standing()).drained
+        self._dispatch.forget_all()
         self._replan = True
         self.stale = False
 
@@ -114,56 +121,104 @@ class Decider:
         self._store.close()
 
     def process(self, messages: Sequence[Message]) -> Effects:
-        """Decide and commit one batch."""
+        """Decide and commit one batch; Deposed when another broker has taken the store over."""
         messages = [*self._unheard, *messages]
-        self._unheard = [m for m in messages if isinstance(m, FromWorker) and isinstance(m.message, Hello)]
+        self._unheard = said_once(messages)
         if self.read_only is not None and self._clock.mono() < self._retry_at:
             return self._only_read(messages)
+        remembered = self._reunion.state.copy()
         try:
             if self.stale:
                 self.reload()
+                self._await_others()
             batch = self._batch()
             self.stale = True
             effects = self._decide(batch, messages)
-            if not batch.changes.empty:
-                self._store.commit(batch.changes)
-                self._failures = 0
+            self._commit(batch)
         except Misbehaved as fault:
+            self._reunion.state = remembered
             return self._without(fault, messages)
         except (StoreUnavailable, GuardFailed) as error:
+            self._reunion.state = remembered
             return self._commit_failed(messages, error)
+        except BaseException:
+            self._reunion.state = remembered
+            raise
         self.stale, self._unheard, self.read_only = False, [], None
         self._next_id = batch.next_id
-        effects.orders += self._orders(batch.mono)
+        effects.orders += self._dispatch.orders(self.board, batch.mono)
         return effects
+
+    def _await_others(self) -> None:
+        self.board.awaited = self._awaited - self._reunion.state.spoken
+
+    def _commit(self, batch: Batch) -> None:
+        changes, beat_s = batch.changes, self._store.beat_s
+        if not changes.empty:
+            self._store.commit(changes)
+            self._failures = 0
+            self._reunion.stored(changes.inserted)
+            self._standings |= changes.standings
+            for name in changes.removed_workers:
+                self._standings.pop(name, None)
+            self.generation += bool(changes.removed_workers)
+        elif beat_s is None or batch.mono - self._beat_at < beat_s:
+            return
+        else:
+            self._store.beat()
+        self._beat_at = batch.mono
 
     def _without(self, fault: Misbehaved, messages: Sequence[Message]) -> Effects:
         """The batch again, on a fresh board and without the call that spoilt it."""
         log.error("refused_too_late error=%s", fault)
-        rest = [message for message in messages if message is not fault.call and message not in self._unheard]
+        # What workers said is heard again anyway, but for reports.
+        rest = [m for m in messages if m is not fault.call and (isinstance(m, Call) or isinstance(m.message, Report))]
         effects = self.process(rest)
         effects.answers.append((fault.call, fault.error))
         return effects
 
     def _batch(self) -> Batch:
         wall, mono = self._clock.wall(), self._clock.mono()
-        return Batch(self.board, self._store, wall, mono, self._next_id, Changes(), [])
+        return Batch(self.board, self._store, wall, mono, self._next_id, Changes(), [], self._standings)
 
     def _decide(self, batch: Batch, messages: Sequence[Message]) -> Effects:
         effects = Effects([], [], batch.finished)
         for message in messages:
             if isinstance(message, Call):
                 effects.answers.append((message, self._answer(batch, message)))
-            elif isinstance(message.message, Hello):
-                effects.orders += self._hello(batch, message.message)
             else:
-                effects.orders += self._report(batch, message.worker, message.message)
+                effects.orders += self._heard(batch, message.worker, message.message)
+        effects.orders += self._reunion.look(batch)
+        self._end_leases(batch)
         for job in [job for job in self.board.retrying.values() if _ready_in_s(job, batch.now) <= 0]:
             batch.move(job, Ready())
-        service.park(batch)
+        readiness.park(batch)
         if self._replan or not batch.changes.empty or batch.mono >= self._ripe_at:
             effects.again = self._plan(batch)
         return effects
+
+    def _heard(self, batch: Batch, worker: str, said: Hello | Report | Recalled | Silent) -> Orders:
+        match said:
+            case Hello():
+                return self._hello(batch, said)
+            case Report():
+                return self._report(batch, worker, said)
+            case Recalled(start):
+                self._reunion.recalled(batch, worker, start)
+            case Silent(heard):
+                if worker in self.board.stations:
+                    self.board.lose_touch(worker, heard, batch.now)
+        return []
+
+    def _end_leases(self, batch: Batch) -> None:
+        """Attempts whose workers were silent for the whole of their leases: their shims have ended them by now."""
+        for job, lost in reconcile.given_up(self.board, batch.mono):
+            assert job.placement is not None
+            log.warning("lease_over job=%s attempt=%s worker=%s", job.id, job.attempt, job.placement.worker)
+            # Should the shim have failed to: the worker is told to stop it when it comes back.
+            self._reunion.fence(job.placement.worker, reconcile.stop_of(job))
+            self._dispatch.forget(job.attempt_id)
+            batch.move(job, lost)
 
     def _plan(self, batch: Batch) -> bool:
         """Place what can be placed; True when there is more to place than one batch takes."""
@@ -173,6 +228,8 @@ class Decider:
         self.board.heads = plan.heads
         wait_s = self.board.patience.wait_s
         ripening = [head.since + wait_s for head in plan.heads.values() if head.since + wait_s > batch.mono]
+        if self.board.awaits(batch.mono):
+            ripening.append(self.board.awaited_until)
         self._ripe_at = min(ripening, default=float("inf"))
         self._replan = plan.more
         return plan.more
@@ -181,31 +238,44 @@ class Decider:
         before = batch.next_id, len(batch.changes.story)
         try:
             return call.handler(batch)
-        except (StoreUnavailable, GuardFailed, InvalidMove):
+        except (StoreUnavailable, GuardFailed, InvalidMove, Deposed):
             raise
         except GrassError as error:
             if before != (batch.next_id, len(batch.changes.story)):
                 raise Misbehaved(call, error) from error
             return error
 
-    def _hello(self, batch: Batch, hello: Hello) -> list[tuple[str, Order]]:
+    def _hello(self, batch: Batch, hello: Hello) -> Orders:
         info = hello.info
         known = self.board.stations.get(info.name)
+        if known is None and not hello.fresh:
+            # It was removed since it connected, and its connection is about to end.
+            return []
         self.board.set_worker(info, online=True, now=batch.now)
+        if known is None:
+            self.board.stations[info.name].drained = self._standings.get(info.name, Standing()).drained
         self._replan = True
         if known is None or known.info != info:
             batch.changes.workers[info.name] = info
             self.generation += 1
-            service.settle(batch)
+            readiness.settle(batch)
         if not hello.fresh:
             return []
         for job in self.board.held_by(info.name):
-            self._sent.pop(job.attempt_id, None)
-        return [(info.name, check) for check in reconcile.checks(self.board, info.name)]
+            self._dispatch.forget(job.attempt_id)
+        self.board.awaited.discard(info.name)
+        orders: Orders = [(info.name, check) for check in reconcile.checks(self.board, info.name)]
+        return orders + self._reunion.hello(batch, hello)
 
-    def _report(self, batch: Batch, worker: str, report: Report) -> list[tuple[str, Order]]:
+    def _report(self, batch: Batch, worker: str, report: Report) -> Orders:
         event = report.event
+        attempt: AttemptId = (report.job, event.attempt)
+        if self._reunion.is_asked(worker, attempt):
+            # Not acknowledged: it is repeated, and by then the worker has told what it was.
+            return []
         job = self.board.jobs.get(report.job)
+        if self._reunion.is_forgotten(batch, job, attempt):
+            return self._reunion.ask(batch, worker, attempt)
         if job is None or job.attempt != event.attempt or job.placement is None or job.placement.worker != worker:
             self._late(batch, report)
         else:
@@ -219,9 +289,10 @@ class Decider:
                 log.error("report_makes_no_sense %s", error)
                 return []
             if not isinstance(event, Started | Stuck):
-                self._sent.pop(job.attempt_id, None)
+                self._dispatch.forget(job.attempt_id)
         if isinstance(event, Started | Stuck):
             return []
+        self._reunion.reported(worker, attempt)
         return [(worker, Ack(report.job, event.attempt))]
 
     def _late(self, batch: Batch, report: Report) -> None:
@@ -234,38 +305,6 @@ class Decider:
             # News, not the repetition of what is stored: it had been given up, and ended after all.
             batch.tell(report.job, "late report", f"attempt {report.event.attempt} {kind} after all")
 
-    def _orders(self, mono: float) -> list[tuple[str, Order]]:
-        orders: list[tuple[str, Order]] = []
-        for name, station in self.board.stations.items():
-            if not station.online:
-                continue
-            for job in reconcile.due(self.board, name, self._sent, mono):
-                try:
-                    order = reconcile.stop_of(job) if job.cancel_requested else self._start(job)
-                except StoreUnavailable as error:
-                    # The batch is on disk and its answers are true; an order not given now is due again.
-                    log.error("order_not_given job=%s error=%s", job.id, error)
-                    continue
-                self._sent[job.attempt_id] = reconcile.told(job, mono)
-                orders.append((name, order))
-        return orders
-
-    def _start(self, job: Job) -> Start:
-        assert job.placement is not None
-        env = self._environment(job.spec.env_digest)
-        return Start(job.id, job.attempt, job.spec, job.placement, env, job.name, job.rerun_of)
-
-    def _environment(self, digest: bytes) -> Pairs:
-        if digest in self._environments:
-            self._environments.move_to_end(digest)
-            return self._environments[digest]
-        body = self._store.environment(digest)
-        pairs = msgspec.msgpack.decode(body, type=Pairs) if body is not None else ()
-        self._environments[digest] = pairs
-        if len(self._environments) > ENVIRONMENTS_CACHED:
-            self._environments.popitem(last=False)
-        return pairs
-
     def _commit_failed(self, messages: Sequence[Message], error: GrassError) -> Effects:
         """The board may be ahead of the disk: drop it, read what is really stored, and answer by that."""
         log.error("commit_failed error=%s", error)
@@ -276,6 +315,7 @@ class Decider:
         refusal = error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
         try:
             self.reload()
+            self._await_others()
             answers = [(m, self._recalled(m) or refusal) for m in messages if isinstance(m, Call)]
         except StoreUnavailable as worse:
             self.stale = True
@@ -303,20 +343,22 @@ class Decider:
                     answers.append((message, error))
         return Effects(answers, [], [])
 
+    def _leased_until(self, job: Job) -> float | None:
+        return reconcile.leased_until(self.board, job)
+
     def next_wake(self) -> float | None:
         """Seconds until something is due by itself; None when only a message can change anything."""
         wall, mono = self._clock.wall(), self._clock.mono()
-        due = [_ready_in_s(job, wall) for job in self.board.retrying.values()]
-        due += [
-            (last.at if (last := self._sent.get(job.attempt_id)) else mono) + reconcile.RESEND_S - mono
-            for job in self.board.holding.values()
-            if job.state is State.PLACED or job.cancel_requested
-        ]
-        if self._ripe_at < float("inf"):
-            due.append(self._ripe_at - mono)
         if self.read_only is not None:
-            due.append(self._retry_at - mono)
-        elif self._unheard:
+            return max(0.0, self._retry_at - mono)
+        due = [_ready_in_s(job, wall) for job in self.board.retrying.values()]
+        due += self._dispatch.due_in_s(self.board, mono)
+        at = [self._ripe_at, self._reunion.next_look(self.board)]
+        at += [until for job in self.board.holding.values() if (until := self._leased_until(job)) is not None]
+        if self._store.beat_s is not None:
+            at.append(self._beat_at + self._store.beat_s)
+        due += [when - mono for when in at if when < float("inf")]
+        if self._unheard:
             due.append(0.0 if self._failures else RETRY_STORE_S)
         return max(0.0, min(due)) if due else None
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
 from grassq.broker.batch import Batch
-from grassq.broker.decide import Call, Decider, Effects, Message
+from grassq.broker.decide import Call, Decider, Effects, FromWorker, Message
 from grassq.broker.watch import Watch
-from grassq.core.messages import Order
-from grassq.errors import GrassError, Refused
+from grassq.core.messages import Hello, Order, Silent
+from grassq.errors import Deposed, GrassError, Refused, Unreachable
 from grassq.store.base import Submission
 
 log = logging.getLogger(__name__)
 
 BATCH_MAX = 1000
 INBOX_MAX = 100_000
+#: What a worker says of itself, and that it is gone, is said once: it still finds room when reports do not.
+INBOX_FULL = 2 * INBOX_MAX
 WAKE_MIN_S = 0.05
+#: On a store that another broker may take over: how old the last word from it may be to confirm a worker's lease.
+LEADS_S = 10.0
 
 T = TypeVar("T")
 SendOrder = Callable[[Order], None]
+Heard = Callable[[list[int]], None]
 
 
 class Engine:
@@ -37,15 +43,41 @@ class Engine:
         self._inbox: list[Message] = []
         self._answers: dict[Call, asyncio.Future[object]] = {}
         self._arrived = asyncio.Event()
+        self._finished: list[Heard] = []
+        self._decided_at = time.monotonic()
+        self._ended: Deposed | None = None
 
     def connect(self, worker: str, send: SendOrder) -> None:
         """From now on orders for a worker go this way."""
         self._links[worker] = send
 
-    def post(self, message: Message) -> None:
-        """Put a message into the inbox."""
+    def disconnect(self, worker: str, send: SendOrder, heard: float) -> None:
+        """A worker's connection is gone, unless another has replaced it; `heard` is when it last spoke."""
+        if self._links.get(worker) == send:
+            del self._links[worker]
+            self.post(FromWorker(worker, Silent(heard)))
+
+    def on_finished(self, heard: Heard) -> None:
+        """Call this with the ids of jobs whose end is on disk."""
+        self._finished.append(heard)
+
+    def post(self, message: Message) -> bool:
+        """Put a message into the inbox; False when it is full: a worker's link then ends, and begins afresh."""
+        rare = isinstance(message, FromWorker) and isinstance(message.message, Hello | Silent)
+        if self._ended is not None or len(self._inbox) >= (INBOX_FULL if rare else INBOX_MAX):
+            return False
         self._inbox.append(message)
         self._arrived.set()
+        return True
+
+    @property
+    def leads(self) -> bool:
+        """Whether this broker surely owns its store now, so that what it confirms to workers holds."""
+        if self._ended is not None:
+            return False
+        if self.decider.beat_s is None:
+            return True
+        return self.decider.read_only is None and time.monotonic() - self._decided_at < LEADS_S
 
     async def change(
         self,
@@ -62,15 +94,16 @@ class Engine:
         return cast(T, await self._call(Call(handler, False)))
 
     async def _call(self, call: Call) -> T:
-        if len(self._inbox) >= INBOX_MAX:
+        if self._ended is not None:
+            raise _elsewhere(self._ended)
+        if not self.post(call):
             raise Refused(f"{INBOX_MAX:,} requests are waiting already; try again in a moment")
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._answers[call] = future
-        self.post(call)
         return cast(T, await future)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled, or until another broker has taken the store over: that is raised."""
         while True:
             await self._something_to_do()
             messages, self._inbox = self._inbox[:BATCH_MAX], self._inbox[BATCH_MAX:]
@@ -78,10 +111,14 @@ class Engine:
                 self._arrived.clear()
             try:
                 effects = await asyncio.wrap_future(self._thread.submit(self.decider.process, messages))
+            except Deposed as error:
+                self._end(error)
+                raise
             except Exception as error:
                 # The top of the loop: a bug in one batch must not end the daemon. The cause is in the log.
                 log.exception("batch_failed messages=%s", len(messages))
                 effects = _failed(messages, error)
+            self._decided_at = time.monotonic()
             self._act(effects)
 
     async def _something_to_do(self) -> None:
@@ -107,8 +144,21 @@ class Engine:
             if (send := self._links.get(worker)) is not None:
                 send(order)
         self.watch.finished(effects.finished)
+        if effects.finished:
+            for heard in self._finished:
+                heard(effects.finished)
         if effects.again:
             self._arrived.set()
+
+    def _end(self, error: Deposed) -> None:
+        """Answer everybody who waits, and take nothing more."""
+        log.error("deposed error=%s", error)
+        self._ended = error
+        self._inbox.clear()
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(_elsewhere(error))
+        self._answers.clear()
 
     async def close(self) -> None:
         """Let the thread go, with the store closed on it."""
@@ -120,3 +170,7 @@ def _failed(messages: list[Message], error: Exception) -> Effects:
     """What follows from a batch that met a bug: nothing was stored, and the decider reads its board again first."""
     failure = GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
     return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [])
+
+
+def _elsewhere(error: Deposed) -> Unreachable:
+    return Unreachable(f"{error}; ask again, the other broker answers")

@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from grassq.broker import access
+from grassq.broker.admission import standing_of
 from grassq.broker.batch import Batch
+from grassq.broker.readiness import Unreadiness, settle
 from grassq.broker.selection import NOTES_MAX, by_id_alone, eligible, present, resolve, select
-from grassq.core import placement
-from grassq.core.board import EVERYTHING, Shape
-from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Spec, State
+from grassq.core.board import EVERYTHING
+from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Outcome, Spec, State
 from grassq.core.names import shown
 from grassq.core.selectors import Selector, parse
-from grassq.core.states import Cancel, Hold, Ready, Release, Unready
+from grassq.core.states import Cancel, Hold, Lost, Release, Unready
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
 
@@ -94,50 +96,6 @@ def _new_job(batch: Batch, draft: Draft, unready: Unreadiness) -> Job:
         return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on")
     why = unready.why(draft.spec)
     return job if why is None else replace(job, state=State.WAITING, reason=why)
-
-
-class Unreadiness:
-    """Why jobs may not be placed at all now; asked once per shape, since all jobs of a shape share the answer."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._board = batch.board
-        self._never: dict[Shape, str | None] = {}
-
-    def never(self, spec: Spec) -> str | None:
-        """Why no known worker could ever run this, or None."""
-        shape = (spec.queue, spec.request)
-        if shape not in self._never:
-            self._never[shape] = placement.never_fits(self._board, *shape)
-        return self._never[shape]
-
-    def why(self, spec: Spec) -> str | None:
-        """Why a job of this spec may not be placed now, or None."""
-        if next(self._board.offering(spec.queue), None) is None:
-            return f"no queue {spec.queue!r} yet; `grass create-queue {spec.queue}` makes it"
-        never = self.never(spec)
-        return None if never is None else f"too large for its queue: {never}"
-
-
-def settle(batch: Batch) -> None:
-    """Queues or machines changed: let jobs whose queue came go on, and park those whose queue went."""
-    unready = Unreadiness(batch)
-    for job in list(batch.board.jobs.values()):
-        if job.state is State.QUEUED or (job.state is State.WAITING and job.ready_at is None):
-            why = unready.why(job.spec)
-            if why is None and job.state is State.WAITING:
-                batch.move(job, Ready())
-            elif why is not None and why != job.reason:
-                batch.move(job, Unready(why))
-
-
-def park(batch: Batch) -> None:
-    """Jobs came back into line in this batch: those whose queue is gone by now wait for it."""
-    unready = Unreadiness(batch)
-    for before, job in list(batch.changes.updated.values()):
-        if job.state is State.QUEUED and before.state is not State.QUEUED:
-            why = unready.why(job.spec)
-            if why is not None:
-                batch.move(job, Unready(why))
 
 
 def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None) -> Done:
@@ -260,6 +218,69 @@ def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str
     if (queue or EVERYTHING) in paused and running:
         notes.append(f"{running} {'job' if running == 1 else 'jobs'} started already, and will finish")
     return Done([], notes)
+
+
+def drain(batch: Batch, worker: str, undo: bool = False) -> Done:
+    """Start nothing more on a worker, what runs there finishes; or let it take jobs again."""
+    station = batch.board.stations.get(worker)
+    if station is None:
+        raise _no_worker(worker)
+    if station.drained == undo:
+        station.drained = not undo
+        batch.changes.standings[worker] = replace(standing_of(batch, worker), drained=not undo)
+    running = len(batch.board.held_by(worker))
+    if undo or not running:
+        return Done([])
+    return Done([], [f"{running} {'job' if running == 1 else 'jobs'} started there already, and will finish"])
+
+
+def remove_worker(batch: Batch, worker: str, lost: bool = False) -> Done:
+    """Forget a worker and end its tokens; `lost` gives up what it held, when its machine will not come back."""
+    station = batch.board.stations.get(worker)
+    held = batch.board.held_by(worker)
+    if station is not None and station.online and worker == batch.board.local:
+        raise Refused(f"worker {worker} is part of this daemon; `grass daemon --no-worker` runs without it")
+    if held and (station is None or station.online or not lost):
+        raise Refused(_why_not_removed(worker, held, lost))
+    if not access.end_worker(batch, worker) and station is None:
+        raise _no_worker(worker)
+    gone = []
+    for job in held:
+        outcome = Outcome.UNKNOWN if job.state is State.RUNNING else Outcome.LOST
+        gone.append(batch.move(job, Lost(job.attempt, outcome, f"worker {worker} was removed")))
+    if station is not None:
+        batch.board.remove_worker(worker)
+    batch.changes.workers.pop(worker, None)
+    batch.changes.standings.pop(worker, None)
+    batch.changes.removed_workers.append(worker)
+    if worker in batch.board.doubts:
+        batch.board.doubts = batch.board.doubts - {worker}
+        batch.changes.doubts = set(batch.board.doubts)
+    settle(batch)
+    return Done(gone)
+
+
+def _why_not_removed(worker: str, held: list[Job], lost: bool) -> str:
+    some = ", ".join(str(job.id) for job in held[:5]) + (", ..." if len(held) > 5 else "")
+    what = f"worker {worker} holds {'job' if len(held) == 1 else 'jobs'} {some}"
+    if lost:
+        return f"{what} and is in touch, so they are not lost; `grass kill` ends them"
+    return f"{what}; `grass drain {worker}` lets them finish, `--lost` gives them up if the machine is gone for good"
+
+
+def _no_worker(worker: str) -> NotFound:
+    return NotFound(f"there is no worker {shown(worker)}; `grass show` lists them")
+
+
+def accept_restored(batch: Batch) -> Done:
+    """Start jobs again after a backup was restored, without the workers that have not spoken yet."""
+    missing = sorted(batch.board.doubts)
+    if not missing:
+        return Done([], ["nothing waits for a worker to speak"])
+    batch.board.doubts = set()
+    batch.board.awaited = set()
+    batch.changes.doubts = set()
+    return Done([], [f"what {', '.join(missing)} ran since the backup may be started a second time"])
 
 
 def unknown(batch: Batch, ids: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from grassq.broker.batch import Batch
 from grassq.broker.selection import SELECTED_MAX, select
 from grassq.core import placement
-from grassq.core.board import Station
+from grassq.core.board import Board, Station
 from grassq.core.model import FINAL, Job, Offer, State
 from grassq.core.resources import Capacity, Pool, allocation_json, amount_number, amount_text, request_text
 from grassq.core.room import Spot, free_json, supply_json
@@ -19,6 +19,8 @@ NEXT_SHOWN = 100
 RECENT_SHOWN = 100
 RECENT_S = 86400.0
 STORY_SHOWN = 20
+#: A worker that has been out of touch for less is probably on its way back: its jobs are not called unreachable yet.
+UNREACHABLE_S = 5.0
 
 Document = dict[str, object]
 
@@ -33,11 +35,12 @@ def show(batch: Batch, selectors: Sequence[Selector]) -> Document:
         jobs, more = _glance(batch)
     return {
         "schema": SCHEMA,
-        "jobs": [job_document(job) for job in jobs],
+        "jobs": documents(batch, jobs),
         "queues": [queue_document(batch, s, offer.queue) for s in _stations(batch) for offer in s.info.offers],
         "workers": [worker_document(batch, station) for station in _stations(batch)],
         "totals": batch.store.totals(),
         "paused": sorted(batch.board.paused),
+        "restored": sorted(batch.board.doubts),
         "more": more,
     }
 
@@ -56,15 +59,29 @@ def _stations(batch: Batch) -> list[Station]:
     return [batch.board.stations[name] for name in sorted(batch.board.stations)]
 
 
-def job_document(job: Job) -> Document:
-    """One job as data."""
+def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
+    """Jobs as data, with what is known of their workers now."""
+    return [job_document(job, unreachable(batch, job)) for job in jobs]
+
+
+def unreachable(batch: Batch, job: Job) -> str | None:
+    """Why nobody can say how a job stands, or None: its worker is silent, and it runs on there."""
+    station = batch.board.stations.get(job.placement.worker) if job.placement and job.state not in FINAL else None
+    if station is None or (silent_s := station.silent_s(batch.mono)) < UNREACHABLE_S:
+        return None
+    return f"worker {station.info.name} has been silent since {moment(batch.now - silent_s)}; it runs on there"
+
+
+def job_document(job: Job, silent: str | None = None) -> Document:
+    """One job as data; `silent` says why its worker cannot be reached."""
     where = job.placement
     return {
         "id": job.id,
         "name": job.name,
         "queue": job.spec.queue,
         "state": str(job.state),
-        "reason": job.reason,
+        "reason": silent or job.reason,
+        "unreachable": silent is not None,
         "command": [word.decode("utf-8", "backslashreplace") for word in job.spec.command],
         "shell": job.spec.shell is not None,
         "request": {name: amount_number(amount) for name, amount in job.spec.request},
@@ -120,12 +137,18 @@ def _as_declared(offer: Offer, spot: Spot) -> Capacity:
 def worker_document(batch: Batch, station: Station) -> Document:
     """One worker as data."""
     capacity = station.machine.supply
+    silent_s = station.silent_s(batch.mono)
     return {
         "name": station.info.name,
         "online": station.online,
+        "drained": station.drained,
+        "labels": list(station.info.labels),
+        "silent_s": None if station.online else round(silent_s, 3),
+        "jobs": len(batch.board.held_by(station.info.name)),
         "capacity": supply_json(capacity),
         "free": free_json(Spot(station.machine, station.machine), capacity),
-        "since": moment(station.since),
+        # Of one out of touch: since when nothing was heard of it.
+        "since": moment(station.since if station.online else batch.now - silent_s),
         "detecting": station.info.detecting,
     }
 
@@ -141,7 +164,7 @@ def _why(batch: Batch, job: Job) -> Document:
     return {
         "id": job.id,
         "state": str(job.state),
-        "reason": job.reason,
+        "reason": unreachable(batch, job) or job.reason,
         "story": [{"at": moment(line.at), "kind": line.kind, "detail": line.detail} for line in story],
         "text": "\n".join(_lines(batch, job, blockers)),
         "blocked": [
@@ -163,16 +186,39 @@ def _lines(batch: Batch, job: Job, blockers: list[placement.Blocker]) -> list[st
         ways = f"`grass log {job.id}` shows what it wrote, `grass rerun {job.id}` runs it again"
         return [f"{head} has ended: {ending(job)}", ways]
     if job.state is not State.QUEUED:
-        return [f"{head} is {job.state}" + (f": {job.reason}" if job.reason else "")]
+        return [f"{head} is {job.state}" + (f": {reason}" if (reason := unreachable(batch, job) or job.reason) else "")]
+    if (held_up := _held_up(batch.board, batch.mono)) is not None:
+        return [f"{head} waits: {held_up}"]
     if batch.board.is_paused(job.spec.queue):
         paused = f"queue {job.spec.queue}" if job.spec.queue in batch.board.paused else "everything"
         return [f"{head} waits because {paused} is paused; `grass resume` lets it go on"]
     if not blockers:
         return [f"{head} is about to start"]
-    return [f"{head} waits for {blockers[0].resource}:", *(_blocker_line(blocker) for blocker in blockers)]
+    return [f"{head} waits for {_wanted(blockers)}:", *(_blocker_line(blocker) for blocker in blockers)]
+
+
+def _wanted(blockers: list[placement.Blocker]) -> str:
+    resources = [blocker.resource for blocker in blockers if blocker.resource != placement.WORKER]
+    return resources[0] if resources else "a worker"
+
+
+def _held_up(board: Board, mono: float) -> str | None:
+    """Why nothing at all is started now, beyond pauses."""
+    if board.doubts:
+        names = ", ".join(sorted(board.doubts))
+        return (
+            f"the store was restored from a backup, and {names} may have run jobs since; `grass resume --restored` "
+            "goes on without waiting"
+        )
+    if missing := board.awaits(mono):
+        names, left_s = ", ".join(sorted(missing)), board.awaited_until - mono
+        return f"this broker has just begun; for {left_s:.0f} s at most it waits for {names} to say what they hold"
+    return None
 
 
 def _blocker_line(blocker: placement.Blocker) -> str:
+    if blocker.resource == placement.WORKER:
+        return f"  {blocker.why}"
     held = f"; held by job {', '.join(map(str, blocker.holders))}" if blocker.holders else ""
     numbers = f"{amount_text(blocker.needed)} needed, {amount_text(blocker.free)} free"
     why = "" if numbers.split(",")[0] in blocker.why or "needed" in blocker.why else f" ({blocker.why})"

@@ -1,0 +1,225 @@
+"""The network between a broker and its workers: connections, heartbeats, and cuts that nobody is told of.
+
+Reports may be lost, late, doubled or overtaken, whatever the connection. Everything else belongs to its connection: what
+loses a hello, a check or a question is broken, a broken one is made again, and nothing of the old one arrives then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from tests.sim.world import Machine
+
+from grassq.broker.decide import Decider, FromWorker
+from grassq.core.messages import Check, Forget, Hello, Moment, Order, Recall, Recalled, Report, Silent
+
+HEARTBEAT_S = 1.5
+#: Silence after which either end gives a connection up.
+SILENCE_S = 4.5
+
+
+class Ends(Protocol):
+    """The simulator, as far as the network needs it."""
+
+    rng: Random
+    faulty: bool
+    decider: Decider | None
+    machines: dict[str, Machine]
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        """Do something later."""
+
+    def post(self, message: FromWorker) -> None:
+        """Something arrives at the broker."""
+
+
+@dataclass(eq=False)
+class Link:
+    """One worker's way to the broker."""
+
+    number: int = 0
+    #: The broker at the other end; None while the worker has no connection.
+    broker: Decider | None = None
+    #: When the broker last heard a ping, and whether it has given the worker up since.
+    heard: float = 0.0
+    given_up: bool = True
+    #: When the worker was last answered.
+    answered: float = 0.0
+    hello_at: float = 0.0
+    #: The connection whose hello the broker has on disk: before that it answers nothing.
+    welcome: int = 0
+    no_way_in: bool = False
+    no_way_out: bool = False
+    seen: Moment | None = None
+
+
+class Wire:
+    """All links."""
+
+    def __init__(self, ends: Ends) -> None:
+        self._ends = ends
+        self.links = {name: Link() for name in ends.machines}
+        for name in self.links:
+            ends.after(ends.rng.uniform(0, HEARTBEAT_S), partial(self._beat, name))
+        ends.after(1.0, self._listen)
+
+    # Connections.
+
+    def connect(self, name: str) -> None:
+        """A worker dials; where nobody answers it dials again later."""
+        link, agent = self.links[name], self._ends.machines[name].agent
+        if agent is None:
+            return
+        if self._ends.decider is None or link.no_way_in or link.no_way_out:
+            link.broker = None
+            return self.connect_later(name)
+        link.number += 1
+        link.broker = self._ends.decider
+        link.heard = link.answered = self._ends.now
+        link.given_up = False
+        agent.hello()
+
+    def connect_later(self, name: str) -> None:
+        """A worker will dial."""
+        self._ends.after(self._ends.rng.uniform(0.1, 4), partial(self._connect_if_needed, name))
+
+    def _connect_if_needed(self, name: str) -> None:
+        if self.links[name].broker is None or self.links[name].broker is not self._ends.decider:
+            self.connect(name)
+
+    def welcomed(self, name: str) -> None:
+        """The broker has a worker's fresh hello on disk."""
+        self.links[name].welcome = self.links[name].number
+
+    def worker_gone(self, name: str) -> None:
+        """A worker's process ended: its connection is reset, and the broker knows at once if it can."""
+        link = self.links[name]
+        if link.broker is not None and not link.no_way_out:
+            self._give_up(name)
+        link.broker = None
+
+    def broker_gone(self) -> None:
+        """The broker's process ended: workers see their connection reset, or find out."""
+        for name, link in self.links.items():
+            if not link.no_way_in and link.broker is not None:
+                link.broker = None
+                self.connect_later(name)
+
+    def cut(self, name: str, inward: bool, outward: bool, for_s: float) -> None:
+        """Lose what goes to a worker, or comes from it, for a while."""
+        link = self.links[name]
+        link.no_way_in, link.no_way_out = link.no_way_in or inward, link.no_way_out or outward
+        self._ends.after(for_s, partial(self.heal, name))
+
+    def heal(self, name: str) -> None:
+        """Let everything through again."""
+        self.links[name].no_way_in = self.links[name].no_way_out = False
+
+    # Heartbeats.
+
+    def _beat(self, name: str) -> None:
+        link = self.links[name]
+        self._ends.after(HEARTBEAT_S, partial(self._beat, name))
+        agent = self._ends.machines[name].agent
+        if agent is None or link.broker is None:
+            return
+        if self._ends.now - link.answered > SILENCE_S:
+            link.broker = None
+            return self.connect_later(name)
+        if not link.no_way_out:
+            self._ends.after(self._delay(), partial(self._ping, name, link.number, self._ends.now))
+
+    def _ping(self, name: str, number: int, at: float) -> None:
+        link, broker = self.links[name], self._ends.decider
+        if number != link.number or broker is None or link.broker is not broker or link.given_up:
+            return
+        if link.welcome != number:
+            return
+        link.heard = self._ends.now
+        if not link.no_way_in:
+            self._ends.after(self._delay(), partial(self._pong, name, number, at, broker.moment))
+
+    def _pong(self, name: str, number: int, at: float, moment: Moment) -> None:
+        link, agent = self.links[name], self._ends.machines[name].agent
+        if number == link.number and agent is not None and not link.no_way_in:
+            link.answered, link.seen = self._ends.now, moment
+            agent.confirmed(at)
+
+    def _listen(self) -> None:
+        """The broker's ear: who was silent for too long is given up."""
+        self._ends.after(0.5, self._listen)
+        for name, link in self.links.items():
+            if not link.given_up and self._ends.now - link.heard > SILENCE_S:
+                self._give_up(name)
+
+    def _give_up(self, name: str) -> None:
+        link = self.links[name]
+        if not link.given_up and self._ends.decider is not None and link.broker in (None, self._ends.decider):
+            link.given_up = True
+            self._ends.post(FromWorker(name, Silent(link.heard)))
+
+    # Messages.
+
+    def _delay(self) -> float:
+        rng = self._ends.rng
+        return rng.expovariate(20) if not self._ends.faulty or rng.random() < 0.95 else rng.uniform(0, 3)
+
+    def _fates(self) -> list[float]:
+        """When the copies of a message arrive."""
+        rng = self._ends.rng
+        if not self._ends.faulty:
+            return [rng.expovariate(20)]
+        copies = rng.choices((0, 1, 2), (8, 85, 7))[0]
+        return [rng.expovariate(20) if rng.random() < 0.9 else rng.uniform(0, 8) for _ in range(copies)]
+
+    def to_broker(self, name: str, message: Hello | Report | Recalled) -> None:
+        """A worker says something; out of touch it is dropped."""
+        link = self.links[name]
+        if link.broker is None or link.no_way_out:
+            return
+        said = FromWorker(name, message)
+        fates = self._fates()
+        if isinstance(message, Report):
+            for delay in fates:
+                self._ends.after(delay, partial(self._ends.post, said))
+        elif not fates:
+            self._break(name)
+        else:
+            # It overtakes no earlier one of its kind.
+            link.hello_at = max(link.hello_at, self._ends.now + fates[0])
+            self._ends.after(link.hello_at - self._ends.now, partial(self._arrive, name, link.number, said))
+
+    def _arrive(self, name: str, number: int, said: FromWorker) -> None:
+        link = self.links[name]
+        if number == link.number and link.broker is self._ends.decider and not link.given_up:
+            self._ends.post(said)
+
+    def to_worker(self, name: str, order: Order) -> None:
+        """The broker gives an order."""
+        link = self.links[name]
+        if link.broker is not self._ends.decider or link.no_way_in:
+            return
+        fates = self._fates()
+        if not fates and isinstance(order, Check | Recall | Forget):
+            self._break(name)
+        for delay in fates:
+            self._ends.after(delay, partial(self._deliver, name, link.number, order))
+
+    def _deliver(self, name: str, number: int, order: Order) -> None:
+        agent = self._ends.machines[name].agent
+        if agent is not None and number == self.links[name].number:
+            agent.order(order)
+
+    def _break(self, name: str) -> None:
+        """A frame is missing: the connection ends, and both ends know."""
+        self._give_up(name)
+        self.links[name].broker = None
+        self.connect_later(name)
