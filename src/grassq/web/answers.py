@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import hashlib
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -15,6 +18,19 @@ from grassq.errors import EXIT_USAGE, BadInput, GrassError, NotFound, Refused, S
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+#: What is still read of a refused request after its answer, so that the answer is not lost in a reset; then it is cut.
+REST_BYTES_MAX = 64 << 10
+REST_S = 1.0
+
+
+class Denied(Refused):
+    """Not let in, or not so far; `status` is HTTP's word for it."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 _STATUS: tuple[tuple[type[GrassError], int], ...] = (
     (BadInput, 400),
     (NotFound, 404),
@@ -25,7 +41,14 @@ _STATUS: tuple[tuple[type[GrassError], int], ...] = (
 
 def error_status(error: GrassError) -> int:
     """The HTTP status that goes with an error."""
+    if isinstance(error, Denied):
+        return error.status
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def digest(raw: bytes) -> bytes:
+    """What a request is known by when its key comes again."""
+    return hashlib.sha256(raw).digest()
 
 
 async def version_header(request: web.Request, response: web.StreamResponse) -> None:
@@ -67,7 +90,21 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
     try:
         return await handler(request)
     except GrassError as error:
-        return document({"error": {"exit": error.exit_code, "message": str(error)}}, error_status(error))
+        answer = document({"error": {"exit": error.exit_code, "message": str(error)}}, error_status(error))
     except web.HTTPException as error:
         message = f"{request.method} {request.path}: {error.reason}"
-        return document({"error": {"exit": EXIT_USAGE, "message": message}}, error.status)
+        answer = document({"error": {"exit": EXIT_USAGE, "message": message}}, error.status)
+    if answer.status >= 400 and request.body_exists and not request.content.at_eof():
+        await _tell_and_close(request, answer)
+    return answer
+
+
+async def _tell_and_close(request: web.Request, answer: web.Response) -> None:
+    answer.force_close()
+    with contextlib.suppress(ConnectionError, TimeoutError, web.RequestPayloadError):
+        await answer.prepare(request)
+        await answer.write_eof()
+        left = REST_BYTES_MAX
+        async with asyncio.timeout(REST_S):
+            while left > 0 and (part := await request.content.readany()):
+                left -= len(part)

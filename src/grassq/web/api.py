@@ -1,321 +1,105 @@
-"""The API: every route and what it asks of the service."""
+"""The API: the table of every route, what it needs, and who answers it."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import logging
-import math
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from aiohttp import web
 
 from grassq import __version__
-from grassq.broker import selection, service, views
-from grassq.broker.batch import Batch
+from grassq.broker import service
 from grassq.broker.engine import Engine
-from grassq.broker.service import Done
-from grassq.core import argv, selectors
-from grassq.core.model import DEFAULT_QUEUE, FINAL, Job, Offer
-from grassq.core.names import check_name, shown
-from grassq.core.resources import Request, parse_request
-from grassq.core.selectors import Selector
-from grassq.errors import BadInput, GrassError, NotFound, Refused
-from grassq.store.base import Submission
-from grassq.web import bodies, intake
-from grassq.web.answers import document, done_document, enqueue_text, enqueued, errors_in_words, version_header
-from grassq.web.logs import LogReader, serve_log
-
-log = logging.getLogger(__name__)
-
-BODY_MAX = 64 << 20
-WAIT_MAX_S = 30.0
-SELECTORS_MAX = 10_000
-
-#: Something to do to selected jobs, with the rest of the request.
-Action = Callable[[Batch, list[Selector], bodies.SelectBody], Done]
-
-
-class Desk(Protocol):
-    """This machine's own worker, for what concerns only it."""
-
-    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
-        """Make or replace a queue; tells created, unchanged or replaced, and notes."""
-
-    async def withdraw(self, queue: str) -> None:
-        """Delete a queue."""
-
-    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
-        """Delete the folders of finished jobs, but not the checkpoints of those to spare."""
-
-    def describe(self) -> dict[str, object]:
-        """What `doctor` wants to know."""
-
-    def folders(self) -> list[int]:
-        """The ids that have a folder here, newest first and bounded."""
+from grassq.core.resources import Request
+from grassq.web.answers import Handler, document, errors_in_words, version_header
+from grassq.web.auth import Guard, Need, Route
+from grassq.web.desk import Fleet
+from grassq.web.jobs import Jobs
+from grassq.web.queues import Queues
+from grassq.web.tokens import Tokens
 
 
 class Api:
-    """The handlers, and what they work with."""
+    """Every route, and what the handlers work with."""
 
     def __init__(
         self,
         engine: Engine,
-        desk: Desk,
-        logs: LogReader,
+        fleet: Fleet,
         default: Request,
         stop: Callable[[], None],
         about: dict[str, object],
+        *,
+        guard: Guard | None = None,
+        link: Handler | None = None,
     ) -> None:
+        """`link` talks with workers that dial in; without it there is no way in for them."""
         self._engine = engine
-        self._desk = desk
-        self._logs = logs
-        self._default = default
+        self._fleet = fleet
         self._stop = stop
         self._about = about
-        self._known_now = intake.Known({}, frozenset())
-        self._known_at = 0
+        self._link = link
+        self.guard = guard or Guard()
+        self.tokens = Tokens(engine, self.guard)
+        self._jobs = Jobs(engine, fleet, default)
+        self._queues = Queues(engine, fleet, self.guard)
 
     def app(self) -> web.Application:
-        """The application: routes, limits and the one way errors are told."""
-        app = web.Application(client_max_size=BODY_MAX, middlewares=[errors_in_words])
+        """The application: routes, limits, one guard before all of them and one way errors are told."""
+        app = web.Application(middlewares=[errors_in_words, self.guard.check])
         app.on_response_prepare.append(version_header)
-        app.add_routes(
-            [
-                web.post("/v1/enqueue", self.enqueue),
-                web.post("/v1/submit", self.submit),
-                web.get("/v1/show", self.show),
-                web.get("/v1/why", self.why),
-                web.get("/v1/wait", self.wait),
-                web.get(r"/v1/jobs/{id:\d{1,15}}/log", self.log),
-                web.post("/v1/jobs/kill", self.kill),
-                web.post("/v1/jobs/rerun", self.rerun),
-                web.post("/v1/jobs/hold", self.hold),
-                web.post("/v1/jobs/release", self.release),
-                web.post("/v1/jobs/priority", self.priority),
-                web.post("/v1/jobs/clean", self.clean),
-                web.post("/v1/create-queue", self.create_queue),
-                web.post("/v1/delete-queue", self.delete_queue),
-                web.post("/v1/pause", self.pause),
-                web.post("/v1/resume", self.resume),
-                web.get("/v1/info", self.info),
-                web.post("/v1/stop", self.stop),
-            ]
-        )
+        app.on_startup.append(self._begin)
+        self.guard.protect(app, self.routes())
         return app
 
-    async def _known(self) -> intake.Known:
-        generation = self._engine.decider.generation
-        if generation != self._known_at:
-            self._known_now = await self._engine.read(lambda batch: intake.known_of(batch.board))
-            self._known_at = generation
-        return self._known_now
+    async def _begin(self, app: web.Application) -> None:
+        await self.tokens.load()
 
-    async def enqueue(self, request: web.Request) -> web.Response:
-        """Split what was typed, store the job, and answer with the very text to print."""
-        raw = await request.read()
-        try:
-            body = bodies.decode(raw, bodies.EnqueueBody)
-            typed, ids = await self._enqueue(body, raw)
-        except GrassError as error:
-            return enqueued(error.exit_code, "", f"grass: {error}\n")
-        notes = "".join(f"grass: {note}\n" for note in typed.warnings)
-        follow = ids[0] if body.verb == "run" or typed.sync else None
-        return enqueued(0, enqueue_text(typed, ids[0]), notes, follow)
-
-    async def _enqueue(self, body: bodies.EnqueueBody, raw: bytes) -> tuple[argv.Enqueue, list[int]]:
-        who = body.submitter()
-        known = await self._known()
-        words = [bodies.word_bytes(word) for word in body.words]
-        try:
-            typed, draft = await asyncio.to_thread(intake.read_enqueue, words, who, known, self._default)
-        except GrassError:
-            # Said again after a broken connection, the words may no longer make sense though the job is stored.
-            stored = await self._stored(body.key, raw)
-            if stored is None:
-                raise
-            return intake.split(words, known, lambda word: True), service.ids_of(stored)
-        return typed, await self._submit([draft], body.key, raw)
-
-    async def _submit(self, drafts: list[service.Draft], key: str, raw: bytes) -> list[int]:
-        handler = partial(service.submit, drafts=drafts, key=key, digest=_digest(raw))
-        return await self._engine.change(handler, key=key, recall=service.ids_of)
-
-    async def _stored(self, key: str, raw: bytes) -> Submission | None:
-        return await self._engine.read(partial(service.recall, key=key, digest=_digest(raw)))
-
-    async def submit(self, request: web.Request) -> web.Response:
-        """Store jobs a program made."""
-        raw = await request.read()
-        body = bodies.decode(raw, bodies.SubmitBody)
-        if not 1 <= len(body.jobs) <= bodies.JOBS_MAX:
-            raise BadInput(f"a submission has 1 to {bodies.JOBS_MAX:,} jobs")
-        who = body.submitter()
-        known = await self._known()
-        try:
-            drafts = await asyncio.to_thread(lambda: [_draft(job, who, known, self._default) for job in body.jobs])
-        except GrassError:
-            stored = await self._stored(body.key, raw)
-            if stored is None:
-                raise
-            return document({"ids": service.ids_of(stored), "warnings": []})
-        missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
-        warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
-        return document({"ids": await self._submit(drafts, body.key, raw), "warnings": warnings})
-
-    async def show(self, request: web.Request) -> web.Response:
-        """Jobs, queues and workers."""
-        chosen = _selectors(request.query.getall("selector", []))
-        return document(await self._engine.read(partial(views.show, selectors=chosen)))
-
-    async def why(self, request: web.Request) -> web.Response:
-        """Why jobs are where they are."""
-        chosen = _some(_selectors(request.query.getall("selector", [])))
-        return document(await self._engine.read(partial(views.why, selectors=chosen)))
-
-    async def wait(self, request: web.Request) -> web.Response:
-        """Answer when the jobs have ended, or when the time is over."""
-        chosen = _some(_selectors(request.query.getall("selector", [])))
-        deadline = asyncio.get_running_loop().time() + _seconds(request.query.get("timeout_s", "0"))
-        any_one = request.query.get("any") == "1"
-        jobs = await self._engine.read(partial(selection.select, selectors=chosen))
-        while not _over(jobs, any_one):
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0:
-                break
-            pending = [job.id for job in jobs if job.state not in FINAL]
-            await self._changed(pending, left, any_one)
-            news = await self._engine.read(partial(selection.present, ids=pending))
-            jobs = sorted([job for job in jobs if job.state in FINAL] + news, key=lambda job: job.id)
-        return document({"done": _over(jobs, any_one), "jobs": [views.job_document(job) for job in jobs]})
-
-    async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
-        """Wait for the next end, of any one or of all that are left."""
-        watcher = self._engine.watch.subscribe(ids)
-        try:
-            # A job may have ended between the look and the subscription: that is seen at the next look.
-            jobs = await self._engine.read(partial(selection.present, ids=ids))
-            if any(job.state in FINAL for job in jobs):
-                return
-            loop = asyncio.get_running_loop()
-            deadline = loop.time() + timeout_s
-            while await watcher.change(max(0.0, deadline - loop.time())):
-                if any_one or not watcher.left:
-                    return
-        finally:
-            watcher.close()
-
-    async def log(self, request: web.Request) -> web.StreamResponse:
-        """A job's log, whole or as it grows."""
-        return await serve_log(request, self._engine, self._logs)
-
-    async def kill(self, request: web.Request) -> web.Response:
-        """End jobs."""
-        return await self._act(request, lambda batch, jobs, body: service.kill(batch, jobs, body.grace_s))
-
-    async def hold(self, request: web.Request) -> web.Response:
-        """Park jobs."""
-        return await self._act(request, lambda batch, jobs, body: service.hold(batch, jobs))
-
-    async def release(self, request: web.Request) -> web.Response:
-        """Let parked jobs go on."""
-        return await self._act(request, lambda batch, jobs, body: service.release(batch, jobs))
-
-    async def priority(self, request: web.Request) -> web.Response:
-        """Change places in line."""
-        return await self._act(request, lambda batch, jobs, body: service.set_priority(batch, jobs, body.priority))
-
-    async def _act(self, request: web.Request, action: Action) -> web.Response:
-        return done_document(await self._once(await request.read(), action))
-
-    async def _once(self, raw: bytes, action: Action) -> Done:
-        """Do an action to selected jobs once per key: the set is fixed when it is first done."""
-        body = bodies.decode(raw, bodies.SelectBody)
-        chosen = _some(_selectors(body.selectors))
-        digest = _digest(raw)
-        return await self._engine.change(
-            lambda batch: service.once(batch, body.key, digest, lambda: action(batch, chosen, body))
-        )
-
-    async def rerun(self, request: web.Request) -> web.Response:
-        """Submit finished jobs again."""
-        raw = await request.read()
-        body = bodies.decode(raw, bodies.SelectBody)
-        chosen = _some(_selectors(body.selectors))
-        handler = partial(service.rerun, selectors=chosen, key=body.key, digest=_digest(raw))
-        ids = await self._engine.change(handler, key=body.key, recall=service.ids_of)
-        return done_document(Done(await self._engine.read(partial(selection.present, ids=ids))))
-
-    async def clean(self, request: web.Request) -> web.Response:
-        """Remove finished jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
-        raw = await request.read()
-        done = await self._once(raw, lambda batch, jobs, body: service.clean(batch, jobs, body.older_s))
-        spare = await self._engine.read(lambda batch: batch.store.rerun_jobs())
-        await self._desk.remove(done.jobs, spare)
-        return document({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
-
-    async def create_queue(self, request: web.Request) -> web.Response:
-        """Make or replace a queue on this machine."""
-        body = bodies.decode(await request.read(), bodies.QueueBody)
-        who = body.submitter()
-        typed = argv.split_create_queue([bodies.word_bytes(word) for word in body.words])
-        offer = await asyncio.to_thread(intake.read_offer, typed, who)
-        status, notes = await self._desk.offer(offer)
-        # Answered after the worker's word of it is stored, so the next command sees the queue.
-        await self._engine.read(lambda batch: None)
-        shown_as = {"json": typed.json, "quiet": typed.quiet}
-        return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
-
-    async def delete_queue(self, request: web.Request) -> web.Response:
-        """Delete a queue: what runs finishes, what waits, waits for it to come back."""
-        raw = await request.read()
-        body = bodies.decode(raw, bodies.NameBody)
-        if await self._stored(body.key, raw) is not None:
-            return document({"name": body.name, "notes": []})
-        known = await self._known()
-        if check_name(body.name, "queue name") not in known.offers:
-            raise NotFound(f"there is no queue {shown(body.name)}")
-        if known.offers[body.name] == Offer(DEFAULT_QUEUE):
-            raise Refused("the queue 'default' always exists, and it has no limits to remove")
-        await self._desk.withdraw(body.name)
-        await self._engine.change(lambda batch: service.once(batch, body.key, _digest(raw), lambda: Done([])))
-        if body.name == DEFAULT_QUEUE:
-            return document({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
-        waiting = await self._engine.read(
-            lambda batch: sum(job.spec.queue == body.name for job in batch.board.jobs.values())
-        )
-        notes = [f"{waiting} unfinished jobs belong to it; running ones finish, the others wait"] if waiting else []
-        return document({"name": body.name, "notes": notes})
-
-    async def pause(self, request: web.Request) -> web.Response:
-        """No new starts."""
-        return await self._set_paused(request, service.pause)
-
-    async def resume(self, request: web.Request) -> web.Response:
-        """New starts again."""
-        return await self._set_paused(request, service.resume)
-
-    async def _set_paused(self, request: web.Request, action: Callable[[Batch, str | None], Done]) -> web.Response:
-        raw = await request.read()
-        body = bodies.decode(raw, bodies.PauseBody)
-        done = await self._engine.change(
-            lambda batch: service.once(batch, body.key, _digest(raw), lambda: action(batch, body.queue))
-        )
-        paused = await self._engine.read(lambda batch: sorted(batch.board.paused))
-        return document({"queues": paused, "notes": done.notes})
+    def routes(self) -> list[Route]:
+        """The table: nothing is served that is not in it."""
+        jobs, queues, tokens = self._jobs, self._queues, self.tokens
+        table: list[tuple[str, str, Handler, Need]] = [
+            ("POST", "/v1/redeem", tokens.redeem, "open"),
+            ("GET", "/v1/show", jobs.show, "read"),
+            ("GET", "/v1/why", jobs.why, "read"),
+            ("GET", "/v1/wait", jobs.wait, "read"),
+            ("GET", r"/v1/jobs/{id:\d{1,15}}/log", jobs.log, "read"),
+            ("POST", "/v1/enqueue", jobs.enqueue, "submit"),
+            ("POST", "/v1/submit", jobs.submit, "submit"),
+            ("POST", "/v1/jobs/kill", jobs.kill, "submit"),
+            ("POST", "/v1/jobs/rerun", jobs.rerun, "submit"),
+            ("POST", "/v1/jobs/hold", jobs.hold, "submit"),
+            ("POST", "/v1/jobs/release", jobs.release, "submit"),
+            ("POST", "/v1/jobs/priority", jobs.priority, "submit"),
+            ("POST", "/v1/jobs/clean", jobs.clean, "submit"),
+            ("POST", "/v1/create-queue", queues.create_queue, "admin"),
+            ("POST", "/v1/delete-queue", queues.delete_queue, "admin"),
+            ("POST", "/v1/pause", queues.pause, "admin"),
+            ("POST", "/v1/resume", queues.resume, "admin"),
+            ("POST", "/v1/drain", queues.drain, "admin"),
+            ("POST", "/v1/remove-worker", queues.remove_worker, "admin"),
+            ("GET", "/v1/tokens", tokens.list, "admin"),
+            ("POST", "/v1/tokens/create", tokens.create, "admin"),
+            ("POST", "/v1/tokens/revoke", tokens.revoke, "admin"),
+            ("GET", "/v1/audit", tokens.audit, "admin"),
+            ("GET", "/v1/info", self.info, "admin"),
+            ("POST", "/v1/stop", self.stop, "local"),
+        ]
+        if self._link is not None:
+            table.append(("GET", "/v1/worker", self._link, "worker"))
+        return [Route(*row) for row in table]
 
     async def info(self, request: web.Request) -> web.Response:
         """What the daemon is and how it fares."""
         totals = await self._engine.read(lambda batch: batch.store.totals())
-        folders = await asyncio.to_thread(self._desk.folders)
+        folders = await asyncio.to_thread(self._fleet.folders)
         strays = await self._engine.read(partial(service.unknown, ids=folders))
         return document(
             {
                 "version": __version__,
                 **self._about,
-                **self._desk.describe(),
+                **self._fleet.describe(),
                 "jobs": totals,
                 "strays": [{"path": f"jobs/{id_}", "why": "no job of that id is stored"} for id_ in strays],
                 "read_only": self._engine.decider.read_only,
@@ -327,60 +111,3 @@ class Api:
         running = await self._engine.read(lambda batch: len(batch.board.holding))
         self._stop()
         return document({"running": running})
-
-
-def _selectors(texts: list[str]) -> list[Selector]:
-    if len(texts) > SELECTORS_MAX:
-        raise BadInput(f"more than {SELECTORS_MAX:,} selectors; use a range such as 3-7")
-    return [selectors.parse(text) for text in texts]
-
-
-def _some(chosen: list[Selector]) -> list[Selector]:
-    if not chosen:
-        raise BadInput("say which jobs: an id, 3-7, @, all, a state, a queue or a name")
-    return chosen
-
-
-def _digest(raw: bytes) -> bytes:
-    return hashlib.sha256(raw).digest()
-
-
-def _over(jobs: list[Job], any_one: bool) -> bool:
-    ended = (job.state in FINAL for job in jobs)
-    return not jobs or (any(ended) if any_one else all(ended))
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if math.isnan(seconds):
-        raise BadInput(f"{shown(text)} is no number of seconds")
-    return min(max(seconds, 0.0), WAIT_MAX_S)
-
-
-def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, default: Request) -> service.Draft:
-    words = tuple(bodies.word_bytes(word) for word in job.command)
-    queue = check_name(job.queue, "queue name") if job.queue else DEFAULT_QUEUE
-    offer = known.offers.get(queue)
-    if not words and not (offer and offer.prefix):
-        raise BadInput("there is nothing to run: the command is empty")
-    if job.shell and len(words) != 1:
-        raise BadInput("a shell job is one line")
-    asked = argv.Enqueue(
-        words=words,
-        queue=queue,
-        env=bodies.pairs_bytes(job.env),
-        cwd=None if job.cwd is None else bodies.word_bytes(job.cwd),
-        shell=b"" if job.shell else None,
-        name=None if job.name is None else check_name(job.name),
-        priority=job.priority,
-        hold=job.hold,
-        split=job.split,
-        keep_children=job.keep_children,
-        grace_s=job.grace_s,
-        on_lost=job.on_lost,
-        tries=job.tries,
-    )
-    return intake.draft(asked, default if job.request is None else parse_request(job.request), who, known)

@@ -11,6 +11,7 @@ from grassq.core.model import NEUTRAL_PRIORITY, Pairs
 from grassq.core.options import PRIORITY_MAX, TRIES_MAX
 from grassq.errors import BadInput
 from grassq.run import rundir
+from grassq.web.caller import Caller
 from grassq.web.intake import Submitter
 
 #: Words are bytes; on the wire a string if they are UTF-8, else base64.
@@ -18,6 +19,8 @@ Word = str | dict[str, str]
 
 JOBS_MAX = 100_000
 GRACE_MAX_S = 365 * 86400.0
+GUEST_UMASK = 0o022
+LABELS_MAX = 100
 
 T = TypeVar("T")
 
@@ -29,8 +32,10 @@ class From(Struct, kw_only=True, forbid_unknown_fields=True):
     env: list[tuple[Word, Word]] = []
     umask: int = 0o022
 
-    def submitter(self) -> Submitter:
-        """The sender as the service sees it."""
+    def submitter(self, caller: Caller) -> Submitter:
+        """The sender as the service sees it: from another machine, nothing of its surroundings counts."""
+        if caller.token is not None:
+            return Submitter(b"", (), GUEST_UMASK, by=caller.token, queues=caller.queues, bare=caller.bare)
         cwd = word_bytes(self.cwd)
         if not cwd.startswith(b"/"):
             raise BadInput("the cwd of a submitter is an absolute path")
@@ -62,12 +67,16 @@ class JobBody(Struct, kw_only=True, forbid_unknown_fields=True):
     grace_s: float | None = None
     on_lost: Literal["fail", "requeue"] = "fail"
     tries: int = 1
+    worker: str | None = None
+    labels: list[str] = []
 
     def __post_init__(self) -> None:
         if not -PRIORITY_MAX <= self.priority <= PRIORITY_MAX:
             raise ValueError(f"priority must lie between -{PRIORITY_MAX} and {PRIORITY_MAX}")
         if not 1 <= self.tries <= TRIES_MAX:
             raise ValueError(f"tries must lie between 1 and {TRIES_MAX}")
+        if len(self.labels) > LABELS_MAX:
+            raise ValueError(f"a job asks for {LABELS_MAX} labels at most")
         check_grace(self.grace_s)
 
 
@@ -101,10 +110,11 @@ class QueueBody(From, kw_only=True, forbid_unknown_fields=True):
 
 
 class NameBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A queue to delete."""
+    """A queue to delete, on this machine or on a worker."""
 
     name: str
     key: str
+    worker: str | None = None
 
 
 class PauseBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -112,6 +122,8 @@ class PauseBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
     key: str
     queue: str | None = None
+    #: Go on after a backup was restored, without the workers that have not spoken yet.
+    restored: bool = False
 
 
 def check_grace(grace_s: float | None) -> None:

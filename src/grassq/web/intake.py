@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from grassq.broker.service import Draft
 from grassq.core import argv
 from grassq.core.argv import Enqueue, QueueView, Scene
 from grassq.core.board import Board
-from grassq.core.model import NEUTRAL_PRIORITY, STOP_GRACE_S, Offer, Pairs, Spec
-from grassq.core.names import shown
+from grassq.core.model import ANYWHERE, NEUTRAL_PRIORITY, STOP_GRACE_S, Guest, Offer, Pairs, Spec, Terms
+from grassq.core.names import check_mark, shown
 from grassq.core.resources import VRAM, VRAM_OF, Limits, Request, parse_limits, parse_request
 from grassq.core.template import placeholders
 from grassq.errors import BadInput, Refused
@@ -28,39 +29,70 @@ PATH_SHOWN = 4096
 
 
 class Submitter(Struct, frozen=True):
-    """Who submits: where, with which environment and umask."""
+    """Who submits: where, with which environment and umask; from another machine, with which right instead."""
 
     cwd: bytes
     env: Pairs
     umask: int
+    #: The token of somebody on another machine; None for the owner on this one.
+    by: str | None = None
+    #: The only queues that token may use; None for every one.
+    queues: tuple[str, ...] | None = None
+    #: It may use queues that have no command of their own.
+    bare: bool = False
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether the job comes from another machine: environment, directory and umask are then the worker's."""
+        return self.by is not None
 
 
 class Known(Struct, frozen=True):
     """What the board knows that reading a submission needs."""
 
+    #: By queue; of one that several workers have, what they have together.
     offers: dict[str, Offer]
     resources: frozenset[str]
+    #: The worker of this machine, and the queues that nobody else has: their jobs are checked here, beforehand.
+    local: str | None = None
+    local_queues: frozenset[str] = frozenset()
+
+    def runs_here(self, queue: str, worker: str | None) -> bool:
+        """Whether this machine will run a job, whatever happens."""
+        return queue in self.local_queues if worker is None else worker == self.local and queue in self.offers
 
 
 def known_of(board: Board) -> Known:
     """What the board knows now."""
-    offers = {offer.queue: offer for station in board.stations.values() for offer in station.info.offers}
-    return Known(offers, frozenset(board.resource_names()))
+    offers: dict[str, Offer] = {}
+    elsewhere: set[str] = set()
+    for name in sorted(board.stations, key=lambda name: (name != board.local, name)):
+        for offer in board.stations[name].info.offers:
+            offers[offer.queue] = _together(offers[offer.queue], offer) if offer.queue in offers else offer
+            if name != board.local:
+                elsewhere.add(offer.queue)
+    return Known(offers, frozenset(board.resource_names()), board.local, frozenset(offers.keys() - elsewhere))
+
+
+def _together(one: Offer, other: Offer) -> Offer:
+    """A queue that several workers have, as far as reading a line goes."""
+    return replace(one, prefix=one.prefix or other.prefix, limits={**other.limits, **one.limits})
 
 
 def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: Request) -> tuple[Enqueue, Draft]:
     """Split the words of an `enqueue`, read its amounts and check it."""
     env = dict(who.env)
-    typed = split(words, known, lambda word: programs.find(word, env, who.cwd) is not None)
-    if typed.broker is not None:
-        raise Refused("--broker: this release runs jobs on this machine only")
+    # A `--broker` among the words was the client's to follow: it has led here.
+    typed = split(words, known, lambda word: programs.find(word, env, who.cwd) is not None, is_guest=who.is_guest)
     return typed, draft(typed, _request(typed, default), who, known)
 
 
-def split(words: Sequence[bytes], known: Known, is_program: Callable[[bytes], bool]) -> Enqueue:
+def split(
+    words: Sequence[bytes], known: Known, is_program: Callable[[bytes], bool], *, is_guest: bool = False
+) -> Enqueue:
     """Split the words of an `enqueue`, given what is known of queues and what counts as a program."""
     views = {name: QueueView(bool(o.prefix), frozenset(o.limits)) for name, o in known.offers.items()}
-    return argv.split_enqueue(words, Scene(views, known.resources, is_program))
+    return argv.split_enqueue(words, Scene(views, known.resources, is_program, is_guest))
 
 
 def _request(typed: Enqueue, default: Request) -> Request:
@@ -72,16 +104,21 @@ def _request(typed: Enqueue, default: Request) -> Request:
     return parse_request(amounts) if amounts else default
 
 
-def read_offer(typed: argv.CreateQueue, who: Submitter) -> Offer:
-    """A queue as typed: with a command of its own it runs where it was made, unless told otherwise."""
-    if typed.worker is not None:
-        raise Refused("--worker: this release has one worker, this machine")
+def read_offer(typed: argv.CreateQueue, who: Submitter, local: str | None = None) -> Offer:
+    """A queue as typed: with a command of its own it runs where it was made, unless told otherwise.
+
+    Made for another machine than the one it was typed on, it runs in that worker's directory, or where --cwd says.
+    """
     limits = read_limits(typed)
-    cwd = who.cwd if typed.cwd is None and typed.prefix else typed.cwd
-    if cwd is not None:
-        cwd = os.path.join(who.cwd, cwd)
-        _check_directory(cwd)
-    return Offer(typed.name, limits, typed.prefix, cwd, typed.env, typed.unsecure)
+    cwd = typed.cwd
+    if who.is_guest or typed.worker not in (None, local):
+        _check_absolute(cwd)
+    else:
+        cwd = who.cwd if cwd is None and typed.prefix else cwd
+        if cwd is not None:
+            cwd = os.path.join(who.cwd, cwd)
+            _check_directory(cwd)
+    return Offer(typed.name, limits, typed.prefix, cwd, typed.env, typed.unsecure, typed.allow_env)
 
 
 def read_limits(typed: argv.CreateQueue) -> Limits:
@@ -105,17 +142,23 @@ def _limit_value(name: str, text: str) -> object:
 
 
 def draft(asked: Enqueue, request: Request, who: Submitter, known: Known) -> Draft:
-    """A job ready to be stored; refuses what cannot run on this machine."""
+    """A job ready to be stored; refuses what its sender may not do, and what cannot run if this machine will run it.
+
+    Whether a worker takes what comes from another machine is for the planner to say, at once and at every start.
+    """
+    _check_right(asked, who)
     cwd = _directory(asked, who)
     offer = known.offers.get(asked.queue)
     _check_values(asked, request, known)
     env = {**dict(who.env), **dict(offer.env if offer else ()), **dict(asked.env)}
     shell = _shell(asked.shell, env)
-    if offer is not None:
+    if who.is_guest:
+        _check_absolute(asked.cwd)
+    elif offer is not None and known.runs_here(asked.queue, asked.worker):
         where = cwd if asked.cwd is not None or offer.cwd is None else offer.cwd
         _check_directory(where)
         _check_program((*offer.prefix, *((shell,) if shell else asked.words)), env, where)
-    elif asked.cwd is not None:
+    elif offer is None and asked.cwd is not None and asked.worker in (None, known.local):
         _check_directory(cwd)
     environment = msgspec.msgpack.encode(who.env)
     if len(environment) > ENVIRONMENT_MAX:
@@ -135,9 +178,32 @@ def draft(asked: Enqueue, request: Request, who: Submitter, known: Known) -> Dra
         grace_s=STOP_GRACE_S if asked.grace_s is None else asked.grace_s,
         on_lost=asked.on_lost or "fail",
         tries=asked.tries or 1,
+        terms=_terms(asked, who),
+        by=who.by,
     )
     priority = NEUTRAL_PRIORITY if asked.priority is None else asked.priority
     return Draft(spec, environment, asked.name, priority, asked.hold)
+
+
+def _terms(asked: Enqueue, who: Submitter) -> Terms:
+    """What the job demands of its worker, and, of one from another machine, what its sender chose."""
+    worker = None if asked.worker is None else check_mark(asked.worker, "worker name")
+    labels = tuple(sorted({check_mark(label, "label") for label in asked.labels}))
+    names = tuple(sorted({name for name, _ in asked.env}))
+    guest = Guest(who.bare, names, asked.cwd is not None, asked.shell is not None) if who.is_guest else None
+    terms = Terms(worker, labels, guest)
+    return ANYWHERE if terms == ANYWHERE else terms
+
+
+def _check_right(asked: Enqueue, who: Submitter) -> None:
+    if who.queues is not None and asked.queue not in who.queues:
+        allowed = ", ".join(who.queues) or "none"
+        raise Refused(f"your token does not reach queue {shown(asked.queue)}; those it reaches: {allowed}")
+
+
+def _check_absolute(cwd: bytes | None) -> None:
+    if cwd is not None and not cwd.startswith(b"/"):
+        raise BadInput(f"--cwd {shown(cwd, PATH_SHOWN)} on another machine must be a whole path, from / on")
 
 
 def _check_values(asked: Enqueue, request: Request, known: Known) -> None:

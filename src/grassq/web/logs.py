@@ -7,14 +7,18 @@ from functools import partial
 from typing import Protocol
 
 from aiohttp import web
+from msgspec import Struct
 
 from grassq.broker import selection
+from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.core.model import FINAL, Job
 from grassq.core.selectors import Ids
-from grassq.errors import BadInput
+from grassq.errors import BadInput, GrassError
 
 LOOK_S = 0.1
+#: The same through a worker's link, where each look is a question and an answer.
+REMOTE_LOOK_S = 0.25
 #: How often a follower asks whether its job has ended or was started anew.
 STATE_EVERY = 5
 STREAMS = ("log", "out", "err")
@@ -23,7 +27,7 @@ LINES_MAX = 1_000_000
 
 
 class LogReader(Protocol):
-    """Reads logs where they are: on this machine, or later through a worker's link."""
+    """Reads logs where they are: on this machine, through a worker's link, or from a copy."""
 
     async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
         """What a stream holds from an offset on, up to a bound."""
@@ -35,61 +39,146 @@ class LogReader(Protocol):
         """Where the last lines begin."""
 
 
-async def serve_log(request: web.Request, engine: Engine, reader: LogReader) -> web.StreamResponse:
+class Source(Struct, frozen=True):
+    """Where one log is read."""
+
+    reader: LogReader
+    #: A copy that leaves out the middle of a long log is as the log was only up to here.
+    cut_at: int | None = None
+    look_s: float = LOOK_S
+
+
+class Sources(Protocol):
+    """Knows where logs are."""
+
+    def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
+        """Where the log of an attempt is read that was given to this worker; refused when that cannot be now."""
+
+
+class Found(Struct, frozen=True):
+    """A job, and the worker of each of its attempts."""
+
+    job: Job
+    workers: dict[int, str]
+
+
+async def serve_log(request: web.Request, engine: Engine, sources: Sources) -> web.StreamResponse:
     """Answer with a log from an offset on; with follow, until the job has ended."""
-    job = await _job(engine, int(request.match_info["id"]))
+    found = await _find(engine, int(request.match_info["id"]))
+    job = found.job
     stream = request.query.get("stream") or ("out" if job.spec.split else "log")
     if stream not in STREAMS or (stream == "log") == job.spec.split:
         has = "out and err" if job.spec.split else "one log"
         raise BadInput(f"job {job.id} has {has}, no stream {stream!r}")
     attempt = _number(request, "attempt", job.attempt, 1 << 30)
-    offset = _number(request, "offset", 0, OFFSET_MAX)
-    if "tail" in request.query:
-        offset = await reader.tail_offset(job.id, attempt, stream, _number(request, "tail", 0, LINES_MAX))
-    headers = {"Grass-Attempt": str(attempt), "Grass-State": str(job.state), "Grass-Offset": str(offset)}
+    reading = _Reading(engine, sources, found, attempt, stream)
+    tail = _number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
+    await reading.begin(_number(request, "offset", 0, OFFSET_MAX), tail)
+    headers = {"Grass-Attempt": str(attempt), "Grass-State": str(job.state), "Grass-Offset": str(reading.offset)}
     response = web.StreamResponse(headers=headers)
     response.content_type = "application/octet-stream"
     await response.prepare(request)
-    offset = await _copy(response, reader, job.id, attempt, stream, offset)
-    if request.query.get("follow") == "1":
-        await _follow(response, engine, reader, job.id, attempt, stream, offset)
+    try:
+        if request.query.get("follow") == "1":
+            await reading.follow(request, response)
+        else:
+            await reading.copy(response)
+    except (GrassError, OSError):
+        # The worker went away in the middle. An answer without its end says so: the client asks again from where it
+        # was, and is told in words.
+        if request.transport is not None:
+            request.transport.abort()
+        return response
     await response.write_eof()
     return response
 
 
-async def _follow(
-    response: web.StreamResponse, engine: Engine, reader: LogReader, job_id: int, attempt: int, stream: str, offset: int
-) -> None:
-    looks = 0
-    while True:
-        job = await _job(engine, job_id) if looks % STATE_EVERY == 0 else None
-        # A job that has not started yet is followed from its first try on.
-        attempt = attempt or (1 if job and job.attempt else 0)
-        grown = await _copy(response, reader, job_id, attempt, stream, offset)
-        if job is not None and (job.state in FINAL or job.attempt > attempt > 0):
-            # The look at the state came before the copy, so nothing the job wrote is left out.
+class _Reading:
+    """One request for a log: how far it has come, and where from."""
+
+    def __init__(self, engine: Engine, sources: Sources, found: Found, attempt: int, stream: str) -> None:
+        self._engine = engine
+        self._sources = sources
+        self._found = found
+        self._id = found.job.id
+        self._attempt = attempt
+        self._stream = stream
+        self._in_copy = False
+        self.offset = 0
+
+    def _source(self) -> Source | None:
+        worker = self._found.workers.get(self._attempt)
+        return None if worker is None else self._sources.source(worker, self._id, self._attempt, self._stream)
+
+    async def begin(self, offset: int, tail: int | None) -> None:
+        """Find the place to start at; refused here, and not in the middle, when nobody can be asked."""
+        self.offset = offset
+        source = self._source()
+        if source is None:
             return
-        looks = 0 if grown == offset and looks % STATE_EVERY == STATE_EVERY - 1 else looks + 1
-        offset = grown
-        await asyncio.sleep(LOOK_S)
+        if tail is not None:
+            self.offset = await source.reader.tail_offset(self._id, self._attempt, self._stream, tail)
+            self._in_copy = source.cut_at is not None
+        else:
+            await source.reader.size(self._id, self._attempt, self._stream)
+
+    async def copy(self, response: web.StreamResponse) -> float:
+        """Write what there is by now; how long to wait before the next look."""
+        source = self._source()
+        if source is None:
+            return LOOK_S
+        if self.offset and await self._is_elsewhere(source):
+            # A job that opens its own stdout anew truncates it; clients know this mark and count on from 0 after it.
+            await response.write(b"\n[grass: the log shrank at %d bytes]\n" % self.offset)
+            self.offset = 0
+        self._in_copy = source.cut_at is not None
+        while data := await source.reader.read(self._id, self._attempt, self._stream, self.offset):
+            await response.write(data)
+            self.offset += len(data)
+        return source.look_s
+
+    async def _is_elsewhere(self, source: Source) -> bool:
+        """Whether the offset names no place, or another one, in what is read now."""
+        if source.cut_at is not None and not self._in_copy and self.offset > source.cut_at:
+            return True
+        return await source.reader.size(self._id, self._attempt, self._stream) < self.offset
+
+    async def follow(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Write what comes, until the job has ended or was started anew, or nobody listens any more."""
+        looks = 0
+        while request.transport is not None and not request.transport.is_closing():
+            known = looks % STATE_EVERY == 0
+            if known:
+                self._found = await _find(self._engine, self._id)
+            job = self._found.job
+            # A job that has not started yet is followed from its first try on.
+            self._attempt = self._attempt or (1 if known and job.attempt else 0)
+            over = known and (job.state in FINAL or job.attempt > self._attempt > 0)
+            before = self.offset
+            try:
+                look_s = await self.copy(response)
+            except GrassError:
+                # While a job runs its worker may come back.
+                if over:
+                    raise
+                look_s = REMOTE_LOOK_S
+            if over:
+                # The look at the state came before the copy, so nothing the job wrote is left out.
+                return
+            looks = 0 if self.offset == before and looks % STATE_EVERY == STATE_EVERY - 1 else looks + 1
+            await asyncio.sleep(look_s)
 
 
-async def _copy(
-    response: web.StreamResponse, reader: LogReader, job: int, attempt: int, stream: str, offset: int
-) -> int:
-    if attempt and offset and await reader.size(job, attempt, stream) < offset:
-        # A job that opens its own stdout anew truncates it; clients know this mark and count on from 0 after it.
-        await response.write(b"\n[grass: the log shrank at %d bytes]\n" % offset)
-        offset = 0
-    while attempt and (data := await reader.read(job, attempt, stream, offset)):
-        await response.write(data)
-        offset += len(data)
-    return offset
+async def _find(engine: Engine, id_: int) -> Found:
+    return await engine.read(partial(_look_up, id_=id_))
 
 
-async def _job(engine: Engine, id_: int) -> Job:
-    found = await engine.read(partial(selection.select, selectors=[Ids(((id_, id_),))]))
-    return found[0]
+def _look_up(batch: Batch, id_: int) -> Found:
+    job = selection.select(batch, [Ids(((id_, id_),))])[0]
+    workers = {attempt.number: attempt.placement.worker for attempt in batch.store.attempts(id_)}
+    if job.placement is not None:
+        workers[job.attempt] = job.placement.worker
+    return Found(job, workers)
 
 
 def _number(request: web.Request, name: str, default: int, most: int) -> int:

@@ -1,0 +1,258 @@
+"""The daemon as a broker: its store, its engine, the doors to it, and this machine's own worker if it has one."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import psutil
+from aiohttp import web
+
+from grassq.broker.decide import Decider, FromWorker
+from grassq.broker.engine import Engine
+from grassq.broker.views import moment
+from grassq.core.addresses import ADDRESSES_MAX, Address, parse_addresses
+from grassq.core.board import Patience
+from grassq.core.resources import parse_request
+from grassq.daemon.place import user_socket, working_place
+from grassq.daemon.setup import SHUTDOWN_S, Setup, SystemClock, cancel, host_name, raise_file_limit, serve_user
+from grassq.settings import STORE_MEMORY
+from grassq.store.base import Store
+from grassq.store.open import open_store
+from grassq.store.urls import is_postgres, shown_url
+from grassq.web.api import Api
+from grassq.web.audit import Audit
+from grassq.web.auth import Guard
+from grassq.web.cache import LogCache
+from grassq.web.fleet import Fleet
+from grassq.web.gate import listen, make_runner
+from grassq.web.identity import Identity
+from grassq.web.loose import parse_object
+from grassq.web.tokens import Reach
+from grassq.web.workers import WorkerLinks
+from grassq.worker import offers
+from grassq.worker.agent import ToBroker
+from grassq.worker.local import LocalWorker, folder_ids
+
+log = logging.getLogger(__name__)
+
+STORE_NAME = "store.db"
+CACHE_NAME = "cache"
+#: How often a broker that stands by looks whether it may lead.
+LEAD_TRY_S = 1.0
+REMIND_S = 86400.0
+
+
+async def open_broker(stack: AsyncExitStack, setup: Setup) -> list[asyncio.Task[None]]:
+    """Build everything, take it down with the stack; the tasks that end only by that, or by a bug."""
+    keeps = setup.values.store != STORE_MEMORY
+    place = stack.enter_context(working_place(setup.home, keeps))
+    url = setup.values.store or f"sqlite:{setup.home}/{STORE_NAME}"
+    led = await _lead(setup, url) if is_postgres(url) else None
+    if setup.stopping.is_set():
+        return []
+    book = None if setup.mode.no_worker else _book(place, setup, keeps)
+    engine = Engine(lambda: _decider(setup, led or open_store(url), place, None if book is None else book.name))
+    stack.push_async_callback(engine.close)
+    running = asyncio.create_task(engine.run())
+    parts = [running]
+    worker = None if book is None else _worker(place, book, setup, engine, keeps)
+    stack.push_async_callback(cancel, running)
+    if worker is not None:
+        engine.connect(worker.name, worker.deliver)
+        parts.append(await worker.start())
+        stack.push_async_callback(worker.close)
+    await _open_doors(stack, setup, engine, worker, url)
+    return parts
+
+
+async def _lead(setup: Setup, url: str) -> Store:
+    """Wait until no other broker leads; meanwhile this one listens on nothing."""
+    store = open_store(url)
+    said = False
+    while not setup.stopping.is_set() and not await asyncio.to_thread(store.try_lead):
+        if not said:
+            said = True
+            log.info("standing_by store=%s", shown_url(url))
+            setup.say(f"another broker leads {shown_url(url)}; standing by to take over")
+        try:
+            async with asyncio.timeout(LEAD_TRY_S):
+                await setup.stopping.wait()
+        except TimeoutError:
+            continue
+    return store
+
+
+def _decider(setup: Setup, store: Store, place: str, local: str | None) -> Decider:
+    return Decider(
+        store,
+        SystemClock(),
+        life=secrets.token_hex(8),
+        patience=Patience(setup.values.passes, setup.values.patience_s),
+        floor_id=next(iter(folder_ids(place)), 0),
+        lease_s=setup.values.lease_s,
+        local=local,
+    )
+
+
+def _book(place: str, setup: Setup, keeps: bool) -> offers.Book:
+    name = setup.mode.name or host_name()
+    book = offers.load(place, name) if keeps else offers.Book(name)
+    if keeps:
+        offers.save(place, book)
+    return book
+
+
+def _worker(place: str, book: offers.Book, setup: Setup, engine: Engine, keeps: bool) -> LocalWorker:
+    def send(message: ToBroker) -> None:
+        engine.post(FromWorker(book.name, message))
+
+    return LocalWorker(
+        place,
+        book,
+        send,
+        store_id=engine.decider.store_id,
+        capacity=setup.capacity,
+        keeps=keeps,
+        nofile=raise_file_limit(),
+        around=setup.around,
+        labels=setup.mode.labels,
+    )
+
+
+async def _open_doors(
+    stack: AsyncExitStack, setup: Setup, engine: Engine, worker: LocalWorker | None, url: str
+) -> None:
+    identity = _identity(setup)
+    audit = Audit(setup.home)
+    stack.callback(audit.close)
+    hosts = [*(identity.names if identity else ()), *filter(None, setup.values.hosts.split(","))]
+    guard = Guard(audit, hosts)
+    links = WorkerLinks(engine, alarm=partial(_alarm, audit))
+    stack.push_async_callback(links.close)
+    fleet = _fleet(stack, setup, engine, links, worker)
+    default = parse_request(parse_object(setup.values.default_request, "default_request"))
+    api = Api(engine, fleet, default, setup.stopping.set, _about(setup, engine, url), guard=guard, link=links.socket)
+    runner = make_runner(api.app(), SHUTDOWN_S)
+    await runner.setup()
+    sock = stack.enter_context(user_socket(setup.home))
+    stack.push_async_callback(runner.cleanup)
+    await serve_user(runner, sock)
+    if identity is not None:
+        await _open_to_others(stack, setup, runner, api, identity)
+
+
+def _fleet(
+    stack: AsyncExitStack, setup: Setup, engine: Engine, links: WorkerLinks, worker: LocalWorker | None
+) -> Fleet:
+    local = None if worker is None else worker.name
+    folder = Path(setup.home) / CACHE_NAME
+    cache = LogCache(
+        folder, engine, lambda name: fleet.remote(name), most_bytes=setup.values.log_cache_mib << 20, local=local
+    )
+    fleet = Fleet(links, worker, cache)
+    if setup.mode.bind is not None:
+        cache.start()
+        links.on_welcome(cache.greet)
+        stack.push_async_callback(cache.close)
+    return fleet
+
+
+def _alarm(audit: Audit, words: str) -> None:
+    """Somebody comes with an identity that is in use: for the log and for the audit."""
+    log.error("alarm %s", words)
+    audit.write(time.time(), "broker", "", "", "GET", "/v1/worker", "refused", about=words, sync=True)
+
+
+def _about(setup: Setup, engine: Engine, url: str) -> dict[str, object]:
+    return {
+        "pid": os.getpid(),
+        "home": setup.home,
+        "store": shown_url(url),
+        "store_id": engine.decider.store_id,
+        "started": moment(time.time()),
+        "python": sys.executable,
+        "bind": setup.mode.bind,
+    }
+
+
+def _identity(setup: Setup) -> Identity | None:
+    """The certificate others know us by, if we are to be found by others at all."""
+    if setup.mode.bind is None:
+        return None
+    # Loads `cryptography`, which a daemon that nobody else reaches need not wait for.
+    from grassq.web import tls
+
+    password = None if setup.cert_pass is None else setup.cert_pass.encode()
+    if setup.mode.cert is None:
+        hosts = [address.host for address in parse_addresses(setup.mode.bind, "--bind")]
+        return tls.own(setup.home, hosts, time.time())
+    return tls.load(setup.mode.cert, password)
+
+
+async def _open_to_others(
+    stack: AsyncExitStack, setup: Setup, runner: web.AppRunner, api: Api, identity: Identity
+) -> None:
+    assert setup.mode.bind is not None
+    sockets = await listen(stack, runner, parse_addresses(setup.mode.bind, "--bind"), identity)
+    addresses = reachable(sockets, parse_addresses(setup.mode.bind, "--bind"))
+    api.tokens.reach = Reach(addresses, identity.fingerprint)
+    for note in identity.notes:
+        setup.say(note)
+    reminding = asyncio.create_task(_remind(identity))
+    stack.push_async_callback(cancel, reminding)
+    code = await api.tokens.start_up_code()
+    setup.say(f"broker at {', '.join(map(str, addresses))}")
+    setup.say(f"a worker joins with     grass join {code}")
+    setup.say(f"a person comes in with  grass login {code}")
+    setup.say("the code is for one use within 1 h; `grass token create` makes others")
+
+
+async def _remind(identity: Identity) -> None:
+    """Say every day that the certificate is about to expire, or has."""
+    while True:
+        if (words := identity.expiry(time.time())) is not None:
+            log.warning("certificate %s", words)
+        await asyncio.sleep(REMIND_S)
+
+
+def reachable(sockets: Sequence[socket.socket], typed: Sequence[Address]) -> list[Address]:
+    """Where others find what is bound: as typed, and for a wildcard every address this machine has."""
+    port = {address.port: sock.getsockname()[1] for address, sock in zip(typed, sockets, strict=False)}
+    found = [each for each in typed if not _is_wildcard(each.host)]
+    for each in typed:
+        if _is_wildcard(each.host):
+            version = 6 if ":" in each.host else 4
+            found += [Address(host, port.get(each.port, each.port)) for host in _own_addresses(version)]
+    return list(dict.fromkeys(found))[:ADDRESSES_MAX]
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return host in ("", "*")
+
+
+def _own_addresses(version: int) -> list[str]:
+    """The addresses of this machine, those that others can reach first."""
+    found = []
+    for entries in psutil.net_if_addrs().values():
+        for entry in entries:
+            try:
+                address = ipaddress.ip_address(entry.address.partition("%")[0])
+            except ValueError:
+                continue
+            if address.version == version and not address.is_link_local:
+                found.append(address)
+    return [str(address) for address in sorted(found, key=lambda address: address.is_loopback)]

@@ -1,0 +1,67 @@
+"""How a home is served: alone, as a broker others can reach, or as a worker of another broker.
+
+Remembered in the home, so that a daemon started by a command in the background serves it the same way again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from grassq.errors import Refused
+
+FILE_NAME = "mode.json"
+FILE_MAX = 64 << 10
+
+
+class Mode(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was said on the daemon's command line that another start must not forget."""
+
+    bind: str | None = None
+    connect: str | None = None
+    no_worker: bool = False
+    no_broker: bool = False
+    cert: str | None = None
+    labels: tuple[str, ...] = ()
+    name: str | None = None
+    capacity: str | None = None
+    store: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this machine's queue is served on this machine, and nobody else is concerned."""
+        return not (self.bind or self.connect or self.no_worker or self.no_broker or self.labels)
+
+
+def remembered(home: str, typed: Mode, *, by_itself: bool) -> Mode:
+    """The mode to serve in: as typed, or for a start nobody typed, as the last time; the home remembers it."""
+    path = Path(home) / FILE_NAME
+    if by_itself and typed == Mode():
+        return _load(path)
+    if typed.is_plain:
+        path.unlink(missing_ok=True)
+    else:
+        _save(path, typed)
+    return typed
+
+
+def _load(path: Path) -> Mode:
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(FILE_MAX), type=Mode)
+    except FileNotFoundError:
+        return Mode()
+    except (msgspec.MsgspecError, OSError) as error:
+        raise Refused(f"{path} cannot be read: {error}; say `grass daemon` with its options again") from error
+
+
+def _save(path: Path, mode: Mode) -> None:
+    aside = path.with_suffix(".new")
+    # A store's address may hold a password: for the owner alone, from its first moment.
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.encode(mode))
+    aside.replace(path)

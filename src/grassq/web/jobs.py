@@ -1,0 +1,263 @@
+"""The routes about jobs: submit them, look at them, change them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from grassq.broker import access, selection, service, views
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.broker.service import Done
+from grassq.core import argv, selectors
+from grassq.core.model import DEFAULT_QUEUE, FINAL, Job
+from grassq.core.names import check_name, shown
+from grassq.core.resources import Request, parse_request
+from grassq.core.selectors import Selector
+from grassq.errors import BadInput, GrassError
+from grassq.store.base import Submission
+from grassq.web import bodies, intake
+from grassq.web.answers import digest, document, done_document, enqueue_text, enqueued
+from grassq.web.auth import BODY
+from grassq.web.caller import CALLER, Caller
+from grassq.web.desk import Fleet
+from grassq.web.logs import serve_log
+
+WAIT_MAX_S = 30.0
+SELECTORS_MAX = 10_000
+
+#: Something to do to selected jobs, with the rest of the request.
+Action = Callable[[Batch, list[Selector], bodies.SelectBody], Done]
+
+
+class Jobs:
+    """The handlers, and what they work with."""
+
+    def __init__(self, engine: Engine, fleet: Fleet, default: Request) -> None:
+        self._engine = engine
+        self._fleet = fleet
+        self._default = default
+        self._known_now = intake.Known({}, frozenset())
+        self._known_at = 0
+
+    async def _known(self) -> intake.Known:
+        generation = self._engine.decider.generation
+        if generation != self._known_at:
+            self._known_now = await self._engine.read(lambda batch: intake.known_of(batch.board))
+            self._known_at = generation
+        return self._known_now
+
+    async def enqueue(self, request: web.Request) -> web.Response:
+        """Split what was typed, store the job, and answer with the very text to print."""
+        raw = request[BODY]
+        try:
+            body = bodies.decode(raw, bodies.EnqueueBody)
+            typed, ids = await self._enqueue(body, raw, request[CALLER])
+        except GrassError as error:
+            return enqueued(error.exit_code, "", f"grass: {error}\n")
+        notes = "".join(f"grass: {note}\n" for note in typed.warnings)
+        follow = ids[0] if body.verb == "run" or typed.sync else None
+        return enqueued(0, enqueue_text(typed, ids[0]), notes, follow)
+
+    async def _enqueue(self, body: bodies.EnqueueBody, raw: bytes, caller: Caller) -> tuple[argv.Enqueue, list[int]]:
+        who = body.submitter(caller)
+        known = await self._known()
+        words = [bodies.word_bytes(word) for word in body.words]
+        try:
+            typed, draft = await asyncio.to_thread(intake.read_enqueue, words, who, known, self._default)
+        except GrassError:
+            # Said again after a broken connection, the words may no longer make sense though the job is stored.
+            stored = await self._stored(body.key, raw)
+            if stored is None:
+                raise
+            return intake.split(words, known, lambda word: True), service.ids_of(stored)
+        return typed, await self._submit([draft], body.key, raw)
+
+    async def _submit(self, drafts: list[service.Draft], key: str, raw: bytes) -> list[int]:
+        handler = partial(service.submit, drafts=drafts, key=key, digest=digest(raw))
+        return await self._engine.change(handler, key=key, recall=service.ids_of)
+
+    async def _stored(self, key: str, raw: bytes) -> Submission | None:
+        return await self._engine.read(partial(service.recall, key=key, digest=digest(raw)))
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Store jobs a program made."""
+        raw = request[BODY]
+        body = bodies.decode(raw, bodies.SubmitBody)
+        if not 1 <= len(body.jobs) <= bodies.JOBS_MAX:
+            raise BadInput(f"a submission has 1 to {bodies.JOBS_MAX:,} jobs")
+        who = body.submitter(request[CALLER])
+        known = await self._known()
+        try:
+            drafts = await asyncio.to_thread(lambda: [_draft(job, who, known, self._default) for job in body.jobs])
+        except GrassError:
+            stored = await self._stored(body.key, raw)
+            if stored is None:
+                raise
+            return document({"ids": service.ids_of(stored), "warnings": []})
+        missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
+        warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
+        return document({"ids": await self._submit(drafts, body.key, raw), "warnings": warnings})
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Jobs, queues and workers."""
+        chosen = _selectors(request.query.getall("selector", []))
+        return document(await self._engine.read(partial(views.show, selectors=chosen)))
+
+    async def why(self, request: web.Request) -> web.Response:
+        """Why jobs are where they are."""
+        chosen = _some(_selectors(request.query.getall("selector", [])))
+        return document(await self._engine.read(partial(views.why, selectors=chosen)))
+
+    async def wait(self, request: web.Request) -> web.Response:
+        """Answer when the jobs have ended, or when the time is over."""
+        chosen = _some(_selectors(request.query.getall("selector", [])))
+        deadline = asyncio.get_running_loop().time() + _seconds(request.query.get("timeout_s", "0"))
+        any_one = request.query.get("any") == "1"
+        jobs = await self._engine.read(partial(selection.select, selectors=chosen))
+        while not _over(jobs, any_one):
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            pending = [job.id for job in jobs if job.state not in FINAL]
+            await self._changed(pending, left, any_one)
+            news = await self._engine.read(partial(selection.present, ids=pending))
+            jobs = sorted([job for job in jobs if job.state in FINAL] + news, key=lambda job: job.id)
+        shown_jobs = await self._engine.read(partial(views.documents, jobs=jobs))
+        return document({"done": _over(jobs, any_one), "jobs": shown_jobs})
+
+    async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
+        """Wait for the next end, of any one or of all that are left."""
+        watcher = self._engine.watch.subscribe(ids)
+        try:
+            # A job may have ended between the look and the subscription: that is seen at the next look.
+            jobs = await self._engine.read(partial(selection.present, ids=ids))
+            if any(job.state in FINAL for job in jobs):
+                return
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + timeout_s
+            while await watcher.change(max(0.0, deadline - loop.time())):
+                if any_one or not watcher.left:
+                    return
+        finally:
+            watcher.close()
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        """A job's log, whole or as it grows."""
+        return await serve_log(request, self._engine, self._fleet)
+
+    async def kill(self, request: web.Request) -> web.Response:
+        """End jobs."""
+        return await self._act(request, lambda batch, jobs, body: service.kill(batch, jobs, body.grace_s))
+
+    async def hold(self, request: web.Request) -> web.Response:
+        """Park jobs."""
+        return await self._act(request, lambda batch, jobs, body: service.hold(batch, jobs))
+
+    async def release(self, request: web.Request) -> web.Response:
+        """Let parked jobs go on."""
+        return await self._act(request, lambda batch, jobs, body: service.release(batch, jobs))
+
+    async def priority(self, request: web.Request) -> web.Response:
+        """Change places in line."""
+        return await self._act(request, lambda batch, jobs, body: service.set_priority(batch, jobs, body.priority))
+
+    async def _act(self, request: web.Request, action: Action) -> web.Response:
+        return done_document(await self._once(request, action))
+
+    async def _once(self, request: web.Request, action: Action) -> Done:
+        """Do an action to selected jobs once per key: the set is fixed when it is first done."""
+        raw = request[BODY]
+        body = bodies.decode(raw, bodies.SelectBody)
+        chosen = _some(_selectors(body.selectors))
+        by = _owner(request)
+
+        def done(batch: Batch) -> Done:
+            return access.own(batch, chosen, by, lambda: action(batch, chosen, body))
+
+        return await self._engine.change(lambda batch: service.once(batch, body.key, digest(raw), lambda: done(batch)))
+
+    async def rerun(self, request: web.Request) -> web.Response:
+        """Submit finished jobs again."""
+        raw = request[BODY]
+        body = bodies.decode(raw, bodies.SelectBody)
+        chosen = _some(_selectors(body.selectors))
+        by = _owner(request)
+
+        def handler(batch: Batch) -> list[int]:
+            return access.own(batch, chosen, by, lambda: service.rerun(batch, chosen, body.key, digest(raw)))
+
+        ids = await self._engine.change(handler, key=body.key, recall=service.ids_of)
+        return done_document(Done(await self._engine.read(partial(selection.present, ids=ids))))
+
+    async def clean(self, request: web.Request) -> web.Response:
+        """Remove finished jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
+        done = await self._once(request, lambda batch, jobs, body: service.clean(batch, jobs, body.older_s))
+        spare = await self._engine.read(lambda batch: batch.store.rerun_jobs())
+        await self._fleet.remove(done.jobs, spare)
+        return document({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
+
+
+def _selectors(texts: list[str]) -> list[Selector]:
+    if len(texts) > SELECTORS_MAX:
+        raise BadInput(f"more than {SELECTORS_MAX:,} selectors; use a range such as 3-7")
+    return [selectors.parse(text) for text in texts]
+
+
+def _some(chosen: list[Selector]) -> list[Selector]:
+    if not chosen:
+        raise BadInput("say which jobs: an id, 3-7, @, all, a state, a queue or a name")
+    return chosen
+
+
+def _owner(request: web.Request) -> str | None:
+    """The token whose own jobs alone may be changed; None for those who may change all."""
+    caller = request[CALLER]
+    return caller.token if caller.scope == "submit" else None
+
+
+def _over(jobs: list[Job], any_one: bool) -> bool:
+    ended = (job.state in FINAL for job in jobs)
+    return not jobs or (any(ended) if any_one else all(ended))
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if math.isnan(seconds):
+        raise BadInput(f"{shown(text)} is no number of seconds")
+    return min(max(seconds, 0.0), WAIT_MAX_S)
+
+
+def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, default: Request) -> service.Draft:
+    words = tuple(bodies.word_bytes(word) for word in job.command)
+    queue = check_name(job.queue, "queue name") if job.queue else DEFAULT_QUEUE
+    offer = known.offers.get(queue)
+    if not words and not (offer and offer.prefix):
+        raise BadInput("there is nothing to run: the command is empty")
+    if job.shell and len(words) != 1:
+        raise BadInput("a shell job is one line")
+    asked = argv.Enqueue(
+        words=words,
+        queue=queue,
+        env=bodies.pairs_bytes(job.env),
+        cwd=None if job.cwd is None else bodies.word_bytes(job.cwd),
+        shell=b"" if job.shell else None,
+        name=None if job.name is None else check_name(job.name),
+        priority=job.priority,
+        hold=job.hold,
+        split=job.split,
+        keep_children=job.keep_children,
+        grace_s=job.grace_s,
+        on_lost=job.on_lost,
+        tries=job.tries,
+        worker=job.worker,
+        labels=tuple(job.labels),
+    )
+    return intake.draft(asked, default if job.request is None else parse_request(job.request), who, known)

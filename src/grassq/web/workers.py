@@ -1,0 +1,184 @@
+"""The workers on other machines: who may come in, and that each is there only once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from grassq.broker import admission
+from grassq.broker.engine import Engine
+from grassq.core import frames
+from grassq.core.frames import PROTOCOL, Pace
+from grassq.core.messages import Moment
+from grassq.errors import BadInput, GrassError, Refused
+from grassq.web.answers import document, error_status
+from grassq.web.caller import CALLER, Caller
+from grassq.web.link import WorkerLink
+
+log = logging.getLogger(__name__)
+
+WORDS_MAX = 400
+
+Alarm = Callable[[str], None]
+
+
+class _Busy(Refused):
+    """Not now: the worker shall try again soon."""
+
+
+class WorkerLinks:
+    """Every worker that is connected from another machine."""
+
+    def __init__(self, engine: Engine, *, pace: Pace | None = None, alarm: Alarm = lambda words: None) -> None:
+        """`alarm` is told when a second worker comes under one name."""
+        self._engine = engine
+        self._pace = pace or Pace()
+        self._alarm = alarm
+        self._links: dict[str, WorkerLink] = {}
+        self._tokens: dict[str, str | None] = {}
+        self._arriving: set[str] = set()
+        #: Let in once by this broker: that its ticket is newer than a restored store is believed no second time.
+        self._admitted: set[str] = set()
+        self._rung: dict[str, str] = {}
+        self._greeters: list[Callable[[str], None]] = []
+
+    def on_welcome(self, greet: Callable[[str], None]) -> None:
+        """Call this with the name of each worker that has come into touch."""
+        self._greeters.append(greet)
+
+    def get(self, worker: str) -> WorkerLink | None:
+        """The connection of a worker, if it is in touch."""
+        return self._links.get(worker)
+
+    def names(self) -> list[str]:
+        """The workers in touch."""
+        return sorted(self._links)
+
+    def end(self, *, token: str | None = None, worker: str | None = None, reason: str = "revoked") -> None:
+        """Close the connections of a token or a worker at once."""
+        for name, link in list(self._links.items()):
+            if name == worker or (token is not None and self._tokens.get(name) == token):
+                link.end(reason)
+
+    async def close(self) -> None:
+        """Close every connection; the workers dial again."""
+        links = list(self._links.values())
+        for link in links:
+            link.end("the broker stops")
+        await asyncio.gather(*(link.over.wait() for link in links))
+
+    async def socket(self, request: web.Request) -> web.StreamResponse:
+        """GET /v1/worker: let a worker in and talk with it, or tell it in words why not."""
+        caller = request[CALLER]
+        try:
+            theirs = _checked(request, caller)
+            link = await self._let_in(request, caller, theirs)
+        except GrassError as error:
+            log.info("worker_refused worker=%s why=%s", caller.name, error)
+            return _refusal(error)
+        try:
+            await link.serve(partial(self._in_touch, link.name))
+        finally:
+            if self._links.get(link.name) is link:
+                del self._links[link.name]
+        return link.ws
+
+    def _in_touch(self, worker: str) -> None:
+        for greet in self._greeters:
+            greet(worker)
+
+    async def _let_in(self, request: web.Request, caller: Caller, theirs: int) -> WorkerLink:
+        name = caller.name
+        if name in self._arriving:
+            raise _Busy(f"worker {name} is being let in over another connection")
+        self._arriving.add(name)
+        try:
+            await self._only_one(name)
+            ticket = await self._admitted_with(request, name)
+            ws = web.WebSocketResponse(timeout=1.0, compress=False, max_msg_size=frames.FRAME_MAX + 64)
+            ws.headers[frames.PROTOCOL_HEADER] = str(PROTOCOL)
+            await ws.prepare(request)
+            cut = partial(_cut, request)
+            link = WorkerLink(self._engine, name, ws, cut, ticket, pace=self._pace, newer=theirs > PROTOCOL)
+            self._links[name], self._tokens[name] = link, caller.token
+            return link
+        finally:
+            self._arriving.discard(name)
+
+    async def _only_one(self, name: str) -> None:
+        """A connection that still answers stays; one that does not makes way."""
+        old = self._links.get(name)
+        if old is None:
+            return
+        if await old.probe():
+            words = (
+                f"worker {name} is connected already and answers: a copy of its home is at work; stop one of them,"
+                " and `grass join CODE` again on that machine"
+            )
+            self._ring(name, words)
+            raise Refused(words)
+        old.end("replaced by a new connection")
+        await old.over.wait()
+
+    async def _admitted_with(self, request: web.Request, name: str) -> str:
+        shown = request.headers.get(frames.TICKET_HEADER, "")
+        seen = _moment(request.headers.get(frames.SEEN_HEADER, ""))
+        restored = seen is not None and name not in self._admitted and self._engine.decider.is_ahead(seen)
+        try:
+            admit = partial(admission.admit, worker=name, shown=shown, restored=restored)
+            ticket = await self._engine.change(admit)
+        except admission.Copied as error:
+            self._ring(name, str(error))
+            raise
+        self._admitted.add(name)
+        return ticket
+
+    def _ring(self, name: str, words: str) -> None:
+        """Once, and not at every try: who was refused tries for ever."""
+        if self._rung.get(name) != words:
+            self._rung[name] = words
+            log.error("worker_copied %s", words)
+            self._alarm(words)
+
+
+def _checked(request: web.Request, caller: Caller) -> int:
+    """The worker's protocol, when it may come in at all."""
+    if caller.scope != "worker":
+        raise Refused("only a worker's token opens this; `grass join CODE` makes one")
+    text = request.headers.get(frames.PROTOCOL_HEADER, "")
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise BadInput(f"a worker says its protocol in the header {frames.PROTOCOL_HEADER}")
+    theirs = int(text)
+    if abs(theirs - PROTOCOL) > 1:
+        older = "worker" if theirs < PROTOCOL else "broker"
+        raise Refused(
+            f"this broker speaks protocol {PROTOCOL} and the worker {theirs}, and only neighbours understand each"
+            f" other; update Grass on the {older}'s machine"
+        )
+    if not web.WebSocketResponse().can_prepare(request):
+        raise BadInput("a worker connects by WebSocket")
+    return theirs
+
+
+def _moment(text: str) -> Moment | None:
+    life, _, number = text.rpartition(" ")
+    if not life or not number.isascii() or not number.isdigit() or len(number) > 18:
+        return None
+    return Moment(life, int(number))
+
+
+def _refusal(error: GrassError) -> web.Response:
+    words = " ".join(str(error).split())[:WORDS_MAX]
+    status = 503 if isinstance(error, _Busy) else error_status(error)
+    response = document({"error": {"exit": error.exit_code, "message": words}}, status)
+    response.headers[frames.ERROR_HEADER] = words.encode("ascii", "replace").decode("ascii")
+    return response
+
+
+def _cut(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()

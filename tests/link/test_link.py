@@ -1,0 +1,515 @@
+"""A worker's link: greeting, heartbeats, order and loss of frames, lines that stall, and who is let in."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.builders import BOOT
+from tests.link.harness import QUICK, Broker, FrameLine, Line, World, kind_of, numbered, play, until, world
+
+from grassq.core import frames
+from grassq.core.addresses import Address
+from grassq.core.messages import Check, Report
+from grassq.core.model import State
+from grassq.core.states import Started
+from grassq.core.ways import Way
+from grassq.errors import Refused
+from grassq.web import workers
+from grassq.worker import link as links
+from grassq.worker.link import BrokerLink
+
+
+def seen_by(one: World, job: int) -> State | None:
+    """The state of a job on the board; None when it is over."""
+    found = one.broker.engine.decider.board.jobs.get(job)
+    return None if found is None else found.state
+
+
+def test_a_worker_that_dials_is_welcomed_given_jobs_and_heard(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            job = await one.broker.submit()
+            await until(lambda: worker.started() == [job])
+            worker.report(job)
+            await until(lambda: seen_by(one, job) is None)
+
+    play(test)
+
+
+def test_the_ticket_is_on_disk_and_another_one_after_every_welcome(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            line = await Line(one.broker.address).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            first = links.load(str(worker.place))
+            assert len(first.ticket) == 32
+            assert (worker.place / links.FILE_NAME).stat().st_mode & 0o077 == 0
+            line.cut()
+            await until(lambda: worker.hellos == 2 and worker.link.online)
+            second = links.load(str(worker.place))
+            assert second.ticket not in ("", first.ticket)
+            assert second.moment is not None
+
+    play(test)
+
+
+def test_orders_come_after_the_welcome_and_checks_name_what_runs(tmp_path: Path) -> None:
+    async def test() -> None:
+        kinds: list[str] = []
+
+        def note(way: str, data: bytes) -> list[bytes]:
+            if way == "down":
+                kinds.append(kind_of(data))
+            return [data]
+
+        async with world(tmp_path) as one:
+            line = await FrameLine(one.broker.address, note).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            job = await one.broker.submit()
+            await until(lambda: worker.started() == [job])
+            worker.link.send(Report(job, Started(1, 4711)))
+            await until(lambda: seen_by(one, job) is State.RUNNING)
+            kinds.clear()
+            one.broker.links.end(worker="w")
+            await until(lambda: any(isinstance(order, Check) for order in worker.orders))
+            assert kinds[0] == "welcome"
+
+    play(test)
+
+
+def test_pongs_confirm_the_pings_that_were_sent_and_carry_the_moment(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            await until(lambda: len(worker.confirmations) >= 3)
+            assert worker.confirmations == sorted(set(worker.confirmations))
+            await one.broker.submit()
+            await until(lambda: worker.link._memory.moment == one.broker.engine.decider.moment)
+
+    play(test)
+
+
+def test_doubled_frames_change_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            line = await FrameLine(one.broker.address, lambda way, data: [data, data, data]).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            jobs = [await one.broker.submit() for _ in range(3)]
+            await until(lambda: worker.started() == jobs)
+            for job in jobs:
+                worker.report(job)
+            await until(lambda: not one.broker.engine.decider.board.jobs)
+            assert worker.started() == jobs
+            assert (line.dialled, worker.hellos) == (1, 1)
+
+    play(test)
+
+
+def test_a_missing_frame_ends_the_connection_and_the_next_says_all_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        swallowed: list[str] = []
+
+        def swallow(way: str, data: bytes) -> list[bytes]:
+            if way == "down" and kind_of(data) == "start" and not swallowed:
+                swallowed.append(kind_of(data))
+                return []
+            return [data]
+
+        async with world(tmp_path) as one:
+            line = await FrameLine(one.broker.address, swallow).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            job = await one.broker.submit()
+            await until(lambda: worker.started() == [job])
+            assert swallowed == ["start"]
+            assert line.dialled == 2
+
+    play(test)
+
+
+def test_a_report_that_got_lost_on_the_way_ends_the_connection_too(tmp_path: Path) -> None:
+    async def test() -> None:
+        swallowed: list[str] = []
+
+        def swallow(way: str, data: bytes) -> list[bytes]:
+            if way == "up" and kind_of(data) == "report" and not swallowed:
+                swallowed.append(kind_of(data))
+                return []
+            return [data]
+
+        async with world(tmp_path) as one:
+            line = await FrameLine(one.broker.address, swallow).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            job = await one.broker.submit()
+            await until(lambda: worker.started() == [job])
+            worker.report(job)
+            await until(lambda: line.dialled == 2 and worker.link.online)
+            worker.report(job)
+            await until(lambda: seen_by(one, job) is None)
+
+    play(test)
+
+
+def test_what_is_no_frame_ends_the_connection(tmp_path: Path) -> None:
+    async def test() -> None:
+        said: list[str] = []
+
+        def spoil(way: str, data: bytes) -> list[bytes]:
+            if kind_of(data) == "pong" and not said:
+                said.append("x")
+                return [msgspec.msgpack.encode([numbered(data), {"type": "no such thing"}])]
+            return [data]
+
+        async with world(tmp_path) as one:
+            line = await FrameLine(one.broker.address, spoil).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            await until(lambda: line.dialled == 2 and worker.link.online)
+
+    play(test)
+
+
+def test_a_kind_of_frame_only_a_newer_peer_knows_is_skipped(tmp_path: Path) -> None:
+    async def test() -> None:
+        added: dict[str, int] = {"up": 0, "down": 0}
+
+        def newer(way: str, data: bytes) -> list[bytes]:
+            number, body = msgspec.msgpack.decode(data)
+            if body["type"] == "welcome":
+                body["protocol"] = frames.PROTOCOL + 1
+            shifted = msgspec.msgpack.encode([number + added[way], body])
+            if added[way] or body["type"] not in ("ping", "pong"):
+                return [shifted]
+            added[way] = 1
+            news = {"type": "weather", "degrees": 21}
+            return [shifted, msgspec.msgpack.encode([number + 1, news, "and more"])]
+
+        async with world(tmp_path) as one:
+            line = await FrameLine(one.broker.address, newer).open(one.stack)
+            line.headers = {frames.PROTOCOL_HEADER: str(frames.PROTOCOL + 1)}
+            worker = await one.joined(at=[line.address])
+            await until(lambda: added == {"up": 1, "down": 1})
+            job = await one.broker.submit()
+            await until(lambda: worker.started() == [job])
+            worker.report(job)
+            await until(lambda: seen_by(one, job) is None)
+            assert line.dialled == 1
+
+    play(test)
+
+
+def test_a_version_two_away_is_refused_in_words_that_name_the_older_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            for brokers, whose in ((frames.PROTOCOL + 2, "worker"), (frames.PROTOCOL - 2, "broker")):
+                monkeypatch.setattr(workers, "PROTOCOL", brokers)
+                worker = one.worker(f"by-{whose}")
+                await until(lambda worker=worker: worker.link.describe()["refused"])  # type: ignore[misc]
+                assert f"update Grass on the {whose}'s machine" in str(worker.link.describe()["trouble"])
+
+    play(test)
+
+
+def test_a_version_one_away_is_welcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            for brokers in (frames.PROTOCOL + 1, frames.PROTOCOL - 1):
+                monkeypatch.setattr(workers, "PROTOCOL", brokers)
+                await one.joined(f"w{brokers}")
+
+    play(test)
+
+
+def test_who_accepts_and_says_nothing_is_left_for_the_next_address(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, replace(QUICK, greet_s=0.5)) as one:
+            mute = one.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            await one.joined(at=[Address("127.0.0.1", mute.getsockname()[1]), one.broker.address])
+
+    play(test)
+
+
+def test_a_home_whose_list_of_brokers_cannot_be_read_is_told_and_tried_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            trouble = [Refused("brokers.json is readable by others")]
+
+            def way() -> Way:
+                if trouble:
+                    raise trouble[0]
+                return worker.way
+
+            worker = one.worker()
+            link = BrokerLink(str(tmp_path), one.broker.engine.decider.store_id, way, pace=one.pace)
+            task = asyncio.create_task(link.run(worker))
+            await until(lambda: link.describe()["refused"])
+            assert "readable by others" in str(link.describe()["trouble"])
+            assert not task.done()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    play(test)
+
+
+def test_a_half_open_connection_is_found_by_both_ends_within_three_heartbeats_and_some(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, QUICK) as one:
+            line = await Line(one.broker.address).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            await until(lambda: worker.confirmations)
+            line.flows.clear()
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            await until(lambda: not worker.link.online and not one.broker.online("w"))
+            # Four heartbeats of silence are allowed here; the rest is for this machine.
+            assert loop.time() - began < QUICK.silence_s + 3.0
+            line.flows.set()
+            await until(lambda: worker.link.online and one.broker.online("w"))
+
+    play(test)
+
+
+def test_the_broker_knows_when_a_worker_it_lost_was_last_heard(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, QUICK) as one:
+            line = await Line(one.broker.address).open(one.stack)
+            await one.joined(at=[line.address])
+            line.flows.clear()
+            frozen = asyncio.get_running_loop().time()
+            await until(lambda: not one.broker.online("w"))
+            heard = one.broker.engine.decider.board.stations["w"].heard
+            assert frozen - 1.0 < heard < frozen + 0.3
+
+    play(test)
+
+
+def test_a_line_of_one_byte_at_a_time_disturbs_nobody_else(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, QUICK) as one:
+            crawling = await Line(one.broker.address).open(one.stack)
+            crawling.piece, crawling.pause_s = 1, 1.0
+            slow = one.worker("slow", at=[crawling.address])
+            await until(lambda: crawling.passed > 0)
+            quick = await one.joined("quick")
+            before = quick.hellos
+            jobs = [await one.broker.submit("quick") for _ in range(4)]
+            await until(lambda: quick.started() == jobs)
+            assert not slow.link.online
+            assert quick.hellos == before == 1
+
+    play(test)
+
+
+def test_a_worker_that_stops_reading_is_given_up_and_the_others_are_served(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            stalled_line = await Line(one.broker.address).open(one.stack)
+            await one.joined("stalled", at=[stalled_line.address])
+            fine = await one.joined("fine")
+            stalled_line.flows.clear()
+            link = one.broker.links.get("stalled")
+            assert link is not None
+            # More than may wait for one worker: the link is closed, not the broker's memory filled.
+            for job in range(frames.WAITING_MAX + 2000):
+                link.send(Check(job, 1, "boot"))
+            await until(lambda: one.broker.links.get("stalled") is None)
+            job = await one.broker.submit("fine")
+            await until(lambda: fine.started() == [job])
+
+    play(test)
+
+
+def test_several_addresses_are_tried_until_one_answers(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            nobody = Address("127.0.0.1", 1)
+            worker = await one.joined(at=[nobody, Address("localhost", one.broker.address.port)])
+            assert worker.link.describe()["address"] == f"localhost:{one.broker.address.port}"
+
+    play(test)
+
+
+def test_an_impostor_with_another_certificate_never_sees_the_token(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = one.worker()
+            worker.way = replace(worker.way, fingerprint=b"\1" * 32)
+            await until(lambda: worker.link.describe()["refused"])
+            assert "another certificate" in str(worker.link.describe()["trouble"])
+            assert one.broker.links.names() == []
+            # Joined again: the new pin counts without a restart.
+            worker.way = one.worker("other").way
+            worker.way = replace(worker.way, token="w.secret")
+            await until(lambda: worker.link.online)
+
+    play(test)
+
+
+def test_a_revoked_worker_is_told_so_and_comes_back_when_it_may(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            good = worker.way
+            worker.way = replace(good, token="x.revoked")
+            one.broker.links.end(token="w")
+            await until(lambda: worker.link.describe()["refused"])
+            assert "grass join CODE" in str(worker.link.describe()["trouble"])
+            worker.link._memory = links.load(str(worker.place))
+            worker.way = good
+            await until(lambda: worker.link.online)
+
+    play(test)
+
+
+def test_a_broker_with_another_store_is_refused_by_the_worker(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = one.worker(store_id="another")
+            await until(lambda: worker.link.describe()["refused"])
+            assert "another store" in str(worker.link.describe()["trouble"])
+
+    play(test)
+
+
+def test_a_change_between_hello_and_welcome_is_said_after_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            held: list[bytes] = []
+
+            def hold_welcome(way: str, data: bytes) -> list[bytes]:
+                if kind_of(data) == "welcome" and not held:
+                    held.append(data)
+                    worker.info = replace(worker.info, labels=("new",))
+                    worker.hello(fresh=False)
+                return [data]
+
+            line = await FrameLine(one.broker.address, hold_welcome).open(one.stack)
+            worker = one.worker(at=[line.address])
+            await until(lambda: one.broker.online("w"))
+            await until(lambda: one.broker.engine.decider.board.stations["w"].info.labels == ("new",))
+
+    play(test)
+
+
+def test_a_worker_is_called_what_its_token_says(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = one.worker("mallory", token="w.secret")
+            await until(lambda: worker.link.online)
+            assert one.broker.online("w")
+            assert "mallory" not in one.broker.engine.decider.board.stations
+
+    play(test)
+
+
+def test_a_worker_out_of_touch_is_offline_and_back_without_a_second_start(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, QUICK) as one:
+            line = await Line(one.broker.address).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            job = await one.broker.submit()
+            await until(lambda: worker.started() == [job])
+            worker.link.send(Report(job, Started(1, 4711)))
+            await until(lambda: seen_by(one, job) is State.RUNNING)
+            for _ in range(3):
+                hellos = worker.hellos
+                line.cut()
+                await until(lambda hellos=hellos: worker.hellos > hellos and worker.link.online)  # type: ignore[misc]
+            worker.report(job)
+            await until(lambda: seen_by(one, job) is None)
+            assert set(worker.started()) == {job}
+
+    play(test)
+
+
+def test_a_link_that_is_too_far_ahead_of_the_engine_is_closed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            one.broker.engine.post = lambda message: False  # type: ignore[method-assign]
+            worker.report(1)
+            await until(lambda: not worker.link.online)
+            del one.broker.engine.post
+            await until(lambda: worker.link.online)
+
+    play(test)
+
+
+def test_silence_is_told_once_and_not_of_a_link_that_was_replaced(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            await one.joined()
+            link = one.broker.links.get("w")
+            assert link is not None
+            one.broker.engine.connect("w", lambda order: None)
+            link.end("a test")
+            await until(link.over.is_set)
+            await one.broker.engine.read(lambda batch: None)
+            assert one.broker.online("w")
+
+    play(test)
+
+
+def test_a_report_that_makes_no_sense_ends_the_connection_and_changes_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        nonsense = {"type": "lost", "attempt": 1, "outcome": "eaten", "why": ""}
+
+        def spoil(way: str, data: bytes) -> list[bytes]:
+            number, body = msgspec.msgpack.decode(data)
+            if body["type"] == "report" and body["event"]["type"] == "exited":
+                return [msgspec.msgpack.encode([number, {**body, "event": nonsense}])]
+            return [data]
+
+        async with world(tmp_path) as one:
+            line = await FrameLine(one.broker.address, spoil).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            job = await one.broker.submit()
+            await until(lambda: worker.started() == [job])
+            worker.report(job)
+            await until(lambda: worker.hellos == 2 and worker.link.online)
+            assert seen_by(one, job) is State.PLACED
+
+    play(test)
+
+
+def test_workers_find_a_broker_that_was_started_anew(tmp_path: Path) -> None:
+    async def test() -> None:
+        store = str(tmp_path / "store.db")
+        async with world(tmp_path, QUICK) as one:
+            async with AsyncExitStack() as life:
+                one.broker = Broker(tmp_path, QUICK, store)
+                await one.broker.start(life)
+                worker = await one.joined()
+                job = await one.broker.submit()
+                await until(lambda: worker.started() == [job])
+                worker.link.send(Report(job, Started(1, 4711)))
+                await until(lambda: seen_by(one, job) is State.RUNNING)
+                port = one.broker.address.port
+            await until(lambda: not worker.link.online)
+            one.broker = Broker(tmp_path, QUICK, store)
+            await one.broker.start(one.stack, port=port)
+            await until(lambda: worker.link.online and one.broker.online("w"))
+            assert [order for order in worker.orders if isinstance(order, Check)] == [Check(job, 1, BOOT)]
+            worker.report(job)
+            await until(lambda: seen_by(one, job) is None)
+            assert worker.started() == [job]
+
+    play(test)
+
+
+def test_a_broker_at_an_ipv6_address_is_reached(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            one.broker = Broker(tmp_path, one.pace)
+            await one.broker.start(one.stack, host="::1")
+            worker = await one.joined()
+            assert worker.link.describe()["address"] == f"[::1]:{one.broker.address.port}"
+
+    play(test)

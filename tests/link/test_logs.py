@@ -1,0 +1,275 @@
+"""Logs of jobs on other machines: read through the link byte for byte, and from a copy when the worker is away."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.link.harness import QUICK, Line, Worker, World, certificate, play, until, world
+
+from grassq.core.messages import Forget, Report
+from grassq.core.model import Offer
+from grassq.core.states import Started
+from grassq.errors import Refused
+from grassq.web.cache import LogCache
+from grassq.web.link import OutOfTouch
+
+MIB = 1 << 20
+
+
+async def a_job(one: World, worker: Worker, data: bytes, *, ends: bool = True, **more: object) -> int:
+    """A job that runs on a worker and has this log; its id."""
+    job = await one.broker.submit(worker.info.name, **more)
+    await until(lambda: job in worker.started())
+    worker.write_log(job, data)
+    worker.link.send(Report(job, Started(1, 4711)))
+    if ends:
+        worker.report(job)
+        await until(lambda: job not in one.broker.engine.decider.board.jobs)
+    return job
+
+
+async def copied(one: World, job: int) -> None:
+    await until(lambda: one.broker.cache.copy(job, 1, "log") is not None)
+
+
+async def away(one: World, worker: Worker) -> None:
+    await worker.stop()
+    await until(lambda: one.broker.links.get(worker.info.name) is None)
+
+
+def test_a_log_of_five_megabytes_comes_byte_for_byte(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            data = random.Random(1).randbytes(5 * MIB + 17)
+            job = await a_job(one, worker, data)
+            assert await one.broker.log(job) == (200, data)
+            assert await one.broker.log(job, offset=str(4 * MIB)) == (200, data[4 * MIB :])
+
+    play(test)
+
+
+def test_the_last_lines_are_found_on_the_worker(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            job = await a_job(one, worker, b"".join(b"line %d\n" % n for n in range(100_000)))
+            assert await one.broker.log(job, tail="2") == (200, b"line 99998\nline 99999\n")
+
+    play(test)
+
+
+def test_a_log_is_followed_through_the_link_until_its_job_ends(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            job = await a_job(one, worker, b"first\n", ends=False)
+            following = asyncio.create_task(one.broker.log(job, follow="1"))
+            worker.write_log(job, b"first\nsecond\n")
+            await asyncio.sleep(0)
+            assert not following.done()
+            worker.write_log(job, b"first\nsecond\nlast")
+            worker.report(job)
+            assert await following == (200, b"first\nsecond\nlast")
+
+    play(test)
+
+
+def test_a_follower_outlasts_a_cut_line(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            line = await Line(one.broker.address).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            job = await a_job(one, worker, b"before\n", ends=False)
+            got = bytearray()
+            url = f"https://{one.broker.address}/v1/jobs/{job}/log?follow=1"
+            pin = aiohttp.Fingerprint(certificate()[1])
+            async with (
+                aiohttp.ClientSession(headers={"Authorization": "Bearer ann.s"}) as session,
+                session.get(url, ssl=pin) as answer,
+            ):
+                while got != b"before\n":
+                    got += await answer.content.readany()
+                line.cut()
+                await until(lambda: worker.hellos == 2 and worker.link.online)
+                worker.write_log(job, b"before\nafter\n")
+                worker.report(job)
+                got += await answer.content.read()
+            assert got == b"before\nafter\n"
+
+    play(test)
+
+
+def test_a_worker_that_goes_away_in_the_middle_leaves_an_answer_without_its_end(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, QUICK) as one:
+            line = await Line(one.broker.address).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            job = await a_job(one, worker, b"x" * (5 * MIB), ends=False)
+            url = f"https://{one.broker.address}/v1/jobs/{job}/log"
+            pin = aiohttp.Fingerprint(certificate()[1])
+            async with (
+                aiohttp.ClientSession(headers={"Authorization": "Bearer ann.s"}) as session,
+                session.get(url, ssl=pin) as answer,
+            ):
+                await answer.content.readany()
+                line.flows.clear()
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    await answer.read()
+
+    play(test)
+
+
+def test_a_log_nobody_can_read_now_is_refused_in_words(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            job = await a_job(one, worker, b"some", ends=False)
+            await away(one, worker)
+            status, body = await one.broker.log(job)
+            assert status == 409
+            assert b"worker w is out of touch and no copy of this log is here" in body
+
+    play(test)
+
+
+def test_a_finished_log_is_copied_and_read_while_its_worker_is_away(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            job = await a_job(one, worker, b"all of it\n" * 1000)
+            await copied(one, job)
+            # While the worker is there, it is asked: the log may have grown since.
+            worker.write_log(job, b"the worker's own")
+            assert await one.broker.log(job) == (200, b"the worker's own")
+            await away(one, worker)
+            assert await one.broker.log(job) == (200, b"all of it\n" * 1000)
+            assert await one.broker.log(job, tail="1") == (200, b"all of it\n")
+
+    play(test)
+
+
+def test_both_streams_of_a_split_job_are_copied(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            job = await one.broker.submit(split=True)
+            await until(lambda: job in worker.started())
+            worker.write_log(job, b"out\n", "out")
+            worker.write_log(job, b"err\n", "err")
+            worker.report(job)
+            await until(lambda: all(one.broker.cache.copy(job, 1, stream) for stream in ("out", "err")))
+            await away(one, worker)
+            assert await one.broker.log(job) == (200, b"out\n")
+            assert await one.broker.log(job, stream="err") == (200, b"err\n")
+
+    play(test)
+
+
+def test_of_a_long_log_the_beginning_and_the_end_are_kept_around_a_marked_cut(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            data = random.Random(2).randbytes(300_000)
+            job = await a_job(one, worker, data)
+            await copied(one, job)
+            await away(one, worker)
+            half = 32 << 10
+            mark = b"\n[grass: %d bytes are not in this copy]\n" % (len(data) - 2 * half)
+            assert await one.broker.log(job) == (200, data[:half] + mark + data[-half:])
+            # An offset beyond the cut was counted in the log itself: the client is told to begin anew.
+            _, rest = await one.broker.log(job, offset=str(half + 1))
+            assert rest.startswith(b"\n[grass: the log shrank at %d bytes]\n" % (half + 1))
+            assert rest.endswith(data[:half] + mark + data[-half:])
+            assert await one.broker.log(job, offset=str(half)) == (200, mark + data[-half:])
+
+    play(test)
+
+
+def test_the_copies_stay_within_their_room_and_the_oldest_go_first(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            jobs = []
+            for _ in range(20):
+                jobs.append(await a_job(one, worker, b"x" * 60_000))
+                await copied(one, jobs[-1])
+            folder = tmp_path / "cache"
+            assert sum(path.stat().st_size for path in folder.iterdir()) <= MIB
+            kept = [job for job in jobs if one.broker.cache.copy(job, 1, "log")]
+            assert kept == jobs[-len(kept) :] and 10 < len(kept) < 20
+
+    play(test)
+
+
+def test_copies_survive_a_restart_and_are_removed_with_their_jobs(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            first = await a_job(one, worker, b"first")
+            second = await a_job(one, worker, b"second")
+            await copied(one, first)
+            await copied(one, second)
+            (tmp_path / "cache" / "9.1.log.part").write_bytes(b"torn")
+            again = LogCache(tmp_path / "cache", one.broker.engine, lambda worker: None, most_bytes=MIB)
+            again.start()
+            assert again.describe()["logs"] == 2
+            assert again.describe()["bytes"] == len(b"first" + b"second")
+            assert not (tmp_path / "cache" / "9.1.log.part").exists()
+            jobs = await one.broker.engine.read(lambda batch: batch.store.recent(0, 10))
+            await one.broker.fleet.remove([job for job in jobs if job.id == first], set())
+            assert one.broker.cache.copy(first, 1, "log") is None
+            assert one.broker.cache.copy(second, 1, "log") is not None
+            await until(lambda: [o for o in worker.orders if isinstance(o, Forget)] == [Forget((first,))])
+
+    play(test)
+
+
+def test_what_ended_while_its_worker_went_away_is_copied_when_it_is_back(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            job = await a_job(one, worker, b"late", ends=False)
+            await away(one, worker)
+            await one.broker.end(job)
+            assert one.broker.cache.copy(job, 1, "log") is None
+            await one.joined()
+            await copied(one, job)
+
+    play(test)
+
+
+def test_a_queue_is_made_and_deleted_on_a_named_worker(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            await one.joined()
+            desk = one.broker.fleet.desk("w")
+            assert await desk.offer(Offer("train")) == ("created", ["a note"])
+            await until(lambda: "train" in one.broker.engine.decider.board.queue_names())
+            with pytest.raises(Refused, match="there is no such device"):
+                await desk.offer(Offer("bad"))
+            await desk.withdraw("train")
+            await until(lambda: "train" not in one.broker.engine.decider.board.queue_names())
+            with pytest.raises(OutOfTouch):
+                one.broker.fleet.desk("nobody")
+            with pytest.raises(Refused, match="name a worker"):
+                one.broker.fleet.desk()
+
+    play(test)
+
+
+def test_a_question_to_a_worker_that_goes_away_is_answered_with_a_refusal(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, QUICK) as one:
+            line = await Line(one.broker.address).open(one.stack)
+            await one.joined(at=[line.address])
+            line.flows.clear()
+            asking = asyncio.create_task(one.broker.fleet.desk("w").offer(Offer("train")))
+            with pytest.raises(OutOfTouch):
+                await asking
+
+    play(test)

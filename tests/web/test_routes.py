@@ -1,0 +1,278 @@
+"""The route table, walked: every route and every method, for everybody who may not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import get_args
+
+import pytest
+from aiohttp import web
+from tests.web.house import Answer, House, answer_from, exchange, key, play
+
+from grassq.store.base import Scope
+from grassq.web.answers import document
+from grassq.web.auth import Guard, Need, Route
+from grassq.web.gate import make_runner
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "post")
+
+
+def paths(house: House) -> list[str]:
+    """Every path the router knows, with a job where it wants one; from the router itself, so none is forgotten."""
+    found = {route.resource.canonical for route in house.app.router.routes() if route.resource is not None}
+    return sorted(path.replace("{id}", "1") for path in found)
+
+
+def need_of(house: House, method: str, path: str) -> Need | None:
+    """What a route needs; None if there is no such route."""
+    path = path.replace("/jobs/1/log", r"/jobs/{id:\d{1,15}}/log")
+    return next((r.need for r in house.api.routes() if (r.method, r.path) == (method, path)), None)
+
+
+async def walk(house: House, send: Callable[[str, str], Awaitable[Answer]], open_too: bool) -> int:
+    """Send every method to every path; all are refused, and how many were is given."""
+    count = 0
+    for path in [*paths(house), "/", "/v1", "/v1/nosuch", "/v1/show/", "//v1/show", "/V1/show"]:
+        for method in METHODS:
+            if need_of(house, method, path) == "open" and not open_too:
+                continue
+            answer = await send(method, path)
+            assert 400 <= answer.status < 500, (method, path, answer)
+            count += 1
+    return count
+
+
+class Knocker:
+    """Sends requests over one connection as long as it stays open."""
+
+    def __init__(self, house: House, token: str | None = None, headers: dict[str, str] | None = None) -> None:
+        self.house, self.token, self.headers = house, token, headers
+        self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def __call__(self, method: str, path: str) -> Answer:
+        if self.streams is None:
+            self.streams = await self.house.connect()
+        body = {"key": key()} if method == "POST" else None
+        if method == "HEAD":
+            return await self._head(path)
+        answer = await exchange(*self.streams, method, path, body, self.token, self.headers)
+        if answer.headers.get("connection") == "close" or answer.status == 400:
+            self.close()
+        return answer
+
+    async def _head(self, path: str) -> Answer:
+        assert self.streams is not None
+        reader, writer = self.streams
+        shown = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
+        more = "".join(f"{name}: {value}\r\n" for name, value in (self.headers or {"Host": "grass"}).items())
+        host = "" if "Host" in more else "Host: grass\r\n"
+        writer.write(f"HEAD {path} HTTP/1.1\r\n{host}{shown}{more}\r\n".encode())
+        async with asyncio.timeout(10):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.close()
+        return Answer(int(head.split()[1]), {}, b"")
+
+    def close(self) -> None:
+        if self.streams is not None:
+            self.streams[1].close()
+        self.streams = None
+
+
+def nothing_happened(house: House) -> None:
+    assert not house.stopped and not house.fleet.made
+
+
+@pytest.mark.parametrize("shown", [None, "", "x", "deadbeef.secret", "deadbeef." + "A" * 43, "." * 300])
+def test_without_a_token_every_route_and_method_is_refused(shown: str | None) -> None:
+    async def test(house: House) -> None:
+        assert await walk(house, Knocker(house, shown), open_too=False) > 250
+        nothing_happened(house)
+
+    play(test)
+
+
+@pytest.mark.parametrize("what", ["revoked", "expired", "wrong secret", "id of another"])
+def test_a_token_that_is_not_good_opens_nothing(what: str) -> None:
+    async def test(house: House) -> None:
+        now = house.clock.wall()
+        more = {"revoked": {"ended": now}, "expired": {"expires": now}}.get(what, {})
+        token = await house.token("admin", **more)
+        if what == "wrong secret":
+            token = token[:-1] + ("A" if token[-1] != "A" else "B")
+        if what == "id of another":
+            token = (await house.token("admin")).partition(".")[0] + "." + token.partition(".")[2]
+        await walk(house, Knocker(house, token), open_too=False)
+        answer = await house.ask("GET", "/v1/show", token=token)
+        assert answer.status == 401 and "grass login CODE" in answer.words and "grass join CODE" in answer.words
+        nothing_happened(house)
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://grass"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Host": "evil.example"},
+        {"Host": "grass.evil.example"},
+        {"Host": "127.0.0.1.evil.example:7500"},
+        {"Host": "a.b.lab.example"},
+        {"Host": ""},
+        {"Content-Encoding": "gzip"},
+    ],
+    ids=str,
+)
+def test_other_sites_and_other_names_are_refused_whatever_token_they_show(headers: dict[str, str]) -> None:
+    async def test(house: House) -> None:
+        admin = await house.token("admin")
+        await walk(house, Knocker(house, admin, headers), open_too=True)
+        worker = await house.token("worker")
+        assert (await house.ask("GET", "/v1/worker", token=worker, headers=headers)).status in (400, 403, 415, 421)
+        nothing_happened(house)
+
+    play(test)
+
+
+@pytest.mark.parametrize("scope", get_args(Scope))
+def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> None:
+    opens = {
+        "read": {"read"},
+        "submit": {"read", "submit"},
+        "admin": {"read", "submit", "admin"},
+        "worker": {"worker"},
+    }[scope]
+
+    async def test(house: House) -> None:
+        token = await house.token(scope)
+        knock = Knocker(house, token)
+        for route in house.api.routes():
+            if route.need == "open":
+                continue
+            path = route.path.replace(r"{id:\d{1,15}}", "1")
+            answer = await knock(route.method, path)
+            if route.need in opens:
+                assert answer.status not in (401, 403), (path, answer)
+            else:
+                assert answer.status == 403, (path, answer)
+                assert "own machine" in answer.words if route.need == "local" else "scope" in answer.words
+        nothing_happened(house)
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "host", ["grass", "127.0.0.1", "[::1]:7500", "localhost:7500", "broker.example", "x.lab.example."]
+)
+def test_our_own_names_and_addresses_are_taken(host: str) -> None:
+    async def test(house: House) -> None:
+        token = await house.token("read")
+        own = {"Host": host, "Origin": f"https://{host}"}
+        assert (await house.ask("GET", "/v1/show", token=token, headers=own)).status == 200
+
+    play(test)
+
+
+def test_two_authorizations_or_two_hosts_are_none() -> None:
+    async def test(house: House) -> None:
+        token = await house.token("read")
+        for twice in ("Authorization: Bearer x.y\r\n", "Host: grass\r\n"):
+            reader, writer = await house.connect()
+            shown = f"Host: grass\r\nAuthorization: Bearer {token}\r\n"
+            writer.write(f"GET /v1/show HTTP/1.1\r\n{shown}{twice}\r\n".encode())
+            assert (await answer_from(reader)).status in (400, 401, 421)
+            writer.close()
+
+    play(test)
+
+
+def test_a_token_in_the_address_or_a_cookie_is_none() -> None:
+    async def test(house: House) -> None:
+        token = await house.token("admin")
+        assert (await house.ask("GET", f"/v1/show?token={token}")).status == 401
+        assert (await house.ask("GET", "/v1/show", headers={"Cookie": f"token={token}"})).status == 401
+        assert (await house.ask("GET", "/v1/show", headers={"Authorization": f"Basic {token}"})).status == 401
+
+    play(test)
+
+
+def test_the_owner_needs_no_token_on_the_unix_socket_and_is_no_worker() -> None:
+    async def test(house: House) -> None:
+        assert (await house.ask("GET", "/v1/show", local=True, headers={"Host": "x"})).status == 200
+        assert (await house.ask("GET", "/v1/info", local=True)).json["read_only"] is None
+        assert (await house.ask("GET", "/v1/worker", local=True)).status == 403
+        assert (await house.ask("DELETE", "/v1/show", local=True)).status == 405
+        assert (await house.ask("POST", "/v1/stop", {}, local=True)).json == {"running": 0}
+        assert house.stopped
+
+    play(test)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_user_is_refused_on_the_unix_socket_whatever_its_modes() -> None:
+    async def test(house: House) -> None:
+        path = house.home / "grass.sock"
+        house.home.chmod(0o711)
+        path.chmod(0o777)
+        answer = await asyncio.to_thread(asked_as, 65534, str(path))
+        assert b" 403 " in answer and b"belongs to another user" in answer
+        assert b" 200 " in await asyncio.to_thread(asked_as, 0, str(path))
+
+    play(test)
+
+
+def asked_as(uid: int, path: str) -> bytes:
+    """What the broker answers a process of another user."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresuid(uid, uid, uid)
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(10)
+                sock.connect(path)
+                sock.sendall(b"GET /v1/show HTTP/1.0\r\n\r\n")
+                while data := sock.recv(1 << 16):
+                    os.write(writing, data)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_a_route_without_a_known_need_stops_the_daemon_before_anybody_asks() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return document({})
+
+    app = web.Application()
+    with pytest.raises(ValueError, match="nobody can have"):
+        Guard().protect(app, [Route("GET", "/v1/x", handler, "anybody")])  # type: ignore[arg-type]
+    app = web.Application()
+    app.router.add_get("/v1/forgotten", handler)
+    with pytest.raises(ValueError, match="in no table"):
+        Guard().protect(app, [])
+
+
+def test_no_other_socket_is_served() -> None:
+    async def test(house: House) -> None:
+        runner = make_runner(house.app, 0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        token = await house.token("admin")
+        assert (await exchange(reader, writer, "GET", "/v1/show", token=token)).status == 403
+        writer.close()
+        await runner.cleanup()
+
+    play(test)
