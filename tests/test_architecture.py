@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "home": set(),
     "store": {"core"},
     "run": set(),
-    "net": {"home"},
+    "net": {"home", "core"},
     "broker": {"core", "store"},
     "worker": {"core", "run"},
     "web": {"core", "broker", "store", "run"},
@@ -37,17 +37,39 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("cli", "core"): {"core.durations"},  # how long `wait` and `kill` were told to wait; nothing of what is decided
     ("cli", "daemon"): set(),
     ("cli.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
+    ("cli.store", "daemon"): {"daemon"},  # `grass store copy` is done by who knows the stores
+    ("net", "core"): {"core.addresses", "core.codes"},  # how a broker's address and a join code are written
     ("web", "store"): {"store.base"},  # the shape of a submission, never the store itself
     # Whether a job's program is there, asked as the job will ask; and how words that are no text are written.
     ("web", "run"): {"run.programs", "run.rundir"},
 }
 
 # The pure part: no clock, no chance, no process, no file, no network, no log.
-PURE = {"__future__", "bisect", "collections", "dataclasses", "decimal", "difflib", "enum", "fractions", "functools"}
-PURE |= {"heapq", "itertools", "math", "msgspec", "operator", "re", "typing"}
+PURE = {
+    "__future__",
+    "binascii",
+    "bisect",
+    "collections",
+    "dataclasses",
+    "decimal",
+    "difflib",
+    "enum",
+    "fractions",
+    "functools",
+}
+PURE |= {"heapq", "itertools", "json", "math", "msgspec", "operator", "re", "typing"}
 
 # One colour per layer: asynchronous code lives here and nowhere else.
-ASYNC = ("broker.engine", "broker.watch", "worker.local", "worker.devices", "web", "daemon")
+ASYNC = (
+    "broker.engine",
+    "broker.watch",
+    "worker.local",
+    "worker.link",
+    "worker.talk",
+    "worker.devices",
+    "web",
+    "daemon",
+)
 
 
 @cache

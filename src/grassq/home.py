@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 SOCKET_NAME = "grass.sock"
 LOG_NAME = "daemon.log"
+#: Holds the address that `grass use` chose.
+BROKER_NAME = "broker"
+BROKER_LIMIT = 4096
+#: Said instead of an address: this machine's own daemon.
+LOCAL = "local"
 MOUNTINFO = "/proc/self/mountinfo"
 #: Bytes of the mount table read at most; machines with thousands of container mounts stay below.
 MOUNTINFO_LIMIT = 16 << 20
@@ -57,6 +62,22 @@ def find(environ: Mapping[str, str], *, mountinfo: str = MOUNTINFO) -> str:
 def current() -> str:
     """The home this process's environment asks for."""
     return find(os.environ)
+
+
+def broker(home: str, typed: str | None = None) -> str | None:
+    """The broker a command goes to: as typed, or $GRASS_BROKER, or as `grass use` said; None is the local daemon."""
+    text = typed if typed is not None else os.environ.get("GRASS_BROKER") or _used(home) or LOCAL
+    return None if text == LOCAL else text
+
+
+def broker_named_by(home: str) -> str:
+    """What `broker` went by when nothing was typed: GRASS_BROKER, `grass use`, or nothing."""
+    return "GRASS_BROKER" if os.environ.get("GRASS_BROKER") else "`grass use`" if _used(home) else ""
+
+
+def certificate_password() -> str | None:
+    """$GRASS_CERT_PASS, which is taken out of the environment so that nothing we start inherits it."""
+    return os.environ.pop("GRASS_CERT_PASS", None)
 
 
 def environment() -> dict[bytes, bytes]:
@@ -109,6 +130,20 @@ def prepare(path: str) -> bool:
     if status.st_mode & 0o077:
         _close_to_others(path, status.st_mode)
     return made
+
+
+def _used(home: str) -> str:
+    try:
+        descriptor = os.open(f"{home}/{BROKER_NAME}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        # Not taken for "none": the job would silently go into another queue.
+        raise Refused(f"cannot read {home}/{BROKER_NAME}: {error.strerror}; `grass use` writes it anew") from error
+    try:
+        return os.fsdecode(os.read(descriptor, BROKER_LIMIT)).strip()
+    finally:
+        os.close(descriptor)
 
 
 def _default(environ: Mapping[str, str]) -> str:

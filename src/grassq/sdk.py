@@ -94,10 +94,15 @@ class Job:
 
 
 class Client:
-    """This user's queue. Starts the daemon when none runs; safe to share between threads."""
+    """This user's queue, or a broker's. Starts the local daemon when none runs; safe to share between threads.
 
-    def __init__(self, home: str | None = None) -> None:
-        self._requests = _Requests(None if home is None else str(Path(home).absolute()))
+    `broker` is its address, or "local"; without it GRASS_BROKER and `grass use` say which. To a broker on another
+    machine nothing is sent of the environment and the directory of this program.
+    """
+
+    def __init__(self, home: str | None = None, *, broker: str | None = None) -> None:
+        directory = homes.current() if home is None else str(Path(home).absolute())
+        self._requests = _Requests(directory, broker=homes.broker(directory, broker))
 
     def __enter__(self) -> Client:
         return self
@@ -111,8 +116,13 @@ class Client:
 
     @property
     def home(self) -> str:
-        """The directory that holds the queue."""
+        """The directory that holds the queue, or the right to use another."""
         return self._requests.home
+
+    @property
+    def broker(self) -> str | None:
+        """The address of the broker; None for this machine's own daemon."""
+        return self._requests.broker
 
     def submit(
         self,
@@ -134,6 +144,8 @@ class Client:
         grace_s: float | None = None,
         on_lost: str = "fail",
         tries: int = 1,
+        worker: str | None = None,
+        labels: Sequence[str] = (),
         key: str | None = None,
     ) -> Job:
         """Store one job. A list is a program and its words; a string is a line for the shell.
@@ -157,11 +169,24 @@ class Client:
             "on_lost": on_lost,
             "tries": tries,
         }
-        where = os.fsencode(Path.cwd() if cwd is None else Path(os.fsdecode(cwd)).absolute())
-        answer = self._requests.submit([document], cwd=where, env=homes.environment(), umask=_umask(), key=key)
+        document |= {n: v for n, v in {"worker": worker, "labels": list(labels)}.items() if v}
+        answer = self._send(document, cwd, key)
         for text in answer.get("warnings", []):
             warnings.warn(text, stacklevel=2)
         return Job(self, {"id": answer["ids"][0]})
+
+    def _send(
+        self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None, key: str | None
+    ) -> dict[str, Any]:
+        if self.broker is None:
+            where = os.fsencode(Path.cwd() if cwd is None else Path(os.fsdecode(cwd)).absolute())
+            return self._requests.submit([document], cwd=where, env=homes.environment(), umask=_umask(), key=key)
+        if cwd is not None:
+            # A directory of the worker's: here there is nothing it could be relative to.
+            if not Path(os.fsdecode(cwd)).is_absolute():
+                raise BadInput(f"cwd={os.fsdecode(cwd)!r} is a directory on another machine; write it from / on")
+            document["cwd"] = word_value(os.fsencode(cwd))
+        return self._requests.submit([document], cwd=b"/", env={}, umask=0o022, key=key)
 
     def jobs(self, *selectors: str | int) -> list[Job]:
         """The selected jobs; without a selector the current ones, as `grass show` has them."""

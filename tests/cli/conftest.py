@@ -15,6 +15,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "home"
     directory.mkdir(mode=0o700)
     monkeypatch.setenv("GRASS_HOME", str(directory))
+    monkeypatch.delenv("GRASS_BROKER", raising=False)
     return directory
 
 

@@ -17,8 +17,8 @@ from grassq import __version__
 class Request:
     """What a client sent."""
 
-    def __init__(self, method: str, target: str, version: str, body: bytes) -> None:
-        self.method, self.target, self.version, self.body = method, target, version, body
+    def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+        self.method, self.target, self.headers, self.body = method, target, headers, body
 
     @property
     def document(self) -> Any:
@@ -111,10 +111,9 @@ def _read(incoming: Any) -> Request | None:
     first = incoming.readline()
     if not first:
         return None
-    method, target, version = first.decode().split()
-    length = 0
+    method, target, _ = first.decode().split()
+    headers: dict[str, str] = {}
     while (line := incoming.readline().strip()) != b"":
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            length = int(value)
-    return Request(method, target, version, incoming.read(length))
+        name, _, value = line.decode().partition(":")
+        headers[name.lower()] = value.strip()
+    return Request(method, target, headers, incoming.read(int(headers.get("content-length", 0))))

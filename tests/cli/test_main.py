@@ -44,13 +44,25 @@ def test_grass_alone_names_every_command(words: list[str], capfd: pytest.Capture
 
 
 OPTIONS = "require gpu cpu mem vram disk env cwd queue name priority hold split shell"
-OPTIONS += " quiet json sync grace on-lost tries"
+OPTIONS += " quiet json sync grace on-lost tries broker worker label"
 
 
 @pytest.mark.parametrize("name", ["enqueue", "run"])
 @pytest.mark.parametrize("option", OPTIONS.split())
 def test_the_help_of_a_job_names_every_option(name: str, option: str) -> None:
     assert f"--{option}" in texts.TEXTS[name]
+
+
+REMOTE = "show info status why kill rerun hold release priority clean wait log follow pause resume delete-queue"
+REMOTE += " token drain remove audit run enqueue create-queue"
+
+
+@pytest.mark.parametrize("name", texts.names())
+def test_every_command_that_asks_the_queue_can_ask_a_broker(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", name]) == 0
+    is_told = "--broker ADDRESS" in capfd.readouterr().out
+    # To these two it says where the broker of the code is.
+    assert is_told == (name in REMOTE.split() or name in ("join", "login"))
 
 
 def test_a_misspelt_command_is_exit_2_with_a_hint(grass: Grass) -> None:

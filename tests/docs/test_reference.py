@@ -14,8 +14,6 @@ from grassq.settings import Settings
 
 COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
 SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text()
-#: Accepted for the releases to come, and refused with a sentence in this one.
-NOT_YET = {"--broker"}
 
 
 @pytest.mark.parametrize("name", sorted(generate.pages()))
@@ -47,7 +45,7 @@ def test_every_option_of_a_parsed_command_is_documented_with_a_meaning(
     ("name", "table"), [("enqueue", options.ENQUEUE), ("run", options.ENQUEUE), ("create-queue", options.CREATE_QUEUE)]
 )
 def test_every_option_the_daemon_reads_is_in_the_text_of_its_command(name: str, table: options.Table) -> None:
-    for word in {key.decode() for key in table} - NOT_YET:
+    for word in {key.decode() for key in table}:
         assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", texts.TEXTS[name]), f"{word} of grass {name}"
 
 

@@ -102,9 +102,11 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
 class Grass:
     """One user's Grass: commands typed in `cwd`, state in `home`."""
 
-    def __init__(self, home: Path, cwd: Path) -> None:
+    def __init__(self, home: Path, cwd: Path, prefix: Iterable[str] = ()) -> None:
+        """`prefix` is what makes a command run on this user's machine, if that is not ours."""
         self.home = home
         self.cwd = cwd
+        self.prefix = list(prefix)
         self.env = environment(home, {"GRASS_CAPACITY": CAPACITY})
         self.foreground: list[subprocess.Popen[bytes]] = []
 
@@ -115,7 +117,7 @@ class Grass:
     def program(self, *argv: Word, cwd: Path | None = None, timeout_s: float = 60.0, env: Env | None = None) -> Done:
         """Run any program in this user's place to its end."""
         done = subprocess.run(
-            [os.fsencode(word) for word in argv],
+            [os.fsencode(word) for word in (*self.prefix, *argv)],
             cwd=cwd or self.cwd,
             env={**self.env, **(env or {})},
             stdin=subprocess.DEVNULL,
@@ -133,7 +135,7 @@ class Grass:
 
     def start(self, *words: Word, **options: Any) -> subprocess.Popen[bytes]:
         """Run `grass WORDS` and go on; it is ended with the test."""
-        argv = [os.fsencode(word) for word in (BIN / "grass", *words)]
+        argv = [os.fsencode(word) for word in (*self.prefix, BIN / "grass", *words)]
         settings: dict[str, Any] = {"cwd": self.cwd, "env": self.env, "stdin": subprocess.DEVNULL, **options}
         process = subprocess.Popen(argv, **settings)
         self.foreground.append(process)

@@ -34,7 +34,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def change(arguments: argparse.Namespace) -> int:
     """Change the selected jobs and say what became of them."""
-    with connect() as client:
+    with connect(arguments.broker) as client:
         selectors = arguments.selectors
         if arguments.verb == "kill":
             grace_s = None if arguments.grace is None else duration_s(arguments.grace)

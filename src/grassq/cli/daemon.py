@@ -11,12 +11,15 @@ from time import monotonic, sleep
 
 from grassq import __version__, home
 from grassq.cli import render
-from grassq.errors import BadInput, Refused, Unreachable
+from grassq.cli.store import store_url
+from grassq.errors import BadInput, Unreachable
+from grassq.net import remote
 from grassq.net.client import Client
 from grassq.net.http import Connection, NoDaemon
 from grassq.net.start import start as start_daemon
 
 STOP_TIMEOUT_S = 30.0
+PASSWORD_MAX = 4096
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -30,12 +33,22 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def _build_daemon(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity", metavar="JSON5", help='what this machine offers, such as "{gpu: 2, cpu: 8}"')
-    parser.add_argument("--store", metavar="URL", help="memory, or sqlite:PATH (default: store.db in the home)")
-    parser.add_argument("--bind", metavar="ADDRESS", help="the broker's address (not in this release yet)")
-    parser.add_argument("--connect", metavar="ADDRESS", help="the broker to work for (not in this release yet)")
-    parser.add_argument("--no-worker", action="store_true", help="run no jobs here (not in this release yet)")
-    parser.add_argument("--no-broker", action="store_true", help="keep no queue here (not in this release yet)")
-    parser.add_argument("--cert", metavar="FILE", help="the broker's certificate (not in this release yet)")
+    store = "memory, sqlite:PATH or postgresql://... (default: store.db in the home)"
+    parser.add_argument("--store", metavar="URL", help=store)
+    parser.add_argument("--bind", metavar="ADDRESS", help="take workers and people from other machines at HOST:PORT")
+    parser.add_argument("--no-worker", action="store_true", help="run no jobs here: only a broker")
+    parser.add_argument("--no-broker", action="store_true", help="keep no queue here: only a worker of another broker")
+    connect = "the broker to work for, several addresses with commas (default: the one that was joined)"
+    parser.add_argument("--connect", metavar="ADDRESS", help=connect)
+    certificate = "its certificate with key, PKCS#12 or PEM (default: one that is made once and kept)"
+    parser.add_argument("--cert", metavar="FILE", help=certificate)
+    password = "the password of that file; others can see it in `ps`, better use one of the next"
+    parser.add_argument("--cert-pass", metavar="PASSWORD", help=password)
+    in_file = "a file with that password in its first line (or set GRASS_CERT_PASS)"
+    parser.add_argument("--cert-pass-file", metavar="FILE", help=in_file)
+    parser.add_argument("--name", metavar="NAME", help="this machine's name as a worker (default: its host name)")
+    labels = "a word that jobs can ask for with --label; repeat for more"
+    parser.add_argument("--label", metavar="LABEL", action="append", default=[], help=labels)
     parser.add_argument("--ready-fd", metavar="N", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--detach", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
@@ -43,17 +56,15 @@ def _build_daemon(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the daemon in this process until it is stopped."""
-    if arguments.bind is not None and arguments.no_broker:
-        raise BadInput("--bind opens a broker's address; it makes no sense with --no-broker")
-    if arguments.connect is not None and arguments.no_worker:
-        raise BadInput("--connect makes this machine a worker; it makes no sense with --no-worker")
-    if arguments.no_broker and arguments.no_worker:
-        raise BadInput("--no-broker and --no-worker together leave nothing to run")
-    store = _store(arguments.store)
+    _check(arguments)
+    store = None if arguments.store is None else store_url(arguments.store)
+    directory = home.current()
+    connect = _connect(directory, arguments)
+    cert = None if arguments.cert is None else str(Path(arguments.cert).absolute())
+    cert_pass = _password(arguments)
     _keep_to_ourselves(arguments.ready_fd)
     if arguments.detach:
         _detach()
-    directory = home.current()
     from grassq.daemon import run as run_daemon
 
     return run_daemon(
@@ -61,12 +72,61 @@ def run(arguments: argparse.Namespace) -> int:
         capacity=arguments.capacity,
         store=store,
         bind=arguments.bind,
-        connect=arguments.connect,
+        connect=connect,
         no_worker=arguments.no_worker,
         no_broker=arguments.no_broker,
-        cert=arguments.cert,
+        cert=cert,
+        cert_pass=cert_pass,
+        labels=tuple(arguments.label),
+        name=arguments.name,
         ready_fd=arguments.ready_fd,
     )
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.bind is not None and arguments.no_broker:
+        raise BadInput("--bind opens a broker's address; it makes no sense with --no-broker")
+    if arguments.connect is not None and arguments.no_worker:
+        raise BadInput("--connect makes this machine a worker; it makes no sense with --no-worker")
+    if arguments.no_broker and arguments.no_worker:
+        raise BadInput("--no-broker and --no-worker together leave nothing to run")
+    if arguments.connect is not None and not arguments.no_broker:
+        raise BadInput("--connect makes this machine a worker of another broker; add --no-broker")
+    if arguments.store is not None and arguments.no_broker:
+        raise BadInput("--store is where a broker keeps jobs; it makes no sense with --no-broker")
+    if arguments.cert is not None and arguments.bind is None:
+        raise BadInput("--cert is for connections from other machines; add --bind ADDRESS")
+    if arguments.cert is None and (arguments.cert_pass is not None or arguments.cert_pass_file is not None):
+        raise BadInput("a password for the certificate, but no certificate; add --cert FILE")
+    if arguments.cert_pass is not None and arguments.cert_pass_file is not None:
+        raise BadInput("give either --cert-pass or --cert-pass-file, not both")
+
+
+def _connect(directory: str, arguments: argparse.Namespace) -> str | None:
+    if not arguments.no_broker:
+        return None
+    if arguments.connect is not None:
+        return ",".join(map(str, remote.addresses_of(arguments.connect, "--connect")))
+    joined = remote.joined(directory)
+    if len(joined) != 1:
+        known = ", ".join(str(each.addresses[0]) for each in joined)
+        which = f"it has joined {known}" if joined else "it has joined none, `grass join CODE` does"
+        raise BadInput(
+            f"--no-broker needs to know for which broker this machine works ({which}); add --connect ADDRESS"
+        )
+    return ",".join(map(str, joined[0].addresses))
+
+
+def _password(arguments: argparse.Namespace) -> str | None:
+    from_environment = home.certificate_password()
+    if arguments.cert_pass_file is None:
+        return from_environment if arguments.cert_pass is None else str(arguments.cert_pass)
+    try:
+        with Path(arguments.cert_pass_file).open(encoding="utf-8") as file:
+            return file.readline(PASSWORD_MAX).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise BadInput(f"cannot read --cert-pass-file {arguments.cert_pass_file}: {reason}") from error
 
 
 def start(arguments: argparse.Namespace) -> int:
@@ -153,15 +213,6 @@ def _await_end(directory: str, process: int) -> None:
     raise Unreachable(
         f"the daemon said it stops but has not ended after {STOP_TIMEOUT_S:g} s; see {directory}/daemon.log"
     )
-
-
-def _store(text: str | None) -> str | None:
-    if text is None or text == "memory" or (text.startswith("sqlite:") and text != "sqlite:"):
-        # Made absolute now: a detached daemon stands in "/".
-        return text if text in (None, "memory") else f"sqlite:{Path(text.removeprefix('sqlite:')).absolute()}"
-    if text.startswith("postgres"):
-        raise Refused("a Postgres store is not in this release yet; --store takes memory or sqlite:PATH")
-    raise BadInput(f"--store takes memory or sqlite:PATH, not '{text}'")
 
 
 def _keep_to_ourselves(ready_fd: int | None) -> None:

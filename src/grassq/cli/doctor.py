@@ -15,6 +15,7 @@ from grassq import __version__, home
 from grassq.cli import format as shape
 from grassq.cli import render
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, GrassError
+from grassq.net import brokers
 from grassq.net.client import Client
 from grassq.net.http import Connection, NoDaemon
 
@@ -56,7 +57,7 @@ def _examine() -> Iterator[Finding]:
     except GrassError as error:
         yield "fail", "home", str(error), "set GRASS_HOME to a directory on a local disk"
         return
-    for check in (_home, _space, _daemon):
+    for check in (_home, _space, _daemon, _broker):
         yield from check(directory)
     general: tuple[Callable[[], Iterator[Finding]], ...] = (_path, _login, _container, _limits, _kernel)
     for examine in general:
@@ -119,6 +120,19 @@ def _daemon(directory: str) -> Iterator[Finding]:
     if len(strays) > 20:
         yield "warn", "stray", f"and {len(strays) - 20} more", ""
     yield from _devices(bool(info.get("detecting")), shown.get("workers") or [])
+
+
+def _broker(directory: str) -> Iterator[Finding]:
+    try:
+        known, chosen = brokers.load(directory).entries, home.broker(directory)
+    except GrassError as error:
+        yield "fail", "brokers", str(error), ""
+        return
+    if chosen is not None:
+        yield "ok", "broker", f"commands go to {chosen} ({home.broker_named_by(directory)})", ""
+    for entry in known:
+        roles = [word for word, right in (("user", entry.login), ("worker", entry.worker)) if right is not None]
+        yield "ok", "broker", f"{entry.addresses[0]} knows you as {' and '.join(roles)}", ""
 
 
 def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Finding]:

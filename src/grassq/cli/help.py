@@ -27,12 +27,22 @@ GROUPS: dict[str, dict[str, str]] = {
         "pause": "start no new jobs in a queue, or in all",
         "resume": "start jobs again",
     },
+    "Several machines": {
+        "login": "come in at a broker with a code, once",
+        "use": "let all commands go to a broker, or to this machine again",
+        "join": "make this machine a worker of a broker with a code, once",
+        "token": "who may come in: list, make a code, revoke",
+        "drain": "start nothing new on a worker",
+        "remove": "forget a worker",
+        "audit": "who changed what",
+    },
     "Daemon": {
         "start": "start the daemon in the background (other commands do it when needed)",
         "stop": "end the daemon; jobs run on",
         "restart": "end the daemon and start it again; jobs run on",
         "daemon": "run the daemon in the foreground",
         "doctor": "check this machine and say what to do",
+        "store": "copy all jobs to another store",
     },
 }
 
@@ -45,6 +55,8 @@ What the job needs (none of them: one cpu):
                        these five also take the amount as a separate word
   --NAME=AMOUNT        an amount of a resource of your own, such as --printer=1
   --require JSON5      all amounts at once: "{gpu: 0.5, cpu: 4}"
+  --worker NAME        a machine, as `grass show` names it
+  --label LABEL        a machine with that label (`grass daemon --label`); repeat for more
 
 What the job is given:
   --env, -e NAME=VALUE one variable; repeat for more; `{gpu}` becomes the device ids
@@ -52,13 +64,16 @@ What the job is given:
   --shell[=PATH]       the job is one line for a shell ($SHELL, or PATH)
 
 How it is treated:
+  --broker ADDRESS     the broker to ask, HOST or HOST:PORT, before the queue (default: $GRASS_BROKER, then what
+                       `grass use` said); nothing of your environment and directory is sent there
   --queue QUEUE        the queue, where the first word would not say it
   --name NAME          a name to find it by
   --priority N         larger is sooner; 30 is neutral
   --hold               wait for `grass release`
   --tries N            start it up to N times until it succeeds
   --on-lost fail|requeue
-                       when its machine is lost: fail (default), or run it again elsewhere
+                       when its machine is lost: fail (default), or run it again elsewhere, once it has surely
+                       ended where it was
   --grace DURATION     time between asking it to end and killing it (default 10s)
   --split              keep stdout and stderr apart
   --keep-children      leave alone what the command leaves running when it ends
@@ -84,7 +99,7 @@ What is printed:
   -h, --help           this text
 
 Exit: 0 stored, 1 stored but its id could not be printed, 2 the words make no sense, 3 no such queue or program,
-4 no daemon, 5 can never run.
+4 no daemon or broker, 5 refused or can never run.
 """
 
 RUN = f"""\
@@ -119,8 +134,10 @@ The same definition again changes nothing; another one replaces it.
   --capacity JSON5     all limits at once: "{gpu: [0, 1], cpu: 8}"
   --cwd DIR            directory its jobs run in
   --env, -e NAME=VALUE one variable for its jobs; repeat for more
-  --worker NAME        on another machine of this broker
-  --unsecure           allow remote submitters to run any command here
+  --worker NAME        on that machine of the broker (default: on this one)
+  --broker ADDRESS     with --worker: the broker to ask (default: $GRASS_BROKER, then what `grass use` said)
+  --allow-env NAME     a variable that jobs from other machines may set; repeat for more (default: none)
+  --unsecure           allow jobs from other machines in a queue without a command: they may run any program
   -q, --quiet          the name alone
   --json               the answer as a JSON document
   -h, --help           this text
@@ -132,8 +149,8 @@ TEXTS = {"enqueue": ENQUEUE, "run": RUN, "create-queue": CREATE_QUEUE}
 _FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state, a queue or a name.
 `grass COMMAND --help` tells more. `--json` prints data for programs.
-Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not found, 4 no daemon, 5 refused,
-124 timed out, 130 interrupted, 141 nobody reads the answer any more (a closed pipe).
+Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not found, 4 no daemon or broker,
+5 refused, 124 timed out, 130 interrupted, 141 nobody reads the answer any more (a closed pipe).
 """
 
 

@@ -7,11 +7,17 @@ import sys
 
 from grassq import __version__
 
-#: Options before the job whose value is the next word: needed only to see whether a --help is ours.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grassq.net.http import Place, Response
+
+#: Options before the job whose value is the next word: needed only to see whether a --help or --broker is ours.
 # fmt: off
 VALUE_OPTIONS = frozenset({
     "--require", "--gpu", "--cpu", "--mem", "--vram", "--disk", "--env", "-e", "--cwd", "--queue", "--name",
-    "--priority", "--grace", "--on-lost", "--tries", "--broker",
+    "--priority", "--grace", "--on-lost", "--tries", "--broker", "--worker", "--label",
 })
 # fmt: on
 
@@ -31,53 +37,89 @@ def main(argv: list[str]) -> int:
 
 def wants_help(words: list[str]) -> bool:
     """Whether -h or --help stands among the options before the job; behind its first word it is the job's own."""
+    return any(words[place] in ("-h", "--help") for place in option_places(words, VALUE_OPTIONS))
+
+
+def take_option(
+    option: str, words: list[str], values: frozenset[str] = VALUE_OPTIONS, *, names: int = 0
+) -> tuple[str | None, list[str]]:
+    """The value of an option before the job, and the words without it; behind the job's first word it is the job's."""
+    found, left = None, words
+    for place in option_places(words, values, names=names):
+        head, equals, value = words[place].partition("=")
+        if head != option:
+            continue
+        width = 1 if equals else 2
+        value = value if equals else "".join(words[place + 1 : place + 2])
+        if not value or found is not None:
+            from grassq.errors import BadInput
+
+            raise BadInput(f"{option} {'needs a value' if not value else 'is given twice'}")
+        found, left = value, words[:place] + words[place + width :]
+    return found, left
+
+
+def option_places(words: list[str], values: frozenset[str], *, names: int = 0) -> Iterator[int]:
+    """Where the options before the job stand; `names` plain words may stand among them."""
     skip = False
-    for word in words:
+    for place, word in enumerate(words):
         if skip:
             skip = False
-        elif word in ("-h", "--help"):
-            return True
-        elif word == "--" or not word.startswith("-"):
-            return False
+        elif word.startswith("-") and word != "--":
+            yield place
+            skip = word in values
+        elif word == "--" or not names:
+            return
         else:
-            skip = word in VALUE_OPTIONS
-    return False
+            names -= 1
 
 
 def _enqueue(words: list[str]) -> int:
-    from grassq import home as homes
     from grassq.errors import GrassError
-    from grassq.net.exchange import exchange
-    from grassq.net.wire import enqueue_body, new_key
 
     try:
-        body = enqueue_body(
-            [os.fsencode(word) for word in words],
-            cwd=working_directory(),
-            env=homes.environment(),
-            umask=current_umask(),
-            key=new_key(),
-        )
-        response = exchange(homes.current(), "POST", "/v1/enqueue", body)
+        typed, words = take_option("--broker", words)
+        response, broker = _send(typed, words)
     except GrassError as error:
         complain(str(error))
         return error.exit_code
-    warn_of_version(response.headers.get("grass-version"))
+    if broker is None:
+        warn_of_version(response.headers.get("grass-version"))
     code = deliver(response.headers, response.body)
     follow = response.headers.get("grass-follow", "")
     if code == 0 and follow:
         from grassq.cli.main import follow_job
 
-        return follow_job(int(follow))
+        return follow_job(int(follow), typed)
     return code
+
+
+def _send(typed: str | None, words: list[str]) -> tuple[Response, str | None]:
+    from grassq import home as homes
+    from grassq.net.exchange import exchange
+    from grassq.net.wire import GUEST_CWD, GUEST_UMASK, enqueue_body, new_key
+
+    home = homes.current()
+    broker = homes.broker(home, typed)
+    place: Place = home
+    if broker is None:
+        cwd, env, umask = working_directory(), homes.environment(), current_umask()
+    else:
+        from grassq.net.remote import open_broker
+
+        # To another machine goes what was typed, and nothing else of this one.
+        cwd, env, umask = GUEST_CWD, {}, GUEST_UMASK
+        place = open_broker(home, broker)
+        place.tell = complain
+    body = enqueue_body([os.fsencode(word) for word in words], cwd=cwd, env=env, umask=umask, key=new_key())
+    return exchange(place, "POST", "/v1/enqueue", body), broker
 
 
 def deliver(headers: dict[str, str], body: bytes, *, stdout: int | None = 1) -> int:
     """Write the two parts of an answer to /v1/enqueue where they belong and return its exit code."""
     code, length = headers.get("grass-exit", ""), headers.get("grass-stdout", "")
     if not code.isdigit() or not length.isdigit():
-        complain("the daemon's answer cannot be read; `grass restart` (jobs run on)")
-        return 4
+        return _refusal(body)
     # Messages first: a reader that closes stdout early still learns of a warning.
     warn(body[int(length) :])
     text = body[: int(length)]
@@ -92,6 +134,19 @@ def deliver(headers: dict[str, str], body: bytes, *, stdout: int | None = 1) -> 
             complain(f"{_stored(text)}, but stdout: {error.strerror}")
             return 1
     return int(code)
+
+
+def _refusal(body: bytes) -> int:
+    """What was refused before anybody looked at the words: a document, as other requests get."""
+    import json
+
+    try:
+        error = json.loads(body)["error"]
+        code, message = int(error["exit"]), str(error["message"])
+    except (ValueError, TypeError, KeyError):
+        code, message = 4, "the daemon's answer cannot be read; `grass restart` (jobs run on)"
+    complain(message)
+    return code
 
 
 def _stored(text: bytes) -> str:

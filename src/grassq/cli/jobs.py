@@ -15,6 +15,7 @@ from grassq.net.client import FINAL_STATES
 
 #: Below this many columns a job's state and result share one, and what is evident is left out.
 WIDE_COLUMNS = 120
+UNREACHABLE = "unreachable"
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def show(arguments: argparse.Namespace) -> int:
     """Print jobs, and without a selector the queues and totals."""
-    with connect() as client:
+    with connect(arguments.broker) as client:
         answer = client.show(arguments.selectors)
     if arguments.json:
         return render.document(answer)
@@ -52,7 +53,7 @@ def _names_one(selectors: Sequence[str]) -> bool:
 
 def why(arguments: argparse.Namespace) -> int:
     """Print why jobs are where they are."""
-    with connect() as client:
+    with connect(arguments.broker) as client:
         answer = client.why(arguments.selectors)
     if arguments.json:
         return render.document(answer)
@@ -76,7 +77,7 @@ def _one(job: Mapping[str, Any]) -> int:
         "job": job.get("id"),
         "name": job.get("name"),
         "queue": job.get("queue"),
-        "state": job.get("state"),
+        "state": _plain_state(job),
         "reason": job.get("reason"),
         "result": shape.result(job),
         "error": job.get("error"),
@@ -148,12 +149,19 @@ def _narrow(columns: dict[str, list[str]], jobs: Sequence[Mapping[str, Any]]) ->
 
 
 def _state(job: Mapping[str, Any]) -> str:
-    state, reason = str(job.get("state")), str(job.get("reason") or "")
+    state, reason = _plain_state(job), str(job.get("reason") or "")
+    if state == UNREACHABLE:
+        return state
     if job.get("cancel_requested") and state in ("placed", "running"):
         return f"{state} (ending)"
     # The point of the reason; what to do about it is for `why`.
     point = re.split("[;:]", reason)[0]
     return f"{state} ({point})" if point and point != state and state not in FINAL_STATES else state
+
+
+def _plain_state(job: Mapping[str, Any]) -> str:
+    # It runs on as far as anybody knows, but its worker is silent.
+    return UNREACHABLE if job.get("unreachable") else str(job.get("state"))
 
 
 def _needs(job: Mapping[str, Any]) -> str:
@@ -176,7 +184,7 @@ def _rest(answer: Mapping[str, Any]) -> None:
         )
     if workers:
         render.text("\n")
-        render.table(["WORKER", "HAS", "FREE"], [_worker_row(worker) for worker in workers])
+        _workers_table(workers)
     totals = [f"{count} {state}" for state, count in (answer.get("totals") or {}).items() if count]
     if totals:
         render.text("\n")
@@ -190,9 +198,24 @@ def _queue_row(queue: Mapping[str, Any]) -> list[str]:
     return [name, shape.holds(queue.get("limits")), shape.holds(queue.get("free")), *counts, prefix]
 
 
-def _worker_row(worker: Mapping[str, Any]) -> list[str]:
-    name = str(worker.get("name")) + ("" if worker.get("online") else " (out of touch)")
-    return [name, shape.holds(worker.get("capacity")), shape.holds(worker.get("free"))]
+def _workers_table(workers: Sequence[Mapping[str, Any]]) -> None:
+    now = _now()
+    columns = {
+        "WORKER": [str(worker.get("name")) for worker in workers],
+        "STATE": [_worker_state(worker, now) for worker in workers],
+        "LABELS": [" ".join(map(str, worker.get("labels") or [])) for worker in workers],
+        "HAS": [shape.holds(worker.get("capacity")) for worker in workers],
+        "FREE": [shape.holds(worker.get("free")) for worker in workers],
+    }
+    if not any(columns["LABELS"]):
+        del columns["LABELS"]
+    render.table(list(columns), list(zip(*columns.values(), strict=True)), flexible="HAS")
+
+
+def _worker_state(worker: Mapping[str, Any], now: datetime.datetime) -> str:
+    since = shape.clock(worker.get("since"), now)
+    state = "online" if worker.get("online") else f"silent since {since}" if since else "silent"
+    return f"{state}, drained" if worker.get("drained") else state
 
 
 def _now() -> datetime.datetime:

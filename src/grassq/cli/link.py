@@ -1,19 +1,24 @@
-"""The client of a command: connects to this user's daemon and says so when its release differs."""
+"""The client of a command: connects to this user's daemon or to a broker, and says when the release differs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from grassq.cli.hot import warn_of_version
+from grassq import home as homes
+from grassq.cli.hot import complain, warn_of_version
 from grassq.net.client import Client
 
 
 @contextmanager
-def connect(*, autostart: bool = True) -> Iterator[Client]:
-    """A client for one command."""
-    with Client(autostart=autostart) as client:
+def connect(typed: str | None = None, *, local: bool = False) -> Iterator[Client]:
+    """A client for one command: of the broker that --broker, GRASS_BROKER or `grass use` names, else of the daemon."""
+    home = homes.current()
+    broker = None if local else homes.broker(home, typed)
+    with Client(home, broker=broker, tell=complain) as client:
         try:
             yield client
         finally:
-            warn_of_version(client.daemon_version)
+            # The release of another machine is not this user's to change, and two that are one apart get along.
+            if broker is None:
+                warn_of_version(client.daemon_version)

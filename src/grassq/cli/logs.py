@@ -35,7 +35,7 @@ def log(arguments: argparse.Namespace) -> int:
     """Write a job's log to stdout."""
     if arguments.tail is not None and arguments.tail < 0:
         raise BadInput("--tail takes a count of lines, 0 or more")
-    with connect() as client:
+    with connect(arguments.broker) as client:
         job = one_job(client, arguments.job)
         options = {"tail": arguments.tail, "attempt": arguments.attempt}
         streams = [arguments.stream] if arguments.stream else streams_of(job)
@@ -113,7 +113,7 @@ def _follow_streams(
     def listen(stream: str) -> None:
         try:
             # A client each: one may be answering while the other reconnects.
-            own = Client(client.home)
+            own = client.another()
             heard.put(
                 (stream, _follow_stream(own, job["id"], stream, lambda part: heard.put((stream, part)), **options))
             )

@@ -21,7 +21,13 @@ MODULES = {
     "delete-queue": "queues", "pause": "queues", "resume": "queues",
     "daemon": "daemon", "start": "daemon", "stop": "daemon", "restart": "daemon",
     "doctor": "doctor",
+    "join": "access", "login": "access", "use": "access", "token": "access", "audit": "access",
+    "drain": "workers", "remove": "workers",
+    "store": "store",
 }  # fmt: skip
+#: Commands about this machine; all others can be asked of a broker elsewhere.
+LOCAL = {"daemon", "start", "stop", "restart", "doctor", "join", "login", "use", "store"}
+BROKER_HELP = "the broker to ask, HOST or HOST:PORT (default: $GRASS_BROKER, then `grass use`); local is this machine's"
 WORDS = {"enqueue": "run", "run": "run", "create-queue": "queues"}
 #: What a program ends with that could not write because its reader had gone, as under a shell.
 EXIT_BROKEN_PIPE = 141
@@ -50,11 +56,11 @@ def main(argv: list[str]) -> int:
     return _guarded(lambda: _dispatch(argv))
 
 
-def follow_job(job: int) -> int:
+def follow_job(job: int, broker: str | None = None) -> int:
     """Follow a job just enqueued and return its own exit code."""
     from grassq.cli import run
 
-    return _guarded(lambda: run.follow(job))
+    return _guarded(lambda: run.follow(job, broker))
 
 
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser | str]]:
@@ -68,6 +74,8 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     summary = texts.summary(name)
     parser = Parser(prog=f"grass {name}", description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False)
     _noun(MODULES[name]).build(name, parser)
+    if name not in LOCAL:
+        parser.add_argument("--broker", metavar="ADDRESS", help=BROKER_HELP)
     return parser
 
 

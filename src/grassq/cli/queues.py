@@ -4,27 +4,47 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import AbstractContextManager
 
+from grassq import home as homes
 from grassq.cli import render
-from grassq.cli.hot import working_directory
+from grassq.cli.hot import take_option, working_directory
 from grassq.cli.link import connect
+from grassq.errors import BadInput
+from grassq.net.client import Client
+from grassq.net.wire import GUEST_CWD
+
+#: Options of create-queue whose value is the next word.
+# fmt: off
+VALUE_OPTIONS = frozenset({
+    "--capacity", "--env", "-e", "--allow-env", "--cwd", "--worker", "--broker",
+    "--gpu", "--cpu", "--mem", "--vram", "--disk",
+})
+# fmt: on
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `name`."""
     if name == "delete-queue":
         parser.add_argument("queue", metavar="NAME", help="the queue; its running jobs finish, others wait")
+        parser.add_argument("--worker", metavar="NAME", help="on that worker of the broker (default: on this machine)")
         parser.set_defaults(run=delete)
     else:
         parser.add_argument("queue", metavar="QUEUE", nargs="?", help="one queue (default: all)")
         parser.set_defaults(run=pause if name == "pause" else resume)
+    if name == "resume":
+        text = "go on after a backup was restored, without the workers that have not spoken yet"
+        parser.add_argument("--restored", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
 
 
 def words(name: str, argv: list[str]) -> int:
     """Send the words of `grass create-queue` and say what became of the queue."""
-    with connect() as client:
-        answer = client.create_queue([os.fsencode(word) for word in argv], cwd=working_directory())
+    typed, argv = take_option("--broker", argv, VALUE_OPTIONS, names=1)
+    worker, _ = take_option("--worker", argv, VALUE_OPTIONS, names=1)
+    with _connect(typed, worker) as client:
+        cwd = working_directory() if client.broker is None else GUEST_CWD
+        answer = client.create_queue([os.fsencode(word) for word in argv], cwd=cwd)
     # The daemon splits the words, so it also says how the answer is to be printed.
     chosen = answer.pop("print", {})
     if chosen.get("json"):
@@ -39,14 +59,14 @@ def words(name: str, argv: list[str]) -> int:
 
 def delete(arguments: argparse.Namespace) -> int:
     """Remove a queue."""
-    with connect() as client:
-        answer = client.delete_queue(arguments.queue)
+    with _connect(arguments.broker, arguments.worker) as client:
+        answer = client.delete_queue(arguments.queue, worker=arguments.worker)
     return _say(arguments, answer, f"queue {answer.get('name')} deleted")
 
 
 def pause(arguments: argparse.Namespace) -> int:
     """Start no new jobs."""
-    with connect() as client:
+    with connect(arguments.broker) as client:
         answer = client.pause(arguments.queue)
     again = "grass resume" + (f" {arguments.queue}" if arguments.queue else "")
     return _say(arguments, answer, f"paused {_which(arguments)}; running jobs go on, `{again}` starts the rest")
@@ -54,9 +74,16 @@ def pause(arguments: argparse.Namespace) -> int:
 
 def resume(arguments: argparse.Namespace) -> int:
     """Start jobs again."""
-    with connect() as client:
-        answer = client.resume(arguments.queue)
+    with connect(arguments.broker) as client:
+        answer = client.resume(arguments.queue, restored=arguments.restored)
     return _say(arguments, answer, f"resumed {_which(arguments)}")
+
+
+def _connect(broker: str | None, worker: str | None) -> AbstractContextManager[Client]:
+    # A queue belongs to a machine: to the one this is typed on, wherever its jobs come from, unless another is named.
+    if worker is None and broker not in (None, homes.LOCAL):
+        raise BadInput("a queue belongs to a machine: with --broker say on which worker, --worker NAME")
+    return connect(broker, local=worker is None)
 
 
 def _say(arguments: argparse.Namespace, answer: dict[str, object], sentence: str) -> int:

@@ -122,6 +122,8 @@ _STYLES = {
     "running": "cyan",
     "placed": "cyan",
     "held": "magenta",
+    "unreachable": "red",
+    "silent": "red",
 }
 
 

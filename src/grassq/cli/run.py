@@ -6,25 +6,28 @@ import os
 
 from grassq.cli import format as shape
 from grassq.cli import render
-from grassq.cli.hot import current_umask, deliver, working_directory
+from grassq.cli.hot import current_umask, deliver, take_option, working_directory
 from grassq.cli.link import connect
 from grassq.cli.logs import follow_to_end, one_job, writer
 from grassq.net.client import Client
+from grassq.net.wire import GUEST_CWD
 
 
 def words(name: str, argv: list[str]) -> int:
     """Enqueue the words of `grass run` and follow the job."""
-    with connect() as client:
+    typed, argv = take_option("--broker", argv)
+    with connect(typed) as client:
         sent = [os.fsencode(word) for word in argv]
-        response = client.enqueue(sent, cwd=working_directory(), umask=current_umask(), verb=name)
+        cwd = working_directory() if client.broker is None else GUEST_CWD
+        response = client.enqueue(sent, cwd=cwd, umask=current_umask(), verb=name)
         code = deliver(response.headers, response.body, stdout=_place_of(response.body) if name == "run" else 1)
         job = response.headers.get("grass-follow", "")
         return _follow(client, int(job)) if code == 0 and job.isdigit() else code
 
 
-def follow(job: int) -> int:
+def follow(job: int, broker: str | None) -> int:
     """Write a job's output as it comes and return its own exit code."""
-    with connect() as client:
+    with connect(broker) as client:
         return _follow(client, job)
 
 

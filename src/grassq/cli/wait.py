@@ -34,7 +34,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 def wait(arguments: argparse.Namespace) -> int:
     """Wait for the selected jobs; 0 when all succeeded, 1 when one did not."""
     timeout_s = shape.LONGEST_S if arguments.timeout is None else duration_s(arguments.timeout)
-    with connect() as client:
+    with connect(arguments.broker) as client:
         try:
             jobs, finished = _watched(client, arguments, monotonic() + timeout_s)
         except KeyboardInterrupt:

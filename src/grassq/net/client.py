@@ -1,4 +1,4 @@
-"""Every request the daemon answers, as one method each; documents in, documents out."""
+"""Every request a daemon answers, as one method each; documents in, documents out."""
 
 from __future__ import annotations
 
@@ -6,29 +6,42 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from grassq import home as homes
-from grassq.errors import GrassError, Unreachable
+from grassq.errors import GrassError, Refused, Unreachable
 from grassq.net.exchange import exchange, persist
 from grassq.net.http import ANSWER_TIMEOUT_S, BODY_LIMIT, ERRORS, Connection, Response
 from grassq.net.log import Log
-from grassq.net.wire import enqueue_body, new_key, query, word_value
+from grassq.net.wire import GUEST_CWD, GUEST_UMASK, enqueue_body, new_key, query, word_value
+
+if TYPE_CHECKING:
+    from grassq.net.http import Place
 
 #: The daemon answers a long poll after this many seconds at the latest.
 POLL_LIMIT_S = 30.0
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 Document = dict[str, Any]
+Tell = Callable[[str], None]
 
 
 class Client:
-    """A sync client of one home's daemon. Keeps one connection open; may be shared by threads and survives a fork."""
+    """A sync client of one home's daemon, or of a broker. Keeps one connection open, for threads too; survives a fork.
 
-    def __init__(self, home: str | None = None, *, autostart: bool = True) -> None:
+    To a broker on another machine nothing is sent of this one: no environment, no directory, no umask.
+    """
+
+    def __init__(
+        self, home: str | None = None, *, autostart: bool = True, broker: str | None = None, tell: Tell | None = None
+    ) -> None:
         self.home = home if home is not None else homes.current()
+        #: The addresses of the broker asked; None for the home's own daemon.
+        self.broker = broker
         self.autostart = autostart
+        self._tell = tell
+        self._place: Place = self.home if broker is None else _find_broker(self.home, broker, tell)
         #: Version of the daemon that answered last.
         self.daemon_version: str | None = None
         self._connection: Connection | None = None
@@ -46,9 +59,15 @@ class Client:
         with self._lock:
             self._drop()
 
+    def another(self) -> Client:
+        """A client like this one, with a connection of its own."""
+        return Client(self.home, autostart=self.autostart, broker=self.broker, tell=self._tell)
+
     def enqueue(self, words: Iterable[bytes], *, cwd: bytes, umask: int, verb: str = "enqueue") -> Response:
         """Send the words of `grass enqueue` untouched; the answer's headers say what to print and to follow."""
         env = homes.environment()
+        if self.broker is not None:
+            cwd, env, umask = GUEST_CWD, {}, GUEST_UMASK
         body = enqueue_body(words, cwd=cwd, env=env, umask=umask, key=new_key(), verb=verb)
         return self._ask("POST", "/v1/enqueue", body)
 
@@ -56,6 +75,8 @@ class Client:
         self, jobs: Sequence[Document], *, cwd: bytes, env: Mapping[bytes, bytes], umask: int, key: str | None = None
     ) -> Document:
         """Store jobs, all or none; ids in the order given."""
+        if self.broker is not None:
+            cwd, env, umask = GUEST_CWD, {}, GUEST_UMASK
         pairs = [[word_value(name), word_value(value)] for name, value in env.items()]
         document = {"jobs": list(jobs), "cwd": word_value(cwd), "env": pairs, "umask": umask}
         return self._change("submit", document, key)
@@ -76,9 +97,9 @@ class Client:
         pairs: list[tuple[str, object]] = [("selector", each) for each in selectors]
         pairs.append(("timeout_s", f"{min(max(timeout_s, 0.0), POLL_LIMIT_S):.3f}"))
         pairs.append(("any", 1 if any_one else None))
-        response = exchange(self.home, "GET", "/v1/wait" + query(pairs), autostart=self.autostart)
+        response = exchange(self._place, "GET", "/v1/wait" + query(pairs), autostart=self.autostart)
         self._note(response)
-        return self._document(response)
+        return read_answer(response, self.broker)
 
     def log(
         self,
@@ -129,19 +150,47 @@ class Client:
 
     def create_queue(self, words: Iterable[bytes], *, cwd: bytes) -> Document:
         """Make or replace a queue; the words are those of `grass create-queue`."""
-        return self._change("create-queue", {"words": [word_value(each) for each in words], "cwd": word_value(cwd)})
+        where = cwd if self.broker is None else GUEST_CWD
+        return self._change("create-queue", {"words": [word_value(each) for each in words], "cwd": word_value(where)})
 
-    def delete_queue(self, name: str) -> Document:
-        """Remove a queue; running jobs finish."""
-        return self._change("delete-queue", {"name": name})
+    def delete_queue(self, name: str, *, worker: str | None = None) -> Document:
+        """Remove a queue of the daemon's own machine, or of another worker; running jobs finish."""
+        return self._change("delete-queue", {"name": name} | ({} if worker is None else {"worker": worker}))
 
     def pause(self, queue: str | None = None) -> Document:
         """No new starts in one queue, or in all."""
         return self._change("pause", {"queue": queue})
 
-    def resume(self, queue: str | None = None) -> Document:
-        """Starts again in one queue, or in all."""
-        return self._change("resume", {"queue": queue})
+    def resume(self, queue: str | None = None, *, restored: bool = False) -> Document:
+        """Starts again in one queue, or in all; `restored` waits no more for workers a restored broker misses."""
+        return self._change("resume", {"queue": queue} | ({"restored": True} if restored else {}))
+
+    def drain(self, worker: str, *, undo: bool = False) -> Document:
+        """No new starts on a worker; what runs there finishes."""
+        return self._change("drain", {"worker": worker, "undo": undo})
+
+    def remove_worker(self, worker: str, *, lost: bool = False) -> Document:
+        """Forget a worker and end its token; `lost` gives up the jobs it has."""
+        return self._change("remove-worker", {"worker": worker, "lost": lost})
+
+    def tokens(self) -> Document:
+        """Every token and code."""
+        return self._get("/v1/tokens", [])
+
+    def create_token(
+        self, scope: str, *, name: str, queues: Sequence[str] | None, bare: bool, ttl_s: float
+    ) -> Document:
+        """Make a one-time code for `join` or `login`."""
+        document = {"scope": scope, "name": name, "queues": queues, "bare": bare, "ttl_s": ttl_s}
+        return self._change("tokens/create", document)
+
+    def revoke_token(self, id_: str) -> Document:
+        """End a token or a code at once, on open connections too."""
+        return self._change("tokens/revoke", {"id": id_})
+
+    def audit(self, *, last: int | None = None) -> Document:
+        """Who changed what, and whether the chain of lines is whole."""
+        return self._get("/v1/audit", [("last", last)])
 
     def info(self) -> Document:
         """What the daemon says of itself."""
@@ -149,44 +198,44 @@ class Client:
 
     def stop(self) -> Document:
         """End the daemon; jobs run on."""
-        return self._document(self._ask("POST", "/v1/stop", b"{}"))
+        return self._answer(self._ask("POST", "/v1/stop", b"{}"))
 
     def _change_jobs(self, verb: str, selectors: Iterable[str], **extra: object) -> Document:
         return self._change(f"jobs/{verb}", {"selectors": list(selectors), **extra})
 
     def _change(self, verb: str, document: Document, key: str | None = None) -> Document:
         body = json.dumps({**document, "key": key or new_key()}).encode("ascii")
-        return self._document(self._ask("POST", f"/v1/{verb}", body))
+        return self._answer(self._ask("POST", f"/v1/{verb}", body))
 
-    def _get(self, path: str, pairs: list[tuple[str, object]] | list[tuple[str, str]]) -> Document:
-        return self._document(self._ask("GET", path + query(pairs)))
+    def _get(self, path: str, pairs: Iterable[tuple[str, object]]) -> Document:
+        return self._answer(self._ask("GET", path + query(pairs)))
 
     def _ask(self, method: str, target: str, body: bytes = b"") -> Response:
         with self._lock:
-            response = persist(lambda: self._once(method, target, body), self.home, autostart=self.autostart)
+            response = persist(lambda: self._once(method, target, body), self._place, autostart=self.autostart)
         self._note(response)
         return response
 
     def _stream(self, target: str, timeout_s: float | None) -> tuple[Response, Iterator[bytes], Connection]:
         def ask() -> tuple[Response, Iterator[bytes], Connection]:
-            connection = Connection(self.home, timeout_s=timeout_s)
+            connection = Connection(self._place, timeout_s=timeout_s)
             try:
                 response, parts = connection.stream(target)
                 if response.status != 200:
                     response.body = b"".join(parts)[:BODY_LIMIT]
-                    raise _failure(response)
+                    raise _failure(response, self.broker)
             except BaseException:
                 connection.close()
                 raise
             return response, parts, connection
 
-        response, parts, connection = persist(ask, self.home, autostart=self.autostart)
+        response, parts, connection = persist(ask, self._place, autostart=self.autostart)
         self._note(response)
         return response, parts, connection
 
     def _once(self, method: str, target: str, body: bytes) -> Response:
         if self._connection is None:
-            self._connection = Connection(self.home)
+            self._connection = Connection(self._place)
         try:
             response = self._connection.request(method, target, body, keep=True)
         except BaseException:
@@ -209,13 +258,8 @@ class Client:
     def _note(self, response: Response) -> None:
         self.daemon_version = response.headers.get("grass-version", self.daemon_version)
 
-    def _document(self, response: Response) -> Document:
-        if response.status != 200:
-            raise _failure(response)
-        document = _parse(response)
-        if document is None:
-            raise Unreachable("the daemon's answer cannot be read; is it another version? try `grass restart`")
-        return document
+    def _answer(self, response: Response) -> Document:
+        return read_answer(response, self.broker)
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
@@ -247,13 +291,36 @@ def compact(ids: Iterable[int], *, limit: int = 4000) -> list[str]:
     return selectors
 
 
-def _failure(response: Response) -> GrassError:
+def read_answer(response: Response, broker: str | None = None) -> Document:
+    """The document in an answer, or what it says went wrong."""
+    if response.status != 200:
+        raise _failure(response, broker)
+    document = _parse(response)
+    if document is None:
+        advice = "try `grass restart`" if broker is None else "ask its owner"
+        raise Unreachable(f"the daemon's answer cannot be read; is it another version? {advice}")
+    return document
+
+
+def _find_broker(home: str, text: str, tell: Tell | None) -> Place:
+    from grassq.net.remote import open_broker
+
+    broker = open_broker(home, text)
+    broker.tell = tell
+    return broker
+
+
+def _failure(response: Response, broker: str | None) -> GrassError:
     document = _parse(response) or {}
     error = document.get("error")
-    if not isinstance(error, dict):
+    if isinstance(error, dict):
+        kind = ERRORS.get(error.get("exit", 1), GrassError)
+        return kind(str(error.get("message", f"the daemon answered {response.status}")))
+    if broker is None:
         return Unreachable(f"the daemon answered {response.status} without a reason; `grass restart` (jobs run on)")
-    kind = ERRORS.get(error.get("exit", 1), GrassError)
-    return kind(str(error.get("message", f"the daemon answered {response.status}")))
+    if response.status in (401, 403):
+        return Refused(f"{broker} does not let you in ({response.status}); `grass login` with a new code")
+    return Unreachable(f"{broker} answered {response.status} without a reason; is it a Grass broker?")
 
 
 def _parse(response: Response) -> Document | None:
@@ -264,4 +331,4 @@ def _parse(response: Response) -> Document | None:
     return document if isinstance(document, dict) else None
 
 
-__all__ = ["FINAL_STATES", "POLL_LIMIT_S", "Client", "Document", "Log", "compact"]
+__all__ = ["FINAL_STATES", "POLL_LIMIT_S", "Client", "Document", "Log", "Tell", "compact", "read_answer"]

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 exchange with the daemon over its unix socket, every read bounded.
+"""One HTTP/1.1 exchange with the daemon over its unix socket, or with a broker over TLS; every read is bounded.
 
 Loaded by every enqueue: `_socket` and `os` only (`socket` alone costs 9 ms).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
+from errno import ETIMEDOUT
 from time import monotonic, sleep
 
 from grassq.errors import (
@@ -25,6 +26,12 @@ from grassq.home import SOCKET_NAME
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeAlias
+
+    from grassq.net.remote import Broker
+
+    #: Where requests go: the daemon of a home, or a broker on another machine.
+    Place: TypeAlias = "str | Broker"
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
@@ -42,7 +49,7 @@ ERRORS: dict[int, type[GrassError]] = {
 
 
 class NoDaemon(Unreachable):
-    """No daemon listens in this home."""
+    """Nobody listens there."""
 
 
 class Broken(Unreachable):
@@ -61,10 +68,17 @@ class Response:
 
 
 class Connection:
-    """An open connection to the daemon of one home; `request` may be called again while the daemon keeps it open."""
+    """An open connection to a home's daemon or to a broker; `request` may be called again while it is kept open."""
 
-    def __init__(self, home: str, *, timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
-        self._socket = _connect(home)
+    def __init__(self, place: Place, *, timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
+        self._who = "the daemon"
+        self._headers: tuple[str, ...] = ()
+        self._socket: socket
+        if isinstance(place, str):
+            self._socket = _connect(place)
+        else:
+            self._who = f"the broker {place}"
+            self._socket, self._headers = place.open()
         self._socket.settimeout(timeout_s)
         self._buffer = b""
         self.reusable = False
@@ -91,27 +105,30 @@ class Connection:
     def _send(self, method: str, target: str, body: bytes, keep: bool) -> None:
         self.reusable = False
         lines = [f"{method} {target} HTTP/1.1", "Host: grass", f"Connection: {'keep-alive' if keep else 'close'}"]
+        lines += self._headers
         if method == "POST":
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
         head = "\r\n".join(lines).encode("ascii") + b"\r\n\r\n"
         try:
             self._socket.sendall(head + body)
-        except (BrokenPipeError, ConnectionResetError):
+        except TimeoutError as error:
+            raise self._broken(error) from error
+        except OSError:
             # It may have refused the request before reading all of it: its answer says more than our failed write.
             pass
-        except OSError as error:
-            raise _broken(error) from error
 
     def _head(self) -> Response:
         while True:
             while (end := self._buffer.find(b"\r\n\r\n")) < 0:
                 if len(self._buffer) > HEAD_LIMIT:
-                    raise Unreachable("what listens on the socket does not answer like a Grass daemon (endless header)")
+                    raise self._strange(" (endless header)")
                 self._fill()
             if end > HEAD_LIMIT:
-                raise Unreachable("what listens on the socket does not answer like a Grass daemon (header too long)")
+                raise self._strange(" (header too long)")
             head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
             response = _parse_head(head)
+            if response is None:
+                raise self._strange("")
             if response.status >= 200:
                 return response
 
@@ -121,7 +138,7 @@ class Connection:
         length = headers.get("content-length", "")
         if not length.isdigit():
             # Also where there is none: of an answer that ends with the connection nobody knows whether it is whole.
-            raise Unreachable("what listens on the socket does not answer like a Grass daemon (length)")
+            raise self._strange(" (length)")
         return self._exactly(int(length), whole=True)
 
     def _exactly(self, length: int, *, whole: bool) -> Iterator[bytes]:
@@ -136,6 +153,8 @@ class Connection:
 
     def _chunked(self) -> Iterator[bytes]:
         while size := _chunk_size(self._line()):
+            if size < 0:
+                raise self._strange(" (chunk size)")
             yield from self._exactly(size, whole=False)
             self._line()
         while self._line():
@@ -145,7 +164,7 @@ class Connection:
     def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
             if len(self._buffer) > CHUNK_LINE_LIMIT:
-                raise Unreachable("what listens on the socket does not answer like a Grass daemon (chunk)")
+                raise self._strange(" (chunk)")
             self._fill()
         line, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
         return line
@@ -153,14 +172,26 @@ class Connection:
     def _fill(self) -> None:
         part = self._receive()
         if not part:
-            raise Broken("the daemon closed the connection before it answered")
+            raise Broken(f"{self._who} closed the connection before it answered")
         self._buffer += part
 
     def _receive(self) -> bytes:
         try:
             return self._socket.recv(READ_SIZE)
         except OSError as error:
-            raise _broken(error) from error
+            raise self._broken(error) from error
+
+    def _broken(self, error: OSError) -> Unreachable:
+        # With a number it is the kernel that gave a dead connection up; without, it is our own patience that ended.
+        if isinstance(error, TimeoutError) and error.errno != ETIMEDOUT:
+            # Not Broken: it has the request and may be at work on it, so sending it again would only add to the load.
+            hint = "; `grass doctor` tells more" if self._who == "the daemon" else ""
+            return Unreachable(f"{self._who} took the request and has not answered in time{hint}")
+        return Broken(f"the connection to {self._who} broke: {error.strerror or error}")
+
+    def _strange(self, what: str) -> Unreachable:
+        where = "what listens on the socket" if self._who == "the daemon" else self._who
+        return Unreachable(f"{where} does not answer like a Grass daemon{what}")
 
 
 def _connect(home: str) -> socket:
@@ -207,19 +238,12 @@ def _dial(home: str, address: str) -> socket:
         raise
 
 
-def _broken(error: OSError) -> Unreachable:
-    if isinstance(error, TimeoutError):
-        # Not Broken: it has the request and may be at work on it, so sending it again would only add to the load.
-        return Unreachable("the daemon took the request and has not answered in time; `grass doctor` tells more")
-    return Broken(f"the connection to the daemon broke: {error.strerror}")
-
-
-def _parse_head(head: bytes) -> Response:
+def _parse_head(head: bytes) -> Response | None:
     first, *lines = head.decode("latin-1").split("\r\n")
     version, _, rest = first.partition(" ")
     code = rest[:3]
     if not version.startswith("HTTP/1.") or not code.isdigit():
-        raise Unreachable("what listens on the socket does not answer like a Grass daemon")
+        return None
     headers = {}
     for line in lines:
         name, _, value = line.partition(":")
@@ -232,10 +256,8 @@ def _chunk_size(line: bytes) -> int:
     try:
         size = int(digits, 16)
     except ValueError:
-        size = -1
-    if not 0 <= size <= BODY_LIMIT:
-        raise Unreachable("what listens on the socket does not answer like a Grass daemon (chunk size)")
-    return size
+        return -1
+    return size if size <= BODY_LIMIT else -1
 
 
 def _bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -243,5 +265,5 @@ def _bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
     for part in parts:
         size += len(part)
         if size > BODY_LIMIT:
-            raise Unreachable(f"the daemon's answer is longer than {BODY_LIMIT >> 20} MiB; ask for fewer jobs")
+            raise Unreachable(f"the answer is longer than {BODY_LIMIT >> 20} MiB; ask for fewer jobs")
         yield part

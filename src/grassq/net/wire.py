@@ -14,7 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["enqueue_body", "new_key", "percent", "query", "quote", "word", "word_value"]
+__all__ = ["GUEST_CWD", "GUEST_UMASK", "enqueue_body", "new_key", "percent", "query", "quote", "word", "word_value"]
+
+#: Sent to a broker on another machine instead of the sender's own; with no environment. A job there gets the worker's.
+GUEST_CWD = b"/"
+GUEST_UMASK = 0o022
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 

@@ -1,0 +1,73 @@
+"""Exchanging a one-time code for a token: what `grass join` and `grass login` do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from binascii import b2a_base64
+
+from grassq.core.addresses import ADDRESSES_MAX, Address, parse_addresses
+from grassq.core.codes import Code, decode
+from grassq.errors import Unreachable
+from grassq.net import brokers
+from grassq.net.brokers import Book, Entry, Kind, Right
+from grassq.net.client import read_answer
+from grassq.net.exchange import exchange
+from grassq.net.remote import Credential, pinned
+
+SECRET_BYTES = 32
+
+
+def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None) -> Credential:
+    """Exchange a code for a token and keep it. Doing it again with the same code, after a crash say, is safe."""
+    code = decode(text)
+    addresses = code.addresses if at is None else parse_addresses(at, "the broker")
+    secret = _secret(home, f"{kind}:{code.id}")
+    digest = hashlib.sha256(secret.encode("ascii")).hexdigest()
+    document = {"code": code.id, "secret": code.secret, "digest": digest, "kind": kind, "name": name}
+    broker = pinned(addresses, code.fingerprint)
+    reached: list[Address] = []
+
+    def note(address: Address, shown: bytes) -> str | None:
+        token = known(address, shown)
+        reached.append(address)
+        return token
+
+    known, broker.token_for = broker.token_for, note
+    answer = read_answer(exchange(broker, "POST", "/v1/redeem", json.dumps(document).encode("ascii")))
+    try:
+        right = Right(f"{answer['token']}.{secret}", str(answer["name"]), str(answer["scope"]))
+        store_id = str(answer["store_id"])
+    except KeyError:
+        raise Unreachable(f"the answer of {broker} cannot be read; is it another version?") from None
+    with brokers.changing(home) as book:
+        entry = _enter(book, code, reached[-1], addresses, store_id)
+        setattr(entry, kind, right)
+        book.pending.pop(f"{kind}:{code.id}", None)
+    return Credential(entry.addresses, entry, right)
+
+
+def _secret(home: str, code: str) -> str:
+    # Written down before it is used: the broker takes a code once, but the same secret for it any number of times.
+    with brokers.changing(home) as book:
+        fresh = b2a_base64(os.urandom(SECRET_BYTES), newline=False).decode("ascii")
+        return book.pending.setdefault(code, fresh.translate({43: 45, 47: 95}).rstrip("="))
+
+
+def _enter(book: Book, code: Code, reached: Address, addresses: list[Address], store_id: str) -> Entry:
+    """The broker's entry: the address it was met at, then those it says it has, unless another broker has them."""
+    for other in book.entries:
+        if other.fingerprint != code.fingerprint and reached in other.addresses:
+            # It has a new certificate, or another broker is there now. The old tokens stay with the old fingerprint:
+            # a stranger with a code must not get to see them.
+            other.addresses.remove(reached)
+    entry = book.showing(code.fingerprint)
+    if entry is None:
+        entry = Entry([], code.fingerprint, store_id)
+        book.entries.append(entry)
+    entry.store_id = store_id
+    free = [each for each in [*addresses, *code.addresses] if book.at(each) is None]
+    entry.addresses = list(dict.fromkeys([reached, *entry.addresses, *free]))[:ADDRESSES_MAX]
+    book.entries[:] = [each for each in book.entries if each.addresses]
+    return entry

@@ -1,0 +1,112 @@
+"""Two brokers on one PostgreSQL: the second takes over when the first dies or stands still; nothing runs twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests import postgres
+from tests.hosts.site import Machine, Site, eventually, jobs_of, state_of
+
+#: From the death of one broker until the other answers; the standby waits about 4 s for a word in the database.
+TAKEOVER_S = 25.0
+ADDRESSES = "broker1:7500,broker2:7500"
+
+
+@pytest.fixture
+def server() -> Iterator[postgres.Server]:
+    """A database of this test's own, which may be killed."""
+    server = postgres.fresh()
+    yield server
+    server.stop()
+
+
+class Pair:
+    """Two brokers with one certificate and one database, a worker and a person who know both."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self.words = ("--bind", "0.0.0.0:7500", "--no-worker", "--cert", site.folder / "both.pem", "--store", url)
+        self.first, self.second = site.machine("broker1"), site.machine("broker2")
+        make = "openssl req -x509 -newkey rsa:2048 -keyout k.pem -out c.pem -days 9 -nodes -subj /O=lab"
+        self.first.bash(f"{make} && umask 077 && cat c.pem k.pem > {site.folder / 'both.pem'}")
+        self.first.serve(*self.words)
+        self.stand_by(self.second)
+        self.worker = site.machine("node")
+        self.worker.ok("join", self.first.code("--scope", "worker"), "--name", "node")
+        self.worker.serve("--no-broker", "--connect", ADDRESSES)
+        self.first.until_online("node")
+        self.person = site.machine("laptop")
+        self.person.ok("login", self.first.code("--scope", "admin", "--name", "ann"))
+        self.person.ok("use", ADDRESSES)
+
+    def stand_by(self, broker: Machine) -> None:
+        """Start a broker that finds another leading."""
+        with broker.said.open("ab") as file:
+            broker.daemon = broker.start("daemon", *self.words, stdout=file, stderr=file)
+        eventually(lambda: "standing by" in broker.said.read_text(), "it stands by")
+
+    def queue(self) -> Path:
+        """A queue whose jobs write down that they ran, and wait for a gate if told to."""
+        self.worker.write(
+            "job.sh", 'echo $GRASS_JOB_ID >> ran\n[ -z "$1" ] || until [ -e "$1" ]; do sleep 0.05; done\n'
+        )
+        self.worker.ok("create-queue", "q", "--cpu=4", "sh", "job.sh")
+        return self.worker.cwd / "ran"
+
+
+def _ran_once(ran: Path, ids: list[int]) -> None:
+    assert sorted(map(int, ran.read_text().split())) == ids
+
+
+@pytest.mark.parametrize("fault", ["killed", "frozen"])
+def test_the_second_broker_takes_over_and_every_job_runs_once(site: Site, server: postgres.Server, fault: str) -> None:
+    pair = Pair(site, server.database())
+    ran = pair.queue()
+    ids = [pair.person.enqueue("q", "--cpu=2", "go") for _ in range(4)]
+    eventually(lambda: state_of(pair.person, ids[1]) == "running", "two run, two wait")
+    leader = pair.first.daemon_pid()
+    if fault == "frozen":
+        os.kill(leader, signal.SIGSTOP)
+    else:
+        pair.first.kill_daemon()
+    begun = time.monotonic()
+    ids.append(pair.person.enqueue("q"))
+    assert time.monotonic() - begun < TAKEOVER_S
+    pair.second.until_online("node")
+    (pair.worker.cwd / "go").touch()
+    pair.person.ok("wait", "all")
+    _ran_once(ran, ids)
+    assert [job["attempt"] for job in jobs_of(pair.person)] == [1] * 5
+    if fault == "killed":
+        return
+    os.kill(leader, signal.SIGCONT)
+    eventually(lambda: pair.first.said.read_text().count("standing by") >= 1, "the first one stands by now")
+    pair.second.kill_daemon()
+    last = pair.person.enqueue("q")
+    pair.person.ok("wait", str(last))
+    _ran_once(ran, [*ids, last])
+
+
+def test_a_database_that_is_killed_in_mid_run_loses_nothing(site: Site, server: postgres.Server) -> None:
+    pair = Pair(site, server.database())
+    ran = pair.queue()
+    ids = []
+    for n in range(12):
+        ids.append(pair.person.enqueue("q"))
+        if n % 4 == 2:
+            server.kill()
+            # What is asked meanwhile is refused in words, and nothing is stored.
+            done = pair.person("enqueue", "q")
+            assert done.code != 0 and done.err.startswith("grass: "), done
+            server.start()
+            eventually(lambda: pair.person("show").code == 0, "the broker is back", 60.0)
+            ids.append(pair.person.enqueue("q"))
+    pair.person.ok("wait", "all")
+    stored = [job["id"] for job in jobs_of(pair.person)]
+    assert set(ids) <= set(stored)
+    eventually(lambda: {job["state"] for job in jobs_of(pair.person)} == {"succeeded"}, "all are done")
+    _ran_once(ran, stored)
