@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # Where a layer may use another one only in part: (importing module or layer, imported layer) to the modules allowed.
 ONLY: dict[tuple[str, str], set[str]] = {
-    ("cli", "core"): {"core.durations"},  # how long `wait` and `kill` were told to wait; nothing of what is decided
+    # How long `wait` and `kill` were told to wait, and how a store is named; nothing of what is decided.
+    ("cli", "core"): {"core.durations", "core.urls"},
     ("cli", "daemon"): set(),
     ("cli.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
     ("cli.store", "daemon"): {"daemon"},  # `grass store copy` is done by who knows the stores
@@ -57,7 +58,7 @@ PURE = {
     "fractions",
     "functools",
 }
-PURE |= {"heapq", "itertools", "json", "math", "msgspec", "operator", "re", "typing"}
+PURE |= {"heapq", "itertools", "json", "math", "msgspec", "operator", "re", "typing", "urllib"}
 
 # One colour per layer: asynchronous code lives here and nowhere else.
 ASYNC = (

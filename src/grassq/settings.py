@@ -38,7 +38,6 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     #: How many MiB of logs a broker keeps of jobs that ran on other machines.
     log_cache_mib: int = 1024
 
-
     def __post_init__(self) -> None:
         if not self.lease_s >= LEASE_MIN_S:
             raise ValueError(f"lease_s must be at least {LEASE_MIN_S:g}: heartbeats and a takeover have to fit into it")

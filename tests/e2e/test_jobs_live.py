@@ -41,13 +41,13 @@ def test_a_job_is_told_who_it_is(grass: Grass) -> None:
     grass.ok("create-queue", "q", "--gpu=[3,4]")
     words = ("--gpu=1.5", "--name", "fit", "q")
     env = environment_of(
-        grass, *words, GRASS_JUNK="x", GRASS_JOB_ID="999", GRASS_BROKER="b:1", CUDA_VISIBLE_DEVICES="9"
+        grass, *words, GRASS_JUNK="x", GRASS_JOB_ID="999", GRASS_BROKER="local", CUDA_VISIBLE_DEVICES="9"
     )
     folder = grass.home / "jobs" / "1"
     ours = {name: value for name, value in env.items() if name.startswith("GRASS_")}
     assert ours == {
         "GRASS_HOME": str(grass.home),
-        "GRASS_BROKER": "b:1",
+        "GRASS_BROKER": "local",
         "GRASS_JOB_ID": "1",
         "GRASS_JOB_NAME": "fit",
         "GRASS_QUEUE": "q",

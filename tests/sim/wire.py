@@ -1,7 +1,7 @@
 """The network between a broker and its workers: connections, heartbeats, and cuts that nobody is told of.
 
-Reports may be lost, late, doubled or overtaken, whatever the connection. Everything else belongs to its connection: what
-loses a hello, a check or a question is broken, a broken one is made again, and nothing of the old one arrives then.
+Reports may be lost, late, doubled or overtaken, whatever the connection. Everything else belongs to its connection: one
+that loses a hello, a check or a question is broken and made again, and nothing of the old one arrives then.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ from tests.builders import a_job
 from tests.postgres import LOCKED, PASSWORD, shared
 from tests.store.batches import new, text
 
+from grassq.core.urls import shown_url
 from grassq.errors import BadInput, GrassError, Refused, StoreTooNew, StoreUnavailable
 from grassq.store import schema
 from grassq.store.open import open_store
 from grassq.store.postgres import PostgresStore
-from grassq.store.urls import shown_url
 
 
 def refusal(url: str) -> str:

@@ -132,7 +132,9 @@ def _unique(batch: Batch, known: dict[str, Token], wanted: str) -> str:
     """The name, or the name with a number: two workers never share one, however it is spelled."""
     machines = (*batch.board.stations, *batch.standings, *batch.changes.workers, *batch.changes.standings)
     taken = {name.casefold() for name in machines}
-    taken |= {token.name.casefold() for token in known.values() if token.scope == "worker" and token.ended is None}
+    # The name of a code is nobody's yet: whoever redeems it shall have it.
+    tokens_of_workers = (each for each in known.values() if each.scope == "worker" and not each.is_code)
+    taken |= {token.name.casefold() for token in tokens_of_workers if token.ended is None}
     if wanted.casefold() not in taken:
         return wanted
     numbered = (f"{wanted[: NAME_MAX - len(str(n)) - 1]}-{n}" for n in range(2, len(taken) + 3))

@@ -45,7 +45,7 @@ class Engine:
         self._arrived = asyncio.Event()
         self._finished: list[Heard] = []
         self._decided_at = time.monotonic()
-        self._ended: Deposed | None = None
+        self._ended: Exception | None = None
 
     def connect(self, worker: str, send: SendOrder) -> None:
         """From now on orders for a worker go this way."""
@@ -95,7 +95,7 @@ class Engine:
 
     async def _call(self, call: Call) -> T:
         if self._ended is not None:
-            raise _elsewhere(self._ended)
+            raise _no_answer(self._ended)
         if not self.post(call):
             raise Refused(f"{INBOX_MAX:,} requests are waiting already; try again in a moment")
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -104,6 +104,14 @@ class Engine:
 
     async def run(self) -> None:
         """Work until cancelled, or until another broker has taken the store over: that is raised."""
+        try:
+            await self._work()
+        except Exception as error:
+            # The top of the loop: whoever waits is told, for nobody else will answer.
+            self._end(error)
+            raise
+
+    async def _work(self) -> None:
         while True:
             await self._something_to_do()
             messages, self._inbox = self._inbox[:BATCH_MAX], self._inbox[BATCH_MAX:]
@@ -111,11 +119,10 @@ class Engine:
                 self._arrived.clear()
             try:
                 effects = await asyncio.wrap_future(self._thread.submit(self.decider.process, messages))
-            except Deposed as error:
-                self._end(error)
+            except Deposed:
                 raise
             except Exception as error:
-                # The top of the loop: a bug in one batch must not end the daemon. The cause is in the log.
+                # A bug in one batch must not end the daemon. The cause is in the log.
                 log.exception("batch_failed messages=%s", len(messages))
                 effects = _failed(messages, error)
             self._decided_at = time.monotonic()
@@ -150,14 +157,14 @@ class Engine:
         if effects.again:
             self._arrived.set()
 
-    def _end(self, error: Deposed) -> None:
+    def _end(self, error: Exception) -> None:
         """Answer everybody who waits, and take nothing more."""
-        log.error("deposed error=%s", error)
+        log.error("engine_ended error=%r", error)
         self._ended = error
         self._inbox.clear()
         for future in self._answers.values():
             if not future.done():
-                future.set_exception(_elsewhere(error))
+                future.set_exception(_no_answer(error))
         self._answers.clear()
 
     async def close(self) -> None:
@@ -172,5 +179,7 @@ def _failed(messages: list[Message], error: Exception) -> Effects:
     return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [])
 
 
-def _elsewhere(error: Deposed) -> Unreachable:
-    return Unreachable(f"{error}; ask again, the other broker answers")
+def _no_answer(error: Exception) -> Unreachable:
+    if isinstance(error, Deposed):
+        return Unreachable(f"{error}; ask again, the other broker answers")
+    return Unreachable(f"the daemon ends because a part of it failed ({type(error).__name__}); see daemon.log")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from grassq.cli import render
+from grassq.core.urls import is_postgres, shown_url
 from grassq.errors import BadInput
 
 MEMORY = "memory"
@@ -37,23 +38,16 @@ def store(arguments: argparse.Namespace) -> int:
     else:
         jobs = _copy(source, target, lambda done, total: None)
     count = f"{jobs} {'job' if jobs == 1 else 'jobs'}"
-    return render.line(f"copied {count}; `grass daemon --store {without_password(target)}` serves them")
+    return render.line(f"copied {count}; `grass daemon --store {shown_url(target)}` serves them")
 
 
 def store_url(text: str, what: str = "--store") -> str:
     """A store as the daemon is told of it: paths made absolute, since a detached daemon stands in `/`."""
-    if text == MEMORY or text.startswith(("postgresql://", "postgres://")):
+    if text == MEMORY or is_postgres(text):
         return text
     if text.startswith("sqlite:") and text != "sqlite:":
         return f"sqlite:{Path(text.removeprefix('sqlite:')).absolute()}"
-    raise BadInput(f"{what} takes memory, sqlite:PATH or postgresql://..., not '{without_password(text)}'")
-
-
-def without_password(url: str) -> str:
-    """A store's address that may be shown."""
-    scheme, slashes, rest = url.partition("://")
-    who, at, where = rest.rpartition("@")
-    return f"{scheme}{slashes}{who.partition(':')[0]}{at}{where}" if at else url
+    raise BadInput(f"{what} takes memory, sqlite:PATH or postgresql://..., not '{shown_url(text)}'")
 
 
 def _copy(source: str, target: str, advance: Callable[[int, int], None]) -> int:

@@ -25,7 +25,7 @@ PROTOCOL_HEADER = "Grass-Protocol"
 TICKET_HEADER = "Grass-Ticket"
 SEEN_HEADER = "Grass-Seen"
 ERROR_HEADER = "Grass-Error"
-FRAME_MAX = 32 << 20
+FRAME_MAX = 8 << 20
 HEARTBEAT_S = 5.0
 #: Silence after which a peer counts as gone.
 SILENCE_S = 15.0
@@ -41,14 +41,16 @@ class Pace(Struct, frozen=True):
 
     heartbeat_s: float = HEARTBEAT_S
     silence_s: float = SILENCE_S
-    #: How long dialling, and then the greeting, may take.
+    #: How long dialling may take at each address, and the greeting after it.
+    dial_s: float = 10.0
     greet_s: float = 30.0
     #: How long an older connection of the same worker has to answer before a new one replaces it.
     probe_s: float = 5.0
     #: How long a question may wait for its answer; making a queue waits for devices to be found.
     ask_s: float = 60.0
     retry_min_s: float = 0.5
-    retry_max_s: float = 30.0
+    #: Below what a broker waits at its start for the workers it knows.
+    retry_max_s: float = 8.0
     #: How long to wait after a refusal in words: only a person changes that.
     refused_s: float = 30.0
     #: A connection that lasted so long was a good one: the next is tried for at once again.

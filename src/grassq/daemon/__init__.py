@@ -9,16 +9,19 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from grassq import __version__
 from grassq import home as homes
 from grassq import settings as settings_module
+from grassq.core.urls import is_postgres
 from grassq.daemon import place
 from grassq.daemon.broker import open_broker
 from grassq.daemon.mode import Mode, remembered
 from grassq.daemon.setup import Setup
 from grassq.daemon.worker import open_worker
-from grassq.errors import Deposed, GrassError, HomeTaken
+from grassq.errors import Deposed, GrassError, HomeTaken, Refused
+from grassq.run.spared import LOCK_NAME
 from grassq.settings import Settings
 from grassq.store.copy import copy
 from grassq.worker import surroundings
@@ -66,8 +69,16 @@ def run(
 
 
 def copy_store(source: str, target: str, progress: Callable[[int, int], None]) -> int:
-    """Copy everything of one store into another, empty one; how many jobs it was."""
-    return copy(source, target, progress)
+    """Copy everything of one store into another, empty one; how many jobs it was. No daemon may use either."""
+    with contextlib.ExitStack() as stack:
+        for url in {source, target}:
+            folder = Path(url.removeprefix("sqlite:")).parent
+            if not is_postgres(url) and (folder / LOCK_NAME).exists():
+                try:
+                    stack.enter_context(place.only_one(str(folder)))
+                except HomeTaken:
+                    raise Refused(f"a daemon serves {folder}; `grass stop` it first (jobs run on)") from None
+        return copy(source, target, progress)
 
 
 def _serve_for_good(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import os
@@ -24,12 +25,14 @@ from grassq.broker.views import moment
 from grassq.core.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.board import Patience
 from grassq.core.resources import parse_request
+from grassq.core.urls import is_postgres, shown_url
 from grassq.daemon.place import user_socket, working_place
 from grassq.daemon.setup import SHUTDOWN_S, Setup, SystemClock, cancel, host_name, raise_file_limit, serve_user
+from grassq.errors import StoreTooNew, StoreUnavailable
 from grassq.settings import STORE_MEMORY
 from grassq.store.base import Store
 from grassq.store.open import open_store
-from grassq.store.urls import is_postgres, shown_url
+from grassq.store.relational import RelationalStore
 from grassq.web.api import Api
 from grassq.web.audit import Audit
 from grassq.web.auth import Guard
@@ -60,7 +63,7 @@ async def open_broker(stack: AsyncExitStack, setup: Setup) -> list[asyncio.Task[
     url = setup.values.store or f"sqlite:{setup.home}/{STORE_NAME}"
     led = await _lead(setup, url) if is_postgres(url) else None
     if setup.stopping.is_set():
-        return []
+        return []  # told to stop while it stood by
     book = None if setup.mode.no_worker else _book(place, setup, keeps)
     engine = Engine(lambda: _decider(setup, led or open_store(url), place, None if book is None else book.name))
     stack.push_async_callback(engine.close)
@@ -72,25 +75,43 @@ async def open_broker(stack: AsyncExitStack, setup: Setup) -> list[asyncio.Task[
         engine.connect(worker.name, worker.deliver)
         parts.append(await worker.start())
         stack.push_async_callback(worker.close)
-    await _open_doors(stack, setup, engine, worker, url)
+    await _open_doors(stack, setup, engine, worker, url, place)
     return parts
 
 
-async def _lead(setup: Setup, url: str) -> Store:
+async def _lead(setup: Setup, url: str) -> Store | None:
     """Wait until no other broker leads; meanwhile this one listens on nothing."""
     store = open_store(url)
-    said = False
-    while not setup.stopping.is_set() and not await asyncio.to_thread(store.try_lead):
-        if not said:
-            said = True
-            log.info("standing_by store=%s", shown_url(url))
-            setup.say(f"another broker leads {shown_url(url)}; standing by to take over")
-        try:
-            async with asyncio.timeout(LEAD_TRY_S):
-                await setup.stopping.wait()
-        except TimeoutError:
-            continue
+    try:
+        stands_by = False
+        while not await _try_lead(store, stands_by):
+            if not stands_by:
+                stands_by = True
+                log.info("standing_by store=%s", shown_url(url))
+                setup.say(f"another broker leads {shown_url(url)}; standing by to take over")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAD_TRY_S):
+                    await setup.stopping.wait()
+            if setup.stopping.is_set():
+                store.close()
+                return None
+    except BaseException:
+        store.close()
+        raise
     return store
+
+
+async def _try_lead(store: RelationalStore, stands_by: bool) -> bool:
+    try:
+        return await asyncio.to_thread(store.try_lead)
+    except StoreTooNew:
+        raise
+    except StoreUnavailable as error:
+        if not stands_by:
+            raise
+        # The leader has the same trouble; who stands by goes on doing so.
+        log.warning("standing_by_without_store error=%s", error)
+        return False
 
 
 def _decider(setup: Setup, store: Store, place: str, local: str | None) -> Decider:
@@ -131,15 +152,14 @@ def _worker(place: str, book: offers.Book, setup: Setup, engine: Engine, keeps: 
 
 
 async def _open_doors(
-    stack: AsyncExitStack, setup: Setup, engine: Engine, worker: LocalWorker | None, url: str
+    stack: AsyncExitStack, setup: Setup, engine: Engine, worker: LocalWorker | None, url: str, place: str
 ) -> None:
     identity = _identity(setup)
-    audit = Audit(setup.home)
+    audit = Audit(place)
     stack.callback(audit.close)
     hosts = [*(identity.names if identity else ()), *filter(None, setup.values.hosts.split(","))]
     guard = Guard(audit, hosts)
     links = WorkerLinks(engine, alarm=partial(_alarm, audit))
-    stack.push_async_callback(links.close)
     fleet = _fleet(stack, setup, engine, links, worker)
     default = parse_request(parse_object(setup.values.default_request, "default_request"))
     api = Api(engine, fleet, default, setup.stopping.set, _about(setup, engine, url), guard=guard, link=links.socket)
@@ -147,6 +167,8 @@ async def _open_doors(
     await runner.setup()
     sock = stack.enter_context(user_socket(setup.home))
     stack.push_async_callback(runner.cleanup)
+    # First of all: what waits for the links to end would wait out its whole time.
+    stack.push_async_callback(links.close)
     await serve_user(runner, sock)
     if identity is not None:
         await _open_to_others(stack, setup, runner, api, identity)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from grassq.core.urls import is_postgres
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.open import IN_MEMORY, open_store, sqlite_path
 from grassq.store.relational import Part, RelationalStore
-from grassq.store.urls import is_postgres
 
 #: Told after each part: how many rows are copied, and how many there are.
 Progress = Callable[[int, int], None]

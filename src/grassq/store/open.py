@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from grassq.core.urls import is_postgres, shown_url
 from grassq.errors import BadInput, Refused
 from grassq.store.relational import RelationalStore
 from grassq.store.sqlite import MEMORY, SqliteStore
-from grassq.store.urls import is_postgres, shown_url
 
 IN_MEMORY = "memory"
 _SQLITE = "sqlite:"

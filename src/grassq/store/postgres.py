@@ -17,10 +17,10 @@ import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from grassq.core.urls import shown_url
 from grassq.errors import Deposed, StoreUnavailable
 from grassq.store import schema, session, sql
 from grassq.store.relational import RelationalStore, Result, Row
-from grassq.store.urls import shown_url
 
 #: How often a leader says that it lives, how often a standby looks, and after what silence it takes over.
 BEAT_S = 1.0

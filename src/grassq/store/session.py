@@ -10,9 +10,9 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
+from grassq.core.urls import shown_url
 from grassq.errors import BadInput
 from grassq.store import sql
-from grassq.store.urls import shown_url
 
 #: How long making a connection may take; libpq takes no less than two.
 CONNECT_S = 5

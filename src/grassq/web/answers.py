@@ -13,14 +13,17 @@ from aiohttp import web
 from grassq import __version__
 from grassq.broker import views
 from grassq.broker.service import Done
+from grassq.core import frames
 from grassq.core.argv import Enqueue
-from grassq.errors import EXIT_USAGE, BadInput, GrassError, NotFound, Refused, StoreUnavailable
+from grassq.errors import EXIT_USAGE, BadInput, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 #: What is still read of a refused request after its answer, so that the answer is not lost in a reset; then it is cut.
 REST_BYTES_MAX = 64 << 10
 REST_S = 1.0
+#: Of a refusal in a header.
+WORDS_MAX = 500
 
 
 class Denied(Refused):
@@ -35,6 +38,7 @@ _STATUS: tuple[tuple[type[GrassError], int], ...] = (
     (BadInput, 400),
     (NotFound, 404),
     (StoreUnavailable, 503),
+    (Unreachable, 503),
     (Refused, 409),
 )
 
@@ -90,13 +94,21 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
     try:
         return await handler(request)
     except GrassError as error:
-        answer = document({"error": {"exit": error.exit_code, "message": str(error)}}, error_status(error))
+        answer = refusal(error, error_status(error))
     except web.HTTPException as error:
         message = f"{request.method} {request.path}: {error.reason}"
         answer = document({"error": {"exit": EXIT_USAGE, "message": message}}, error.status)
     if answer.status >= 400 and request.body_exists and not request.content.at_eof():
         await _tell_and_close(request, answer)
     return answer
+
+
+def refusal(error: GrassError, status: int) -> web.Response:
+    """Why not, in a sentence. Who asked for a WebSocket sees only the headers, so it is there as well."""
+    response = document({"error": {"exit": error.exit_code, "message": str(error)}}, status)
+    words = " ".join(str(error).split())[:WORDS_MAX]
+    response.headers[frames.ERROR_HEADER] = words.encode("ascii", "replace").decode("ascii")
+    return response
 
 
 async def _tell_and_close(request: web.Request, answer: web.Response) -> None:

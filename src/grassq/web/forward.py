@@ -19,7 +19,7 @@ from grassq.core.addresses import Address
 from grassq.core.ways import Way
 from grassq.errors import BadInput, GrassError, Refused, Unreachable
 from grassq.web import bodies
-from grassq.web.answers import Handler, document, enqueued, errors_in_words, version_header
+from grassq.web.answers import Handler, enqueued, errors_in_words, version_header
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +86,6 @@ class Forwarder:
         except GrassError as error:
             if request.path == ENQUEUE:
                 return enqueued(error.exit_code, "", f"grass: {error}\n")
-            if isinstance(error, Unreachable):
-                return document({"error": {"exit": error.exit_code, "message": str(error)}}, 503)
             raise
         async with answer:
             return await _pass_on(request, answer)

@@ -15,13 +15,12 @@ from grassq.core import frames
 from grassq.core.frames import PROTOCOL, Pace
 from grassq.core.messages import Moment
 from grassq.errors import BadInput, GrassError, Refused
-from grassq.web.answers import document, error_status
+from grassq.web.answers import error_status, refusal
 from grassq.web.caller import CALLER, Caller
 from grassq.web.link import WorkerLink
 
 log = logging.getLogger(__name__)
 
-WORDS_MAX = 400
 
 Alarm = Callable[[str], None]
 
@@ -79,7 +78,7 @@ class WorkerLinks:
             link = await self._let_in(request, caller, theirs)
         except GrassError as error:
             log.info("worker_refused worker=%s why=%s", caller.name, error)
-            return _refusal(error)
+            return refusal(error, 503 if isinstance(error, _Busy) else error_status(error))
         try:
             await link.serve(partial(self._in_touch, link.name))
         finally:
@@ -169,14 +168,6 @@ def _moment(text: str) -> Moment | None:
     if not life or not number.isascii() or not number.isdigit() or len(number) > 18:
         return None
     return Moment(life, int(number))
-
-
-def _refusal(error: GrassError) -> web.Response:
-    words = " ".join(str(error).split())[:WORDS_MAX]
-    status = 503 if isinstance(error, _Busy) else error_status(error)
-    response = document({"error": {"exit": error.exit_code, "message": words}}, status)
-    response.headers[frames.ERROR_HEADER] = words.encode("ascii", "replace").decode("ascii")
-    return response
 
 
 def _cut(request: web.Request) -> None:

@@ -119,7 +119,8 @@ class BrokerLink:
             self._say(logging.ERROR, "broker_unknown", str(error))
             return False
         self._addresses = way.addresses
-        for address in way.addresses:
+        # The one that was lost comes last: it may take connections and be frozen, while another has taken over.
+        for address in sorted(way.addresses, key=lambda each: each == self._address):
             if await self._try(host, way, address):
                 return True
         return False
@@ -158,9 +159,9 @@ class BrokerLink:
         connector = aiohttp.TCPConnector(
             ssl=aiohttp.Fingerprint(way.fingerprint), force_close=True, socket_factory=self._socket
         )
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._pace.greet_s)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._pace.dial_s)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-            async with asyncio.timeout(self._pace.greet_s):
+            async with asyncio.timeout(self._pace.dial_s):
                 ws = await self._dial(session, way, address)
             self._talk = Talk(
                 ws,
