@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEED ?=
-SEEDS ?= 300
+SEEDS ?= 1000
 
 .PHONY: help demo test check e2e sim bench docs clean
 
@@ -24,6 +24,7 @@ demo: $(VENV)/made ## set up, then run a small grid of pretend trainings on two 
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/dev ## set up and run the whole suite
+	@tests/needs.sh
 	$(BIN)/python -m pytest -n auto
 
 check: $(VENV)/dev ## formatting, lint, types and layers

@@ -40,6 +40,16 @@ class Machine(Grass):
         eventually(lambda: self._answers() or self.daemon_ended(), "the daemon answers")
         assert not self.daemon_ended(), self.said.read_text()
 
+    def answering_nothing(self, script: str) -> None:
+        """Type commands that ask questions, and answer each with an empty line."""
+        for line in filter(None, script.splitlines()):
+            # In a session of its own openssl finds no terminal, and so reads its answers where it is told to.
+            argv = [*self.prefix, "setsid", "--wait", "bash", "-c", line]
+            done = subprocess.run(
+                argv, cwd=self.cwd, env=self.env, input=b"\n" * 20, capture_output=True, timeout=60, check=False
+            )
+            assert done.returncode == 0, (line, done.stderr)
+
     def daemon_ended(self) -> bool:
         """Whether the daemon started by `serve` is gone."""
         return self.daemon is not None and self.daemon.poll() is not None

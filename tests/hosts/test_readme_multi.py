@@ -8,9 +8,9 @@ import pytest
 from tests.hosts.site import BROKER, Machine, Site, eventually, state_of
 
 RECIPE = """
-openssl req -x509 -newkey rsa:4096 -keyout myKey.pem -out cert.pem -days 365 -nodes {quiet}
-openssl pkcs12 -export -out keyStore.p12 -inkey myKey.pem -in cert.pem {password}
-mv keyStore.p12 my_cert.p12
+openssl req -x509 -newkey rsa:4096 -keyout myKey.pem -out cert.pem -days 365 -nodes
+openssl pkcs12 -export -out keyStore.p12 -inkey myKey.pem -in cert.pem
+
 """
 BROKER_LINE = "daemon --bind 0.0.0.0:7500 --no-worker --cert my_cert.p12"
 WORKER_LINE = "daemon --no-broker --connect my.server.com:7500"
@@ -27,8 +27,9 @@ grass show --broker 1.2.3.4:7500
 
 def _a_broker(site: Site) -> Machine:
     broker = site.machine("broker")
-    # openssl asks for a name and for a password; what a person leaves empty is left empty here.
-    broker.bash(RECIPE.format(quiet="-subj /O=lab", password="-passout pass:"))
+    broker.answering_nothing(RECIPE)
+    # The page makes keyStore.p12 and then uses my_cert.p12: any name will do.
+    (broker.cwd / "keyStore.p12").rename(broker.cwd / "my_cert.p12")
     broker.serve(*BROKER_LINE.removeprefix("daemon ").split())
     return broker
 

@@ -1,4 +1,4 @@
-"""Three hundred random histories of broker, workers, disks and users, in which every promise holds at every step.
+"""A thousand random histories of brokers, workers, disks, links and users, in which every promise holds at every step.
 
 One that fails is played again by `make sim SEED=n`. That it finds bugs was tried by planting some, one at a time; here
 is the first seed that failed:
@@ -32,8 +32,8 @@ from pathlib import Path
 import pytest
 from tests.sim.play import Play
 
-SEEDS = 300
-AT_ONCE = 10
+SEEDS = 1000
+AT_ONCE = 20
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))

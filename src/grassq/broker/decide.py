@@ -97,7 +97,8 @@ class Decider:
         before = self.board.stations
         self.store_id = loaded.store_id
         self._next_id = max(loaded.highest_id, self._floor_id) + 1
-        self._reunion.loaded(loaded.lives, loaded.highest_id)
+        self._reunion.loaded(loaded.lives, loaded.highest_id, loaded.seal_key)
+        self._dispatch.seal_key = loaded.seal_key
         self._standings = dict(loaded.standings)
         self.board = Board(loaded.paused, self._patience, lease_s=self._lease_s, local=self._local)
         self.board.doubts = set(loaded.doubts)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from grassq.broker.inbox import Orders
+from grassq.broker.seals import sealed
 from grassq.core import reconcile
 from grassq.core.board import Board
 from grassq.core.messages import Start
@@ -26,6 +27,8 @@ class Dispatch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        #: Of the store, read with it.
+        self.seal_key = b""
         self._sent: dict[AttemptId, reconcile.Sent] = {}
         self._environments: OrderedDict[bytes, Pairs] = OrderedDict()
 
@@ -65,7 +68,8 @@ class Dispatch:
     def _start(self, job: Job) -> Start:
         assert job.placement is not None
         env = self._environment(job.spec.env_digest)
-        return Start(job.id, job.attempt, job.spec, job.placement, env, job.name, job.rerun_of)
+        start = Start(job.id, job.attempt, job.spec, job.placement, env, job.name, job.rerun_of)
+        return sealed(start, self.seal_key)
 
     def _environment(self, digest: bytes) -> Pairs:
         if digest in self._environments:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Orders
+from grassq.broker.seals import is_ours
 from grassq.broker.selection import SELECTED_MAX, by_ids
 from grassq.core import reconcile
 from grassq.core.board import Board
@@ -70,12 +71,14 @@ class Reunion:
         self.life = life
         self.state = Remembered()
         self._lives: dict[str, int] = {}
+        self._seal_key = b""
         #: The highest id the store has ever given.
         self._highest_id = 0
 
-    def loaded(self, lives: Mapping[str, int], highest_id: int) -> None:
-        """The store was read: its history, and the highest id it knows."""
+    def loaded(self, lives: Mapping[str, int], highest_id: int, seal_key: bytes) -> None:
+        """The store was read: its history, the highest id it knows, and by what its orders are known."""
         self._lives = dict(lives)
+        self._seal_key = seal_key
         self._highest_id = highest_id
 
     def begun(self, number: int) -> None:
@@ -176,6 +179,10 @@ class Reunion:
             log.error("recalled_unasked worker=%s job=%s attempt=%s", worker, *start.id)
             return
         del self.state.asked[start.id]
+        if not is_ours(start, self._seal_key):
+            log.error("recalled_unsealed worker=%s job=%s attempt=%s: nobody here ordered that", worker, *start.id)
+            self._give_up(batch, worker, start.id)
+            return
         # Who has the folder is its worker, also when it was called otherwise before.
         start = replace(start, placement=replace(start.placement, worker=worker))
         job = _known(batch, [start.id]).get(start.job)

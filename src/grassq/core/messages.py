@@ -27,6 +27,8 @@ class Start(_AboutAttempt, frozen=True, tag="start"):
     name: str | None = None
     #: A rerun shares the checkpoint folder of the first job.
     checkpoint_of: int | None = None
+    #: The broker's mark on this order: by it a worker proves what it was told, to a broker that has forgotten.
+    seal: bytes = b""
 
 
 class Check(_AboutAttempt, frozen=True, tag="check"):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from grassq.errors import Refused
+from grassq.settings import STORE_MEMORY
 
 FILE_NAME = "mode.json"
 FILE_MAX = 64 << 10
@@ -32,8 +33,9 @@ class Mode(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether this machine's queue is served on this machine, and nobody else is concerned."""
-        return not (self.bind or self.connect or self.no_worker or self.no_broker or self.labels)
+        """Whether any start would do the same: this machine's queue on this machine, kept where it always is."""
+        elsewhere = self.store not in (None, STORE_MEMORY)
+        return not (self.bind or self.connect or self.no_worker or self.no_broker or self.labels or elsewhere)
 
 
 def remembered(home: str, typed: Mode, *, by_itself: bool) -> Mode:

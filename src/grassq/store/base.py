@@ -122,6 +122,8 @@ class Loaded(Struct, frozen=True):
     """What a broker starts from."""
 
     store_id: str
+    #: What only a broker on this store knows: with it orders are sealed, so that they are known again.
+    seal_key: bytes
     #: Every job that is not finished.
     jobs: list[Job]
     workers: list[WorkerInfo]

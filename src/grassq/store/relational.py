@@ -120,6 +120,7 @@ class RelationalStore(ABC):
             highest += [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
+                seal_key=bytes.fromhex(self._all(sql.GET_META, "seal_key")[0][0]),
                 jobs=[rows.job_from(row) for row in self._all(sql.SELECT_ALIVE)],
                 workers=[rows.worker_from(row) for row in self._all(sql.SELECT_WORKERS)],
                 paused={row[0] for row in self._all(sql.SELECT_PAUSES)},
@@ -134,6 +135,8 @@ class RelationalStore(ABC):
     def _identify(self) -> None:
         if not self._all(sql.GET_META, "store_id"):
             self._execute(sql.PUT_META, ("store_id", secrets.token_hex(8)))
+        if not self._all(sql.GET_META, "seal_key"):
+            self._execute(sql.PUT_META, ("seal_key", secrets.token_hex(32)))
 
     def _number(self) -> int:
         return int(self._all(sql.GET_META, "number")[0][0])
