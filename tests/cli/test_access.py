@@ -398,3 +398,21 @@ def test_doctor_names_the_brokers_and_refuses_a_readable_file(home: Path, grass:
     done = grass("doctor", "--json")
     failed = [check["check"] for check in json.loads(done.stdout)["checks"] if check["status"] == "fail"]
     assert (done.returncode, "brokers" in failed) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"token": "0a1b\r\nHost: x"}, {"name": "\xe4nn"}, {"name": 7}, {"scope": ""}, {"store_id": "../../elsewhere"},
+        {"store_id": "/tmp"}, {"store_id": None},
+    ],
+)  # fmt: skip
+def test_a_broker_with_odd_words_does_not_get_them_into_the_file(
+    home: Path, certificate: Certificate, capfd: pytest.CaptureFixture[str], grass: Grass, odd: dict[str, object]
+) -> None:
+    given = {"token": "0a1b2c3d", "scope": "worker", "name": "box", "store_id": STORE_ID, "queues": None}
+    with FakeBroker(certificate, lambda request: document(given | odd)) as broker:
+        done = grass("join", code_for(certificate, broker.address))
+    assert done.returncode == 4
+    assert "cannot be read" in done.stderr
+    assert brokers.load(str(home)).entries == []

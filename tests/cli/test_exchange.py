@@ -75,6 +75,10 @@ def test_chunks_are_put_together(home: Path) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: \xb2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"HTTP/1.1 2\xb20 OK\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 1000,
     ],
 )
 def test_nonsense_on_the_socket_is_exit_4(home: Path, answer: bytes) -> None:

@@ -20,6 +20,7 @@ from grassq.errors import BadInput
         ("[::1]:7501", "::1", 7501),
         ("[::1]", "::1", PORT),
         ("fe80::1", "fe80::1", PORT),
+        ("[fe80::1%eth0]:7501", "fe80::1%eth0", 7501),
         (" host ", "host", PORT),
         ("host:65535", "host", 65535),
     ],
@@ -31,7 +32,8 @@ def test_an_address_is_a_host_and_maybe_a_port(text: str, host: str, port: int) 
 @pytest.mark.parametrize(
     "text",
     ["", ":", ":7500", "host:", "host:0", "host:65536", "host:x", "host:+1", "[::1", "[::1]7500", "[::1]:", "a b",
-     "http://host", "a@b", "host:" + "9" * 5000, "x" * 300, "a\0b", "a\nb", "host:٣"],
+     "http://host", "a@b", "host:" + "9" * 5000, "x" * 300, "a\0b", "a\nb", "host:٣",
+     "a#b", "a?b", "a%b", "a\\b", "a:b:c", "fe80::1%a#b", "::ä"],
 )  # fmt: skip
 def test_what_is_no_address_is_a_sentence(text: str) -> None:
     with pytest.raises(BadInput, match=r"^--connect '"):

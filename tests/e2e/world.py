@@ -8,6 +8,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -45,6 +46,13 @@ def eventually(condition: Callable[[], T], what: str, deadline_s: float = DEADLI
         assert time.monotonic() < deadline, f"{what}: not within {deadline_s} s"
         time.sleep(0.01)
     return found
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
 def is_alive(pid: int) -> bool:

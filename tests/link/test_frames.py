@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from grassq.core import frames
 from grassq.core.frames import Count, Outbox, Ping, Pong
-from grassq.core.messages import Moment
+from grassq.core.messages import Hello, Moment, Report
+from grassq.core.model import OFFERS_MAX, Offer, Outcome, WorkerInfo
+from grassq.core.resources import Count as CountLimit
+from grassq.core.states import Exited, Started, Stuck
 
 
 def a_frame(body: object, number: int = 1) -> bytes:
@@ -96,3 +99,23 @@ def test_no_bytes_at_all_do_more_than_fail_to_be_a_frame(data: bytes) -> None:
 def test_a_frame_nested_without_end_is_no_frame() -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         frames.read_frame(frames.to_broker, b"\x92\x01" + b"\x91" * 100_000 + b"\xc0", newer=True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        Report(2**63, Started(1, 7)),
+        Report(0, Started(1, 7)),
+        Report(1, Started(2**63, 7)),
+        Report(1, Started(1, 2**63)),
+        Report(1, Exited(1, Outcome.EXITED, 2**63)),
+        Report(1, Exited(1, Outcome.EXITED, 0, ended=float("nan"))),
+        Report(1, Exited(1, Outcome.EXITED, 0, started=float("inf"))),
+        Report(1, Stuck(1, "x" * (1 << 20))),
+        Hello(WorkerInfo("w", "boot", {}, (Offer("q", {"gpu": CountLimit(10**9)}),))),
+        Hello(WorkerInfo("w", "boot", {}, tuple(Offer(f"q{i}") for i in range(OFFERS_MAX + 2)))),
+    ],
+)
+def test_what_no_store_or_planner_could_take_is_not_read_at_all(body: object) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        frames.read_frame(frames.to_broker, a_frame(body), newer=True)

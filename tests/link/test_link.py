@@ -513,3 +513,24 @@ def test_a_broker_at_an_ipv6_address_is_reached(tmp_path: Path) -> None:
             assert worker.link.describe()["address"] == f"[::1]:{one.broker.address.port}"
 
     play(test)
+
+
+@pytest.mark.parametrize("kind", ["welcome", "pong"])
+def test_words_of_a_broker_that_no_header_can_hold_end_that_connection_only(tmp_path: Path, kind: str) -> None:
+    async def test() -> None:
+        odd: list[str] = []
+
+        def spoil(way: str, data: bytes) -> list[bytes]:
+            if way != "down" or kind_of(data) != kind or odd:
+                return [data]
+            odd.append(kind)
+            number, body = msgspec.msgpack.decode(data)
+            body["moment"]["life"] = "a\r\nX: y"
+            return [msgspec.msgpack.encode([number, body | ({"ticket": "a\r\nX: y"} if kind == "welcome" else {})])]
+
+        async with world(tmp_path, QUICK) as one:
+            line = await FrameLine(one.broker.address, spoil).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            await until(lambda: odd == [kind] and line.dialled == 2 and worker.link.online)
+
+    play(test)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -220,3 +222,22 @@ def test_a_secret_is_in_no_file_no_log_and_no_answer(caplog: pytest.LogCaptureFi
 
     caplog.set_level("DEBUG")
     play(test)
+
+
+def test_an_audit_that_could_not_open_its_next_file_goes_on_when_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = Audit(str(tmp_path), bytes_max=2000)
+    real = os.open
+
+    def no_descriptor(*args: Any, **more: Any) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "open", no_descriptor)
+    fill(audit, 20)
+    monkeypatch.setattr(os, "open", real)
+    fill(audit, 2)
+    verdict = audit.read(100)
+    assert verdict.whole and (tmp_path / FILE_NAME).exists()
+    assert len(verdict.entries) > 2
+    audit.close()

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.builders import a_worker, an_offer
 
-from grassq.core.model import Offer
+from grassq.core.model import OFFERS_MAX, Offer
 from grassq.errors import Refused
 from grassq.worker import offers
 from grassq.worker.offers import Book
@@ -61,10 +61,10 @@ def test_offers_are_replaced_by_name_and_removed_by_name() -> None:
 
 
 def test_there_is_a_most_of_queues() -> None:
-    book = Book("box", tuple(an_offer(f"q{i}") for i in range(offers.OFFERS_MAX)))
+    book = Book("box", tuple(an_offer(f"q{i}") for i in range(OFFERS_MAX)))
     with pytest.raises(Refused, match="1000 queues already"):
         offers.with_offer(book, an_offer("one-more"))
-    assert len(offers.with_offer(book, an_offer("q7", gpu=1)).offers) == offers.OFFERS_MAX
+    assert len(offers.with_offer(book, an_offer("q7", gpu=1)).offers) == OFFERS_MAX
 
 
 BOX = a_worker("box", gpu=2, cpu=8)

@@ -22,14 +22,15 @@ from grassq.broker.selection import SELECTED_MAX, by_ids
 from grassq.core import reconcile
 from grassq.core.board import Board
 from grassq.core.messages import Forget, Hello, Moment, Order, Recall, Start, Stop
-from grassq.core.model import FINAL, HOLDING, AttemptId, Job, State
-from grassq.core.selectors import MAX_NUMBER
+from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, AttemptId, Job, State
 from grassq.core.states import Adopt, Hold
 
 log = logging.getLogger(__name__)
 
 #: How many of the attempts a worker says it holds are compared with the store; it says the newest first.
 HELD_MAX = 50_000
+#: How many jobs a backup can lack at most: ids further on than that are no ids of this store, whoever names them.
+LEAP_MAX = 10**9
 #: How often a worker is asked for an attempt it does not tell; then it is given up, loudly.
 RECALL_TRIES = 5
 #: How many ends of lost attempts are remembered, for workers that come back after all.
@@ -89,6 +90,10 @@ class Reunion:
         """These jobs were stored."""
         self._highest_id = max([self._highest_id, *ids])
 
+    @property
+    def _furthest(self) -> int:
+        return min(self._highest_id + LEAP_MAX, ID_MAX - 1)
+
     def is_ahead(self, seen: Moment | None, number: int) -> bool:
         """Whether somebody has seen more of this store's history than the store holds."""
         if seen is None:
@@ -103,12 +108,12 @@ class Reunion:
     def hello(self, batch: Batch, hello: Hello) -> Orders:
         """A worker on a fresh connection says what it holds: ask for what is forgotten, let go what was removed."""
         name = hello.info.name
-        held = [(job, attempt) for job, attempt in hello.held[:HELD_MAX] if 0 < job <= MAX_NUMBER and attempt > 0]
+        held = [each for each in hello.held[:HELD_MAX] if 0 < each[0] <= self._furthest and 0 < each[1] <= ATTEMPT_MAX]
         if len(hello.held) > HELD_MAX:
             log.warning("held_not_compared worker=%s attempts=%s", name, len(hello.held) - HELD_MAX)
         highest = max([job for job, _ in held], default=0)
         if hello.seen is not None:
-            highest = max(highest, min(hello.seen.highest_id, MAX_NUMBER))
+            highest = max(highest, min(hello.seen.highest_id, self._furthest))
         batch.next_id = max(batch.next_id, highest + 1)
         # It begins anew: what it was asked on an earlier connection is asked again, if it still holds it.
         self.state.asked = {attempt: each for attempt, each in self.state.asked.items() if each.worker != name}
@@ -157,7 +162,7 @@ class Reunion:
 
     def is_forgotten(self, batch: Batch, job: Job | None, attempt: AttemptId) -> bool:
         """Whether a report is of an attempt that the store must have forgotten."""
-        if attempt in self.state.untold:
+        if attempt in self.state.untold or attempt[0] > self._furthest:
             return False
         if job is not None:
             return attempt[1] > job.attempt

@@ -100,7 +100,9 @@ def _daemon(directory: str) -> Iterator[Finding]:
     try:
         Connection(directory).close()
         with Client(directory, autostart=False) as client:
-            info, shown = client.info(), client.show()
+            info = client.info()
+            # A worker's daemon keeps no queue: what is in it is asked of the broker, which may be away.
+            shown = {} if "broker" in info else client.show()
     except NoDaemon:
         yield "ok", "daemon", "none runs; the next local command starts it", ""
         return
@@ -109,7 +111,8 @@ def _daemon(directory: str) -> Iterator[Finding]:
         return
     version = info.get("version")
     if version == __version__:
-        yield "ok", "daemon", f"pid {info.get('pid')}, version {version}, store {info.get('store')}", ""
+        where = f"store {info['store']}" if info.get("store") else "only a worker"
+        yield "ok", "daemon", f"pid {info.get('pid')}, version {version}, {where}", ""
     else:
         yield "warn", "daemon", f"version {version}, this command is {__version__}", "`grass restart` (jobs run on)"
     if info.get("read_only"):
@@ -119,7 +122,17 @@ def _daemon(directory: str) -> Iterator[Finding]:
         yield "warn", "stray", f"{stray.get('path')}: {stray.get('why')}", "look at it; remove it if it is not needed"
     if len(strays) > 20:
         yield "warn", "stray", f"and {len(strays) - 20} more", ""
+    if "broker" in info:
+        yield _link(info["broker"])
     yield from _devices(bool(info.get("detecting")), shown.get("workers") or [])
+
+
+def _link(link: dict[str, object]) -> Finding:
+    """How a worker's daemon stands with its broker."""
+    if link.get("online"):
+        return "ok", "link", f"in touch with the broker at {link.get('address')}", ""
+    advice = "jobs run on; it dials again by itself"
+    return "fail" if link.get("refused") else "warn", "link", f"out of touch: {link.get('trouble')}", advice
 
 
 def _broker(directory: str) -> Iterator[Finding]:

@@ -87,7 +87,7 @@ def _enqueue(words: list[str]) -> int:
         warn_of_version(response.headers.get("grass-version"))
     code = deliver(response.headers, response.body)
     follow = response.headers.get("grass-follow", "")
-    if code == 0 and follow:
+    if code == 0 and follow.isascii() and follow.isdigit():
         from grassq.cli.main import follow_job
 
         return follow_job(int(follow), typed)
@@ -117,8 +117,10 @@ def _send(typed: str | None, words: list[str]) -> tuple[Response, str | None]:
 
 def deliver(headers: dict[str, str], body: bytes, *, stdout: int | None = 1) -> int:
     """Write the two parts of an answer to /v1/enqueue where they belong and return its exit code."""
+    from grassq.net.http import is_number
+
     code, length = headers.get("grass-exit", ""), headers.get("grass-stdout", "")
-    if not code.isdigit() or not length.isdigit():
+    if not is_number(code) or not is_number(length):
         return _refusal(body)
     # Messages first: a reader that closes stdout early still learns of a warning.
     warn(body[int(length) :])
@@ -143,7 +145,7 @@ def _refusal(body: bytes) -> int:
     try:
         error = json.loads(body)["error"]
         code, message = int(error["exit"]), str(error["message"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         code, message = 4, "the daemon's answer cannot be read; `grass restart` (jobs run on)"
     complain(message)
     return code

@@ -10,6 +10,7 @@ from grassq.cli.hot import current_umask, deliver, take_option, working_director
 from grassq.cli.link import connect
 from grassq.cli.logs import follow_to_end, one_job, writer
 from grassq.net.client import Client
+from grassq.net.http import is_number
 from grassq.net.wire import GUEST_CWD
 
 
@@ -22,7 +23,7 @@ def words(name: str, argv: list[str]) -> int:
         response = client.enqueue(sent, cwd=cwd, umask=current_umask(), verb=name)
         code = deliver(response.headers, response.body, stdout=_place_of(response.body) if name == "run" else 1)
         job = response.headers.get("grass-follow", "")
-        return _follow(client, int(job)) if code == 0 and job.isdigit() else code
+        return _follow(client, int(job)) if code == 0 and is_number(job) else code
 
 
 def follow(job: int, broker: str | None) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from _socket import AF_INET6, inet_pton
+
 from grassq.errors import BadInput
 
 PORT = 7500
 ADDRESSES_MAX = 16
 #: The longest name DNS can hold.
 HOST_MAX = 253
+#: What would make something else of a URL.
+_NOT_IN_NAMES = frozenset(" /@,[]#?%\\<>^`{|}\"")
 
 
 class Address:
@@ -35,7 +39,7 @@ class Address:
 def parse_address(text: str, what: str = "the address") -> Address:
     """Read one address; the port may be left out."""
     host, port = _split(text.strip())
-    if not host or len(host) > HOST_MAX or not host.isprintable() or any(c in " /@,[]" for c in host):
+    if not host or len(host) > HOST_MAX or not host.isprintable() or not _is_host(host):
         raise BadInput(f"{what} '{text}' is no HOST:PORT; an IPv6 address is written [::1]:{PORT}")
     if not port.isascii() or not port.isdigit() or len(port) > 5 or not 1 <= int(port) <= 65535:
         raise BadInput(f"{what} '{text}' has no port from 1 to 65535")
@@ -48,6 +52,16 @@ def parse_addresses(text: str, what: str = "the address") -> list[Address]:
     if len(found) > ADDRESSES_MAX:
         raise BadInput(f"{what} names more than {ADDRESSES_MAX} places")
     return found
+
+
+def _is_host(host: str) -> bool:
+    if ":" not in host:
+        return not any(c in _NOT_IN_NAMES for c in host)
+    try:
+        inet_pton(AF_INET6, host.partition("%")[0])
+    except (OSError, UnicodeError, ValueError):
+        return False
+    return not any(c in _NOT_IN_NAMES for c in host.partition("%")[2])
 
 
 def _split(text: str) -> tuple[str, str]:

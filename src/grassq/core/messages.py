@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 from grassq.core import states
-from grassq.core.model import AttemptId, Pairs, Placement, Spec, WorkerInfo
+from grassq.core.model import AttemptId, AttemptNumber, JobId, Pairs, Placement, Spec, WorkerInfo
 
 
 class _AboutAttempt(Struct, frozen=True):
-    job: int
-    attempt: int
+    job: JobId
+    attempt: AttemptNumber
 
     @property
     def id(self) -> AttemptId:
@@ -26,7 +26,7 @@ class Start(_AboutAttempt, frozen=True, tag="start"):
     env: Pairs
     name: str | None = None
     #: A rerun shares the checkpoint folder of the first job.
-    checkpoint_of: int | None = None
+    checkpoint_of: JobId | None = None
     #: The broker's mark on this order: by it a worker proves what it was told, to a broker that has forgotten.
     seal: bytes = b""
 
@@ -55,8 +55,8 @@ class Recall(_AboutAttempt, frozen=True, tag="recall"):
 class Forget(Struct, frozen=True, tag="forget"):
     """These jobs were removed: their folders may go, but not the checkpoints of those to spare."""
 
-    jobs: tuple[int, ...]
-    spare: tuple[int, ...] = ()
+    jobs: tuple[JobId, ...]
+    spare: tuple[JobId, ...] = ()
 
 
 class Moment(Struct, frozen=True):
@@ -96,7 +96,7 @@ class Recalled(Struct, frozen=True, tag="recalled"):
 class Report(Struct, frozen=True, tag="report"):
     """What became of an attempt."""
 
-    job: int
+    job: JobId
     event: states.Report
 
 

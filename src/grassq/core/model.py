@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from grassq.core.resources import Allocation, Capacity, Limits, Request
 
@@ -17,6 +17,19 @@ STOP_GRACE_S = 10.0
 Pairs = tuple[tuple[bytes, bytes], ...]
 #: An attempt of a job: (job id, attempt number).
 AttemptId = tuple[int, int]
+#: The largest id there can be, and the largest number of an attempt. What comes from another machine is read within
+#: these and the bounds below, or not at all: a number no store can hold must not get as far as one.
+ID_MAX = 10**15
+ATTEMPT_MAX = 10**9
+JobId = Annotated[int, Meta(ge=1, le=ID_MAX)]
+AttemptNumber = Annotated[int, Meta(ge=1, le=ATTEMPT_MAX)]
+#: What a kernel says of a process: its number, its exit code, a signal.
+KernelNumber = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+#: A moment on some machine's clock.
+ClockTime = Annotated[float, Meta(ge=0.0, le=1e12)]
+#: A sentence of a worker: no longer than what a run dir's record can hold.
+Words = Annotated[str, Meta(max_length=64 << 10)]
+OFFERS_MAX = 1000
 
 
 class State(StrEnum):
@@ -174,7 +187,7 @@ class WorkerInfo(Struct, frozen=True):
     boot: str
     #: Detected or given on the command line; what offers declare comes on top.
     given: Capacity
-    offers: tuple[Offer, ...] = ()
+    offers: Annotated[tuple[Offer, ...], Meta(max_length=OFFERS_MAX + 1)] = ()
     #: Devices are still being looked for, so a missing one may yet appear.
     detecting: bool = False
     labels: tuple[str, ...] = ()

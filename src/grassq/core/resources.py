@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from grassq.core.names import shown
 from grassq.core.options import is_resource_name
@@ -54,19 +55,19 @@ class Pool(Struct, frozen=True, tag="pool"):
 class Devices(Struct, frozen=True, tag="devices"):
     """Distinct devices, in the order of their ids."""
 
-    devices: tuple[Device, ...]
+    devices: Annotated[tuple[Device, ...], Meta(max_length=DEVICES_MAX)]
 
 
 class Count(Struct, frozen=True, tag="count"):
     """The first n devices there are (or devices 0 to n-1 where none are known)."""
 
-    n: int
+    n: Annotated[int, Meta(ge=0, le=DEVICES_MAX)]
 
 
 class Ids(Struct, frozen=True, tag="ids"):
     """Exactly these devices."""
 
-    ids: tuple[str, ...]
+    ids: Annotated[tuple[str, ...], Meta(max_length=DEVICES_MAX)]
 
 
 Supply = Pool | Devices

@@ -7,7 +7,17 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.core.model import FINAL, Job, Outcome, Placement, State
+from grassq.core.model import (
+    FINAL,
+    AttemptNumber,
+    ClockTime,
+    Job,
+    KernelNumber,
+    Outcome,
+    Placement,
+    State,
+    Words,
+)
 from grassq.errors import InvalidMove
 
 LOST_ATTEMPTS_MAX = 3
@@ -23,43 +33,43 @@ class Place(Struct, frozen=True):
 class Started(Struct, frozen=True, tag="started"):
     """The worker confirmed that the command runs."""
 
-    attempt: int
-    pid: int
+    attempt: AttemptNumber
+    pid: KernelNumber
 
 
 class Exited(Struct, frozen=True, tag="exited"):
     """The command ended and its wait status is known."""
 
-    attempt: int
+    attempt: AttemptNumber
     outcome: Outcome
-    code: int | None = None
-    signal: int | None = None
-    error: str | None = None
-    started: float | None = None
-    ended: float | None = None
+    code: KernelNumber | None = None
+    signal: KernelNumber | None = None
+    error: Words | None = None
+    started: ClockTime | None = None
+    ended: ClockTime | None = None
 
 
 class Lost(Struct, frozen=True, tag="lost"):
     """The attempt is gone and nobody can say how it ended."""
 
-    attempt: int
+    attempt: AttemptNumber
     outcome: Outcome
-    why: str
+    why: Words
 
 
 class Refused(Struct, frozen=True, tag="refused"):
     """The worker will not run this attempt; `final` when no other would either."""
 
-    attempt: int
-    why: str
+    attempt: AttemptNumber
+    why: Words
     final: bool = False
 
 
 class Stuck(Struct, frozen=True, tag="stuck"):
     """Killed, and yet alive: the devices stay taken."""
 
-    attempt: int
-    why: str
+    attempt: AttemptNumber
+    why: Words
 
 
 class Adopt(Struct, frozen=True):

@@ -11,21 +11,21 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from grassq import __version__
 from grassq import home as homes
 from grassq import settings as settings_module
 from grassq.core.urls import is_postgres
 from grassq.daemon import place
 from grassq.daemon.broker import open_broker
-from grassq.daemon.mode import Mode, remembered
+from grassq.daemon.mode import Mode, recall, remember
 from grassq.daemon.setup import Setup
 from grassq.daemon.worker import open_worker
 from grassq.errors import Deposed, GrassError, HomeTaken, Refused
 from grassq.run.spared import LOCK_NAME
-from grassq.settings import Settings
 from grassq.store.copy import copy
 from grassq.worker import surroundings
-from grassq.worker.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,11 @@ def run(
         with place.errors_in_words(home):
             place.log_to(home, background=background)
             with place.only_one(home):
-                mode = remembered(home, typed, by_itself=background)
+                mode = recall(home) if background and typed == Mode() else typed
                 flags = {"capacity": mode.capacity, "store": mode.store}
                 values = settings_module.load(home, homes.environment_text(), flags)
-                return _serve_for_good(home, mode, values, around, cert_pass, ready_fd)
+                setup = Setup(home, mode, values, around, asyncio.Event(), cert_pass, _say, background)
+                return _serve_for_good(setup, ready_fd)
     except GrassError as error:
         _tell_starter(
             ready_fd, f"taken {error}" if isinstance(error, HomeTaken) else f"error {error.exit_code} {error}"
@@ -71,9 +72,9 @@ def run(
 def copy_store(source: str, target: str, progress: Callable[[int, int], None]) -> int:
     """Copy everything of one store into another, empty one; how many jobs it was. No daemon may use either."""
     with contextlib.ExitStack() as stack:
-        for url in {source, target}:
-            folder = Path(url.removeprefix("sqlite:")).parent
-            if not is_postgres(url) and (folder / LOCK_NAME).exists():
+        files = [Path(url.removeprefix("sqlite:")) for url in (source, target) if not is_postgres(url)]
+        for folder in {file.parent for file in files}:
+            if (folder / LOCK_NAME).exists():
                 try:
                     stack.enter_context(place.only_one(str(folder)))
                 except HomeTaken:
@@ -81,16 +82,14 @@ def copy_store(source: str, target: str, progress: Callable[[int, int], None]) -
         return copy(source, target, progress)
 
 
-def _serve_for_good(
-    home: str, mode: Mode, values: Settings, around: Surroundings, cert_pass: str | None, ready_fd: int | None
-) -> int:
+def _serve_for_good(setup: Setup, ready_fd: int | None) -> int:
     """Serve; a broker whose store another has taken over stands by and may lead again."""
     while True:
         try:
-            return asyncio.run(_serve(home, mode, values, around, cert_pass, ready_fd))
+            return asyncio.run(_serve(setup, ready_fd))
         except Deposed as error:
             log.error("deposed %s; this broker stands by now", error)
-            ready_fd = None
+            setup, ready_fd = replace(setup, stopping=asyncio.Event()), None
 
 
 def _tell_starter(ready_fd: int | None, line: str) -> None:
@@ -106,21 +105,19 @@ def _say(line: str) -> None:
         os.write(sys.stdout.fileno(), f"grass: {line}\n".encode("utf-8", "backslashreplace"))
 
 
-async def _serve(
-    home: str, mode: Mode, values: Settings, around: Surroundings, cert_pass: str | None, ready_fd: int | None
-) -> int:
-    stopping = asyncio.Event()
+async def _serve(setup: Setup, ready_fd: int | None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    setup = Setup(home, mode, values, around, stopping, cert_pass, _say)
+        asyncio.get_running_loop().add_signal_handler(number, setup.stopping.set)
     async with contextlib.AsyncExitStack() as stack:
-        parts = await (open_worker if mode.no_broker else open_broker)(stack, setup)
+        parts = await (open_worker if setup.mode.no_broker else open_broker)(stack, setup)
         for part in parts:
-            part.add_done_callback(lambda ended: _has_ended(ended, stopping))
-        if not stopping.is_set():
-            log.info("ready version=%s pid=%s home=%s", __version__, os.getpid(), home)
+            part.add_done_callback(lambda ended: _has_ended(ended, setup.stopping))
+        if not setup.stopping.is_set():
+            # Not before it works: a start in the background would repeat a mistake for ever.
+            remember(setup.home, setup.mode)
+            log.info("ready version=%s pid=%s home=%s", __version__, os.getpid(), setup.home)
         _tell_starter(ready_fd, "ready")
-        await stopping.wait()
+        await setup.stopping.wait()
         log.info("stopping pid=%s", os.getpid())
         failed = [part for part in parts if part.done()]
     for part in failed:

@@ -8,7 +8,6 @@ import ipaddress
 import logging
 import os
 import secrets
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -226,15 +225,20 @@ async def _open_to_others(
     stack: AsyncExitStack, setup: Setup, runner: web.AppRunner, api: Api, identity: Identity
 ) -> None:
     assert setup.mode.bind is not None
-    sockets = await listen(stack, runner, parse_addresses(setup.mode.bind, "--bind"), identity)
-    addresses = reachable(sockets, parse_addresses(setup.mode.bind, "--bind"))
+    typed = parse_addresses(setup.mode.bind, "--bind")
+    await listen(stack, runner, typed, identity)
+    addresses = reachable(typed)
     api.tokens.reach = Reach(addresses, identity.fingerprint)
     for note in identity.notes:
         setup.say(note)
     reminding = asyncio.create_task(_remind(identity))
     stack.push_async_callback(cancel, reminding)
-    code = await api.tokens.start_up_code()
     setup.say(f"broker at {', '.join(map(str, addresses))}")
+    if setup.background:
+        # A code is for eyes, not for a file that stays.
+        setup.say("`grass token create` makes a code for a person, with --scope worker for a worker")
+        return
+    code = await api.tokens.start_up_code()
     setup.say(f"a worker joins with     grass join {code}")
     setup.say(f"a person comes in with  grass login {code}")
     setup.say("the code is for one use within 1 h; `grass token create` makes others")
@@ -248,14 +252,12 @@ async def _remind(identity: Identity) -> None:
         await asyncio.sleep(REMIND_S)
 
 
-def reachable(sockets: Sequence[socket.socket], typed: Sequence[Address]) -> list[Address]:
+def reachable(typed: Sequence[Address]) -> list[Address]:
     """Where others find what is bound: as typed, and for a wildcard every address this machine has."""
-    port = {address.port: sock.getsockname()[1] for address, sock in zip(typed, sockets, strict=False)}
     found = [each for each in typed if not _is_wildcard(each.host)]
     for each in typed:
         if _is_wildcard(each.host):
-            version = 6 if ":" in each.host else 4
-            found += [Address(host, port.get(each.port, each.port)) for host in _own_addresses(version)]
+            found += [Address(host, each.port) for host in _own_addresses(6 if ":" in each.host else 4)]
     return list(dict.fromkeys(found))[:ADDRESSES_MAX]
 
 

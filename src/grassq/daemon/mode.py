@@ -38,19 +38,9 @@ class Mode(Struct, frozen=True, forbid_unknown_fields=True):
         return not (self.bind or self.connect or self.no_worker or self.no_broker or self.labels or elsewhere)
 
 
-def remembered(home: str, typed: Mode, *, by_itself: bool) -> Mode:
-    """The mode to serve in: as typed, or for a start nobody typed, as the last time; the home remembers it."""
+def recall(home: str) -> Mode:
+    """How this home was served last."""
     path = Path(home) / FILE_NAME
-    if by_itself and typed == Mode():
-        return _load(path)
-    if typed.is_plain:
-        path.unlink(missing_ok=True)
-    else:
-        _save(path, typed)
-    return typed
-
-
-def _load(path: Path) -> Mode:
     try:
         with path.open("rb") as file:
             return msgspec.json.decode(file.read(FILE_MAX), type=Mode)
@@ -60,7 +50,12 @@ def _load(path: Path) -> Mode:
         raise Refused(f"{path} cannot be read: {error}; say `grass daemon` with its options again") from error
 
 
-def _save(path: Path, mode: Mode) -> None:
+def remember(home: str, mode: Mode) -> None:
+    """Serve this home like that again, when a command starts a daemon in the background."""
+    path = Path(home) / FILE_NAME
+    if mode.is_plain:
+        path.unlink(missing_ok=True)
+        return
     aside = path.with_suffix(".new")
     # A store's address may hold a password: for the owner alone, from its first moment.
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -46,6 +46,8 @@ class Setup(Struct, frozen=True):
     cert_pass: str | None = None
     #: Tells something to whoever sits at the terminal, or writes it to the log.
     say: Callable[[str], None] = lambda line: None
+    #: Nobody sits at a terminal.
+    background: bool = False
 
     @property
     def capacity(self) -> Capacity | None:

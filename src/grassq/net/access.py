@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from binascii import b2a_base64
 
 from grassq.core.addresses import ADDRESSES_MAX, Address, parse_addresses
@@ -17,6 +18,8 @@ from grassq.net.exchange import exchange
 from grassq.net.remote import Credential, pinned
 
 SECRET_BYTES = 32
+#: What a broker may call a token, a scope, a name or its store.
+_WORD = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
 def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None) -> Credential:
@@ -37,15 +40,22 @@ def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None
     known, broker.token_for = broker.token_for, note
     answer = read_answer(exchange(broker, "POST", "/v1/redeem", json.dumps(document).encode("ascii")))
     try:
-        right = Right(f"{answer['token']}.{secret}", str(answer["name"]), str(answer["scope"]))
-        store_id = str(answer["store_id"])
-    except KeyError:
+        right = Right(f"{_word(answer['token'])}.{secret}", _word(answer["name"]), _word(answer["scope"]))
+        store_id = _word(answer["store_id"])
+    except (KeyError, ValueError):
         raise Unreachable(f"the answer of {broker} cannot be read; is it another version?") from None
     with brokers.changing(home) as book:
         entry = _enter(book, code, reached[-1], addresses, store_id)
         setattr(entry, kind, right)
         book.pending.pop(f"{kind}:{code.id}", None)
     return Credential(entry.addresses, entry, right)
+
+
+def _word(value: object) -> str:
+    # It is kept in a file that must stay readable, sent in a header line, and one of them names a folder.
+    if not isinstance(value, str) or _WORD.fullmatch(value) is None:
+        raise ValueError("no word")
+    return value
 
 
 def _secret(home: str, code: str) -> str:

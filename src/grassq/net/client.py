@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from grassq import home as homes
 from grassq.errors import GrassError, Refused, Unreachable
 from grassq.net.exchange import exchange, persist
-from grassq.net.http import ANSWER_TIMEOUT_S, BODY_LIMIT, ERRORS, Connection, Response
+from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
 from grassq.net.log import Log
 from grassq.net.wire import GUEST_CWD, GUEST_UMASK, enqueue_body, new_key, query, word_value
 
@@ -222,7 +222,7 @@ class Client:
             try:
                 response, parts = connection.stream(target)
                 if response.status != 200:
-                    response.body = b"".join(parts)[:BODY_LIMIT]
+                    response.body = b"".join(bounded(parts))
                     raise _failure(response, self.broker)
             except BaseException:
                 connection.close()
@@ -314,7 +314,8 @@ def _failure(response: Response, broker: str | None) -> GrassError:
     document = _parse(response) or {}
     error = document.get("error")
     if isinstance(error, dict):
-        kind = ERRORS.get(error.get("exit", 1), GrassError)
+        code = error.get("exit", 1)
+        kind = ERRORS.get(code, GrassError) if isinstance(code, int) else GrassError
         return kind(str(error.get("message", f"the daemon answered {response.status}")))
     if broker is None:
         return Unreachable(f"the daemon answered {response.status} without a reason; `grass restart` (jobs run on)")
@@ -326,7 +327,7 @@ def _failure(response: Response, broker: str | None) -> GrassError:
 def _parse(response: Response) -> Document | None:
     try:
         document = json.loads(response.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 

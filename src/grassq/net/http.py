@@ -38,6 +38,9 @@ ANSWER_TIMEOUT_S = 60.0
 HEAD_LIMIT = 64 << 10
 BODY_LIMIT = 256 << 20
 CHUNK_LINE_LIMIT = 4096
+#: Of the digits of a number; and of the answers that only announce another one.
+NUMBER_MAX = 18
+INTERIM_MAX = 16
 READ_SIZE = 64 << 10
 #: What an exit code that a daemon names is raised as.
 ERRORS: dict[int, type[GrassError]] = {
@@ -91,7 +94,7 @@ class Connection:
         """Send one request and read the whole answer."""
         self._send(method, target, body, keep)
         response = self._head()
-        response.body = b"".join(_bounded(self._body(response.headers)))
+        response.body = b"".join(bounded(self._body(response.headers)))
         if response.headers.get("connection", "").lower() == "close":
             self.reusable = False
         return response
@@ -118,7 +121,7 @@ class Connection:
             pass
 
     def _head(self) -> Response:
-        while True:
+        for _ in range(INTERIM_MAX):
             while (end := self._buffer.find(b"\r\n\r\n")) < 0:
                 if len(self._buffer) > HEAD_LIMIT:
                     raise self._strange(" (endless header)")
@@ -131,12 +134,13 @@ class Connection:
                 raise self._strange("")
             if response.status >= 200:
                 return response
+        raise self._strange(" (no end of interim answers)")
 
     def _body(self, headers: dict[str, str]) -> Iterator[bytes]:
         if "chunked" in headers.get("transfer-encoding", "").lower():
             return self._chunked()
         length = headers.get("content-length", "")
-        if not length.isdigit():
+        if not is_number(length):
             # Also where there is none: of an answer that ends with the connection nobody knows whether it is whole.
             raise self._strange(" (length)")
         return self._exactly(int(length), whole=True)
@@ -242,13 +246,19 @@ def _parse_head(head: bytes) -> Response | None:
     first, *lines = head.decode("latin-1").split("\r\n")
     version, _, rest = first.partition(" ")
     code = rest[:3]
-    if not version.startswith("HTTP/1.") or not code.isdigit():
+    if not version.startswith("HTTP/1.") or not is_number(code):
         return None
     headers = {}
     for line in lines:
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
     return Response(int(code), headers)
+
+
+def is_number(text: str) -> bool:
+    """Whether a header's value is a number."""
+    # Of the digits there are, `int` takes only some, and only so many.
+    return text.isascii() and text.isdigit() and len(text) <= NUMBER_MAX
 
 
 def _chunk_size(line: bytes) -> int:
@@ -260,7 +270,8 @@ def _chunk_size(line: bytes) -> int:
     return size if size <= BODY_LIMIT else -1
 
 
-def _bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
+def bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The parts of an answer that is held in memory whole: of one without end no more than the limit."""
     size = 0
     for part in parts:
         size += len(part)

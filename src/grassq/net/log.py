@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 from grassq.errors import Unreachable
 from grassq.net.exchange import TRIES, TRIES_WITHIN_S
-from grassq.net.http import Broken, Connection, Response
+from grassq.net.http import Broken, Connection, Response, is_number
 
 #: What the daemon writes between the bytes of a log that shrank, and of the log from its new start on.
 SHRANK = re.compile(rb"\n\[grass: the log shrank at ([0-9]{1,19}) bytes\]\n")
@@ -68,4 +68,4 @@ class Log:
 
 def _number(response: Response, header: str, default: int) -> int:
     text = response.headers.get(header, "")
-    return int(text) if text.isdigit() else default
+    return int(text) if is_number(text) else default

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -128,7 +129,9 @@ class Audit:
         if os.fstat(self._fd).st_size + more <= self._bytes_max:
             return
         os.fsync(self._fd)
-        self._path.rename(self._old)
+        # Missing when the new file could not be opened the last time: the old one has its place already.
+        with contextlib.suppress(FileNotFoundError):
+            self._path.rename(self._old)
         before, self._fd = self._fd, self._open()
         os.close(before)
 

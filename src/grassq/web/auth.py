@@ -261,7 +261,8 @@ class Guard:
         size = request.content_length
         if size is not None and size > most:
             raise Denied(413, f"the body is larger than {most:,} bytes")
-        large = visit.door is not None and (size is None or size > LARGE)
+        # Not those of somebody without a token: small as they are, they would keep the turns of those who have one.
+        large = visit.door is not None and visit.need != "open" and (size is None or size > LARGE)
         body = bytearray()
         try:
             async with asyncio.timeout(BODY_S), self._large if large else contextlib.nullcontext():

@@ -179,7 +179,11 @@ class Jobs:
         def done(batch: Batch) -> Done:
             return access.own(batch, chosen, by, lambda: action(batch, chosen, body))
 
-        return await self._engine.change(lambda batch: service.once(batch, body.key, digest(raw), lambda: done(batch)))
+        # The path too: the same body kills or cleans, and what was only held must not be removed for that.
+        request_digest = digest(request.path.encode() + b" " + raw)
+        return await self._engine.change(
+            lambda batch: service.once(batch, body.key, request_digest, lambda: done(batch))
+        )
 
     async def rerun(self, request: web.Request) -> web.Response:
         """Submit finished jobs again."""

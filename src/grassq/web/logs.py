@@ -23,6 +23,7 @@ REMOTE_LOOK_S = 0.25
 STATE_EVERY = 5
 STREAMS = ("log", "out", "err")
 OFFSET_MAX = 1 << 60
+DIGITS_MAX = 20
 LINES_MAX = 1_000_000
 
 
@@ -185,6 +186,6 @@ def _number(request: web.Request, name: str, default: int, most: int) -> int:
     text = request.query.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit() or int(text) > most:
+    if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX or int(text) > most:
         raise BadInput(f"{name}={text[:20]!r} is no number from 0 to {most}")
     return int(text)

@@ -181,7 +181,7 @@ class Tokens:
     async def audit(self, request: web.Request) -> web.Response:
         """The newest lines of the audit, and whether it is whole."""
         text = request.query.get("last", "100")
-        if not text.isascii() or not text.isdigit() or int(text[:10]) > LAST_MAX:
+        if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > LAST_MAX:
             raise BadInput(f"last={text[:20]!r} is no number from 0 to {LAST_MAX}")
         if self._guard.audit is None:
             raise Refused("this daemon keeps no audit")

@@ -9,13 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.core.board import machine_capacity
-from grassq.core.model import DEFAULT_QUEUE, Offer, WorkerInfo
+from grassq.core.model import DEFAULT_QUEUE, OFFERS_MAX, Offer, WorkerInfo
 from grassq.core.resources import ONE, Count, Limit, Pool, Supply, amount_text, bind
 from grassq.errors import Refused
 
 FILE_NAME = "worker.json"
 FILE_MAX = 16 << 20
-OFFERS_MAX = 1000
 
 
 class Book(Struct, frozen=True):

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 #: Questions of the broker answered at a time; more are answered with a refusal.
 ANSWERING_MAX = 64
+WORD_MAX = 200
 CLOSE_S = 1.0
 
 
@@ -198,6 +199,8 @@ class Talk:
             body = await self._next()
         if not isinstance(body, Welcome):
             raise Ended("the broker spoke before its welcome")
+        if not _is_word(body.ticket) or not _is_word(body.moment.life):
+            raise Ended("the broker's welcome makes no sense")
         self._newer = body.protocol > frames.PROTOCOL
         kept = await self._welcome(body)
         self.welcomed = self.met = True
@@ -210,6 +213,8 @@ class Talk:
     async def _hear(self, body: Any) -> None:
         match body:
             case Pong(at, moment):
+                if not _is_word(moment.life):
+                    raise Ended("the broker's heartbeat makes no sense")
                 self._remember(moment)
                 # Only what was really sent, and never back: a lease must not be stretched by a strange answer.
                 if self._confirmed < at <= self._pinged:
@@ -256,3 +261,8 @@ class Talk:
                 return Answer(number)
             case Probe():
                 return Answer(number)
+
+
+def _is_word(text: str) -> bool:
+    """Whether this can be said again in a header line, at the next connection."""
+    return len(text) <= WORD_MAX and text.isascii() and text.isprintable() and " " not in text

@@ -1,0 +1,53 @@
+"""How a home was served is how it is served again, when a command starts the daemon by itself."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e.world import DEADLINE_S, Grass, end, eventually, free_port
+
+
+def test_a_broker_that_was_killed_is_started_by_the_next_command_as_it_was(grass: Grass) -> None:
+    where = f"127.0.0.1:{free_port()}"
+    daemon = grass.start("daemon", "--bind", where, "--no-worker")
+    eventually(lambda: (grass.home / "mode.json").exists(), "it serves")
+    end(daemon.pid)
+    daemon.wait(DEADLINE_S)
+    shown = grass.json("show")
+    assert shown["workers"] == [] and shown["queues"] == []
+    with grass.client() as client:
+        assert client.info()["bind"] == where
+    said = (grass.home / "daemon.log").read_text()
+    assert f"broker at {where}" in said
+    assert "grass1." not in said, "a code is not for a file that stays"
+
+
+def test_a_plain_daemon_typed_by_hand_is_plain_from_then_on(grass: Grass) -> None:
+    first = grass.start("daemon", "--bind", f"127.0.0.1:{free_port()}", "--label", "big")
+    eventually(lambda: (grass.home / "mode.json").exists(), "it serves")
+    assert json.loads((grass.home / "mode.json").read_text())["labels"] == ["big"]
+    assert (grass.home / "mode.json").stat().st_mode & 0o777 == 0o600
+    grass.ok("stop")
+    first.wait(DEADLINE_S)
+    second = grass.start("daemon")
+    eventually(lambda: not (grass.home / "mode.json").exists(), "forgotten")
+    grass.ok("stop")
+    second.wait(DEADLINE_S)
+    assert grass.json("show")["workers"][0]["labels"] == []
+
+
+def test_a_start_that_failed_is_not_repeated(grass: Grass) -> None:
+    assert "port" in grass.refuses(2, "daemon", "--bind", "127.0.0.1:99999")
+    assert "certificate" in grass.refuses(2, "daemon", "--bind", "127.0.0.1:7500", "--cert", "none.p12")
+    assert grass.run("echo", "fine") == "fine\n"
+
+
+def test_words_that_make_no_sense_together_are_refused(grass: Grass) -> None:
+    for words in (
+        ("--bind", "0.0.0.0:7500", "--no-broker"),
+        ("--no-broker", "--no-worker"),
+        ("--connect", "somewhere:7500"),
+        ("--no-broker",),
+        ("--cert", "a.pem"),
+    ):
+        grass.refuses(2, "daemon", *words)
