@@ -13,7 +13,9 @@ from grassq.web import auth
 @pytest.mark.parametrize("digits", ["9" * 5000, "0" * 5000])
 def test_a_number_of_thousands_of_digits_is_refused_in_words(path: str, digits: str) -> None:
     async def test(house: House) -> None:
-        made = await house.ask("POST", "/v1/submit", {"jobs": [{"command": ["true"], "hold": True}], "key": key()}, local=True)
+        made = await house.ask(
+            "POST", "/v1/submit", {"jobs": [{"command": ["true"], "hold": True}], "key": key()}, local=True
+        )
         assert made.json["ids"] == [1]
         answer = await house.ask("GET", path + digits, token=await house.token("admin"))
         assert answer.status == 400
