@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from tests.hosts.site import Machine, Site
 
 ROUNDS = 5
-LONG_ROUNDS = 3
+LONG_ROUNDS = 5
 JOBS = 20
 #: Too short for anybody to notice: the connection lives on.
 SHORT_S = 5.0
 #: How long the link stays cut after both sides have given the connection up, and how much longer in each round: by then
 #: the worker tries as seldom as it ever does, and is met at another point of its waiting each time.
 LONGER_S = 30.0
-STEP_S = 3.0
+STEP_S = 3.7
 NAME = "healed link"
 SCRIPT = 'until [ -e "$1" ]; do sleep 0.05; done\n'
 

@@ -4,6 +4,7 @@ GrassError                   exit 1   something went wrong; the message says wha
 ├── BadInput                 exit 2   the words, amounts or files given make no sense
 ├── NotFound                 exit 3   no job, queue or program of that name
 ├── Unreachable              exit 4   no daemon or broker answers
+│   └── Gone                 exit 4   this one answers nothing more; whoever asks again is answered by the next
 ├── Refused                  exit 5   understood, but it cannot be done or can never fit
 │   ├── HomeTaken            exit 5   another daemon serves this home
 │   └── StoreUnavailable     exit 5   the store cannot be read or written now
@@ -47,6 +48,10 @@ class Unreachable(GrassError):
     """No daemon or broker answers."""
 
     exit_code = EXIT_UNREACHABLE
+
+
+class Gone(Unreachable):
+    """This daemon or broker answers nothing more; whoever asks again is answered by the next."""
 
 
 class Refused(GrassError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 from tests.broker.desk import Desk, a_draft
 from tests.builders import a_worker
 
+from grassq.broker import reunion
 from grassq.broker.decide import FromWorker
 from grassq.broker.reunion import LEAP_MAX
 from grassq.core.messages import Moment, Recall, Recalled, Start
@@ -72,3 +74,17 @@ def test_an_attempt_number_no_store_can_hold_stops_nobody() -> None:
         desk.clock.now += 1
         desk.process()
     assert desk.submit(a_draft()) == [job + 1]
+
+
+def test_what_is_remembered_of_a_worker_that_names_ever_more_attempts_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reunion, "HELD_MAX", 20)
+    monkeypatch.setattr(reunion, "UNTOLD_MAX", 30)
+    desk = Desk(EVIL)
+    for job in range(1, 200):
+        desk.report(job, Started(1, 1), worker="evil")
+        desk.clock.now += 6
+    state = desk.decider._reunion.state
+    assert 0 < len(state.asked) <= 20
+    assert 0 < len(state.untold) <= 30

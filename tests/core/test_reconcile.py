@@ -196,7 +196,12 @@ KNOWN = {
 def test_what_the_store_gave_and_removed_is_told_from_what_it_has_forgotten(
     held: list[tuple[int, int]], forgotten: list[tuple[int, int]], removed: list[int]
 ) -> None:
-    assert unknown(held, KNOWN, 5, restored=False) == Unknown(forgotten, removed)
+    found = unknown(held, KNOWN, 5, restored=False)
+    assert (found.forgotten, found.removed) == (forgotten, removed)
+
+
+def test_what_was_forgotten_of_a_job_that_has_ended_is_not_wanted() -> None:
+    assert unknown([(3, 1), (3, 2), (2, 1)], KNOWN, 5, restored=True) == Unknown([], [], [(3, 2)])
 
 
 def test_a_restored_store_lets_nothing_be_removed() -> None:

@@ -22,7 +22,7 @@ BULK = 500
 SLOTS = 2
 #: An idle machine of two cores takes about 30 s; this one may be busy with other tests.
 DEADLINE_S = 300.0
-#: What the broker may hold at most; it was about 110 when this was written.
+#: What the broker may hold at most; it was about 120 when this was written.
 BROKER_MIB = 256
 
 

@@ -68,6 +68,7 @@ def test_the_second_broker_takes_over_and_every_job_runs_once(site: Site, server
     ran = pair.queue()
     ids = [pair.person.enqueue("q", "--cpu=2", "go") for _ in range(4)]
     eventually(lambda: state_of(pair.person, ids[1]) == "running", "two run, two wait")
+    waiter = pair.person.start("wait", "all")
     leader = pair.first.daemon_pid()
     if fault == "frozen":
         os.kill(leader, signal.SIGSTOP)
@@ -79,6 +80,7 @@ def test_the_second_broker_takes_over_and_every_job_runs_once(site: Site, server
     pair.second.until_online("node")
     (pair.worker.cwd / "go").touch()
     pair.person.ok("wait", "all")
+    assert waiter.wait(60) == 0, "who waited before the takeover waits on after it"
     _ran_once(ran, ids)
     assert [job["attempt"] for job in jobs_of(pair.person)] == [1] * 5
     if fault == "killed":

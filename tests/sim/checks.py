@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from tests.sim.things import Command, RunDir
 from tests.sim.touchy import TouchyStore
-from tests.sim.world import Command, Machine, RunDir
+from tests.sim.world import Machine
 
 from grassq.broker.decide import Decider
 from grassq.core.board import Board
-from grassq.core.model import FINAL, HOLDING, AttemptId, Job, Outcome, State
+from grassq.core.model import FINAL, HOLDING, AttemptId, Job, Offer, Outcome, Placement, State, Terms, WorkerInfo
 from grassq.core.placement import never_fits
 from grassq.core.resources import VRAM, Capacity, Pool
 from grassq.core.selectors import All, Ids
+from grassq.store.base import Loaded
 from grassq.store.sqlite import SqliteStore
 
 
@@ -37,10 +40,25 @@ def usage(jobs: Iterable[Job]) -> Usage:
         if job.state in HOLDING:
             demand(job.placement is not None, f"job {job.id} is {job.state} and nobody knows where")
             assert job.placement is not None
-            for name, amount in job.placement.allocation.items():
-                for device, part in amount.items() if isinstance(amount, dict) else (("", amount),):
-                    held[job.placement.worker, name, device] += part
+            held.update(_held(job.placement))
     return held
+
+
+def _held(placement: Placement) -> Usage:
+    held: Usage = Counter()
+    for name, amount in placement.allocation.items():
+        for device, part in amount.items() if isinstance(amount, dict) else (("", amount),):
+            held[placement.worker, name, device] += part
+    return held
+
+
+@dataclass(frozen=True)
+class Books:
+    """What was promised up to a moment."""
+
+    acknowledged: dict[str, list[int]]
+    final: dict[int, Job]
+    removed: set[int]
 
 
 class Auditor:
@@ -58,6 +76,14 @@ class Auditor:
         self.acknowledged: dict[str, list[int]] = {}
         self.cancel_asked: set[int] = set()
         self.removed: set[int] = set()
+        #: Workers that were removed: nobody answers for what they still do, nor for what they held.
+        self.gone: set[str] = set()
+        self._joined: set[str] = set()
+        self._given_up: set[AttemptId] = set()
+        #: What stores knew that were replaced by a backup: their attempts and jobs, and keys answered after it.
+        self._forgotten: set[AttemptId] = set()
+        self._lost_rows: dict[int, Job] = {}
+        self._loose_keys: set[str] = set()
 
     def acknowledge(self, key: str, ids: list[int]) -> None:
         """A submitter was told its ids."""
@@ -75,44 +101,118 @@ class Auditor:
         """Those who wait were told that these jobs have ended."""
         demand(len(finished) == len(set(finished)), f"an end was announced twice: {finished}")
         for job_id in finished:
+            if job_id in self.removed:
+                continue
             state = self._row(job_id).state
             demand(state in FINAL, f"the end of job {job_id} was announced, and it is {state}")
+
+    # A store that is replaced by its backup.
+
+    def books(self) -> Books:
+        """What is promised by now."""
+        return Books(dict(self.acknowledged), dict(self._final), set(self.removed))
+
+    def lose_memory(self) -> None:
+        """The store is about to be replaced: what it knows may still be at work somewhere."""
+        for job in SqliteStore.jobs(self._store, All(), 1_000_000):
+            self._lost_rows[job.id] = job
+            self._forgotten |= {(job.id, attempt.number) for attempt in SqliteStore.attempts(self._store, job.id)}
+        for machine in self._machines.values():
+            self._forgotten |= machine.dirs.keys()
+
+    def restored(self, books: Books, keys: Iterable[str]) -> None:
+        """The store is as it was: what was promised since then is off, and nothing more."""
+        self.acknowledged = dict(books.acknowledged)
+        self._final = dict(books.final)
+        self.removed = set(books.removed)
+        self._loose_keys |= set(keys) - books.acknowledged.keys()
+        loaded = SqliteStore.load(self._store)
+        self.alive = {job.id: job for job in loaded.jobs}
+        self.gone = self._joined - {info.name for info in loaded.workers}
+        self._seen_commits = -1
 
     def spawned(self, command: Command) -> None:
         """A command starts: it is a recorded attempt, the only one, and the first of its number."""
         job, number = command.id
         demand(command.id not in self._spawned, f"job {job} attempt {number} was started twice")
         self._spawned[command.id] = command
+        self._check_room(command.start.placement.worker)
+        spec = command.start.spec
+        others = {known.start.spec.command for id_, known in self._spawned.items() if id_[0] == job}
+        demand(len(others) == 1, f"job {job} was started as {others}: two jobs have one id")
+        if command.id in self._given_up | self._forgotten or command.start.placement.worker in self.gone:
+            return
         recorded = [attempt.number for attempt in SqliteStore.attempts(self._store, job)]
         demand(number in recorded, f"job {job} attempt {number} runs and is not recorded")
-        row = self._row(job)
-        if row.spec.on_lost == "fail":
+        if spec.on_lost == "fail":
             starts = sum(1 for attempt in self._spawned if attempt[0] == job)
-            demand(starts <= row.spec.tries, f"job {job} was started {starts} times, {row.spec.tries} were asked")
+            demand(starts <= spec.tries, f"job {job} was started {starts} times, {spec.tries} were asked")
+
+    def _check_room(self, worker: str) -> None:
+        """What really runs on a machine fits there."""
+        used: Usage = Counter()
+        for command in self._machines[worker].commands():
+            if command.id not in self._given_up:
+                used.update(_held(command.start.placement))
+        self._check_capacity(used)
 
     def check(self, decider: Decider | None) -> None:
         """Everything that must hold now."""
-        news = self._store.commits != self._seen_commits
-        if news:
-            self._seen_commits = self._store.commits
-            self._check_store()
+        news = self.look_at_store()
         if decider is not None and not decider.stale:
             self._check_board(decider.board)
             if news:
                 self._check_queued(decider.board)
-        self._check_world()
+        self._check_world(decider)
+
+    def look_at_store(self) -> bool:
+        """See what was committed since the last look; False if nothing was."""
+        news, self._seen_commits = self._store.commits != self._seen_commits, self._store.commits
+        if news:
+            self._check_store()
+        return news
 
     def _check_store(self) -> None:
         loaded = SqliteStore.load(self._store)
-        gone = self.alive.keys() - {job.id for job in loaded.jobs}
-        self.alive = {job.id: job for job in loaded.jobs}
-        for job_id in sorted(gone):
-            self._check_final(self._row(job_id))
+        self._note_removed_workers(loaded)
+        ended = self.alive.keys() - {job.id for job in loaded.jobs}
+        before, self.alive = self.alive, {job.id: job for job in loaded.jobs}
+        for job_id in sorted(ended):
+            # One that ended and was removed at once is not there any more.
+            if job_id not in self.removed or SqliteStore.jobs(self._store, Ids(((job_id, job_id),)), 1):
+                self._check_final(self._row(job_id))
         for job_id in self.alive.keys() & self._final.keys():
+            if job_id in self.removed and self.alive[job_id].attempt_id in self._forgotten:
+                # After a backup one that was removed may come back, from a worker that still has its folder.
+                del self._final[job_id]
+                continue
             raise Broken(f"job {job_id} had ended and is {self.alive[job_id].state} again")
-        for (worker, name, device), amount in usage(loaded.jobs).items():
+        self._check_capacity(usage(job for job in loaded.jobs if not self._is_over(job)))
+        for job in loaded.jobs:
+            is_new = job.id not in before or before[job.id].attempt != job.attempt
+            if is_new and job.state in HOLDING and job.attempt_id not in self._forgotten:
+                _check_placed(job, loaded)
+
+    def _check_capacity(self, used: Usage) -> None:
+        for (worker, name, device), amount in used.items():
             most = _most(self._capacity[worker], name, device)
             demand(amount <= most, f"{worker} has {most} of {name} {device}, and {amount} is given out")
+
+    def _is_over(self, job: Job) -> bool:
+        """Whether an attempt has ended, though a restored store believes that it runs until its worker says so."""
+        if job.attempt_id not in self._forgotten or job.placement is None:
+            return False
+        folder = self._folder(job)
+        return self._rebooted(job) or (folder is not None and folder.claimed and not folder.lives)
+
+    def _note_removed_workers(self, loaded: Loaded) -> None:
+        names = {info.name for info in loaded.workers}
+        self._joined |= names
+        for worker in self._joined - names - self.gone:
+            self._given_up |= self._machines[worker].dirs.keys()
+            held = (job for job in self.alive.values() if job.placement is not None)
+            self._given_up |= {job.attempt_id for job in held if job.placement and job.placement.worker == worker}
+        self.gone = self._joined - names
 
     def _check_board(self, board: Board) -> None:
         demand(board.jobs == self.alive, f"board and store differ: {_difference(board.jobs, self.alive)}")
@@ -133,16 +233,28 @@ class Auditor:
             why = "no queue" if next(board.offering(queue), None) is None else never_fits(board, queue, request, terms)
             demand(why is None, f"jobs of {queue} that ask {request} are queued, and yet: {why}")
 
-    def _check_world(self) -> None:
+    def _check_world(self, decider: Decider | None) -> None:
         live: set[int] = set()
         for machine in self._machines.values():
             for command in machine.commands():
+                if machine.name in self.gone or command.id in self._given_up:
+                    continue
                 job_id, number = command.id
                 demand(job_id not in live, f"job {job_id} runs twice")
                 live.add(job_id)
                 job = self.alive.get(job_id)
                 owned = job is not None and job.state in HOLDING and job.attempt == number
-                demand(owned, f"job {job_id} attempt {number} runs on {machine.name}, and the store says {job}")
+                if not owned and not self._has_to_be_told(command.id, machine.name, decider):
+                    raise Broken(f"job {job_id} attempt {number} runs on {machine.name}, and the store says {job}")
+
+    def _has_to_be_told(self, attempt: AttemptId, worker: str, decider: Decider | None) -> bool:
+        """Whether the broker cannot know of an attempt: its store was restored, and the worker has not told it all."""
+        if attempt not in self._forgotten:
+            return False
+        if decider is None or decider.stale:
+            return True
+        reunion = decider._reunion.state
+        return worker in decider.board.doubts or worker not in reunion.spoken or attempt in reunion.fenced
 
     def _check_final(self, job: Job) -> None:
         demand(job.state in FINAL, f"job {job.id} left the queue as {job.state}")
@@ -150,6 +262,8 @@ class Auditor:
         demand(known == job, f"job {job.id} ended as {known} and again as {job}")
         if job.state is State.CANCELLED:
             demand(job.id in self.cancel_asked, f"job {job.id} is cancelled, and nobody asked")
+        if job.attempt_id in self._given_up:
+            return
         folder = self._folder(job)
         command = folder.command if folder is not None else None
         if command is not None and command.alive:
@@ -189,13 +303,52 @@ class Auditor:
             demand(set(ids) <= rows.keys() | self.removed, f"{key}: of {ids} some are gone")
         for job_id, job in self._final.items():
             demand(job_id in self.removed or rows[job_id] == job, f"job {job_id} changed after its end")
+        self._check_ran(rows)
         by_key: dict[bytes, set[int]] = {}
         for job in rows.values():
             if job.rerun_of is None:
                 by_key.setdefault(job.spec.command[0], set()).add(job.id)
         for word, found in by_key.items():
             answered = self.acknowledged.get(word.decode())
-            demand(answered is None or found <= set(answered), f"{word!r} made {found}, answered {answered}")
+            # A key that a restored store has forgotten makes new jobs, beside those that workers brought back.
+            firm = answered is not None and word.decode() not in self._loose_keys
+            demand(not firm or found <= set(answered or ()), f"{word!r} made {found}, answered {answered}")
+
+    def _check_ran(self, rows: dict[int, Job]) -> None:
+        """Whatever was started is known in the end, as the job it was."""
+        for (job_id, number), command in self._spawned.items():
+            if (job_id, number) in self._given_up or job_id in self.removed:
+                continue
+            if command.start.placement.worker in self.gone:
+                continue
+            row = rows.get(job_id)
+            if row is not None and row.state in FINAL and (job_id, number) in self._forgotten:
+                # It ended, or was killed, before its worker could tell of a newer attempt, which was stopped then.
+                continue
+            known = row is not None and row.attempt >= number and row.spec.command == command.start.spec.command
+            demand(known, f"job {job_id} attempt {number} ran, and the store says {row}")
+
+
+def _check_placed(job: Job, loaded: Loaded) -> None:
+    """A new attempt is on a worker that takes jobs, and this job."""
+    assert job.placement is not None
+    info = next(known for known in loaded.workers if known.name == job.placement.worker)
+    standing = loaded.standings.get(info.name)
+    demand(standing is None or not standing.drained, f"{job} was given to {info.name}, which is drained")
+    offer = next((offer for offer in info.offers if offer.queue == job.spec.queue), None)
+    demand(offer is not None, f"{job} was given to {info.name}, which has no such queue")
+    assert offer is not None
+    demand(_is_taken(job.spec.terms, info, offer), f"{job} was given to {info}, against its terms")
+
+
+def _is_taken(terms: Terms, info: WorkerInfo, offer: Offer) -> bool:
+    guest = terms.guest
+    right_worker = terms.worker in (None, info.name) and set(terms.labels) <= set(info.labels)
+    if guest is None or not right_worker:
+        return right_worker
+    if not offer.prefix:
+        return offer.unsecure or guest.bare
+    return not guest.own_cwd and not guest.shell and set(guest.env) <= set(offer.allow_env)
 
 
 def _most(capacity: Capacity, name: str, device: str) -> int:

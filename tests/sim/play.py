@@ -12,10 +12,12 @@ from typing import cast
 from msgspec.structs import replace
 from tests.builders import HandClock
 from tests.sim.checks import Auditor, Broken, demand
+from tests.sim.rewind import Rewind
+from tests.sim.things import Command
 from tests.sim.touchy import Led, TouchyStore, steady
 from tests.sim.users import Users
 from tests.sim.wire import Wire
-from tests.sim.world import Command, Machine, SimRunner
+from tests.sim.world import Machine, SimRunner
 
 from grassq.broker.decide import Call, Decider, FromWorker, Message
 from grassq.broker.service import Done
@@ -35,7 +37,7 @@ END_S = 3600.0
 QUEUES = ("default", "q1", "q2")
 FAULTS = (
     *("broker", "agent", "daemon", "shim", "shim", "launcher", "reboot", "link", "clock"),
-    *("cut", "cut", "cut", "takeover"),
+    *("cut", "cut", "cut", "takeover", "backup"),
 )
 LEASE_S = 9.0
 #: How long a standby waits for a silent broker before it takes over.
@@ -57,7 +59,8 @@ class Play:
         self.faulty = True
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
-        self.machines = {f"w{i}": Machine(f"w{i}", self) for i in range(self.rng.randint(1, 3))}
+        labels = [self.rng.choice(((), ("big",), ("big", "new"))) for _ in range(self.rng.randint(1, 3))]
+        self.machines = {f"w{i}": Machine(f"w{i}", self, each) for i, each in enumerate(labels)}
         self.capacity = {name: self._capacity() for name in self.machines}
         self.offers: dict[str, tuple[Offer, ...]] = {name: (Offer("default"),) for name in self.machines}
         self.store = TouchyStore(trouble=self._trouble)
@@ -69,6 +72,7 @@ class Play:
         self._lives = itertools.count(1)
         self.users = Users(self)
         self.wire = Wire(self)
+        self.rewind = Rewind(self)
         self._begin()
 
     @property
@@ -125,7 +129,7 @@ class Play:
         for name in self.machines:
             self.wire.heal(name)
         for machine in self.machines.values():
-            everywhere = tuple(Offer(queue) for queue in QUEUES)
+            everywhere = tuple(Offer(queue, unsecure=True) for queue in QUEUES)
             self.offers[machine.name] = everywhere
             if machine.agent is not None:
                 machine.agent.describe(self._info(machine))
@@ -135,12 +139,15 @@ class Play:
     def _can_run(self, job_id: int) -> bool:
         job = self.auditor.alive[job_id]
         assert self.decider is not None
-        return never_fits(self.decider.board, job.spec.queue, job.spec.request) is None
+        return never_fits(self.decider.board, job.spec.queue, job.spec.request, job.spec.terms) is None
 
     def _all_done(self) -> bool:
         return not any(map(self._can_run, self.auditor.alive)) if self.decider is not None else False
 
     def _check_progress(self) -> None:
+        if self._progress_at != self.now and self.decider is not None and self.decider.board.doubts:
+            # A worker that cannot tell what it ran is asked RECALL_TRIES times, and nothing is started meanwhile.
+            self._progress_at = self.now
         if self._progress_at != self.now and any(machine.commands() for machine in self.machines.values()):
             self._progress_at = self.now
         if self.now - self._progress_at <= PROGRESS_S or self.decider is None:
@@ -152,7 +159,8 @@ class Play:
     # Workers.
 
     def _info(self, machine: Machine) -> WorkerInfo:
-        return WorkerInfo(machine.name, machine.boot, self.capacity[machine.name], self.offers[machine.name])
+        capacity, offers = self.capacity[machine.name], self.offers[machine.name]
+        return WorkerInfo(machine.name, machine.boot, capacity, offers, labels=machine.labels)
 
     def _start_agent(self, machine: Machine) -> None:
         if machine.agent is None:
@@ -177,6 +185,10 @@ class Play:
         self.offers[machine.name] = offers
         if machine.agent is not None:
             machine.agent.describe(replace(machine.agent.info, offers=offers))
+
+    def turns_away(self, worker: str) -> bool:
+        """Whether a worker was removed, so that its token opens nothing."""
+        return worker in self.auditor.gone
 
     def spawned(self, command: Command) -> None:
         """A command was started."""
@@ -206,8 +218,11 @@ class Play:
         try:
             effects = self.decider.process(messages)
         except Crash:
-            self._broker_gone()
+            self.broker_gone()
             return
+        self.auditor.look_at_store()
+        for name in sorted(self.auditor.gone):
+            self.wire.end(name)
         self.auditor.announced(effects.finished)
         if not self.decider.stale:
             self._welcome(messages)
@@ -216,6 +231,7 @@ class Play:
             self.users.answered(call, answer)
         for worker, order in effects.orders:
             self.wire.to_worker(worker, order)
+        self.rewind.look()
         wake = 0.0 if effects.again else self.decider.next_wake()
         if wake is not None:
             self._wake_in(max(wake, 0.05))
@@ -227,6 +243,8 @@ class Play:
 
     def call(self, call: Call) -> None:
         """A user asks; on a bad day the question is lost."""
+        if self.rewind.is_unsettled and call.key is not None:
+            return
         if not self.faulty or self.rng.random() < 0.95:
             self.after(self.rng.uniform(0, 0.1), partial(self.post, call))
 
@@ -243,7 +261,8 @@ class Play:
         for machine in self.machines.values():
             self.wire.connect_later(machine.name)
 
-    def _broker_gone(self, for_s: float | None = None) -> None:
+    def broker_gone(self, for_s: float | None = None) -> None:
+        """The broker's process ends, and another is started after a while."""
         self.decider = None
         self._inbox = []
         self._asleep_until = float("inf")
@@ -255,7 +274,7 @@ class Play:
         frozen = self.decider
         assert frozen is not None
         messages = list(self._inbox)
-        self._broker_gone(self.rng.uniform(TAKEOVER_S, TAKEOVER_S + 2))
+        self.broker_gone(self.rng.uniform(TAKEOVER_S, TAKEOVER_S + 2))
         self.after(self.rng.uniform(TAKEOVER_S + 3, 30), partial(self._thaws, frozen, messages))
 
     def _thaws(self, frozen: Decider, messages: list[Message]) -> None:
@@ -286,14 +305,16 @@ class Play:
         machine = self.machines[rng.choice(sorted(self.machines))]
         kind = rng.choice(FAULTS)
         if kind in ("broker", "daemon") and self.decider is not None:
-            self._broker_gone()
+            self.broker_gone()
         if kind == "takeover" and self.decider is not None:
             self._broker_freezes()
-        if kind in ("agent", "daemon", "reboot"):
+        if kind in ("agent", "daemon", "reboot") and machine.name != self.wire.spared:
             self.wire.worker_gone(machine.name)
             machine.reboot() if kind == "reboot" else machine.agent_gone()
             self.after(rng.uniform(0.1, 6), partial(self._start_agent, machine))
         match kind:
+            case "backup":
+                self.rewind.back_up()
             case "shim":
                 machine.kill_shim()
             case "launcher":

@@ -25,6 +25,15 @@ class TouchyStore(SqliteStore):
         self.term = 0
         super().__init__(path)
 
+    def image(self) -> bytes:
+        """A backup: all that is stored."""
+        return self._connection.serialize()
+
+    def restore(self, image: bytes) -> None:
+        """Go back to a backup; only a broker that is started after it may use the store."""
+        self._connection.deserialize(image)
+        self.number = self._number()
+
     def load(self) -> Loaded:
         self.trouble("load")
         return super().load()

@@ -1,4 +1,4 @@
-"""Users of the simulated broker: they submit, kill, hold, pause and change queues, and repeat what was not answered."""
+"""Users of the simulated broker: they submit, kill, change queues and workers, and repeat what was not answered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grassq.broker import selection, service, views
 from grassq.broker.batch import Batch
 from grassq.broker.decide import Call
 from grassq.broker.service import Draft
-from grassq.core.model import Offer, Pairs, Spec, State
+from grassq.core.model import ANYWHERE, FINAL, Guest, Offer, Pairs, Spec, State, Terms
 from grassq.core.resources import ONE, Count, Ids, Limits, Pool, Request
 from grassq.core.selectors import All
 from grassq.core.selectors import Ids as JobIds
@@ -65,6 +65,8 @@ class Users:
             self._make_queue: 5,
             self._delete_queue: 2,
             self._clean: 2,
+            self._drain: 4,
+            self._remove: 2,
             self._look: 5,
         }
         self._rng.choices(list(actions), list(actions.values()))[0]()
@@ -95,6 +97,10 @@ class Users:
         if key is not None:
             self._play.after(self._rng.choice((0.05, 3.0)), again)
 
+    def keys(self) -> list[str]:
+        """Every key that was ever used."""
+        return [f"key{number}" for number in range(1, self._keys + 1)]
+
     def _key(self) -> tuple[str, bytes]:
         self._keys += 1
         key = f"key{self._keys}"
@@ -114,7 +120,7 @@ class Users:
 
     def _submit(self) -> None:
         count = self._rng.choice((1, 1, 1, 3))
-        if self._sent + count > JOBS_MAX:
+        if self._sent + count > JOBS_MAX or self._play.rewind.is_unsettled:
             return
         self._sent += count
         key, digest = self._key()
@@ -130,6 +136,7 @@ class Users:
         rng = self._rng
         pairs: Pairs = ((b"WHO", rng.choice((b"ann", b"bob"))),)
         environment = msgspec.msgpack.encode(pairs)
+        terms = self._terms()
         spec = Spec(
             command=(key.encode(), b"\xff\x00raw"),
             queue=rng.choice(("default", "default", "q1", "q2")),
@@ -139,8 +146,20 @@ class Users:
             grace_s=rng.choice((0.0, 1.0, 5.0)),
             on_lost=rng.choice(("fail", "requeue")),
             tries=rng.choice((1, 1, 2, 3)),
+            terms=terms,
+            by=None if terms.guest is None else "token",
         )
         return Draft(spec, environment, None, rng.choice((30, 30, 30, 10, 50)), hold=rng.random() < 0.1)
+
+    def _terms(self) -> Terms:
+        """Most jobs run anywhere; some want one worker or a label, or come from another machine."""
+        rng = self._rng
+        if rng.random() < 0.7:
+            return ANYWHERE
+        worker = rng.choice((None, None, *sorted(self._play.machines)))
+        labels = rng.choice(((), (), ("big",), ("new",)))
+        guest = Guest(bare=rng.random() < 0.3, env=rng.choice(((), (b"X",))), own_cwd=rng.random() < 0.2)
+        return Terms(worker, labels, guest if rng.random() < 0.5 else None)
 
     def _kill(self) -> None:
         if (chosen := self._some_job()) is not None:
@@ -159,7 +178,7 @@ class Users:
         self._on_a_job(lambda batch, chosen: service.set_priority(batch, chosen, priority))
 
     def _rerun(self) -> None:
-        if self._sent >= JOBS_MAX or (chosen := self._some_job()) is None:
+        if self._sent >= JOBS_MAX or self._play.rewind.is_unsettled or (chosen := self._some_job()) is None:
             return
         self._sent += 1
         key, digest = self._key()
@@ -179,23 +198,51 @@ class Users:
         self._ask(lambda batch: action(batch, [All()]))
 
     def _clean(self) -> None:
-        """Only what nobody talks of any more, as on one machine: its link is a direct call, and late to nothing."""
-        auditor = self._play.auditor
+        """What has ended is removed; its workers are told to forget it when they connect again."""
+        states = [StateSelector(state) for state in sorted(FINAL) if self._rng.random() < 0.6]
+        if not states:
+            return
+        play = self._play
 
         def clean(batch: Batch) -> None:
-            ended = selection.select(batch, [StateSelector(State.CANCELLED)])
-            unstarted = {job.id for job in ended if job.attempt == 0}
-            if unstarted:
-                service.clean(batch, selection.by_ids(unstarted), None)
-            auditor.removed |= unstarted
+            ended = selection.select(batch, states)
+            chosen = {job.id for job in ended if play.rewind.may_clean(job.id, job.attempt)}
+            if chosen:
+                service.clean(batch, selection.by_ids(chosen), None)
+            play.auditor.removed |= chosen
 
         self._ask(clean)
+
+    def _drain(self) -> None:
+        worker, undo = self._rng.choice(sorted(self._play.machines)), self._rng.random() < 0.6
+        self._ask(lambda batch: service.drain(batch, worker, undo))
+
+    def _remove(self) -> None:
+        """A worker that is out of touch, or holds nothing, is given up for good; one at least stays."""
+        worker, play = self._rng.choice(sorted(self._play.machines)), self._play
+
+        def remove(batch: Batch) -> object:
+            if len(batch.board.stations) < 2 or play.rewind.is_unsettled:
+                return None
+            return service.remove_worker(batch, worker, lost=True)
+
+        decider = play.decider
+        station = None if decider is None else decider.board.stations.get(worker)
+        if station is not None and (not station.online or self._rng.random() < 0.1):
+            self._ask(remove)
 
     def _make_queue(self) -> None:
         machine = self._play.machines[self._rng.choice(sorted(self._play.machines))]
         queue = self._rng.choice(("q1", "q2", "default"))
         limits: tuple[Limits, ...] = ({}, {"gpu": Count(1)}, {"gpu": Ids(("0",))}, {"cpu": Pool(2 * ONE)})
-        offer = Offer(queue, {} if queue == "default" else self._rng.choice(limits))
+        prefix: tuple[bytes, ...] = self._rng.choice(((), (b"nice",)))
+        offer = Offer(
+            queue,
+            {} if queue == "default" else self._rng.choice(limits),
+            prefix,
+            unsecure=not prefix and self._rng.random() < 0.5,
+            allow_env=self._rng.choice(((), (b"X",))) if prefix else (),
+        )
         others = tuple(known for known in self._play.offers[machine.name] if known.queue != queue)
         self._play.set_offers(machine, (*others, offer))
 
@@ -209,6 +256,13 @@ class Users:
     def let_everything_run(self) -> None:
         """Nothing is parked or paused any more; asked again until it is so, as a job may be held once more."""
         self._play.call(Call(lambda batch: service.resume(batch, None)))
+        self._play.call(Call(_undrain))
         if any(job.state is State.HELD for job in self._play.auditor.alive.values()):
             self._play.call(Call(lambda batch: service.release(batch, [StateSelector("held")])))
         self._play.after(5.0, self.let_everything_run)
+
+
+def _undrain(batch: Batch) -> None:
+    for name, station in batch.board.stations.items():
+        if station.drained:
+            service.drain(batch, name, undo=True)

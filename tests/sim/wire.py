@@ -40,6 +40,9 @@ class Ends(Protocol):
     def post(self, message: FromWorker) -> None:
         """Something arrives at the broker."""
 
+    def turns_away(self, worker: str) -> bool:
+        """Whether a worker was removed, so that its token opens nothing."""
+
 
 @dataclass(eq=False)
 class Link:
@@ -59,6 +62,7 @@ class Link:
     no_way_in: bool = False
     no_way_out: bool = False
     seen: Moment | None = None
+    seen_at: float = 0.0
 
 
 class Wire:
@@ -67,6 +71,8 @@ class Wire:
     def __init__(self, ends: Ends) -> None:
         self._ends = ends
         self.links = {name: Link() for name in ends.machines}
+        #: Nothing happens to the link of this one.
+        self.spared: str | None = None
         for name in self.links:
             ends.after(ends.rng.uniform(0, HEARTBEAT_S), partial(self._beat, name))
         ends.after(1.0, self._listen)
@@ -78,7 +84,7 @@ class Wire:
         link, agent = self.links[name], self._ends.machines[name].agent
         if agent is None:
             return
-        if self._ends.decider is None or link.no_way_in or link.no_way_out:
+        if self._ends.decider is None or link.no_way_in or link.no_way_out or self._ends.turns_away(name):
             link.broker = None
             return self.connect_later(name)
         link.number += 1
@@ -96,8 +102,23 @@ class Wire:
             self.connect(name)
 
     def welcomed(self, name: str) -> None:
-        """The broker has a worker's fresh hello on disk."""
-        self.links[name].welcome = self.links[name].number
+        """The broker has a worker's fresh hello on disk, and tells it how far the store's history has come."""
+        link, broker = self.links[name], self._ends.decider
+        link.welcome = link.number
+        if broker is not None and link.broker is broker and not link.no_way_in:
+            self._ends.after(self._delay(), partial(self._remember, name, link.number, broker.moment))
+
+    def _remember(self, name: str, number: int, moment: Moment) -> None:
+        link = self.links[name]
+        if number == link.number and self._ends.machines[name].agent is not None and not link.no_way_in:
+            link.seen, link.seen_at = moment, self._ends.now
+
+    def end(self, name: str) -> None:
+        """A worker was removed: the broker closes its connection, and the worker dials in vain."""
+        self.links[name].given_up = True
+        if self.links[name].broker is not None:
+            self.links[name].broker = None
+            self.connect_later(name)
 
     def worker_gone(self, name: str) -> None:
         """A worker's process ended: its connection is reset, and the broker knows at once if it can."""
@@ -116,6 +137,8 @@ class Wire:
     def cut(self, name: str, inward: bool, outward: bool, for_s: float) -> None:
         """Lose what goes to a worker, or comes from it, for a while."""
         link = self.links[name]
+        if name == self.spared:
+            return
         link.no_way_in, link.no_way_out = link.no_way_in or inward, link.no_way_out or outward
         self._ends.after(for_s, partial(self.heal, name))
 
@@ -150,7 +173,8 @@ class Wire:
     def _pong(self, name: str, number: int, at: float, moment: Moment) -> None:
         link, agent = self.links[name], self._ends.machines[name].agent
         if number == link.number and agent is not None and not link.no_way_in:
-            link.answered, link.seen = self._ends.now, moment
+            link.answered = self._ends.now
+            self._remember(name, number, moment)
             agent.confirmed(at)
 
     def _listen(self) -> None:
@@ -172,10 +196,10 @@ class Wire:
         rng = self._ends.rng
         return rng.expovariate(20) if not self._ends.faulty or rng.random() < 0.95 else rng.uniform(0, 3)
 
-    def _fates(self) -> list[float]:
+    def _fates(self, name: str) -> list[float]:
         """When the copies of a message arrive."""
         rng = self._ends.rng
-        if not self._ends.faulty:
+        if not self._ends.faulty or name == self.spared:
             return [rng.expovariate(20)]
         copies = rng.choices((0, 1, 2), (8, 85, 7))[0]
         return [rng.expovariate(20) if rng.random() < 0.9 else rng.uniform(0, 8) for _ in range(copies)]
@@ -186,16 +210,20 @@ class Wire:
         if link.broker is None or link.no_way_out:
             return
         said = FromWorker(name, message)
-        fates = self._fates()
+        fates = self._fates(name)
         if isinstance(message, Report):
             for delay in fates:
-                self._ends.after(delay, partial(self._ends.post, said))
+                self._ends.after(delay, partial(self._report, said))
         elif not fates:
             self._break(name)
         else:
             # It overtakes no earlier one of its kind.
             link.hello_at = max(link.hello_at, self._ends.now + fates[0])
             self._ends.after(link.hello_at - self._ends.now, partial(self._arrive, name, link.number, said))
+
+    def _report(self, said: FromWorker) -> None:
+        if not self._ends.turns_away(said.worker):
+            self._ends.post(said)
 
     def _arrive(self, name: str, number: int, said: FromWorker) -> None:
         link = self.links[name]
@@ -207,7 +235,7 @@ class Wire:
         link = self.links[name]
         if link.broker is not self._ends.decider or link.no_way_in:
             return
-        fates = self._fates()
+        fates = self._fates(name)
         if not fates and isinstance(order, Check | Recall | Forget):
             self._break(name)
         for delay in fates:

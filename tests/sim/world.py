@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
+from tests.sim.things import Command, RunDir, Shim
+
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import Found
@@ -41,58 +43,12 @@ class Timeline(Protocol):
 
 
 @dataclass(eq=False)
-class Command:
-    """A process tree, and the wait status it really ended with."""
-
-    id: AttemptId
-    pid: int
-    stubborn: bool
-    alive: bool = True
-    code: int | None = None
-    signal: int | None = None
-
-
-@dataclass(eq=False)
-class Shim:
-    """A supervisor: the agent it talks to, the launcher that forked it, and the attempt at hand."""
-
-    pid: int
-    crew: int
-    launcher: int
-    alive: bool = True
-    busy: AttemptId | None = None
-
-
-@dataclass(eq=False)
-class RunDir:
-    """What is on disk of one attempt."""
-
-    boot: str
-    stop: float | None = None
-    void: bool = False
-    shim: Shim | None = None
-    command: Command | None = None
-    cancelled: bool = False
-    record: dict[str, Any] | None = None
-    lease: Lease | None = None
-    lease_ended: bool = False
-    #: What was ordered, for a broker that has forgotten it.
-    order: Start | None = None
-    acked: bool = False
-    #: On disk for good; else a power cut may take it.
-    synced: bool = False
-
-    @property
-    def claimed(self) -> bool:
-        return self.void or self.shim is not None
-
-
-@dataclass(eq=False)
 class Machine:
     """One machine: its disk, its processes, and the agent that happens to run on it."""
 
     name: str
     time: Timeline
+    labels: tuple[str, ...] = ()
     boots: int = 1
     crew: int = 0
     launcher: int = 0
@@ -141,11 +97,10 @@ class Machine:
         return None if folder is None else folder.order
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        for attempt in [each for each in self.dirs if each[0] in jobs]:
-            command = self.dirs[attempt].command
-            if command is None or not command.alive:
-                del self.dirs[attempt]
-                self.watched.discard(attempt)
+        alive = {attempt[0] for attempt, folder in self.dirs.items() if folder.lives}
+        for attempt in [each for each in self.dirs if each[0] in jobs and each[0] not in alive]:
+            del self.dirs[attempt]
+            self.watched.discard(attempt)
 
     def order(self, attempt: AttemptId) -> None:
         """The order goes through the launcher's socket: it may be lost with it, doubled, or outlive its sender."""
@@ -228,7 +183,8 @@ class Machine:
         elif rng.random() < 0.04:
             self._finish(shim, folder, attempt, spawn_failed=True)
         else:
-            command = Command(attempt, next(self.pids), stubborn=rng.random() < 0.2)
+            assert folder.order is not None
+            command = Command(folder.order, next(self.pids), stubborn=rng.random() < 0.2)
             folder.command = command
             self.time.spawned(command)
             self._watch_lease(shim, folder, command)

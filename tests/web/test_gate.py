@@ -313,6 +313,19 @@ def test_a_port_that_is_taken_a_name_unknown_and_an_address_elsewhere_are_said_i
         listening(Address("192.0.2.1", 0))
 
 
+def test_an_address_said_twice_is_bound_once_and_one_bound_by_somebody_who_does_not_listen_is_said_in_words() -> None:
+    assert len(listening(*[Address("127.0.0.1", free_port())] * 2)) == 1
+    port = free_port()
+    with pytest.raises(Refused, match="taken by another program"):
+        listening(Address("127.0.0.1", port), Address("127.1", port))
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
 def test_one_ipv6_network_counts_as_one_peer() -> None:
     assert gate.neighbourhood("2001:db8::1") == gate.neighbourhood("2001:db8::ffff:1")
     assert gate.neighbourhood("2001:db8:1::1") != gate.neighbourhood("2001:db8:2::1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.web.house import House, key, play
 
+from grassq.broker import access
 from grassq.core.model import Job
 from grassq.web import auth
 
@@ -50,5 +51,17 @@ def test_a_key_that_held_jobs_does_not_clean_them() -> None:
         assert (await house.ask("POST", "/v1/jobs/hold", body, local=True)).status == 200
         answer = await house.ask("POST", "/v1/jobs/clean", body, local=True)
         assert (answer.status, removed) == (409, [])
+
+    play(test)
+
+
+def test_a_broker_that_has_started_often_can_still_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "TOKENS_MAX", 3)
+
+    async def test(house: House) -> None:
+        for _ in range(5):
+            assert (await house.api.tokens.start_up_code()).startswith("grass1.")
+        answer = await house.ask("POST", "/v1/tokens/create", {"scope": "read", "key": key()}, local=True)
+        assert answer.status == 409 and "tokens and codes already" in answer.words
 
     play(test)

@@ -61,7 +61,8 @@ def create(batch: Batch, code: Token) -> Token:
         if before.digest != code.digest:
             raise Refused("another code has this number by chance; try again")
         return before
-    if len(known) >= TOKENS_MAX:
+    # Not the one made at every start: a broker that starts often must not be kept from starting.
+    if len(known) >= TOKENS_MAX and code.name != START_UP:
         raise Refused(f"there are {TOKENS_MAX:,} tokens and codes already; `grass token` lists them")
     if code.name == START_UP:
         # Only the code on the screen counts; those of earlier starts are void.

@@ -249,7 +249,7 @@ class Decider:
     def _hello(self, batch: Batch, hello: Hello) -> Orders:
         info = hello.info
         known = self.board.stations.get(info.name)
-        if known is None and not hello.fresh:
+        if info.name in batch.changes.removed_workers or (known is None and not hello.fresh):
             # It was removed since it connected, and its connection is about to end.
             return []
         self.board.set_worker(info, online=True, now=batch.now)
@@ -277,6 +277,9 @@ class Decider:
         job = self.board.jobs.get(report.job)
         if self._reunion.is_forgotten(batch, job, attempt):
             return self._reunion.ask(batch, worker, attempt)
+        if job is not None and not isinstance(event, Started | Stuck) and self._may_run_elsewhere(batch, job):
+            # Not acknowledged: it is repeated until everybody has spoken.
+            return []
         if job is None or job.attempt != event.attempt or job.placement is None or job.placement.worker != worker:
             self._late(batch, report)
         else:
@@ -295,6 +298,11 @@ class Decider:
             return []
         self._reunion.reported(worker, attempt)
         return [(worker, Ack(report.job, event.attempt))]
+
+    def _may_run_elsewhere(self, batch: Batch, job: Job) -> bool:
+        """Whether a worker yet to speak may have a newer attempt, started when this one's lease was over."""
+        leased = job.placement is not None and job.placement.lease_s is not None
+        return leased and bool(self.board.doubts or self.board.awaits(batch.mono))
 
     def _late(self, batch: Batch, report: Report) -> None:
         """A report of what is over already goes into the story, never into the state."""

@@ -41,12 +41,15 @@ class Dispatch:
         self._sent.clear()
 
     def orders(self, board: Board, mono: float) -> Orders:
-        """What is due now."""
+        """What is due now; no starts while a worker that has not spoken may know better, as after a backup."""
         orders: Orders = []
+        hushed = bool(board.doubts or board.awaits(mono))
         for name, station in board.stations.items():
             if not station.online:
                 continue
             for job in reconcile.due(board, name, self._sent, mono):
+                if hushed and not job.cancel_requested:
+                    continue
                 try:
                     order = reconcile.stop_of(job) if job.cancel_requested else self._start(job)
                 except StoreUnavailable as error:

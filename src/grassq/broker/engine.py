@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.decide import Call, Decider, Effects, FromWorker, Message
 from grassq.broker.watch import Watch
 from grassq.core.messages import Hello, Order, Silent
-from grassq.errors import Deposed, GrassError, Refused, Unreachable
+from grassq.errors import Deposed, Gone, GrassError, Refused
 from grassq.store.base import Submission
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Engine:
         self._arrived = asyncio.Event()
         self._finished: list[Heard] = []
         self._decided_at = time.monotonic()
-        self._ended: Exception | None = None
+        self._ended: BaseException | None = None
 
     def connect(self, worker: str, send: SendOrder) -> None:
         """From now on orders for a worker go this way."""
@@ -106,10 +107,9 @@ class Engine:
         """Work until cancelled, or until another broker has taken the store over: that is raised."""
         try:
             await self._work()
-        except Exception as error:
-            # The top of the loop: whoever waits is told, for nobody else will answer.
-            self._end(error)
-            raise
+        finally:
+            # However it ends: whoever waits is told, for nobody else will answer.
+            self._end(sys.exception())
 
     async def _work(self) -> None:
         while True:
@@ -122,7 +122,7 @@ class Engine:
             except Deposed:
                 raise
             except Exception as error:
-                # A bug in one batch must not end the daemon. The cause is in the log.
+                # The top of the loop: a bug in one batch must not end the daemon. The cause is in the log.
                 log.exception("batch_failed messages=%s", len(messages))
                 effects = _failed(messages, error)
             self._decided_at = time.monotonic()
@@ -157,14 +157,13 @@ class Engine:
         if effects.again:
             self._arrived.set()
 
-    def _end(self, error: Exception) -> None:
+    def _end(self, error: BaseException | None) -> None:
         """Answer everybody who waits, and take nothing more."""
-        log.error("engine_ended error=%r", error)
-        self._ended = error
+        self._ended = error or RuntimeError("it ended")
         self._inbox.clear()
         for future in self._answers.values():
             if not future.done():
-                future.set_exception(_no_answer(error))
+                future.set_exception(_no_answer(self._ended))
         self._answers.clear()
 
     async def close(self) -> None:
@@ -179,7 +178,7 @@ def _failed(messages: list[Message], error: Exception) -> Effects:
     return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [])
 
 
-def _no_answer(error: Exception) -> Unreachable:
+def _no_answer(error: BaseException) -> Gone:
     if isinstance(error, Deposed):
-        return Unreachable(f"{error}; ask again, the other broker answers")
-    return Unreachable(f"the daemon ends because a part of it failed ({type(error).__name__}); see daemon.log")
+        return Gone(f"{error}; ask again, the other broker answers")
+    return Gone(f"the daemon ends ({type(error).__name__}); ask again, or see daemon.log")

@@ -22,7 +22,7 @@ from grassq.broker.selection import SELECTED_MAX, by_ids
 from grassq.core import reconcile
 from grassq.core.board import Board
 from grassq.core.messages import Forget, Hello, Moment, Order, Recall, Start, Stop
-from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, AttemptId, Job, State
+from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, STOP_GRACE_S, AttemptId, Job, State
 from grassq.core.states import Adopt, Hold
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ RECALL_TRIES = 5
 #: How many ends of lost attempts are remembered, for workers that come back after all.
 FENCED_MAX = 10_000
 FORGET_MAX = 10_000
+#: How many attempts are remembered that workers could not tell.
+UNTOLD_MAX = 10_000
 
 
 class Asked(Struct):
@@ -54,15 +56,15 @@ class Remembered(Struct):
     #: The store was found to be restored from a backup.
     restored: bool = False
     asked: dict[AttemptId, Asked] = field(default_factory=dict)
-    #: What workers could not tell.
-    untold: set[AttemptId] = field(default_factory=set)
+    #: What workers could not tell; the oldest are forgotten, and asked again if they are still named.
+    untold: dict[AttemptId, None] = field(default_factory=dict)
     #: Attempts given up while their workers were out of touch, to be stopped if they still run.
     fenced: dict[AttemptId, tuple[str, Stop]] = field(default_factory=dict)
 
     def copy(self) -> Remembered:
         """A copy to go back to."""
         asked = {attempt: replace(each) for attempt, each in self.asked.items()}
-        return Remembered(set(self.spoken), self.restored, asked, set(self.untold), dict(self.fenced))
+        return Remembered(set(self.spoken), self.restored, asked, dict(self.untold), dict(self.fenced))
 
 
 class Reunion:
@@ -122,6 +124,8 @@ class Reunion:
         self.state.spoken.add(name)
         if found.forgotten or self.is_ahead(hello.seen, batch.store.number):
             self._restored(batch, name)
+        for job, attempt in found.unwanted:
+            self.fence(name, Stop(job, attempt, STOP_GRACE_S, hello.info.boot))
         orders: Orders = [(name, stop) for worker, stop in self.state.fenced.values() if worker == name]
         orders += [self._ask(batch, name, attempt) for attempt in found.forgotten]
         self._settle(batch, name)
@@ -172,6 +176,8 @@ class Reunion:
 
     def ask(self, batch: Batch, worker: str, attempt: AttemptId) -> Orders:
         """A report came of an attempt nobody knows here: what was it?"""
+        if len(self.state.asked) >= HELD_MAX:
+            return []  # it is repeated, and asked about when some of the others are told
         batch.next_id = max(batch.next_id, attempt[0] + 1)
         self._restored(batch, worker)
         order = self._ask(batch, worker, attempt)
@@ -228,7 +234,9 @@ class Reunion:
 
     def _give_up(self, batch: Batch, worker: str, attempt: AttemptId) -> None:
         log.error("recall_given_up worker=%s job=%s attempt=%s", worker, *attempt)
-        self.state.untold.add(attempt)
+        self.state.untold[attempt] = None
+        while len(self.state.untold) > UNTOLD_MAX:
+            del self.state.untold[next(iter(self.state.untold))]
         job = batch.board.jobs.get(attempt[0])
         if job is not None and job.state not in HOLDING:
             if job.state is not State.HELD:

@@ -12,6 +12,9 @@ from msgspec.structs import replace
 
 from grassq.core.messages import Start
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Start).decode
+
 
 def sealed(start: Start, key: bytes) -> Start:
     """The order with the broker's mark."""
@@ -24,4 +27,6 @@ def is_ours(start: Start, key: bytes) -> bool:
 
 
 def _mark(start: Start, key: bytes) -> bytes:
-    return hmac.digest(key, msgspec.msgpack.encode(replace(start, seal=b"")), "sha256")
+    # As its worker reads it: what was 10 here is 10.0 there.
+    read = _decode(_encode(replace(start, seal=b"")))
+    return hmac.digest(key, _encode(read), "sha256")

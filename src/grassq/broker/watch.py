@@ -35,14 +35,14 @@ class Watch:
                 watcher.left.discard(job)
                 watcher.woken.set()
 
-    def _drop(self, watcher: Watcher) -> None:
-        self._watched -= len(watcher.left)
-        for job in watcher.left:
+    def _drop(self, watcher: Watcher, jobs: set[int]) -> None:
+        self._watched -= len(jobs)
+        for job in jobs:
             others = self._by_job[job]
             others.discard(watcher)
             if not others:
                 del self._by_job[job]
-        watcher.left.clear()
+        watcher.left -= jobs
 
 
 class Watcher:
@@ -63,6 +63,10 @@ class Watcher:
         self.woken.clear()
         return True
 
+    def keep(self, jobs: set[int]) -> None:
+        """Watch only these any more: the others have ended already."""
+        self._watch._drop(self, self.left - jobs)
+
     def close(self) -> None:
         """Stop watching."""
-        self._watch._drop(self)
+        self.keep(set())

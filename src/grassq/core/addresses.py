@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from _socket import AF_INET6, inet_pton
-
 from grassq.errors import BadInput
 
 PORT = 7500
 ADDRESSES_MAX = 16
 #: The longest name DNS can hold.
 HOST_MAX = 253
+_HEX = frozenset("0123456789abcdefABCDEF")
 #: What would make something else of a URL.
-_NOT_IN_NAMES = frozenset(" /@,[]#?%\\<>^`{|}\"")
+_NOT_IN_NAMES = frozenset(' /@,[]#?%\\<>^`{|}"')
 
 
 class Address:
@@ -55,13 +54,22 @@ def parse_addresses(text: str, what: str = "the address") -> list[Address]:
 
 
 def _is_host(host: str) -> bool:
-    if ":" not in host:
-        return not any(c in _NOT_IN_NAMES for c in host)
-    try:
-        inet_pton(AF_INET6, host.partition("%")[0])
-    except (OSError, UnicodeError, ValueError):
+    number, _, zone = host.partition("%") if ":" in host else ("", "", host)
+    return not any(c in _NOT_IN_NAMES for c in zone) and (not number or _is_ipv6(number))
+
+
+def _is_ipv6(text: str) -> bool:
+    before, gap, after = text.partition("::")
+    groups = [group for part in (before, after) if part for group in part.split(":")]
+    if groups and "." in groups[-1]:
+        # The last two may be written like an IPv4 address.
+        parts = groups.pop().split(".")
+        if len(parts) != 4 or not all(part.isdecimal() and len(part) <= 3 and int(part) <= 255 for part in parts):
+            return False
+        groups += ["0", "0"]
+    if not all(0 < len(group) <= 4 and set(group) <= _HEX for group in groups):
         return False
-    return not any(c in _NOT_IN_NAMES for c in host.partition("%")[2])
+    return len(groups) < 8 if gap else len(groups) == 8
 
 
 def _split(text: str) -> tuple[str, str]:

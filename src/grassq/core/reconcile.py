@@ -109,6 +109,8 @@ class Unknown(Struct, frozen=True):
     forgotten: list[AttemptId]
     #: Jobs of its own that were removed since.
     removed: list[int]
+    #: Forgotten attempts of jobs that have ended meanwhile: nobody wants them any more.
+    unwanted: list[AttemptId] = []
 
 
 def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int, *, restored: bool) -> Unknown:
@@ -120,16 +122,18 @@ def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int
     newest: dict[int, int] = {}
     for job, attempt in held:
         newest[job] = max(attempt, newest.get(job, 0))
-    forgotten, removed = [], []
+    forgotten: list[AttemptId] = []
+    removed: list[int] = []
+    unwanted: list[AttemptId] = []
     for job, attempt in sorted(newest.items()):
         if job in known:
-            if known[job].state not in FINAL and attempt > known[job].attempt:
-                forgotten.append((job, attempt))
+            if attempt > known[job].attempt:
+                (unwanted if known[job].state in FINAL else forgotten).append((job, attempt))
         elif restored or job > highest_id:
             forgotten.append((job, attempt))
         else:
             removed.append(job)
-    return Unknown(forgotten, removed)
+    return Unknown(forgotten, removed, unwanted)
 
 
 def leased_until(board: Board, job: Job) -> float | None:

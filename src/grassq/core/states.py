@@ -143,7 +143,9 @@ def _adopted(job: Job, event: Event, at: float) -> Job:
     if event.attempt <= job.attempt:
         return job
     placed = _placed(job, Place(event.placement), at)
-    return replace(placed, attempt=event.attempt, ready_at=None)
+    # How the tries in between went is not known; the one that is told now counts as the last at worst.
+    tried = max(job.tried, min(event.attempt, job.spec.tries) - 1)
+    return replace(placed, attempt=event.attempt, ready_at=None, tried=tried)
 
 
 def _running(job: Job, event: Event, at: float) -> Job:

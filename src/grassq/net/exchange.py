@@ -22,7 +22,7 @@ TRIES_WITHIN_S = 10.0
 #: How long a broker on another machine may be away, because it restarts or another one takes over.
 AWAY_S = 30.0
 AWAY_PAUSE_S = 0.1
-AWAY_PAUSE_MAX_S = 2.0
+AWAY_PAUSE_MAX_S = 0.5
 
 
 def exchange(

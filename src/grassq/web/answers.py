@@ -15,7 +15,7 @@ from grassq.broker import views
 from grassq.broker.service import Done
 from grassq.core import frames
 from grassq.core.argv import Enqueue
-from grassq.errors import EXIT_USAGE, BadInput, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
+from grassq.errors import EXIT_USAGE, BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -93,6 +93,11 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
     """Tell every refusal as one sentence and the exit code that goes with it."""
     try:
         return await handler(request)
+    except Gone as error:
+        # Cut off and not answered: then the client asks again, and the next broker or daemon answers.
+        if request.transport is not None:
+            request.transport.abort()
+        answer = refusal(error, error_status(error))
     except GrassError as error:
         answer = refusal(error, error_status(error))
     except web.HTTPException as error:

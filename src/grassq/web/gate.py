@@ -299,14 +299,13 @@ async def listen(
     """Serve a runner that is set up on TCP, with TLS; every address is bound, or a sentence says why not."""
     assert runner.server is not None
     sockets: list[socket.socket] = []
-    for address in addresses:
+    for address in dict.fromkeys(addresses):
         for sock in await _bind(address):
             stack.callback(sock.close)
             sockets.append(sock)
     gate = Gate(runner.server, identity.context)
     stack.push_async_callback(gate.close)
     for sock in sockets:
-        sock.listen(BACKLOG)
         task = asyncio.create_task(gate.accept(sock))
         task.add_done_callback(_accepting_ended)
         stack.push_async_callback(_end, task)
@@ -356,6 +355,8 @@ def _bound(family: int, where: tuple[object, ...]) -> socket.socket:
             # So that :: and 0.0.0.0 can be bound both, and each means what it says.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(where)
+        # Here and not later: that somebody else has the address may come out only now.
+        sock.listen(BACKLOG)
     except OSError:
         sock.close()
         raise

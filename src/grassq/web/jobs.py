@@ -18,7 +18,7 @@ from grassq.core.model import DEFAULT_QUEUE, FINAL, Job
 from grassq.core.names import check_name, shown
 from grassq.core.resources import Request, parse_request
 from grassq.core.selectors import Selector
-from grassq.errors import BadInput, GrassError
+from grassq.errors import BadInput, Gone, GrassError
 from grassq.store.base import Submission
 from grassq.web import bodies, intake
 from grassq.web.answers import digest, document, done_document, enqueue_text, enqueued
@@ -57,6 +57,8 @@ class Jobs:
         try:
             body = bodies.decode(raw, bodies.EnqueueBody)
             typed, ids = await self._enqueue(body, raw, request[CALLER])
+        except Gone:
+            raise
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
         notes = "".join(f"grass: {note}\n" for note in typed.warnings)
@@ -134,9 +136,11 @@ class Jobs:
         """Wait for the next end, of any one or of all that are left."""
         watcher = self._engine.watch.subscribe(ids)
         try:
-            # A job may have ended between the look and the subscription: that is seen at the next look.
+            # A job may have ended between the look and the subscription: it is not waited for. To look again at once
+            # would never come to an end, for of many jobs there is always one that ends meanwhile.
             jobs = await self._engine.read(partial(selection.present, ids=ids))
-            if any(job.state in FINAL for job in jobs):
+            watcher.keep({job.id for job in jobs if job.state not in FINAL})
+            if not watcher.left or (any_one and len(watcher.left) < len(ids)):
                 return
             loop = asyncio.get_running_loop()
             deadline = loop.time() + timeout_s

@@ -69,6 +69,7 @@ class Agent:
             return self._send(Hello(self.info, False))
         # What the broker still wants started it says again; what it wanted before may run elsewhere by now.
         self._put_off = {key: order for key, order in self._put_off.items() if not isinstance(order, Start)}
+        self._held = {attempt: holding for attempt, holding in self._held.items() if not holding.traceless}
         self._outbox.fill()
         self._send(Hello(self.info, True, tuple(self._runner.inventory(HELD_MAX)), self._seen()))
 
@@ -183,6 +184,7 @@ class Agent:
             case Verdict.ORPHANED:
                 self._orphaned(holding)
             case Exited() | Lost() | Refused():
+                holding.traceless = found == Found()
                 self._ended(holding, verdict)
 
     def _grant(self, holding: Holding) -> bool:

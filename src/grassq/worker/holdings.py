@@ -86,6 +86,8 @@ class Holding(Struct):
     stop_at: float | None = None
     stuck: str | None = None
     looked_at: float = 0.0
+    #: There is nothing of it here: only the broker's word for it, which counts as long as the connection.
+    traceless: bool = False
     #: What is in its run dir, for an attempt that may be started elsewhere.
     lease: Lease | None = None
 

@@ -265,4 +265,4 @@ class Talk:
 
 def _is_word(text: str) -> bool:
     """Whether this can be said again in a header line, at the next connection."""
-    return len(text) <= WORD_MAX and text.isascii() and text.isprintable() and " " not in text
+    return len(text) <= WORD_MAX and text.isascii() and text.isprintable()

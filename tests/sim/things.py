@@ -1,0 +1,69 @@
+"""What is on a simulated machine's disk and in its process table: run dirs, shims and commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from grassq.core.messages import Start
+from grassq.core.model import AttemptId
+from grassq.worker.leases import Lease
+
+
+@dataclass(eq=False)
+class Command:
+    """A process tree, and the wait status it really ended with."""
+
+    start: Start
+    pid: int
+    stubborn: bool
+    alive: bool = True
+    code: int | None = None
+    signal: int | None = None
+
+    @property
+    def id(self) -> AttemptId:
+        """The attempt it belongs to."""
+        return self.start.id
+
+
+@dataclass(eq=False)
+class Shim:
+    """A supervisor: the agent it talks to, the launcher that forked it, and the attempt at hand."""
+
+    pid: int
+    crew: int
+    launcher: int
+    alive: bool = True
+    busy: AttemptId | None = None
+
+
+@dataclass(eq=False)
+class RunDir:
+    """What is on disk of one attempt."""
+
+    boot: str
+    stop: float | None = None
+    void: bool = False
+    shim: Shim | None = None
+    command: Command | None = None
+    cancelled: bool = False
+    record: dict[str, Any] | None = None
+    lease: Lease | None = None
+    lease_ended: bool = False
+    #: What was ordered, for a broker that has forgotten it.
+    order: Start | None = None
+    acked: bool = False
+    #: On disk for good; else a power cut may take it.
+    synced: bool = False
+
+    @property
+    def claimed(self) -> bool:
+        """Whether nobody may begin it any more."""
+        return self.void or self.shim is not None
+
+    @property
+    def lives(self) -> bool:
+        """Whether something of it is at work that has not recorded its end."""
+        shim, command = self.shim, self.command
+        return self.record is None and ((shim is not None and shim.alive) or (command is not None and command.alive))
