@@ -37,7 +37,7 @@ END_S = 3600.0
 QUEUES = ("default", "q1", "q2")
 FAULTS = (
     *("broker", "agent", "daemon", "shim", "shim", "launcher", "reboot", "link", "clock"),
-    *("cut", "cut", "cut", "takeover", "backup"),
+    *("cut", "cut", "cut", "takeover", "backup", "backup"),
 )
 LEASE_S = 9.0
 #: How long a standby waits for a silent broker before it takes over.
@@ -62,7 +62,7 @@ class Play:
         labels = [self.rng.choice(((), ("big",), ("big", "new"))) for _ in range(self.rng.randint(1, 3))]
         self.machines = {f"w{i}": Machine(f"w{i}", self, each) for i, each in enumerate(labels)}
         self.capacity = {name: self._capacity() for name in self.machines}
-        self.offers: dict[str, tuple[Offer, ...]] = {name: (Offer("default"),) for name in self.machines}
+        self.offers = {name: (Offer("default", unsecure=self.rng.random() < 0.5),) for name in self.machines}
         self.store = TouchyStore(trouble=self._trouble)
         self.auditor = Auditor(self.store, self.machines, self.capacity)
         self.decider: Decider | None = None

@@ -157,7 +157,7 @@ class Users:
         if rng.random() < 0.7:
             return ANYWHERE
         worker = rng.choice((None, None, *sorted(self._play.machines)))
-        labels = rng.choice(((), (), ("big",), ("new",)))
+        labels = rng.choice(((), (), ("big",), ("big",), ("new",)))
         guest = Guest(bare=rng.random() < 0.3, env=rng.choice(((), (b"X",))), own_cwd=rng.random() < 0.2)
         return Terms(worker, labels, guest if rng.random() < 0.5 else None)
 

@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import os
 import secrets
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -263,9 +264,10 @@ def reachable(typed: Sequence[Address]) -> list[Address]:
 
 def _is_wildcard(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return host in ("", "*")
+        # As the system reads it, to whom `0` is an address, too.
+        return ipaddress.ip_address(host if ":" in host else socket.inet_aton(host)).is_unspecified
+    except (OSError, ValueError):
+        return False
 
 
 def _own_addresses(version: int) -> list[str]:

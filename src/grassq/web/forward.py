@@ -108,7 +108,7 @@ class Forwarder:
                     answer = await self._ask_at(way, address, request, body)
                     self._last = address
                     return answer
-                except (aiohttp.ClientError, OSError, UnicodeError) as error:
+                except (aiohttp.ClientError, OSError, ValueError) as error:
                     why = f"{address}: {error or type(error).__name__}"
             if loop.time() >= deadline:
                 raise Unreachable(f"the broker is not reached ({why}); jobs that run here run on")

@@ -141,7 +141,7 @@ class BrokerLink:
         except TurnedAway as error:
             self._refused = True
             self._say(logging.ERROR, "broker_refuses", f"{address}: {error}")
-        except (Ended, aiohttp.ClientError, OSError, TimeoutError, UnicodeError) as error:
+        except (Ended, aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             welcomed = self._talk is not None and self._talk.met
             why = str(error) or "it does not answer in time"
             self._say(logging.WARNING, "broker_out_of_touch" if welcomed else "broker_not_reached", f"{address}: {why}")
