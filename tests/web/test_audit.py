@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.web.house import WAIT_S, House, digest_of, key, new_secret, play
-from tests.web.test_codes import exchange_of, made, redeem
+from tests.web.test_join_codes import exchange_of, made, redeem
 
 from grassq.core import codes
 from grassq.web import auth
