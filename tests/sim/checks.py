@@ -136,7 +136,10 @@ class Auditor:
         job, number = command.id
         demand(command.id not in self._spawned, f"job {job} attempt {number} was started twice")
         self._spawned[command.id] = command
-        self._check_room(command.start.placement.worker)
+        where = command.start.placement
+        boot = self._machines[where.worker].boot
+        demand(where.boot == boot, f"job {job} attempt {number} was meant for {where.boot}, and runs in {boot}")
+        self._check_room(where.worker)
         spec = command.start.spec
         others = {known.start.spec.command for id_, known in self._spawned.items() if id_[0] == job}
         demand(len(others) == 1, f"job {job} was started as {others}: two jobs have one id")
@@ -182,7 +185,7 @@ class Auditor:
             if job_id not in self.removed or SqliteStore.jobs(self._store, Ids(((job_id, job_id),)), 1):
                 self._check_final(self._row(job_id))
         for job_id in self.alive.keys() & self._final.keys():
-            if job_id in self.removed and self.alive[job_id].attempt_id in self._forgotten:
+            if job_id in self.removed and any(job_id == job for job, _ in self._forgotten):
                 # After a backup one that was removed may come back, from a worker that still has its folder.
                 del self._final[job_id]
                 continue
@@ -332,7 +335,9 @@ class Auditor:
 def _check_placed(job: Job, loaded: Loaded) -> None:
     """A new attempt is on a worker that takes jobs, and this job."""
     assert job.placement is not None
-    info = next(known for known in loaded.workers if known.name == job.placement.worker)
+    info = next((known for known in loaded.workers if known.name == job.placement.worker), None)
+    if info is None:
+        raise Broken(f"{job} was given to {job.placement.worker}, which was removed")
     standing = loaded.standings.get(info.name)
     demand(standing is None or not standing.drained, f"{job} was given to {info.name}, which is drained")
     offer = next((offer for offer in info.offers if offer.queue == job.spec.queue), None)

@@ -62,7 +62,9 @@ class Play:
         labels = [self.rng.choice(((), ("big",), ("big", "new"))) for _ in range(self.rng.randint(1, 3))]
         self.machines = {f"w{i}": Machine(f"w{i}", self, each) for i, each in enumerate(labels)}
         self.capacity = {name: self._capacity() for name in self.machines}
-        self.offers = {name: (Offer("default", unsecure=self.rng.random() < 0.5),) for name in self.machines}
+        self.offers: dict[str, tuple[Offer, ...]] = {}
+        for name in self.machines:
+            self.offers[name] = (Offer("default", unsecure=self.rng.random() < 0.5),)
         self.store = TouchyStore(trouble=self._trouble)
         self.auditor = Auditor(self.store, self.machines, self.capacity)
         self.decider: Decider | None = None

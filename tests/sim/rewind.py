@@ -52,7 +52,11 @@ class Rewind:
         if play.machines.keys() - play.decider.board.stations.keys() - play.auditor.gone or play.decider.stale:
             return
         self.backup = Backup(play.now, play.store.number, play.store.image(), play.auditor.books())
-        play.after(play.rng.uniform(0.5, 15), partial(self._go_back, self.backup, TRIES))
+        back_in_s = play.rng.uniform(0.5, 15)
+        play.after(back_in_s, partial(self._go_back, self.backup, TRIES))
+        if len(play.machines) > 1 and play.rng.random() < 0.6:
+            # One hears nothing of what happens until then: by it the restored broker cannot be found out.
+            play.wire.cut(play.rng.choice(sorted(play.machines)), True, True, back_in_s)
 
     def may_clean(self, job: int, attempts: int) -> bool:
         """Whether a finished job may be removed now."""
@@ -70,6 +74,7 @@ class Rewind:
             self.backup, self.is_unsettled = None, True
             play.wire.heal(witness)
             play.wire.spared = witness
+            play.wire.rewinds += 1
             play.broker_gone(play.rng.uniform(0.3, 4))
             play.auditor.lose_memory()
             play.store.restore(backup.image)
@@ -77,7 +82,7 @@ class Rewind:
 
     def _witness(self, backup: Backup) -> str | None:
         """A worker that has heard of what happened after the backup."""
-        for name, link in self._play.wire.links.items():
+        for name, link in reversed(self._play.wire.links.items()):
             if self._play.machines[name].agent is None or name in self._play.auditor.gone:
                 continue
             if link.seen is not None and link.seen.commit > backup.number and link.seen_at > backup.at:

@@ -73,6 +73,8 @@ class Wire:
         self.links = {name: Link() for name in ends.machines}
         #: Nothing happens to the link of this one.
         self.spared: str | None = None
+        #: How often the store was restored: a report that was sent before that died with the broker it was sent to.
+        self.rewinds = 0
         for name in self.links:
             ends.after(ends.rng.uniform(0, HEARTBEAT_S), partial(self._beat, name))
         ends.after(1.0, self._listen)
@@ -213,7 +215,7 @@ class Wire:
         fates = self._fates(name)
         if isinstance(message, Report):
             for delay in fates:
-                self._ends.after(delay, partial(self._report, said))
+                self._ends.after(delay, partial(self._report, said, self.rewinds))
         elif not fates:
             self._break(name)
         else:
@@ -221,8 +223,8 @@ class Wire:
             link.hello_at = max(link.hello_at, self._ends.now + fates[0])
             self._ends.after(link.hello_at - self._ends.now, partial(self._arrive, name, link.number, said))
 
-    def _report(self, said: FromWorker) -> None:
-        if not self._ends.turns_away(said.worker):
+    def _report(self, said: FromWorker, rewinds: int) -> None:
+        if rewinds == self.rewinds and not self._ends.turns_away(said.worker):
             self._ends.post(said)
 
     def _arrive(self, name: str, number: int, said: FromWorker) -> None:

@@ -16,6 +16,7 @@ from grassq.broker.service import Done
 from grassq.core import frames
 from grassq.core.argv import Enqueue
 from grassq.errors import EXIT_USAGE, BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
+from grassq.web.cut import cut
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -95,8 +96,7 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
         return await handler(request)
     except Gone as error:
         # Cut off and not answered: then the client asks again, and the next broker or daemon answers.
-        if request.transport is not None:
-            request.transport.abort()
+        cut(request.transport)
         answer = refusal(error, error_status(error))
     except GrassError as error:
         answer = refusal(error, error_status(error))

@@ -20,6 +20,7 @@ from grassq.core.ways import Way
 from grassq.errors import BadInput, GrassError, Refused, Unreachable
 from grassq.web import bodies
 from grassq.web.answers import Handler, enqueued, errors_in_words, version_header
+from grassq.web.cut import cut
 
 log = logging.getLogger(__name__)
 
@@ -185,8 +186,7 @@ async def _pass_on(request: web.Request, answer: aiohttp.ClientResponse) -> web.
         await response.write_eof()
     except (aiohttp.ClientError, OSError):
         # An answer without its end says that it is not whole; the client asks again.
-        if request.transport is not None:
-            request.transport.abort()
+        cut(request.transport)
     return response
 
 

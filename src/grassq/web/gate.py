@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from grassq.core.addresses import Address
 from grassq.errors import BadInput, Refused
+from grassq.web.cut import cut
 from grassq.web.identity import Identity
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Door(asyncio.Protocol):
         if spare in self.tasks:
             return
         if self._transport is not None:
-            self._transport.abort()
+            cut(self._transport)
         elif self._handshake is not None:
             self._handshake.cancel()
 

@@ -15,6 +15,7 @@ from grassq.broker.engine import Engine
 from grassq.core.model import FINAL, Job
 from grassq.core.selectors import Ids
 from grassq.errors import BadInput, GrassError
+from grassq.web.cut import cut
 
 LOOK_S = 0.1
 #: The same through a worker's link, where each look is a question and an answer.
@@ -87,8 +88,7 @@ async def serve_log(request: web.Request, engine: Engine, sources: Sources) -> w
     except (GrassError, OSError):
         # The worker went away in the middle. An answer without its end says so: the client asks again from where it
         # was, and is told in words.
-        if request.transport is not None:
-            request.transport.abort()
+        cut(request.transport)
         return response
     await response.write_eof()
     return response

@@ -17,6 +17,7 @@ from grassq.core.messages import Moment
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.answers import error_status, refusal
 from grassq.web.caller import CALLER, Caller
+from grassq.web.cut import cut
 from grassq.web.link import WorkerLink
 
 log = logging.getLogger(__name__)
@@ -101,8 +102,8 @@ class WorkerLinks:
             ws = web.WebSocketResponse(timeout=1.0, compress=False, max_msg_size=frames.FRAME_MAX + 64)
             ws.headers[frames.PROTOCOL_HEADER] = str(PROTOCOL)
             await ws.prepare(request)
-            cut = partial(_cut, request)
-            link = WorkerLink(self._engine, name, ws, cut, ticket, pace=self._pace, newer=theirs > PROTOCOL)
+            end = partial(cut, request.transport)
+            link = WorkerLink(self._engine, name, ws, end, ticket, pace=self._pace, newer=theirs > PROTOCOL)
             self._links[name], self._tokens[name] = link, caller.token
             return link
         finally:
@@ -168,8 +169,3 @@ def _moment(text: str) -> Moment | None:
     if not life or not number.isascii() or not number.isdigit() or len(number) > 18:
         return None
     return Moment(life, int(number))
-
-
-def _cut(request: web.Request) -> None:
-    if request.transport is not None:
-        request.transport.abort()
