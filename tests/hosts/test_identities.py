@@ -12,13 +12,19 @@ def _gated(worker: Machine) -> None:
     worker.ok("create-queue", "q", "--cpu=4", "sh", "hold.sh")
 
 
-def test_a_revoked_token_ends_what_is_open_at_once(site: Site) -> None:
+def _one_runs(site: Site) -> tuple[Machine, Machine, Machine, int]:
+    """A broker, a worker, a person, and a job that runs until its gate opens."""
     broker = site.broker()
     worker = site.worker(broker, "node")
     _gated(worker)
     person = site.person(broker, "ann")
     id_ = person.enqueue("q")
     eventually(lambda: state_of(person, id_) == "running", "it runs")
+    return broker, worker, person, id_
+
+
+def test_a_revoked_token_ends_what_is_open_at_once(site: Site) -> None:
+    broker, _, person, id_ = _one_runs(site)
     follower = person.start("log", "-f", str(id_))
     waiter = person.start("wait", str(id_))
     token = next(each["id"] for each in broker.json("token")["tokens"] if each["name"] == "ann" and not each["is_code"])
@@ -28,12 +34,7 @@ def test_a_revoked_token_ends_what_is_open_at_once(site: Site) -> None:
 
 
 def test_a_removed_worker_is_let_in_no_more_and_its_jobs_are_given_up(site: Site) -> None:
-    broker = site.broker()
-    worker = site.worker(broker, "node")
-    _gated(worker)
-    person = site.person(broker, "ann")
-    id_ = person.enqueue("q")
-    eventually(lambda: state_of(person, id_) == "running", "it runs")
+    broker, worker, person, _ = _one_runs(site)
     assert "holds" in person.refuses(5, "remove", "node")
     assert "in touch" in person.refuses(5, "remove", "node", "--lost")
     worker.kill_daemon()
@@ -47,12 +48,7 @@ def test_a_removed_worker_is_let_in_no_more_and_its_jobs_are_given_up(site: Site
 
 
 def test_a_drained_worker_finishes_what_it_has_and_gets_nothing_new(site: Site) -> None:
-    broker = site.broker()
-    worker = site.worker(broker, "node")
-    _gated(worker)
-    person = site.person(broker, "ann")
-    first = person.enqueue("q")
-    eventually(lambda: state_of(person, first) == "running", "it runs")
+    _, worker, person, first = _one_runs(site)
     person.ok("drain", "node")
     second = person.enqueue("q")
     assert "drained" in person.ok("why", str(second))

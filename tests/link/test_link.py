@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -112,15 +113,22 @@ def test_doubled_frames_change_nothing(tmp_path: Path) -> None:
     play(test)
 
 
+def swallowing(way: str, kind: str) -> tuple[Callable[[str, bytes], list[bytes]], list[str]]:
+    """What loses the first frame of a kind on its way, and the list of what it lost."""
+    lost: list[str] = []
+
+    def swallow(going: str, data: bytes) -> list[bytes]:
+        if going == way and kind_of(data) == kind and not lost:
+            lost.append(kind)
+            return []
+        return [data]
+
+    return swallow, lost
+
+
 def test_a_missing_frame_ends_the_connection_and_the_next_says_all_again(tmp_path: Path) -> None:
     async def test() -> None:
-        swallowed: list[str] = []
-
-        def swallow(way: str, data: bytes) -> list[bytes]:
-            if way == "down" and kind_of(data) == "start" and not swallowed:
-                swallowed.append(kind_of(data))
-                return []
-            return [data]
+        swallow, swallowed = swallowing("down", "start")
 
         async with world(tmp_path) as one:
             line = await FrameLine(one.broker.address, swallow).open(one.stack)
@@ -135,13 +143,7 @@ def test_a_missing_frame_ends_the_connection_and_the_next_says_all_again(tmp_pat
 
 def test_a_report_that_got_lost_on_the_way_ends_the_connection_too(tmp_path: Path) -> None:
     async def test() -> None:
-        swallowed: list[str] = []
-
-        def swallow(way: str, data: bytes) -> list[bytes]:
-            if way == "up" and kind_of(data) == "report" and not swallowed:
-                swallowed.append(kind_of(data))
-                return []
-            return [data]
+        swallow, _ = swallowing("up", "report")
 
         async with world(tmp_path) as one:
             line = await FrameLine(one.broker.address, swallow).open(one.stack)

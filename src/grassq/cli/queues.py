@@ -61,7 +61,7 @@ def delete(arguments: argparse.Namespace) -> int:
     """Remove a queue."""
     with _connect(arguments.broker, arguments.worker) as client:
         answer = client.delete_queue(arguments.queue, worker=arguments.worker)
-    return _say(arguments, answer, f"queue {answer.get('name')} deleted")
+    return render.outcome(arguments.json, answer, f"queue {answer.get('name')} deleted")
 
 
 def pause(arguments: argparse.Namespace) -> int:
@@ -69,14 +69,16 @@ def pause(arguments: argparse.Namespace) -> int:
     with connect(arguments.broker) as client:
         answer = client.pause(arguments.queue)
     again = "grass resume" + (f" {arguments.queue}" if arguments.queue else "")
-    return _say(arguments, answer, f"paused {_which(arguments)}; running jobs go on, `{again}` starts the rest")
+    return render.outcome(
+        arguments.json, answer, f"paused {_which(arguments)}; running jobs go on, `{again}` starts the rest"
+    )
 
 
 def resume(arguments: argparse.Namespace) -> int:
     """Start jobs again."""
     with connect(arguments.broker) as client:
         answer = client.resume(arguments.queue, restored=arguments.restored)
-    return _say(arguments, answer, f"resumed {_which(arguments)}")
+    return render.outcome(arguments.json, answer, f"resumed {_which(arguments)}")
 
 
 def _connect(broker: str | None, worker: str | None) -> AbstractContextManager[Client]:
@@ -84,16 +86,6 @@ def _connect(broker: str | None, worker: str | None) -> AbstractContextManager[C
     if worker is None and broker not in (None, homes.LOCAL):
         raise BadInput("a queue belongs to a machine: with --broker say on which worker, --worker NAME")
     return connect(broker, local=worker is None)
-
-
-def _say(arguments: argparse.Namespace, answer: dict[str, object], sentence: str) -> int:
-    if arguments.json:
-        render.document(answer)
-    else:
-        render.line(sentence)
-    notes = answer.get("notes")
-    render.notes([str(note) for note in notes] if isinstance(notes, list) else [])
-    return 0
 
 
 def _which(arguments: argparse.Namespace) -> str:

@@ -47,6 +47,17 @@ def error(message: str) -> None:
         text(f"grass: {clean(message)}\n", fd=2)
 
 
+def outcome(as_json: bool, answer: dict[str, object], sentence: str) -> int:
+    """Say what an action did: the answer as a document, or a sentence; and what else there is to say."""
+    if as_json:
+        document(answer)
+    else:
+        line(sentence)
+    others = answer.get("notes")
+    notes([str(note) for note in others] if isinstance(others, list) else [])
+    return 0
+
+
 def notes(messages: Iterable[str]) -> None:
     """Print remarks on stderr, one line each."""
     for message in messages:

@@ -28,21 +28,13 @@ def drain(arguments: argparse.Namespace) -> int:
         sentence = f"worker {name} finishes what it has and gets nothing new; `grass drain {name} --undo` ends that"
     else:
         sentence = f"worker {name} takes jobs again"
-    return _say(arguments, answer, sentence)
+    return render.outcome(arguments.json, answer, sentence)
 
 
 def remove(arguments: argparse.Namespace) -> int:
     """Forget a worker and end its token."""
     with connect(arguments.broker) as client:
         answer = client.remove_worker(arguments.worker, lost=arguments.lost)
-    return _say(arguments, answer, f"worker {answer.get('worker')} is removed; it comes back with `grass join` only")
-
-
-def _say(arguments: argparse.Namespace, answer: dict[str, object], sentence: str) -> int:
-    if arguments.json:
-        render.document(answer)
-    else:
-        render.line(sentence)
-    notes = answer.get("notes")
-    render.notes([str(note) for note in notes] if isinstance(notes, list) else [])
-    return 0
+    return render.outcome(
+        arguments.json, answer, f"worker {answer.get('worker')} is removed; it comes back with `grass join` only"
+    )
