@@ -25,7 +25,7 @@ demo: $(VENV)/made ## set up, then run a small grid of pretend trainings on two 
 
 test: $(VENV)/dev ## set up and run the whole suite
 	@tests/needs.sh
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(VENV)/dev ## formatting, lint, types and layers
 	$(BIN)/ruff format --check .
