@@ -99,6 +99,16 @@ def test_join_says_what_to_type_next_and_the_daemon_finds_it(
     assert [each.addresses for each in remote.joined(str(home))] == [[broker.address]]
 
 
+def test_a_machine_joins_a_broker_once_unless_it_says_that_it_comes_as_another(
+    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker
+) -> None:
+    assert grass("join", code_for(certificate, broker.address), "--name", "box").returncode == 0
+    again = grass("join", code_for(certificate, broker.address, id="c0de0002"), "--name", "two")
+    assert again.returncode == 5 and "is worker box of" in again.stderr and "--anew" in again.stderr
+    assert len(broker.requests) == 1, "the code was not spent"
+    assert grass("join", "--anew", code_for(certificate, broker.address, id="c0de0002")).returncode == 0
+
+
 def test_joining_and_logging_in_are_one_entry(
     home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker
 ) -> None:
@@ -393,7 +403,9 @@ def test_show_of_one_job_says_that_it_is_unreachable(home: Path, grass: Grass) -
 def test_doctor_names_the_brokers_and_refuses_a_readable_file(home: Path, grass: Grass) -> None:
     let_in(home, b"x" * 32, Address("my.server.com"), login=TOKEN, worker="w.s")
     checks = json.loads(grass("doctor", "--json").stdout)["checks"]
-    assert "my.server.com:7500 knows you as user and worker" in [check["found"] for check in checks]
+    kept = [check["found"] for check in checks if check["check"] == "broker"]
+    assert len(kept) == 1 and kept[0].startswith("my.server.com:7500: tokens as ") and "box (worker)" in kept[0]
+    assert "none runs, so this machine takes no jobs of its broker" in [check["found"] for check in checks]
     (home / brokers.FILE_NAME).chmod(0o644)
     done = grass("doctor", "--json")
     failed = [check["check"] for check in json.loads(done.stdout)["checks"] if check["status"] == "fail"]

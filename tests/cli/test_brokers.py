@@ -188,8 +188,11 @@ def test_credentials_at_a_new_address_are_found_by_its_certificate(home: Path, t
         assert broker.heard == b""
     # From now on it is listed, so that it need not be up.
     assert remote.worker_credential(str(home), [broker.address]).token == "w.s"
+    # A worker whose broker is away waits for it: it has joined no other, and the certificate will tell.
+    away = closed_port()
+    assert remote.worker_credential(str(home), [away]).addresses[0] == away
     with pytest.raises(Unreachable):
-        remote.worker_credential(str(home), [closed_port()])
+        remote.login_credential(str(home), [closed_port()])
 
 
 def test_a_machine_that_has_not_joined_is_told_how(home: Path) -> None:

@@ -48,6 +48,14 @@ def test_words_that_make_no_sense_together_are_refused(grass: Grass) -> None:
         ("--no-broker", "--no-worker"),
         ("--connect", "somewhere:7500"),
         ("--no-broker",),
+        ("--no-worker",),
         ("--cert", "a.pem"),
     ):
         grass.refuses(2, "daemon", *words)
+
+
+def test_a_broker_named_behind_the_queue_is_refused_and_never_passed_over(grass: Grass) -> None:
+    grass.ok("create-queue", "q", "--cpu=1")
+    for words in (("q", "--broker", "somewhere:7500", "--", "true"), ("q", "--broker=local", "--cpu=1", "true")):
+        assert "--broker comes first" in grass.refuses(2, "enqueue", *words)
+    grass.nothing_was_stored()

@@ -66,6 +66,7 @@ def test_a_queue_moves_to_postgres_and_back_with_all_it_knows(grass: Grass, serv
     assert "a broker uses" in grass.refuses(5, "store", "copy", url, f"sqlite:{grass.cwd}/other.db")
     grass.ok("stop")
     grass.ok("store", "copy", url, f"sqlite:{grass.cwd}/back.db")
+    assert (grass.cwd / "back.db").stat().st_mode & 0o077 == 0, "environments are in it"
     serve(grass, f"sqlite:{grass.cwd}/back.db")
     assert [job["state"] for job in grass.jobs()] == ["failed", "succeeded"]
     assert grass.enqueue("true") == waiting + 1

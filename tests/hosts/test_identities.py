@@ -102,6 +102,9 @@ def test_a_copy_of_a_workers_home_is_refused(site: Site) -> None:
     worker.stop()
     worker.serve("--no-broker", "--connect", "my.server.com:7500")
     broker.until_online("node")
+    # Its report of a job comes after its word that it has the new ticket.
+    id_ = person.enqueue("q", "and again")
+    person.ok("wait", str(id_))
     worker.stop()
     copy.serve("--no-broker", "--connect", "my.server.com:7500")
     with copy.client() as client:
@@ -138,6 +141,7 @@ def test_a_broker_restored_from_a_backup_learns_what_ran_and_runs_nothing_again(
     person.ok("resume", "q")
     workers[0].serve("--no-broker", "--connect", "my.server.com:7500")
     eventually(lambda: "node2" in person.json("show")["restored"], "the broker doubts until node2 has spoken")
+    assert "restored from a backup" in person("show").err
     workers[1].serve("--no-broker", "--connect", "my.server.com:7500")
     eventually(lambda: not person.json("show")["restored"], "all have spoken")
     eventually(

@@ -107,6 +107,26 @@ def test_logs_are_followed_through_the_broker_and_are_there_when_the_worker_is_o
     assert person.log(id_) == "begin first\nend first\n"
 
 
+def test_a_follower_outlasts_a_broker_that_is_killed_and_comes_back(site: Site) -> None:
+    broker = site.broker()
+    worker = site.worker(broker, "node")
+    _queue(worker)
+    person = site.person(broker, "ann")
+    id_ = person.enqueue("q", "first")
+    seen = person.cwd / "seen"
+    with seen.open("wb") as file:
+        follower = person.start("log", "-f", str(id_), stdout=file)
+    eventually(lambda: seen.read_text() == "begin first\n", "the follower sees the first line")
+    # The worker is away as well for a moment, so the new broker has nobody to ask for the log.
+    worker.host.cut()
+    broker.kill_daemon()
+    broker.serve("--bind", "0.0.0.0:7500", "--no-worker")
+    worker.host.heal()
+    _gate(worker).touch()
+    assert follower.wait(90) == 0
+    assert seen.read_text() == "begin first\nend first\n"
+
+
 def test_a_missing_directory_on_the_worker_is_told_in_words(site: Site) -> None:
     broker = site.broker()
     site.worker(broker, "node")

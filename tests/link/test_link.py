@@ -362,7 +362,7 @@ def test_a_revoked_worker_is_told_so_and_comes_back_when_it_may(tmp_path: Path) 
             worker.way = replace(good, token="x.revoked")
             one.broker.links.end(token="w")
             await until(lambda: worker.link.describe()["refused"])
-            assert "grass join CODE" in str(worker.link.describe()["trouble"])
+            assert "grass join --anew CODE" in str(worker.link.describe()["trouble"])
             worker.link._memory = links.load(str(worker.place))
             worker.way = good
             await until(lambda: worker.link.online)

@@ -27,7 +27,7 @@ def admit(batch: Batch, worker: str, shown: str, *, restored: bool = False) -> s
     if shown not in known and not restored:
         raise Copied(
             f"worker {worker} shows an old ticket: a copy of its home is at work, or was; stop one of them,"
-            " and `grass join CODE` again on the machine that shall go on"
+            " and `grass join --anew CODE` on the machine that shall go on"
         )
     # Never the same twice: two who were given one ticket could not be told apart.
     given = secrets.token_hex(TICKET_BYTES)

@@ -65,11 +65,12 @@ def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
 
 
 def unreachable(batch: Batch, job: Job) -> str | None:
-    """Why nobody can say how a job stands, or None: its worker is silent, and it runs on there."""
+    """Why nobody can say how a job stands, or None: its worker is silent, and what runs there runs on."""
     station = batch.board.stations.get(job.placement.worker) if job.placement and job.state not in FINAL else None
     if station is None or (silent_s := station.silent_s(batch.mono)) < UNREACHABLE_S:
         return None
-    return f"worker {station.info.name} has been silent since {moment(batch.now - silent_s)}; it runs on there"
+    ends = "; the kill reaches it when it is back" if job.cancel_requested else ""
+    return f"worker {station.info.name} has been silent for {silent_s:.0f} s; what it runs, runs on{ends}"
 
 
 def job_document(job: Job, silent: str | None = None) -> Document:
@@ -186,7 +187,9 @@ def _lines(batch: Batch, job: Job, blockers: list[placement.Blocker]) -> list[st
         ways = f"`grass log {job.id}` shows what it wrote, `grass rerun {job.id}` runs it again"
         return [f"{head} has ended: {ending(job)}", ways]
     if job.state is not State.QUEUED:
-        return [f"{head} is {job.state}" + (f": {reason}" if (reason := unreachable(batch, job) or job.reason) else "")]
+        silent = unreachable(batch, job)
+        state, reason = ("unreachable", silent) if silent else (str(job.state), job.reason)
+        return [f"{head} is {state}" + (f": {reason}" if reason else "")]
     if (held_up := _held_up(batch.board, batch.mono)) is not None:
         return [f"{head} waits: {held_up}"]
     if batch.board.is_paused(job.spec.queue):

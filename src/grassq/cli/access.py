@@ -42,6 +42,9 @@ def _build_redeem(name: str, parser: argparse.ArgumentParser) -> None:
     whose = "this machine's name as a worker (default: its host name)" if name == "join" else "your name there"
     parser.add_argument("--name", metavar="NAME", help=whose)
     parser.add_argument("--broker", metavar="ADDRESS", help="where to reach it, if not at the addresses in the code")
+    if name == "join":
+        anew = "join though this machine is a worker there already: as another one, which knows nothing of the first"
+        parser.add_argument("--anew", action="store_true", help=anew)
     parser.set_defaults(run=join if name == "join" else login)
 
 
@@ -60,10 +63,13 @@ def _build_token(parser: argparse.ArgumentParser) -> None:
 def join(arguments: argparse.Namespace) -> int:
     """Make this machine a worker of a broker: exchange a code, once."""
     wanted = arguments.name or _as_name(os.uname().nodename.split(".")[0])
+    if not arguments.anew:
+        access.refuse_second_join(home.current(), arguments.code)
     found = access.redeem(home.current(), arguments.code, "worker", name=wanted, at=arguments.broker)
     if arguments.json:
         return render.document(_public(found))
     render.line(f"joined {found.addresses[0]} as worker {found.name}")
+    _remark_name(arguments.name, found.name)
     return render.line(f"to work for it: grass daemon --no-broker --connect {found.addresses[0]}")
 
 
@@ -74,7 +80,13 @@ def login(arguments: argparse.Namespace) -> int:
         return render.document(_public(found))
     address = found.addresses[0]
     render.line(f"logged in at {address} as {found.name} ({found.scope})")
+    _remark_name(arguments.name, found.name)
     return render.line(f"to use it: grass show --broker {address}, or for all commands: grass use {address}")
+
+
+def _remark_name(wanted: str | None, given: str) -> None:
+    if wanted is not None and wanted != given:
+        render.notes([f"not as {wanted}: that name is taken, or the code was made for {given}"])
 
 
 def use(arguments: argparse.Namespace) -> int:

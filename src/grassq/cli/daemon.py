@@ -90,6 +90,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise BadInput("--connect makes this machine a worker; it makes no sense with --no-worker")
     if arguments.no_broker and arguments.no_worker:
         raise BadInput("--no-broker and --no-worker together leave nothing to run")
+    if arguments.no_worker and arguments.bind is None:
+        raise BadInput("a broker without a worker of its own needs workers that reach it; add --bind ADDRESS")
     if arguments.connect is not None and not arguments.no_broker:
         raise BadInput("--connect makes this machine a worker of another broker; add --no-broker")
     if arguments.store is not None and arguments.no_broker:

@@ -15,7 +15,7 @@ from grassq import __version__, home
 from grassq.cli import format as shape
 from grassq.cli import render
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, GrassError
-from grassq.net import brokers
+from grassq.net import brokers, remote
 from grassq.net.client import Client
 from grassq.net.http import Connection, NoDaemon
 
@@ -104,7 +104,10 @@ def _daemon(directory: str) -> Iterator[Finding]:
             # A worker's daemon keeps no queue: what is in it is asked of the broker, which may be away.
             shown = {} if "broker" in info else client.show()
     except NoDaemon:
-        yield "ok", "daemon", "none runs; the next local command starts it", ""
+        if _is_worker(directory):
+            yield "warn", "daemon", "none runs, so this machine takes no jobs of its broker", "`grass start`"
+        else:
+            yield "ok", "daemon", "none runs; the next local command starts it", ""
         return
     except GrassError as error:
         yield "fail", "daemon", str(error), f"see {directory}/daemon.log; `grass restart` (jobs run on)"
@@ -117,6 +120,9 @@ def _daemon(directory: str) -> Iterator[Finding]:
         yield "warn", "daemon", f"version {version}, this command is {__version__}", "`grass restart` (jobs run on)"
     if info.get("read_only"):
         yield "fail", "store", f"only read: {info['read_only']}", "free the cause; the daemon tries again by itself"
+    if waited_for := shown.get("restored"):
+        found = f"restored from a backup; nothing starts until these have spoken: {', '.join(waited_for)}"
+        yield "fail", "store", found, "start them, or `grass resume --restored` to go on without them"
     strays = info.get("strays") or []
     for stray in strays[:20]:
         yield "warn", "stray", f"{stray.get('path')}: {stray.get('why')}", "look at it; remove it if it is not needed"
@@ -127,12 +133,21 @@ def _daemon(directory: str) -> Iterator[Finding]:
     yield from _devices(bool(info.get("detecting")), shown.get("workers") or [])
 
 
+def _is_worker(directory: str) -> bool:
+    try:
+        return bool(remote.joined(directory))
+    except GrassError:
+        return False  # said in words by the look at the brokers
+
+
 def _link(link: dict[str, object]) -> Finding:
     """How a worker's daemon stands with its broker."""
     if link.get("online"):
         return "ok", "link", f"in touch with the broker at {link.get('address')}", ""
-    advice = "jobs run on; it dials again by itself"
-    return "fail" if link.get("refused") else "warn", "link", f"out of touch: {link.get('trouble')}", advice
+    words = f"out of touch: {link.get('trouble')}"
+    if link.get("refused"):
+        return "fail", "link", words, "jobs run on; it dials on, but somebody has to do what the words say"
+    return "warn", "link", words, "jobs run on; it dials again by itself"
 
 
 def _broker(directory: str) -> Iterator[Finding]:
@@ -144,8 +159,8 @@ def _broker(directory: str) -> Iterator[Finding]:
     if chosen is not None:
         yield "ok", "broker", f"commands go to {chosen} ({home.broker_named_by(directory)})", ""
     for entry in known:
-        roles = [word for word, right in (("user", entry.login), ("worker", entry.worker)) if right is not None]
-        yield "ok", "broker", f"{entry.addresses[0]} knows you as {' and '.join(roles)}", ""
+        rights = [f"{right.name} ({right.scope})" for right in (entry.login, entry.worker) if right is not None]
+        yield "ok", "broker", f"{entry.addresses[0]}: tokens as {' and '.join(rights)} are kept here", ""
 
 
 def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Finding]:
@@ -154,7 +169,11 @@ def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Find
     for worker in workers:
         capacity = worker.get("capacity")
         words = shape.holds(capacity if isinstance(capacity, dict) else {})
-        yield "ok" if worker.get("online") else "warn", f"worker {worker.get('name')}", words or "nothing", ""
+        if worker.get("online"):
+            yield "ok", f"worker {worker.get('name')}", words or "nothing", ""
+        else:
+            advice = "its jobs run on there; if it is gone for good: `grass remove NAME --lost`"
+            yield "warn", f"worker {worker.get('name')}", f"silent since {worker.get('since')}", advice
         if not detecting and isinstance(capacity, dict) and "gpu" not in capacity:
             advice = "if there is one: check its driver (`nvidia-smi`), or `grass daemon --capacity '{gpu: 1}'`"
             yield "ok", "gpu", "none detected", advice

@@ -177,25 +177,34 @@ def _rest(answer: Mapping[str, Any]) -> None:
     queues, workers = answer.get("queues", []), answer.get("workers", [])
     if queues:
         render.text("\n")
+        several = len({queue.get("worker") for queue in queues}) > 1
         render.table(
-            ["QUEUE", "LIMITS", "FREE", "RUNNING", "QUEUED", "COMMAND"],
-            [_queue_row(queue) for queue in queues],
+            ["QUEUE", *(["WORKER"] if several else []), "LIMITS", "FREE", "RUNNING", "QUEUED", "COMMAND"],
+            [_queue_row(queue, several) for queue in queues],
             flexible="COMMAND",
         )
     if workers:
         render.text("\n")
         _workers_table(workers)
+    if waited_for := answer.get("restored"):
+        render.notes(
+            [
+                f"the broker was restored from a backup; nothing starts until {', '.join(waited_for)} have told what "
+                "they ran since, or `grass resume --restored`"
+            ]
+        )
     totals = [f"{count} {state}" for state, count in (answer.get("totals") or {}).items() if count]
     if totals:
         render.text("\n")
         render.line(", ".join(totals))
 
 
-def _queue_row(queue: Mapping[str, Any]) -> list[str]:
+def _queue_row(queue: Mapping[str, Any], with_worker: bool) -> list[str]:
     name = f"{queue.get('name')} (paused)" if queue.get("paused") else str(queue.get("name"))
     prefix = shape.command({"command": queue.get("prefix") or []})
     counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
-    return [name, shape.holds(queue.get("limits")), shape.holds(queue.get("free")), *counts, prefix]
+    where = [str(queue.get("worker"))] if with_worker else []
+    return [name, *where, shape.holds(queue.get("limits")), shape.holds(queue.get("free")), *counts, prefix]
 
 
 def _workers_table(workers: Sequence[Mapping[str, Any]]) -> None:

@@ -54,6 +54,8 @@ def words(name: str, argv: list[str]) -> int:
     else:
         render.line(f"queue {answer.get('name')} {answer.get('status')}")
     render.notes(answer.get("notes", []))
+    if worker is None and (broker := homes.broker(homes.current())) is not None:
+        render.notes([f"made on this machine, not at {broker}; --worker NAME makes it on a worker there"])
     return 0
 
 
@@ -78,7 +80,10 @@ def resume(arguments: argparse.Namespace) -> int:
     """Start jobs again."""
     with connect(arguments.broker) as client:
         answer = client.resume(arguments.queue, restored=arguments.restored)
-    return render.outcome(arguments.json, answer, f"resumed {_which(arguments)}")
+    sentence = (
+        "going on without the workers that have not spoken" if arguments.restored else f"resumed {_which(arguments)}"
+    )
+    return render.outcome(arguments.json, answer, sentence)
 
 
 def _connect(broker: str | None, worker: str | None) -> AbstractContextManager[Client]:

@@ -71,6 +71,8 @@ def run(
 
 def copy_store(source: str, target: str, progress: Callable[[int, int], None]) -> int:
     """Copy everything of one store into another, empty one; how many jobs it was. No daemon may use either."""
+    # A store holds environments: for its owner alone.
+    os.umask(0o077)
     with contextlib.ExitStack() as stack:
         files = [Path(url.removeprefix("sqlite:")) for url in (source, target) if not is_postgres(url)]
         for folder in {file.parent for file in files}:

@@ -10,7 +10,7 @@ from binascii import b2a_base64
 
 from grassq.core.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.codes import Code, decode
-from grassq.errors import Unreachable
+from grassq.errors import Refused, Unreachable
 from grassq.net import brokers
 from grassq.net.brokers import Book, Entry, Kind, Right
 from grassq.net.client import read_answer
@@ -49,6 +49,16 @@ def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None
         setattr(entry, kind, right)
         book.pending.pop(f"{kind}:{code.id}", None)
     return Credential(entry.addresses, entry, right)
+
+
+def refuse_second_join(home: str, text: str) -> None:
+    """One machine is one worker of a broker: as a second one its devices would be given out twice."""
+    entry = brokers.load(home).showing(decode(text).fingerprint)
+    if entry is not None and entry.worker is not None:
+        raise Refused(
+            f"this machine is worker {entry.worker.name} of {entry.addresses[0]} already; `grass start` works for it."
+            " If the broker has removed it, or refuses it as a copy, `grass join --anew CODE`"
+        )
 
 
 def _word(value: object) -> str:

@@ -82,8 +82,10 @@ def _together(one: Offer, other: Offer) -> Offer:
 def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: Request) -> tuple[Enqueue, Draft]:
     """Split the words of an `enqueue`, read its amounts and check it."""
     env = dict(who.env)
-    # A `--broker` among the words was the client's to follow: it has led here.
     typed = split(words, known, lambda word: programs.find(word, env, who.cwd) is not None, is_guest=who.is_guest)
+    if typed.broker is not None:
+        # The command line follows it only there, and takes it away: whoever reads on must not guess whose it is.
+        raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
     return typed, draft(typed, _request(typed, default), who, known)
 
 

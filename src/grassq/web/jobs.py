@@ -22,13 +22,15 @@ from grassq.errors import BadInput, Gone, GrassError
 from grassq.store.base import Submission
 from grassq.web import bodies, intake
 from grassq.web.answers import digest, document, done_document, enqueue_text, enqueued
-from grassq.web.auth import BODY
+from grassq.web.auth import BODY, NOTE
 from grassq.web.caller import CALLER, Caller
 from grassq.web.desk import Fleet
 from grassq.web.logs import serve_log
 
 WAIT_MAX_S = 30.0
 SELECTORS_MAX = 10_000
+#: Of what the audit is told of a request.
+ABOUT_MAX = 200
 
 #: Something to do to selected jobs, with the rest of the request.
 Action = Callable[[Batch, list[Selector], bodies.SelectBody], Done]
@@ -61,6 +63,7 @@ class Jobs:
             raise
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
+        request[NOTE].about = f"job {ids[0]} in {typed.queue}"
         notes = "".join(f"grass: {note}\n" for note in typed.warnings)
         follow = ids[0] if body.verb == "run" or typed.sync else None
         return enqueued(0, enqueue_text(typed, ids[0]), notes, follow)
@@ -178,6 +181,7 @@ class Jobs:
         raw = request[BODY]
         body = bodies.decode(raw, bodies.SelectBody)
         chosen = _some(_selectors(body.selectors))
+        request[NOTE].about = " ".join(body.selectors)[:ABOUT_MAX]
         by = _owner(request)
 
         def done(batch: Batch) -> Done:

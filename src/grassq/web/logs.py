@@ -75,7 +75,12 @@ async def serve_log(request: web.Request, engine: Engine, sources: Sources) -> w
     attempt = _number(request, "attempt", job.attempt, 1 << 30)
     reading = _Reading(engine, sources, found, attempt, stream)
     tail = _number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
-    await reading.begin(_number(request, "offset", 0, OFFSET_MAX), tail)
+    try:
+        await reading.begin(_number(request, "offset", 0, OFFSET_MAX), tail)
+    except GrassError:
+        # Of a job that has not ended the worker may come back; but its last lines cannot be counted from here.
+        if request.query.get("follow") != "1" or job.state in FINAL or tail is not None:
+            raise
     headers = {"Grass-Attempt": str(attempt), "Grass-State": str(job.state), "Grass-Offset": str(reading.offset)}
     response = web.StreamResponse(headers=headers)
     response.content_type = "application/octet-stream"

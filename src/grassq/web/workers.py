@@ -117,7 +117,7 @@ class WorkerLinks:
         if await old.probe():
             words = (
                 f"worker {name} is connected already and answers: a copy of its home is at work; stop one of them,"
-                " and `grass join CODE` again on that machine"
+                " and `grass join --anew CODE` on that machine"
             )
             self._ring(name, words)
             raise Refused(words)

@@ -36,8 +36,8 @@ WORDS_MAX = 500
 
 #: What a refusal means when the broker gave no words with it.
 _WORDS = {
-    401: "the broker does not know this worker: it was removed or its token revoked; `grass join CODE` again",
-    403: "the broker does not let this worker in; `grass join CODE` again",
+    401: "the broker does not know this worker: it was removed or its token revoked; `grass join --anew CODE`",
+    403: "the broker does not let this worker in; `grass join --anew CODE`",
     404: "what answers there is no broker of Grass, or a much older one",
 }
 
@@ -200,7 +200,7 @@ class BrokerLink:
         except aiohttp.ServerFingerprintMismatch:
             raise TurnedAway(
                 "another certificate is shown there than when this worker joined; if the broker has a new one,"
-                " `grass join CODE` again"
+                " `grass join --anew CODE`"
             ) from None
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
@@ -215,7 +215,7 @@ class BrokerLink:
         if welcome.store_id != self._store_id:
             raise TurnedAway(
                 f"the broker there keeps another store ({welcome.store_id}) than this worker joined"
-                f" ({self._store_id}); `grass join CODE` again"
+                f" ({self._store_id}); `grass join --anew CODE`"
             )
         log.info("broker_in_touch address=%s", self._address)
         self._trouble = None
