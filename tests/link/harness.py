@@ -27,7 +27,7 @@ from grassq.core import frames
 from grassq.core.addresses import Address
 from grassq.core.frames import Pace
 from grassq.core.messages import Hello, Order, Report, Start
-from grassq.core.model import Offer, Outcome, Terms, WorkerInfo
+from grassq.core.model import Offer, Outcome, State, Terms, WorkerInfo
 from grassq.core.states import Exited
 from grassq.core.ways import Way
 from grassq.errors import Refused
@@ -412,3 +412,9 @@ def kind_of(data: bytes) -> str:
 def numbered(data: bytes) -> int:
     """The number of a frame."""
     return int(msgspec.msgpack.decode(data)[0])
+
+
+def seen_by(one: World, job: int) -> State | None:
+    """The state of a job on the board; None when it is over."""
+    found = one.broker.engine.decider.board.jobs.get(job)
+    return None if found is None else found.state
