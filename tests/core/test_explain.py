@@ -25,6 +25,7 @@ from grassq.core.placement import (
 )
 from grassq.core.resources import ONE
 
+QUEUES = ("a", "b", "c")
 AT_ONCE = Patience(0, 0.0)
 
 
