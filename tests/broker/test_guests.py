@@ -201,5 +201,5 @@ def test_a_queue_for_another_machine_has_a_whole_path_or_that_machines(tmp_path:
 
 
 def test_a_guest_that_names_no_queue_is_told_so_whatever_this_machine_has() -> None:
-    with pytest.raises(NotFound, match="name the queue first"):
+    with pytest.raises(NotFound, match="names its queue first"):
         intake.split([b"ls"], known_of("here"), lambda word: True, is_guest=True)

@@ -99,6 +99,14 @@ def test_join_says_what_to_type_next_and_the_daemon_finds_it(
     assert [each.addresses for each in remote.joined(str(home))] == [[broker.address]]
 
 
+def test_of_a_code_that_was_refused_no_secret_is_kept(
+    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: Desk
+) -> None:
+    desk.taken["c0de0001"] = "somebody else's"
+    assert grass("login", code_for(certificate, broker.address, id="c0de0001")).returncode == 5
+    assert brokers.load(str(home)).pending == {}
+
+
 def test_a_machine_joins_a_broker_once_unless_it_says_that_it_comes_as_another(
     home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker
 ) -> None:

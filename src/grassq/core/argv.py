@@ -365,7 +365,7 @@ def _no_queue(word: bytes, scene: Scene) -> NotFound:
     meant = options.closest(word.decode("utf-8", "replace"), scene.queues)
     near = f" (did you mean {shown(meant)}?)" if meant else ""
     return NotFound(
-        f"there is no queue {shown(word)}{near}; from another machine name the queue first, as in "
+        f"there is no queue {shown(word)}{near}; from another machine a job names its queue first, as in "
         f"grass enqueue --queue {meant or 'QUEUE'} {shown(word)[1:-1]} ..."
     )
 

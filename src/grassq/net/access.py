@@ -18,6 +18,8 @@ from grassq.net.exchange import exchange
 from grassq.net.remote import Credential, pinned
 
 SECRET_BYTES = 32
+#: Refusals that asking again does not change. After any other the code may have been taken, and its secret is good.
+FINAL_STATUSES = (400, 404, 409)
 #: What a broker may call a token, a scope, a name or its store.
 _WORD = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
@@ -38,7 +40,11 @@ def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None
         return token
 
     known, broker.token_for = broker.token_for, note
-    answer = read_answer(exchange(broker, "POST", "/v1/redeem", json.dumps(document).encode("ascii")))
+    response = exchange(broker, "POST", "/v1/redeem", json.dumps(document).encode("ascii"))
+    if response.status in FINAL_STATUSES:
+        with brokers.changing(home) as book:
+            book.pending.pop(f"{kind}:{code.id}", None)
+    answer = read_answer(response)
     try:
         right = Right(f"{_word(answer['token'])}.{secret}", _word(answer["name"]), _word(answer["scope"]))
         store_id = _word(answer["store_id"])
