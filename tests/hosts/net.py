@@ -12,6 +12,8 @@ from pathlib import Path
 #: The first host of a network is 1.2.3.4.
 FIRST = 4
 _numbers = itertools.count(1)
+# Where `ip` and `nft` are, also for those whose PATH does not say so.
+os.environ["PATH"] += ":/usr/sbin:/sbin"
 #: `ip netns exec` shows a file from here instead of the one in /etc.
 ETC = Path("/etc/netns")
 
