@@ -14,7 +14,8 @@ from tests.store.batches import new, text
 from tests.store.proxy import Proxy
 
 from grassq.errors import Deposed, StoreUnavailable
-from grassq.store.postgres import LEAD_LOST_S, LEAD_TRY_S, PostgresStore
+from grassq.store.postgres import LEAD_LOST_S, PostgresStore
+from grassq.store.relational import LEAD_TRY_S
 from grassq.store.session import SILENT_S
 
 Make = Callable[..., PostgresStore]

@@ -352,9 +352,6 @@ class Decider:
                     answers.append((message, error))
         return Effects(answers, [], [])
 
-    def _leased_until(self, job: Job) -> float | None:
-        return reconcile.leased_until(self.board, job)
-
     def next_wake(self) -> float | None:
         """Seconds until something is due by itself; None when only a message can change anything."""
         wall, mono = self._clock.wall(), self._clock.mono()
@@ -363,7 +360,8 @@ class Decider:
         due = [_ready_in_s(job, wall) for job in self.board.retrying.values()]
         due += self._dispatch.due_in_s(self.board, mono)
         at = [self._ripe_at, self._reunion.next_look(self.board)]
-        at += [until for job in self.board.holding.values() if (until := self._leased_until(job)) is not None]
+        leases = (reconcile.leased_until(self.board, job) for job in self.board.holding.values())
+        at += [until for until in leases if until is not None]
         if self._store.beat_s is not None:
             at.append(self._beat_at + self._store.beat_s)
         due += [when - mono for when in at if when < float("inf")]

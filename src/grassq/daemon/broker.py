@@ -32,7 +32,7 @@ from grassq.errors import StoreTooNew, StoreUnavailable
 from grassq.settings import STORE_MEMORY
 from grassq.store.base import Store
 from grassq.store.open import open_store
-from grassq.store.relational import RelationalStore
+from grassq.store.relational import LEAD_TRY_S, RelationalStore
 from grassq.web.api import Api
 from grassq.web.audit import Audit
 from grassq.web.auth import Guard
@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 
 STORE_NAME = "store.db"
 CACHE_NAME = "cache"
-#: How often a broker that stands by looks whether it may lead.
-LEAD_TRY_S = 1.0
 REMIND_S = 86400.0
 
 

@@ -22,9 +22,8 @@ from grassq.errors import Deposed, StoreUnavailable
 from grassq.store import schema, session, sql
 from grassq.store.relational import RelationalStore, Result, Row
 
-#: How often a leader says that it lives, how often a standby looks, and after what silence it takes over.
+#: How often a leader says that it lives, and after what silence a standby takes over.
 BEAT_S = 1.0
-LEAD_TRY_S = 1.0
 LEAD_LOST_S = 4.0
 #: How long one commit of a leader may hold up those who stand by.
 LEAD_STUCK_S = 30.0

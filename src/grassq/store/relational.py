@@ -44,6 +44,10 @@ class Result(Protocol):
         """The rows it gave."""
 
 
+#: How often a broker that stands by looks whether it may lead.
+LEAD_TRY_S = 1.0
+
+
 class RelationalStore(ABC):
     """A store in the tables of one database. Used by one thread at a time."""
 
