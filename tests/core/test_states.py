@@ -126,6 +126,8 @@ class Life(RuleBasedStateMachine):
         if before.cancel_requested:
             assert after.state in {before.state, PLACED, RUNNING, CANCELLED}, "a requested cancel ends in cancelled"
         assert after.cancel_requested >= before.cancel_requested
+        if isinstance(event, Lost) and after.state is QUEUED:
+            assert after.lost < LOST_ATTEMPTS_MAX, "what is lost again and again waits for somebody to look"
         assert (after.id, after.spec, after.created) == (before.id, before.spec, before.created)
 
     @rule(kind=st.sampled_from([Hold, Release, Ready, Unready]))
@@ -181,7 +183,6 @@ class Life(RuleBasedStateMachine):
         assert (job.outcome is Outcome.CANCELLED) == (job.state is CANCELLED)
         assert not job.cancel_requested or job.state in HOLDING | {CANCELLED}
         assert job.tried <= job.attempt and job.tried <= job.spec.tries
-        assert job.lost <= LOST_ATTEMPTS_MAX
 
 
 TestLife = Life.TestCase
