@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?= 1000
+PEERS ?=
 
 .PHONY: help demo test check e2e sim bench docs clean
 
@@ -39,7 +40,8 @@ e2e: $(VENV)/dev ## only the tests with real daemons
 sim: $(VENV)/dev ## random histories of broker and workers: SEED=n replays one, SEEDS=n runs so many
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-bench: $(VENV)/made ## measure, as ratios in one run
+bench: $(VENV)/made ## measure, as ratios in one run; PEERS=1 first installs other queues to compare with
+	@$(if $(PEERS),bench/needs.sh)
 	$(BIN)/python -m bench
 
 docs: $(VENV)/dev ## write docs/reference anew from the parsers and settings

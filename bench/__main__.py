@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -12,17 +13,26 @@ from bench.table import Row, Skipped, document, show
 
 QUICK = 10
 PARTS = ("local", "broker", "takeover", "partition")
+#: Parts with a table and options of their own, loaded when asked for: `python -m bench peers --help`.
+APART = {"peers": "bench.peers.run", "growth": "bench.growth", "packing": "bench.packing"}
+#: What `--quick` is for the peers.
+QUICK_PEERS = ("--jobs", "1000", "--rounds", "1")
 
 
 def main() -> int:
     """Run every measurement and print the table."""
+    if len(sys.argv) > 1 and sys.argv[1] in APART:
+        return _apart(sys.argv[1], sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description="Benchmarks of Grass, as ratios in one run.")
-    parser.add_argument("parts", metavar="PART", nargs="*", help=f"only these: {', '.join(PARTS)}")
+    names = ", ".join(PARTS)
+    parser.add_argument("parts", metavar="PART", nargs="*", help=f"only these: {names}; or one of {', '.join(APART)}")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     parser.add_argument("--quick", action="store_true", help="a tenth of the rounds: to see that it works")
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(PARTS):
-        parser.error(f"there is no part {min(unknown)}; they are {', '.join(PARTS)}")
+        if both := unknown & set(APART):
+            parser.error(f"{min(both)} is a part with options of its own: python -m bench {min(both)} [OPTION]...")
+        parser.error(f"there is no part {min(unknown)}; they are {names}, {', '.join(APART)}")
     part = QUICK if arguments.quick else 1
     rows: list[Row] = []
     skipped: list[Skipped] = []
@@ -33,6 +43,9 @@ def main() -> int:
     show(rows, skipped)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(document(rows, skipped), indent=2) + "\n")
+    if not arguments.parts:
+        print()
+        return _apart("peers", QUICK_PEERS if arguments.quick else ())
     return 0
 
 
@@ -42,6 +55,10 @@ def _measure(name: str, part: int) -> tuple[list[Row], list[Skipped]]:
     if name == "broker":
         return broker.rows(part), []
     return takeover.rows(part) if name == "takeover" else partition.rows(part)
+
+
+def _apart(name: str, argv: list[str] | tuple[str, ...]) -> int:
+    return int(importlib.import_module(APART[name]).main(argv))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ ONLY: dict[tuple[str, str], set[str]] = {
 # The pure part: no clock, no chance, no process, no file, no network, no log.
 PURE = {
     "__future__",
+    "array",
     "binascii",
     "bisect",
     "collections",

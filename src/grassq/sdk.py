@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from grassq import home as homes
 from grassq.errors import BadInput, GrassError
-from grassq.net.client import FINAL_STATES, POLL_LIMIT_S, compact
+from grassq.net.client import FINAL_STATES, POLL_LIMIT_S, WAIT_AT_ONCE, compact
 from grassq.net.client import Client as _Requests
 from grassq.net.wire import word_value
 
@@ -93,6 +93,28 @@ class Job:
         return self
 
 
+class Options(TypedDict, total=False):
+    """What can be said of jobs that are submitted, beside their command: the arguments of `Client.submit`."""
+
+    queue: str | None
+    request: Mapping[str, Amount] | None
+    gpu: Amount | None
+    cpu: Amount | None
+    mem: Amount | None
+    vram: Amount | None
+    name: str | None
+    priority: int
+    env: Mapping[Word, Word] | None
+    hold: bool
+    split: bool
+    keep_children: bool
+    grace_s: float | None
+    on_lost: str
+    tries: int
+    worker: str | None
+    labels: Sequence[str]
+
+
 class Client:
     """This user's queue, or a broker's. Starts the local daemon when none runs; safe to share between threads.
 
@@ -152,41 +174,73 @@ class Client:
 
         Give `key` (32 hex digits) to make repeating this call after a crash of your program safe.
         """
-        amounts = dict(request or {})
-        amounts |= {n: v for n, v in {"gpu": gpu, "cpu": cpu, "mem": mem, "vram": vram}.items() if v is not None}
-        document = {
-            "command": [word_value(word) for word in _words(command)],
-            "shell": isinstance(command, str),
-            "queue": queue,
-            "request": amounts or None,
-            "name": name,
-            "priority": priority,
-            "env": [[word_value(_bytes(n)), word_value(_bytes(v))] for n, v in (env or {}).items()],
-            "hold": hold,
-            "split": split,
-            "keep_children": keep_children,
-            "grace_s": grace_s,
-            "on_lost": on_lost,
-            "tries": tries,
-        }
-        document |= {n: v for n, v in {"worker": worker, "labels": list(labels)}.items() if v}
-        answer = self._send(document, cwd, key)
-        for text in answer.get("warnings", []):
-            warnings.warn(text, stacklevel=2)
+        common = _common(
+            queue=queue,
+            request=request,
+            gpu=gpu,
+            cpu=cpu,
+            mem=mem,
+            vram=vram,
+            name=name,
+            priority=priority,
+            env=env,
+            hold=hold,
+            split=split,
+            keep_children=keep_children,
+            grace_s=grace_s,
+            on_lost=on_lost,
+            tries=tries,
+            worker=worker,
+            labels=labels,
+        )
+        common["command"] = [word_value(word) for word in _words(command)]
+        common["shell"] = isinstance(command, str)
+        where = self._place(common, cwd)
+        answer = self._requests.submit([common], cwd=where, env=self._env(), umask=self._umask(), key=key)
+        _warn(answer)
         return Job(self, {"id": answer["ids"][0]})
 
-    def _send(
-        self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None, key: str | None
-    ) -> dict[str, Any]:
+    def submit_many(
+        self,
+        commands: Iterable[Sequence[Word] | str],
+        *,
+        cwd: str | bytes | os.PathLike[str] | None = None,
+        key: str | None = None,
+        **options: Unpack[Options],
+    ) -> list[Job]:
+        """Store a job of each command, all of them or none; the options are those of `submit` and hold for every one.
+
+        A list is a program and its words. A string is a line as `grass enqueue --stdin` takes it: plain words that
+        name a program are started without a shell, any other line a shell reads.
+        """
+        common = _common(**options)
+        where = self._place(common, cwd)
+        written = [_line(each) if isinstance(each, str) else _written(each) for each in commands]
+        if not written:
+            return []
+        answer = self._requests.submit_many(written, common, cwd=where, env=self._env(), umask=self._umask(), key=key)
+        _warn(answer)
+        first, count = int(answer["first"]), int(answer["count"])
+        return [Job(self, {"id": id_}) for id_ in range(first, first + count)]
+
+    def _place(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> bytes:
+        """Where a job is to run, said as the daemon of this machine or a broker elsewhere wants it."""
         if self.broker is None:
-            where = os.fsencode(Path.cwd() if cwd is None else Path(os.fsdecode(cwd)).absolute())
-            return self._requests.submit([document], cwd=where, env=homes.environment(), umask=_umask(), key=key)
+            if cwd is None:
+                return os.getcwdb()  # noqa: PTH109 - pathlib makes text of it, and costs more than the rest of a submit
+            return os.fsencode(Path(os.fsdecode(cwd)).absolute())
         if cwd is not None:
             # A directory of the worker's: here there is nothing it could be relative to.
             if not Path(os.fsdecode(cwd)).is_absolute():
                 raise BadInput(f"cwd={os.fsdecode(cwd)!r} is a directory on another machine; write it from / on")
             document["cwd"] = word_value(os.fsencode(cwd))
-        return self._requests.submit([document], cwd=b"/", env={}, umask=0o022, key=key)
+        return b"/"
+
+    def _env(self) -> dict[bytes, bytes]:
+        return homes.environment() if self.broker is None else {}
+
+    def _umask(self) -> int:
+        return _umask() if self.broker is None else 0o022
 
     def jobs(self, *selectors: str | int) -> list[Job]:
         """The selected jobs; without a selector the current ones, as `grass show` has them."""
@@ -199,7 +253,8 @@ class Client:
         while pending := {job.id for job in handles if job.info.get("state") not in FINAL_STATES}:
             left = POLL_LIMIT_S if deadline is None else max(0.0, deadline - monotonic())
             began = monotonic()
-            answer = self._requests.wait(compact(pending)[:1], timeout_s=min(left, POLL_LIMIT_S))
+            first = compact(sorted(pending)[:WAIT_AT_ONCE])[:1]
+            answer = self._requests.wait(first, timeout_s=min(left, POLL_LIMIT_S))
             heard = {info["id"]: info for info in answer["jobs"]}
             for job in handles:
                 job.info = heard.get(job.id, job.info)
@@ -222,6 +277,52 @@ class Client:
         return jobs[0]
 
 
+def _common(
+    *,
+    queue: str | None = None,
+    request: Mapping[str, Amount] | None = None,
+    gpu: Amount | None = None,
+    cpu: Amount | None = None,
+    mem: Amount | None = None,
+    vram: Amount | None = None,
+    env: Mapping[Word, Word] | None = None,
+    worker: str | None = None,
+    labels: Sequence[str] = (),
+    **rest: Any,
+) -> dict[str, Any]:
+    """What is sent of a job, its command aside; only what was said."""
+    if strange := rest.keys() - Options.__annotations__.keys():
+        raise TypeError(f"submit has no argument {min(strange)!r}")
+    amounts = dict(request or {})
+    amounts |= {n: v for n, v in (("gpu", gpu), ("cpu", cpu), ("mem", mem), ("vram", vram)) if v is not None}
+    pairs = [[word_value(_bytes(n)), word_value(_bytes(v))] for n, v in env.items()] if env else None
+    named = {"queue": queue, "request": amounts, "env": pairs, "worker": worker, "labels": list(labels)}
+    return {**{n: v for n, v in named.items() if v}, **{n: v for n, v in rest.items() if v is not None}}
+
+
+def _warn(answer: Mapping[str, Any]) -> None:
+    for text in answer.get("warnings", []):
+        warnings.warn(text, stacklevel=3)
+
+
+def _line(line: str) -> str | dict[str, str]:
+    if not line.strip():
+        raise BadInput("a command is empty")
+    return _word(line)
+
+
+def _written(words: Sequence[Word]) -> list[str | dict[str, str]]:
+    written = [_word(word) for word in words]
+    if isinstance(words, bytes) or not written or (isinstance(written[0], str) and not written[0].strip()):
+        _words(words)  # says what is wrong
+    return written
+
+
+def _word(word: Word) -> str | dict[str, str]:
+    # Most are plain: then there is nothing to encode and look at.
+    return word if isinstance(word, str) and word.isascii() else word_value(_bytes(word))
+
+
 def _words(command: Sequence[Word] | str) -> list[bytes]:
     if isinstance(command, bytes):
         raise BadInput("a command is a list of words, or a string for the shell; bytes alone could be either")
@@ -240,9 +341,9 @@ def _bytes(word: Word) -> bytes:
 def _umask() -> int:
     # Read, not set and set back: another thread may be making files.
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
-    except (OSError, StopIteration, ValueError):
+        status = Path("/proc/self/status").read_bytes()
+        return int(status.partition(b"\nUmask:")[2].split(None, 1)[0], 8)
+    except (OSError, IndexError, ValueError):
         return 0o077
 
 

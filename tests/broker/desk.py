@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from tests.builders import HandClock, a_request, a_spec, a_worker
 from tests.sim.touchy import TouchyStore
 
-from grassq.broker import service
+from grassq.broker import service, views
 from grassq.broker.batch import Batch
 from grassq.broker.decide import Call, Decider, Effects, FromWorker
 from grassq.broker.service import Draft
-from grassq.core.board import Patience
+from grassq.core.board import NEAR_MAX, Patience
 from grassq.core.messages import Hello, Moment, Order, Report, Silent
 from grassq.core.model import AttemptId, Job, Outcome, WorkerInfo
 from grassq.core.selectors import Ids, Selector, parse
@@ -95,7 +95,8 @@ class Desk:
         """One batch; afterwards board and store agree, unless the store could not be read."""
         effects = self.decider.process(messages)
         if not self.decider.stale:
-            assert self.decider.board.jobs == {job.id: job for job in super(TouchyStore, self.store).load().jobs}
+            stored = super(TouchyStore, self.store).load(NEAR_MAX).jobs
+            assert self.decider.board.jobs == {job.id: job for job in stored}
         return effects
 
     def ask(self, handler: Callable[[Batch], Any], **more: Any) -> Any:
@@ -122,6 +123,10 @@ class Desk:
             raise answer
         assert isinstance(answer, list)
         return answer
+
+    def reason(self, id_: int) -> str:
+        """Why a job waits, as users see it."""
+        return str(self.do(lambda batch: views.show(batch, [Ids(((id_, id_),))]))["jobs"][0]["reason"])
 
     def hello(
         self, info: WorkerInfo, *, fresh: bool = True, held: Iterable[AttemptId] = (), seen: Moment | None = None

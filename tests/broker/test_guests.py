@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.broker.desk import Desk
@@ -29,7 +30,7 @@ ROOT = Caller("admin", "root1", "root", bare=True)
 
 def enqueue(desk: Desk, line: str | list[bytes], caller: Caller = ANN, **sent: Any) -> Job:
     """Send a line from another machine, or from this one; what was stored."""
-    who = From(**sent).submitter(caller)
+    who = msgspec.json.decode(msgspec.json.encode(sent), type=From).submitter(caller)
     words = line.encode().split() if isinstance(line, str) else line
     _, draft = intake.read_enqueue(words, who, intake.known_of(desk.decider.board), DEFAULT)
     (job_id,) = desk.submit(draft)
@@ -129,7 +130,7 @@ def test_a_job_for_a_queue_that_comes_later_is_judged_when_it_comes() -> None:
     job = enqueue(desk, "later --cwd=/x -- run", ANN)
     assert job.state is State.WAITING
     desk.hello(replace(WORKER, offers=(*WORKER.offers, Offer("later", {}, (b"p",)))), fresh=False)
-    assert "takes no --cwd" in (desk.job(job.id).reason or "")
+    assert "takes no --cwd" in desk.reason(job.id)
 
 
 # What is known before a job starts.

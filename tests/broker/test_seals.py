@@ -25,7 +25,9 @@ def test_an_order_is_known_again_from_its_run_dir(tmp_path: Path) -> None:
     arrived = msgspec.msgpack.decode(msgspec.msgpack.encode(sealed(START, KEY)), type=Start)
     env = {b"PATH": b"/bin", b"A": b"c", b"X": b"y"}
     words = [[name.decode(), value.decode()] for name, value in env.items()]
-    (tmp_path / "spec.json").write_text(json.dumps({"order": orders.keep(arrived, env), "env": words}))
+    (tmp_path / "spec.json").write_text(
+        json.dumps({"order": orders.keep(arrived, orders.places(arrived.env, tuple(env.items()))), "env": words})
+    )
     recalled = orders.recall(str(tmp_path))
     assert recalled == arrived and is_ours(recalled, KEY)
 

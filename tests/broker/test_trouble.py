@@ -134,7 +134,7 @@ def test_a_worker_that_connects_in_a_failed_batch_is_still_asked_what_it_holds()
     assert desk.hello(changed) == []
     assert [type(order) for _, order in desk.process().orders] == [Check]
     assert desk.decider.board.stations["w"].info == changed
-    assert super(type(desk.store), desk.store).load().workers == [changed]
+    assert super(type(desk.store), desk.store).load(0).workers == [changed]
 
 
 def test_a_hello_in_a_batch_that_met_a_bug_is_not_lost() -> None:

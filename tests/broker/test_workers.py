@@ -63,7 +63,7 @@ def test_drained_is_kept_over_restarts_and_hellos_and_beside_the_ticket() -> Non
     desk.hello(B)
     desk.submit(a_draft(terms=Terms(worker="a")))
     assert desk.job(1).state is State.QUEUED
-    assert desk.store.load().standings["a"] == Standing(drained=True, ticket="t")
+    assert desk.store.load(0).standings["a"] == Standing(drained=True, ticket="t")
     shown = desk.do(lambda batch: views.show(batch, []), changing=False)
     assert [worker["drained"] for worker in shown["workers"]] == [True, False]
 

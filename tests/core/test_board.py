@@ -11,10 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 from tests.builders import T0, a_board, a_capacity, a_job, a_placement, a_request, a_worker, an_offer, finish
 
-from grassq.core.board import EVERYTHING, Board, machine_capacity, shape_of
+from grassq.core.board import EVERYTHING, Board, shape_of
 from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
 from grassq.core.resources import ONE, Allocation, Count, Device, Devices, Pool
 from grassq.core.room import Room, Shortage, empty_room, fit
+from grassq.core.stations import machine_capacity
 
 QUEUES = ("a", "b", "c")
 WORKERS = ("w1", "w2")
@@ -119,9 +120,11 @@ class Boards(RuleBasedStateMachine):
         queued = sorted((job for job in self.alive.values() if job.state is State.QUEUED), key=lambda job: job.order)
         for job in queued:
             shapes[shape_of(job)].append(job.order)
-        assert self.board.shapes == shapes
-        assert self.board.next_jobs(2) == queued[:2]
-        assert self.board.next_jobs(99) == queued
+        assert {shape: [*line] for shape, line in self.board.shapes()} == shapes
+        assert self.board.next_ids(2) == [job.id for job in queued[:2]]
+        assert self.board.next_ids(99) == [job.id for job in queued]
+        for queue in QUEUES:
+            assert self.board.queued(queue) == sum(job.spec.queue == queue for job in queued)
 
     @invariant()
     def queues_are_what_the_workers_offer(self) -> None:

@@ -23,8 +23,9 @@ from tests.builders import (
     finish,
 )
 
-from grassq.core.board import Board, Head, Patience, Shape
-from grassq.core.model import ANYWHERE, Job, Offer, State, WorkerInfo
+from grassq.core.board import Board, Head, Patience
+from grassq.core.kinds import Shape
+from grassq.core.model import ANYWHERE, Job, Offer, State, WorkerInfo, order_of
 from grassq.core.placement import is_ripe, never_fits, plan, reservations
 from grassq.core.resources import ONE, Allocation, parse_limits
 from grassq.core.room import Bars
@@ -122,10 +123,9 @@ def worlds(draw: st.DrawFn) -> tuple[World, list[Shape]]:
 
 def keep_full(world: World, stream: list[Shape], most: int) -> None:
     """Some more jobs of these shapes, so that the machines would always be busy with them."""
-    lines = world.board.shapes
     for shape in stream:
         for _ in range(3):
-            if len(lines.get(shape, ())) < most and world.random.random() < 0.8:
+            if len(dict(world.board.shapes()).get(shape, ())) < most and world.random.random() < 0.8:
                 world.submit(shape)
 
 
@@ -180,7 +180,7 @@ def test_a_head_is_not_tossed_between_workers_by_devices_it_cannot_use() -> None
             finish(board, job_id)
             del ends[job_id]
         for at, (queue, request) in enumerate(small.items()):
-            if (queue, request, ANYWHERE) not in board.shapes and (second or queue != "on_b1"):
+            if (queue, request, ANYWHERE) not in dict(board.shapes()) and (second or queue != "on_b1"):
                 board.put(a_job(10 * second + at + 10, queue, request=request))
         made = plan(board, T0 + second)
         apply(board, made)
@@ -211,7 +211,7 @@ def test_what_a_ripe_head_asks_for_goes_to_no_other_job_and_the_rest_does() -> N
     more = [a_job(4, gpu=0.5), a_job(5, cpu=1), a_job(6, gpu=0.25), a_job(7, cpu=1)]
     board = a_ripe_board(a_worker(gpu=3, cpu=6), jobs=jobs, more=more)
     (kept,) = reservations(board, T0)
-    assert (kept.order, kept.queue, kept.worker) == ((-30, 3), "default", "w")
+    assert (kept.order, kept.queue, kept.worker) == (order_of(30, 3), "default", "w")
     assert kept.bars == Bars({"gpu": {"2", "0"}}, {"cpu": 3 * ONE}, {})
     assert [*allocations_of(plan(board, T0))] == [5]
     finish(board, 1)

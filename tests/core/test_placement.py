@@ -18,17 +18,20 @@ from tests.builders import (
     apply,
     finish,
 )
+from tests.core.plain import plain_plan
 
-from grassq.core.board import EVERYTHING, Board, Head, Patience, Station, shape_of
-from grassq.core.model import ANYWHERE, Guest, Job, Offer, State, Terms, WorkerInfo
+from grassq.core.board import EVERYTHING, Board, Head, Patience, shape_of
+from grassq.core.model import ANYWHERE, Guest, Job, Offer, State, Terms, WorkerInfo, id_in
 from grassq.core.placement import (
     PLACEMENTS_MAX,
     explain,
+    leased,
     never_fits,
     plan,
 )
 from grassq.core.resources import ONE, Allocation, Devices, Pool, Request, parse_limits
 from grassq.core.room import Shortage, fit
+from grassq.core.stations import Station
 
 QUEUES = ("a", "b", "c")
 NEVER = Patience(10**9, 10.0**9)
@@ -204,8 +207,8 @@ def test_a_plan_hands_nothing_out_twice_and_keeps_the_line(board: Board, now: fl
     started = {job_id for job_id, _ in made.placements}
     orders = [board.jobs[job_id].order for job_id, _ in made.placements]
     assert orders == sorted(orders)
-    for (queue, _, _), line in board.shapes.items():
-        placed = [job_id in started for _, job_id in line]
+    for (queue, _, _), line in board.shapes():
+        placed = [id_in(order) in started for order in line]
         assert placed == sorted(placed, reverse=True), "within a shape the first go first"
         assert not (any(placed) and board.is_paused(queue))
     for job_id, placement in made.placements:
@@ -217,13 +220,21 @@ def test_a_plan_hands_nothing_out_twice_and_keeps_the_line(board: Board, now: fl
     check_sums(board)
 
 
+@settings(max_examples=400)
+@given(boards(any_patience), st.sampled_from([T0, T0 + 60]))
+def test_a_plan_is_what_asking_every_job_in_turn_gives(board: Board, now: float) -> None:
+    made = plan(board, now)
+    started = [(job_id, placement.worker, placement.allocation) for job_id, placement in made.placements]
+    assert (started, made.heads) == plain_plan(board, now)
+
+
 @settings(max_examples=200)
 @given(boards(st.just(NEVER)))
 def test_while_no_head_keeps_anything_a_plan_leaves_no_job_that_fits(board: Board) -> None:
     apply(board, plan(board, T0))
     again = plan(board, T0)
     assert again.placements == [] and again.heads == board.heads
-    for job in board.next_jobs(99):
+    for job in (board.jobs[job_id] for job_id in board.next_ids(99)):
         if not board.is_paused(job.spec.queue) and [*board.offering(job.spec.queue)]:
             assert explain(board, job, T0)
             for station in board.offering(job.spec.queue):
@@ -235,8 +246,8 @@ def test_while_no_head_keeps_anything_a_plan_leaves_no_job_that_fits(board: Boar
 @given(boards(any_patience), st.sampled_from([T0, T0 + 60]))
 def test_explain_is_empty_exactly_when_the_next_plan_starts_the_job(board: Board, now: float) -> None:
     started = [job_id for job_id, _ in plan(board, now).placements]
-    for line in board.shapes.values():
-        job = board.jobs[line[0][1]]
+    for _, line in board.shapes():
+        job = board.jobs[id_in(line.first)]
         if board.is_paused(job.spec.queue) or not [*board.offering(job.spec.queue)]:
             continue
         if job.id in started:
@@ -378,7 +389,7 @@ def test_jobs_of_one_request_but_other_terms_do_not_stand_in_each_others_way() -
     apply(board, plan(board, T0))
     board.put(with_terms(a_job(2, cpu=1), Terms(worker="a")))
     board.put(with_terms(a_job(3, cpu=1), Terms(labels=("big",))))
-    assert len(board.shapes) == 2
+    assert len([*board.shapes()]) == 2
     made = plan(board, T0)
     assert [(job_id, placement.worker) for job_id, placement in made.placements] == [(3, "b")]
     assert made.heads["default"].job == 2 and made.heads["default"].passed == 0, "b could never have run it"
@@ -393,5 +404,5 @@ def test_only_what_may_start_elsewhere_on_another_machine_has_a_lease() -> None:
     ):
         job = a_job(job_id, cpu=1, on_lost=on_lost)  # type: ignore[arg-type]
         board.put(with_terms(job, Terms(worker=worker)))
-    leases = {job_id: placement.lease_s for job_id, placement in plan(board, T0).placements}
+    leases = {job_id: leased(board.jobs[job_id], where).lease_s for job_id, where in plan(board, T0).placements}
     assert leases == {1: None, 2: None, 3: 60.0, 4: None}

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 from tests.builders import BOOT, T0, a_board, a_job, a_placement, a_worker
 
+from grassq.core.board import Board
 from grassq.core.messages import Ack, Check, Start, Stop
-from grassq.core.model import Job, Outcome, State
+from grassq.core.model import AttemptId, Job, Outcome, State
 from grassq.core.reconcile import (
     RESEND_S,
     Found,
@@ -18,11 +19,11 @@ from grassq.core.reconcile import (
     Verdict,
     checks,
     due,
+    due_in_s,
     given_up,
     judge,
     leased_until,
     stop_of,
-    told,
     unknown,
 )
 from grassq.core.states import Exited, Lost, Refused
@@ -107,6 +108,15 @@ def cancelled(job: Job, grace_s: float | None = None) -> Job:
     return replace(job, cancel_requested=True, stop_grace_s=grace_s)
 
 
+def due_ids(board: Board, worker: str, sent: dict[AttemptId, Sent], now: float) -> list[int]:
+    return [job.id for job, _ in due(board, worker, sent, now)]
+
+
+def tell(board: Board, worker: str, sent: dict[AttemptId, Sent], now: float) -> None:
+    """Say what is due, as the broker does."""
+    sent |= {job.attempt_id: told for job, told in due(board, worker, sent, now)}
+
+
 def test_a_worker_is_told_of_its_own_placed_and_cancelled_jobs() -> None:
     jobs = [
         placed(1),
@@ -118,37 +128,41 @@ def test_a_worker_is_told_of_its_own_placed_and_cancelled_jobs() -> None:
         a_job(7, state=State.HELD),
     ]
     board = a_board(a_worker(), a_worker("other"), jobs=jobs)
-    assert [job.id for job in due(board, "w", {}, T0)] == [1, 3, 4]
-    assert [job.id for job in due(board, "other", {}, T0)] == [5]
+    assert due_ids(board, "w", {}, T0) == [1, 3, 4]
+    assert due_ids(board, "other", {}, T0) == [5]
     assert due(board, "nobody", {}, T0) == []
 
 
 def test_what_was_told_lately_is_not_told_again_until_it_is_time() -> None:
     job = placed(1)
     board = a_board(a_worker(), jobs=[job])
-    sent = {job.attempt_id: told(job, T0)}
+    sent: dict[AttemptId, Sent] = {}
+    tell(board, "w", sent, T0)
     assert due(board, "w", sent, T0 + RESEND_S - 0.1) == []
-    assert due(board, "w", sent, T0 + RESEND_S) == [job]
+    assert [*due_in_s(board, "w", sent, T0 + 1)] == [RESEND_S - 1]
+    assert due_ids(board, "w", sent, T0 + RESEND_S) == [1]
     board.put(again := replace(job, attempt=2))
-    assert due(board, "w", sent, T0) == [again], "another attempt is news"
+    assert [each for each, _ in due(board, "w", sent, T0)] == [again], "another attempt is news"
 
 
 def test_a_stop_and_a_stop_with_another_grace_are_news_at_once() -> None:
     job = placed(1)
-    board = a_board(a_worker(), jobs=[cancelled(job)])
-    sent = {job.attempt_id: told(job, T0)}
-    assert [job.id for job in due(board, "w", sent, T0)] == [1]
-    sent = {job.attempt_id: told(cancelled(job), T0)}
+    board = a_board(a_worker(), jobs=[job])
+    sent: dict[AttemptId, Sent] = {}
+    tell(board, "w", sent, T0)
+    board.put(cancelled(job))
+    assert due_ids(board, "w", sent, T0) == [1]
+    tell(board, "w", sent, T0)
     assert due(board, "w", sent, T0) == []
     board.put(cancelled(job, 0.0))
-    assert [job.id for job in due(board, "w", sent, T0)] == [1]
+    assert due_ids(board, "w", sent, T0) == [1]
 
 
 def test_what_was_told_is_noted_with_the_grace_of_a_stop() -> None:
     job = placed(1)
-    assert told(job, T0) == Sent(T0, None)
-    assert told(cancelled(job), T0) == Sent(T0, job.spec.grace_s)
-    assert told(cancelled(job, 2.5), T0) == Sent(T0, 2.5)
+    for each, grace_s in ((job, None), (cancelled(job), job.spec.grace_s), (cancelled(job, 2.5), 2.5)):
+        board = a_board(a_worker(), jobs=[each])
+        assert [told for _, told in due(board, "w", {}, T0)] == [Sent(T0, T0, grace_s)]
 
 
 def test_a_stop_carries_the_grace_of_the_cancel_or_else_of_the_job() -> None:

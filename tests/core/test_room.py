@@ -46,7 +46,7 @@ def test_a_request_fits_exactly_when_some_choice_of_devices_is_legal(scene: Scen
 
 @settings(max_examples=300)
 @given(scenes(units=True), st.sampled_from(SIDES), requests())
-def test_whole_devices_are_the_lowest_and_a_part_goes_where_least_is_left(
+def test_whole_devices_are_those_of_least_memory_and_a_part_goes_where_least_is_left(
     scene: Scene, side: str, request: Request
 ) -> None:
     found = fit(request, scene.place(side))
@@ -55,11 +55,11 @@ def test_whole_devices_are_the_lowest_and_a_part_goes_where_least_is_left(
     wholes, part = divmod(dict(request).get("gpu", 0), ONE)
     vram = dict(request).get("vram", 0)
     usable = [d for d in scene.limits(side) if scene.memory(d) >= vram]
-    chosen = [d for d in usable if scene.empty(d)][:wholes]
+    chosen = sorted((d for d in usable if scene.empty(d)), key=scene.memory)[:wholes]
     expected = dict.fromkeys(chosen, ONE)
     if part:
         others = [d for d in usable if d not in chosen and scene.free(d, side) >= part]
-        expected[min(others, key=lambda d: (scene.free(d, side), scene.empty(d)))] = part
+        expected[min(others, key=lambda d: (scene.free(d, side), scene.empty(d), scene.memory(d)))] = part
     assert found.get("gpu", {}) == expected
     if vram and not expected:
         open_ = [d for d in usable if not scene.closed(d)]
@@ -166,7 +166,7 @@ def test_vram_alone_takes_memory_of_one_device_and_no_gpu() -> None:
     room = empty_room(a_capacity(gpu={"0": {"vram": 24}, "1": {"vram": 8}}))
     assert start(room, vram=6) == {"vram": {"1": 6 * ONE}}
     assert start(room, vram=6) == {"vram": {"0": 6 * ONE}}
-    assert start(room, gpu=0.9) == {"gpu": {"0": 900_000}}
+    assert start(room, gpu=0.9) == {"gpu": {"1": 900_000}}
     assert short(start(room, vram=20)) == ("vram", 20.0, 18.0)
     assert start(room, vram=18) == {"vram": {"0": 18 * ONE}}
     assert short(start(empty_room(a_capacity(cpu=4)), vram=1)) == ("vram", 1.0, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -15,6 +16,10 @@ from grassq.run import processes, rundir
 from grassq.run.crew import Crew
 
 DEADLINE_S = 10.0
+
+
+def prepare(path: str, spec: dict[str, Any]) -> None:
+    rundir.prepare(path, json.dumps(spec).encode())
 
 
 def a_spec(job: int, argv: list[str | bytes], path: str, **changes: Any) -> dict[str, Any]:
@@ -70,7 +75,7 @@ class Harness:
         job = len(self.jobs) + 1
         path = rundir.attempt_dir(str(self.home), job, 1)
         self.jobs[job] = path
-        rundir.prepare(path, a_spec(job, list(argv), path, **changes))
+        prepare(path, a_spec(job, list(argv), path, **changes))
         return path
 
     def start(self, *argv: str | bytes, **changes: Any) -> tuple[str, dict[str, Any]]:
@@ -97,10 +102,12 @@ class Harness:
         return found
 
     def heard(self, event: str, path: str) -> list[dict[str, Any]]:
+        """What was said of an attempt; of a command that was over at once its end says that it had started as well."""
         if not self.closed and select.select([self.crew], [], [], 0.0)[0]:
             self.reports += self.crew.read()
         job = next(job for job, known in self.jobs.items() if known == path)
-        return [report for report in self.reports if report["event"] == event and report.get("job") == job]
+        about = [report for report in self.reports if report.get("job") == job]
+        return [report for report in about if report["event"] == event or (event == "started" and "pid" in report)]
 
     def stop(self, path: str, grace_s: float | None) -> bool:
         rundir.request_stop(path, grace_s, "test")

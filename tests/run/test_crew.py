@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import os
 import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.run.harness import Harness, a_spec, eventually, names_in
+from tests.run.harness import Harness, a_spec, eventually, names_in, prepare
 
 from grassq.run import crew as crews
 from grassq.run import processes, rundir
 
 SHORT_JOBS = 200
+LAUNCHER = str(Path(crews.__file__).with_name("launcher.py"))
 
 
 def wait_for_go(path: str) -> str:
@@ -249,11 +253,42 @@ def test_a_daemon_that_does_not_read_holds_no_running_job_up(harness: Harness) -
     assert [harness.ended(path)["code"] for path in paths] == [5] * 20
 
 
+def test_what_a_launcher_was_handed_by_mistake_is_closed(tmp_path: Path) -> None:
+    pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
+    fds = [theirs.fileno() for _, theirs in pairs]
+    stray, kept = os.pipe()
+    launcher = subprocess.Popen(
+        [sys.executable, "-I", "-S", LAUNCHER, "--fds", ",".join(map(str, fds))], pass_fds=(*fds, kept)
+    )
+    os.close(kept)
+    assert os.read(stray, 1) == b""  # end-of-file: nobody holds it any more, and yet the launcher lives
+    assert launcher.poll() is None
+    os.close(stray)
+    for end in (end for pair in pairs for end in pair):
+        end.close()
+    assert launcher.wait(crews.CLOSE_WAIT_S) == 0
+
+
+def test_only_a_shim_whose_launcher_is_gone_is_a_stray(harness: Harness) -> None:
+    path, _ = harness.run("true")
+    launcher = harness.crew.launcher_pid
+    assert launcher is not None
+    first, started = harness.start("/bin/sh", "-c", WAITS)
+    assert (started["stray"], started["shim"]) == (False, harness.until("exited", path)["shim"])
+    release(first)
+    harness.ended(first)
+    kill(launcher)
+    restart(harness)
+    second, started = harness.start("/bin/sh", "-c", WAITS)
+    assert (started["stray"], started["shim"]) == (True, harness.until("exited", path)["shim"])
+    release(second)
+
+
 def test_jobs_have_the_limit_of_open_files_the_daemon_was_born_with(tmp_path: Path) -> None:
     crew = crews.Crew(sys.executable, str(tmp_path), nofile=77)
     crew.start()
     path = rundir.attempt_dir(str(tmp_path), 1, 1)
-    rundir.prepare(path, a_spec(1, ["sh", "-c", "ulimit -S -n"], path))
+    prepare(path, a_spec(1, ["sh", "-c", "ulimit -S -n"], path))
     crew.order(path)
     eventually(lambda: rundir.read_exit(path), "it ran")
     assert Path(path, "log").read_bytes() == b"77\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.run.harness import a_spec, mode_of, names_in
+from tests.run.harness import a_spec, mode_of, names_in, prepare
 
 from grassq.run import processes, rundir
 
@@ -23,7 +23,7 @@ CLAIMERS = 20
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     found = rundir.attempt_dir(str(tmp_path), 7, 1)
-    rundir.prepare(found, a_spec(7, ["true"], found))
+    prepare(found, a_spec(7, ["true"], found))
     return found
 
 
@@ -45,15 +45,22 @@ def test_a_prepared_run_dir_is_private_and_complete(path: str) -> None:
 
 def test_preparing_twice_changes_nothing(path: str) -> None:
     before = Path(path, "spec.json").read_bytes()
-    rundir.prepare(path, json.loads(before))
+    prepare(path, json.loads(before))
     assert Path(path, "spec.json").read_bytes() == before
+    assert names_in(path) == ["files", "spec.json"]
+
+
+def test_preparing_mends_a_spec_that_was_torn(path: str) -> None:
+    write(path, "spec.json", b'{"v": 1, "arg')
+    prepare(path, a_spec(7, ["false"], path))
+    assert rundir.read_spec(path).argv == [b"false"]
     assert names_in(path) == ["files", "spec.json"]
 
 
 def test_an_attempt_dir_in_a_home_of_odd_bytes_is_found_again(tmp_path: Path) -> None:
     home = os.fsencode(tmp_path) + b"/a \xff home"
     found = rundir.attempt_dir(home, 1, 2)
-    rundir.prepare(found, a_spec(1, [b"\xff"], found))
+    prepare(found, a_spec(1, [b"\xff"], found))
     assert rundir.read_spec(found).argv == [b"\xff"]
     assert Path(os.fsdecode(home), "jobs/1/2/files").is_dir()
 
@@ -62,7 +69,7 @@ def test_an_attempt_dir_in_a_home_of_odd_bytes_is_found_again(tmp_path: Path) ->
     "change", [{"v": 2}, {"argv": []}, {"argv": [3]}, {"cwd": {"b64": "?"}}, {"env": [["A"]]}, {"umask": None}]
 )
 def test_a_spec_that_makes_no_sense_is_refused(path: str, change: dict[str, Any]) -> None:
-    rundir.prepare(path, a_spec(7, ["true"], path) | change)
+    prepare(path, a_spec(7, ["true"], path) | change)
     with pytest.raises(ValueError):
         rundir.read_spec(path)
 
@@ -70,7 +77,7 @@ def test_a_spec_that_makes_no_sense_is_refused(path: str, change: dict[str, Any]
 def test_of_twenty_claimers_exactly_one_wins(tmp_path: Path) -> None:
     for attempt in range(1, 11):
         path = rundir.attempt_dir(str(tmp_path), 1, attempt)
-        rundir.prepare(path, a_spec(1, ["true"], path))
+        prepare(path, a_spec(1, ["true"], path))
         spec = rundir.read_spec(path)
         gate, opener = os.pipe()
         children = [_claimer(path, spec, gate, opener) for _ in range(CLAIMERS)]
@@ -195,8 +202,10 @@ def test_a_look_at_a_prepared_attempt_finds_its_spec_alone(path: str) -> None:
 def test_a_claim_of_this_process_is_alive_and_that_of_another_boot_is_not(path: str) -> None:
     spec = rundir.read_spec(path)
     me = (os.getpid(), processes.start_ticks(os.getpid()) or 0)
-    rundir.claim(path, spec, *me)
-    rundir.note_spawn(path, *me, 1)
+    claim = rundir.claim(path, spec, *me)
+    assert claim is not None
+    rundir.note_spawn(claim, *me, 1)
+    os.close(claim)
     found = rundir.look(path, spec.boot)
     assert (found.shim, found.shim_alive, found.command, found.command_alive) == (me, True, me, True)
     after = rundir.look(path, "another boot")

@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.run.harness import Harness, eventually, mode_of
@@ -118,6 +119,11 @@ def test_the_job_sees_exactly_the_environment_it_was_given(harness: Harness) -> 
     assert set(seen) == {b"PATH", b"ONLY", b"GRASS_JOB_ID", b"GRASS_ATTEMPT", b"GRASS_RUN_DIR"}
 
 
+def test_a_variable_without_a_name_is_left_out(harness: Harness) -> None:
+    path, record = harness.run("env", "-0", env={"": "odd", "ONLY": "this"})
+    assert record["code"] == 0 and b"ONLY=this" in harness.log(path) and b"=odd" not in harness.log(path)
+
+
 def test_the_job_starts_with_clean_signals_and_descriptors(harness: Harness) -> None:
     path, _ = harness.run("cat", "/proc/self/status")
     status = dict(line.split(b":\t", 1) for line in harness.log(path).splitlines() if b":\t" in line)
@@ -140,6 +146,14 @@ def test_the_job_has_its_umask_directory_and_session(harness: Harness, tmp_path:
     assert pid == session
 
 
+@pytest.mark.parametrize("program", ["true", "/no/such/program"])
+def test_a_shim_is_at_home_again_after_a_start(harness: Harness, tmp_path: Path, program: str) -> None:
+    path, _ = harness.run(program, umask=0, cwd=str(tmp_path))
+    shim = harness.until("exited", path)["shim"]
+    assert str(Path(f"/proc/{shim}/cwd").readlink()) == "/"
+    assert "Umask:\t0077\n" in Path(f"/proc/{shim}/status").read_text()
+
+
 def test_a_stop_found_before_the_spawn_means_do_not_start(harness: Harness, tmp_path: Path) -> None:
     path = harness.prepare("touch", str(tmp_path / "ran"))
     rundir.request_stop(path, 5.0, "changed my mind")
@@ -148,6 +162,35 @@ def test_a_stop_found_before_the_spawn_means_do_not_start(harness: Harness, tmp_
     assert (record["outcome"], record["code"], record["signal"]) == ("cancelled", None, None)
     assert not (tmp_path / "ran").exists()
     assert not harness.heard("started", path)
+
+
+def test_an_order_that_brings_its_spec_needs_no_file(harness: Harness) -> None:
+    path = harness.prepare("/bin/sh", "-c", "echo $ODD", env={"ODD": b"\xfd"})
+    spec = packed(path)
+    Path(path, "spec.json").unlink()
+    harness.crew.order(path, spec)
+    assert harness.ended(path)["code"] == 0
+    assert harness.log(path) == b"\xfd\n"
+
+
+def test_a_spec_that_is_too_long_for_an_order_is_read(harness: Harness) -> None:
+    path = harness.prepare("/bin/sh", "-c", "echo ${#LONG}", env={"LONG": "x" * 100_000})
+    harness.crew.order(path, packed(path))
+    assert harness.ended(path)["code"] == 0
+    assert harness.log(path) == b"100000\n"
+
+
+def packed(path: str) -> tuple[Any, ...]:
+    spec = rundir.read_spec(path)
+    return tuple(getattr(spec, name) for name in rundir.Spec.__slots__)
+
+
+def test_that_it_started_is_said_once_and_with_its_end_if_that_comes_at_once(harness: Harness) -> None:
+    paths = [harness.run("true")[0] for _ in range(20)]
+    said = [[report for report in harness.reports if report.get("job") == job] for job in harness.jobs]
+    assert [sum("pid" in report for report in about) for about in said] == [1] * len(paths)
+    assert any([report["event"] for report in about] == ["exited"] for about in said)
+    assert [(Path(path) / "started").read_text().count('"pid"') for path in paths] == [2] * len(paths)
 
 
 def test_an_order_without_a_spec_is_reported(harness: Harness) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tests.sim.things import Command, RunDir
@@ -11,7 +11,7 @@ from tests.sim.touchy import TouchyStore
 from tests.sim.world import Machine
 
 from grassq.broker.decide import Decider
-from grassq.core.board import Board
+from grassq.core.board import NEAR_MAX, Board, shape_of
 from grassq.core.model import FINAL, HOLDING, AttemptId, Job, Offer, Outcome, Placement, State, Terms, WorkerInfo
 from grassq.core.placement import never_fits
 from grassq.core.resources import VRAM, Capacity, Pool
@@ -33,13 +33,18 @@ def demand(holds: bool, promise: str) -> None:
 Usage = Counter[tuple[str, str, str]]
 
 
-def usage(jobs: Iterable[Job]) -> Usage:
-    """What jobs hold: (worker, resource, device) to amount."""
+def usage(jobs: Iterable[Job], is_over: Callable[[Job], bool] = lambda job: False) -> Usage:
+    """What jobs hold that are not over: (worker, resource, device) to amount."""
     held: Usage = Counter()
-    for job in jobs:
-        if job.state in HOLDING:
-            demand(job.placement is not None, f"job {job.id} is {job.state} and nobody knows where")
-            assert job.placement is not None
+    holding = [job for job in jobs if job.state in HOLDING]
+    attempts = {job.attempt_id for job in holding}
+    for job in holding:
+        if is_over(job):
+            continue
+        demand(job.placement is not None, f"job {job.id} is {job.state} and nobody knows where")
+        assert job.placement is not None
+        # Who waits behind another holds nothing until that has ended.
+        if job.placement.after not in attempts:
             held.update(_held(job.placement))
     return held
 
@@ -126,7 +131,7 @@ class Auditor:
         self._final = dict(books.final)
         self.removed = set(books.removed)
         self._loose_keys |= set(keys) - books.acknowledged.keys()
-        loaded = SqliteStore.load(self._store)
+        loaded = SqliteStore.load(self._store, NEAR_MAX)
         self.alive = {job.id: job for job in loaded.jobs}
         self.gone = self._joined - {info.name for info in loaded.workers}
         self._seen_commits = -1
@@ -176,7 +181,7 @@ class Auditor:
         return news
 
     def _check_store(self) -> None:
-        loaded = SqliteStore.load(self._store)
+        loaded = SqliteStore.load(self._store, NEAR_MAX)
         self._note_removed_workers(loaded)
         ended = self.alive.keys() - {job.id for job in loaded.jobs}
         before, self.alive = self.alive, {job.id: job for job in loaded.jobs}
@@ -190,7 +195,7 @@ class Auditor:
                 del self._final[job_id]
                 continue
             raise Broken(f"job {job_id} had ended and is {self.alive[job_id].state} again")
-        self._check_capacity(usage(job for job in loaded.jobs if not self._is_over(job)))
+        self._check_capacity(usage(loaded.jobs, self._is_over))
         for job in loaded.jobs:
             is_new = job.id not in before or before[job.id].attempt != job.attempt
             if is_new and job.state in HOLDING and job.attempt_id not in self._forgotten:
@@ -218,7 +223,17 @@ class Auditor:
         self.gone = self._joined - names
 
     def _check_board(self, board: Board) -> None:
-        demand(board.jobs == self.alive, f"board and store differ: {_difference(board.jobs, self.alive)}")
+        whole = {i: job for i, job in self.alive.items() if job.state in HOLDING or job.ready_at is not None}
+        known = {i: job for i, job in self.alive.items() if i in board.jobs} | whole
+        if board.jobs != known:
+            raise Broken(f"board and store differ: {_difference(board.jobs, known)}")
+        for state, lines in ((State.QUEUED, dict(board.shapes())), (State.WAITING, board.parked)):
+            placed = {(shape, order) for shape, line in lines.items() for order in line}
+            stored = {
+                (shape_of(job), job.order) for i, job in self.alive.items() if job.state is state and i not in whole
+            }
+            if placed != stored:
+                raise Broken(f"{state}: the board has {placed}, the store {stored}")
         held = usage(board.jobs.values())
         counted: Usage = Counter()
         for worker, station in board.stations.items():
@@ -228,11 +243,12 @@ class Auditor:
                 for device, load in loads.items():
                     counted[worker, name, device] = load.used
                     counted[worker, VRAM, device] = load.vram
-        demand(+held == +counted, f"jobs hold {+held}, the board counts {+counted}")
+        if +held != +counted:
+            raise Broken(f"jobs hold {+held}, the board counts {+counted}")
 
     def _check_queued(self, board: Board) -> None:
         """Queued means that it may be placed: its queue is there, and could hold it."""
-        for queue, request, terms in board.shapes:
+        for (queue, request, terms), _ in board.shapes():
             why = "no queue" if next(board.offering(queue), None) is None else never_fits(board, queue, request, terms)
             demand(why is None, f"jobs of {queue} that ask {request} are queued, and yet: {why}")
 

@@ -21,7 +21,7 @@ from tests.sim.world import Machine, SimRunner
 
 from grassq.broker.decide import Call, Decider, FromWorker, Message
 from grassq.broker.service import Done
-from grassq.core.board import Patience
+from grassq.core.board import Pace, Patience
 from grassq.core.messages import Hello
 from grassq.core.model import Offer, State, WorkerInfo
 from grassq.core.placement import never_fits
@@ -40,6 +40,8 @@ FAULTS = (
     *("cut", "cut", "cut", "takeover", "backup", "backup"),
 )
 LEASE_S = 9.0
+#: Jobs of the simulator take seconds; those below this are brief enough to be followed.
+PACE = Pace(brief_s=4.0, runs=1, wait_s=3.0)
 #: How long a standby waits for a silent broker before it takes over.
 TAKEOVER_S = 4.0
 
@@ -72,6 +74,9 @@ class Play:
         self._asleep_until = float("inf")
         self._progress_at = 0.0
         self._lives = itertools.count(1)
+        #: The workers whose brief jobs are followed, and how many jobs that wait are kept whole.
+        self._following = {name for name in self.machines if self.rng.random() < 0.7}
+        self._near_max = self.rng.choice((2, 4096))
         self.users = Users(self)
         self.wire = Wire(self)
         self.rewind = Rewind(self)
@@ -144,7 +149,10 @@ class Play:
         return never_fits(self.decider.board, job.spec.queue, job.spec.request, job.spec.terms) is None
 
     def _all_done(self) -> bool:
-        return not any(map(self._can_run, self.auditor.alive)) if self.decider is not None else False
+        if self.decider is None or self.decider.board.awaited or self.decider.board.doubts:
+            return False
+        # What a restored store has forgotten comes back one by one.
+        return not self.decider._reunion.state.asked and not any(map(self._can_run, self.auditor.alive))
 
     def _check_progress(self) -> None:
         if self._progress_at != self.now and self.decider is not None and self.decider.board.doubts:
@@ -162,7 +170,8 @@ class Play:
 
     def _info(self, machine: Machine) -> WorkerInfo:
         capacity, offers = self.capacity[machine.name], self.offers[machine.name]
-        return WorkerInfo(machine.name, machine.boot, capacity, offers, labels=machine.labels)
+        follows = machine.name in self._following
+        return WorkerInfo(machine.name, machine.boot, capacity, offers, labels=machine.labels, follows=follows)
 
     def _start_agent(self, machine: Machine) -> None:
         if machine.agent is None:
@@ -255,7 +264,13 @@ class Play:
         led = cast(Store, Led(self.store))
         try:
             self.decider = Decider(
-                led, self.clock, patience=Patience(8, 20.0), lease_s=LEASE_S, life=f"life{next(self._lives)}"
+                led,
+                self.clock,
+                patience=Patience(8, 20.0),
+                lease_s=LEASE_S,
+                life=f"life{next(self._lives)}",
+                near_max=self._near_max,
+                pace=PACE,
             )
         except StoreUnavailable:
             self.after(1.0, self._start_broker)

@@ -17,6 +17,7 @@ class Command:
     start: Start
     pid: int
     stubborn: bool
+    began: float
     alive: bool = True
     code: int | None = None
     signal: int | None = None
@@ -53,6 +54,8 @@ class RunDir:
     lease_ended: bool = False
     #: What was ordered, for a broker that has forgotten it.
     order: Start | None = None
+    #: Who begins when this one has ended, without being ordered.
+    next: AttemptId | None = None
     acked: bool = False
     #: On disk for good; else a power cut may take it.
     synced: bool = False

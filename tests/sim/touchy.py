@@ -34,9 +34,9 @@ class TouchyStore(SqliteStore):
         self._connection.deserialize(image)
         self.number = self._number()
 
-    def load(self) -> Loaded:
+    def load(self, whole: int) -> Loaded:
         self.trouble("load")
-        return super().load()
+        return super().load(whole)
 
     def commit(self, changes: Changes) -> None:
         self.trouble("before commit")
@@ -72,9 +72,9 @@ class Led:
     def beat(self) -> None:
         self._prove()
 
-    def load(self) -> Loaded:
+    def load(self, whole: int) -> Loaded:
         self._prove()
-        return self._store.load()
+        return self._store.load(whole)
 
     def commit(self, changes: Changes) -> None:
         self._prove()

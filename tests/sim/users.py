@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.sim.play import Play
 
 JOBS_MAX = 40
+BURST = 10
 REQUESTS: tuple[Request, ...] = (
     (("cpu", ONE),),
     (("cpu", 2 * ONE),),
@@ -119,12 +120,13 @@ class Users:
             self._ask(lambda batch: action(batch, [chosen]))
 
     def _submit(self) -> None:
-        count = self._rng.choice((1, 1, 1, 3))
+        count = self._rng.choice((1, 1, 1, 3, BURST))
         if self._sent + count > JOBS_MAX or self._play.rewind.is_unsettled:
             return
         self._sent += count
         key, digest = self._key()
-        drafts = [self._draft(key) for _ in range(count)]
+        # A burst is of one shape: its jobs may be placed behind one another.
+        drafts = [self._draft(key)] * count if count == BURST else [self._draft(key) for _ in range(count)]
         handler = partial(service.submit, drafts=drafts, key=key, digest=digest)
         self._ask(handler, partial(self._submitted, key), key=key, recall=service.ids_of)
 

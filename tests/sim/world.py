@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from errno import ENOENT
 from random import Random
 from typing import Any, Protocol
 
@@ -69,11 +70,16 @@ class Machine:
 
     # What the agent's side does.
 
-    def begin(self, start: Start, lease: Lease | None) -> None:
+    def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         folder = self.dirs.setdefault(start.id, RunDir(self.boot))
         folder.order = start
         folder.lease = lease or folder.lease
-        self.order(start.id)
+        if after is None:
+            self.order(start.id)
+        elif after in self.dirs:
+            self.dirs[after].next = start.id
+        else:
+            raise FileNotFoundError(ENOENT, "no run dir to come after")
 
     def lease(self, attempt: AttemptId, lease: Lease) -> None:
         self.dirs[attempt].lease = lease
@@ -162,6 +168,15 @@ class Machine:
         folder.shim, folder.boot, shim.busy = shim, self.boot, attempt
         self.time.after(self.time.rng.uniform(0, 0.1), lambda: self._spawn(shim, folder, attempt))
 
+    def _follow(self, shim: Shim, attempt: AttemptId) -> None:
+        """A shim that has finished goes on with the attempt that was left for it."""
+        folder = self.dirs.get(attempt)
+        if shim.alive and shim.busy == attempt and folder is not None and not folder.claimed:
+            folder.shim, folder.boot = shim, self.boot
+            self._spawn(shim, folder, attempt)
+        elif shim.busy == attempt:
+            shim.busy = None
+
     def _free_shim(self, crew: int) -> Shim:
         for shim in self.shims:
             if shim.alive and shim.busy is None and shim.crew == crew:
@@ -184,7 +199,7 @@ class Machine:
             self._finish(shim, folder, attempt, spawn_failed=True)
         else:
             assert folder.order is not None
-            command = Command(folder.order, next(self.pids), stubborn=rng.random() < 0.2)
+            command = Command(folder.order, next(self.pids), rng.random() < 0.2, self.time.now)
             folder.command = command
             self.time.spawned(command)
             self._watch_lease(shim, folder, command)
@@ -243,13 +258,17 @@ class Machine:
             "code": command.code if command else None,
             "signal": command.signal if command else None,
             "error": "no such program" if spawn_failed else None,
-            "started": None,
-            "ended": None,
+            "started": command and command.began,
+            "ended": self.time.now,
         }
         shim.busy = None
         heard = shim.crew == self.crew and self.agent is not None
         folder.synced = not heard
-        self._report(shim, attempt, "exited", record=folder.record)
+        follower = folder.next if heard else None
+        self._report(shim, attempt, "exited", record=folder.record, next=follower is not None)
+        if follower is not None:
+            shim.busy = follower
+            self.time.after(self.time.rng.uniform(0, 0.1), lambda: self._follow(shim, follower))
         if not heard:
             self._gone(shim)
 

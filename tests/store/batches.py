@@ -12,6 +12,8 @@ from grassq.store.base import Changes, Store
 
 ENV = b"\x90"
 DIGEST = hashlib.sha256(ENV).digest()
+#: More jobs than a test stores, when it wants all of them whole.
+MANY = 10_000
 
 
 def new(*jobs: Job, environments: dict[bytes, bytes] | None = None) -> Changes:

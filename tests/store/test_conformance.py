@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.builders import a_job, a_placement, a_worker, an_offer
-from tests.store.batches import DIGEST, ENV, ended, kept, new, text
+from tests.builders import T0, a_job, a_placement, a_worker, an_offer
+from tests.store.batches import DIGEST, ENV, MANY, ended, kept, new, text
 
 from grassq.core.model import HOLDING, Job, Outcome, State
 from grassq.errors import GuardFailed, StoreUnavailable
@@ -18,9 +18,9 @@ from grassq.store.base import SUBMISSION_KEPT_S, Attempt, Changes, Store, Story,
 
 
 def test_a_new_store_is_empty_and_has_an_identity(store: Store) -> None:
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert (loaded.jobs, loaded.workers, loaded.paused, loaded.highest_id) == ([], [], set(), 0)
-    assert len(loaded.store_id) == 16 and loaded.store_id == store.load().store_id
+    assert len(loaded.store_id) == 16 and loaded.store_id == store.load(MANY).store_id
 
 
 def test_a_batch_with_a_failing_guard_leaves_nothing(store: Store) -> None:
@@ -34,9 +34,10 @@ def test_a_batch_with_a_failing_guard_leaves_nothing(store: Store) -> None:
     changes.paused = {"q"}
     with pytest.raises(GuardFailed, match="job 1 is not held in the store"):
         store.commit(changes)
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert [job.id for job in loaded.jobs] == [1] and loaded.jobs[0].priority == 30
-    assert (store.story(1), store.submission("k"), loaded.workers, loaded.paused) == ([], None, [], set())
+    assert [line.kind for line in store.story(1)] == ["submitted"]
+    assert (store.submission("k"), loaded.workers, loaded.paused) == (None, [], set())
     store.commit(new(a_job(2)))
 
 
@@ -81,11 +82,11 @@ def test_several_moves_of_one_job_are_one_write(store: Store) -> None:
 def test_workers_and_pauses_are_kept(store: Store) -> None:
     first = a_worker("w", offers=[an_offer("exp", gpu=[0, 1], cpu=4)], gpu={"0": {"vram": "24G"}, "1": 2}, cpu=8)
     store.commit(Changes(workers={"w": first, "v": a_worker("v")}, paused={"", "exp"}))
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert loaded.workers == [a_worker("v"), first] and loaded.paused == {"", "exp"}
     newer = replace(first, boot="boot-2")
     store.commit(Changes(workers={"w": newer}, paused=set()))
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert loaded.workers == [a_worker("v"), newer] and loaded.paused == set()
 
 
@@ -96,7 +97,7 @@ def test_a_job_that_holds_devices_comes_back_with_its_newest_placement(store: St
     for number, where in ((1, old), (2, newer)):
         changes.attempts[1, number] = Attempt(job=1, number=number, placement=where)
     store.commit(changes)
-    assert store.load().jobs[0].placement == newer
+    assert store.load(MANY).jobs[0].placement == newer
     assert [attempt.placement for attempt in store.attempts(1)] == [old, newer]
 
 
@@ -107,10 +108,10 @@ def test_ids_are_never_given_again_after_a_clean(store: Store) -> None:
     store.commit(new(a_job(1), a_job(2)))
     ended(store, 2)
     store.commit(Changes(removed=[2]))
-    assert store.load().highest_id == 2
+    assert store.load(MANY).highest_id == 2
     ended(store, 1)
     store.commit(Changes(removed=[1]))
-    assert store.load().highest_id == 2
+    assert store.load(MANY).highest_id == 2
     assert text(store, "all") == []
 
 
@@ -124,7 +125,7 @@ def test_only_a_finished_job_can_be_removed(store: Store) -> None:
 def test_what_a_job_left_goes_with_it(store: Store) -> None:
     changes = new(a_job(1))
     changes.attempts[1, 1] = Attempt(job=1, number=1, placement=a_placement())
-    changes.story = [Story(1, 0.0, "submitted")]
+    changes.story = [Story(1, 0.0, "placed")]
     store.commit(changes)
     ended(store, 1)
     store.commit(Changes(removed=[1]))
@@ -209,7 +210,8 @@ def test_a_story_is_told_in_the_order_it_happened(store: Store) -> None:
     lines = [Story(1, 5.0, "b", "é"), Story(1, 1.0, "a")]
     store.commit(Changes(story=[lines[0], Story(2, 0.0, "other")]))
     store.commit(Changes(story=[lines[1]]))
-    assert store.story(1) == lines
+    assert store.story(1) == [Story(1, T0, "submitted", "queue default"), *lines]
+    assert store.story(2) == [Story(2, 0.0, "other")] and store.story(3) == []
 
 
 def test_reruns_are_found(store: Store) -> None:
@@ -265,7 +267,7 @@ def test_a_lie_is_refused(store: Store, lie: Lie, way: str) -> None:
     changes = new(lie(replace(job, id=2))) if way == "inserted" else Changes(updated={1: (job, lie(job))})
     with pytest.raises(StoreUnavailable, match=r"(?i)check constraint"):
         store.commit(changes)
-    assert store.load().jobs == [job]
+    assert store.load(MANY).jobs == [job]
 
 
 def test_every_state_that_holds_devices_has_a_check() -> None:

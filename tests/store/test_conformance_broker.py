@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 from tests.builders import a_job, a_worker
-from tests.store.batches import kept, new
+from tests.store.batches import MANY, kept, new
 
 from grassq.core.model import State
 from grassq.errors import Deposed, GuardFailed, StoreUnavailable
@@ -80,10 +80,10 @@ def test_codes_are_forgotten_seven_days_after_they_ended_and_tokens_never(store:
 def test_a_standing_is_kept_also_before_the_worker_has_spoken(store: Store) -> None:
     first = Standing(ticket="", next_ticket="n1")
     store.commit(Changes(standings={"w": first, "v": Standing(drained=True, ticket="t", next_ticket="t2")}))
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert loaded.standings == {"v": Standing(True, "t", "t2"), "w": first} and loaded.workers == []
     store.commit(Changes(standings={"w": Standing(ticket="n1")}, workers={"w": a_worker("w")}))
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert loaded.standings["w"] == Standing(False, "n1", "") and loaded.workers == [a_worker("w")]
 
 
@@ -91,19 +91,19 @@ def test_a_removed_worker_leaves_nothing_whatever_its_last_batch_said(store: Sto
     both = {"w": Standing(ticket="a"), "v": Standing(ticket="b")}
     store.commit(Changes(workers={name: a_worker(name) for name in both}, standings=both))
     store.commit(Changes(removed_workers=["w", "nobody"], workers={"w": a_worker("w", boot="boot-2")}))
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert loaded.workers == [a_worker("v")] and loaded.standings == {"v": Standing(ticket="b")}
 
 
 def test_doubts_are_replaced_as_a_whole(store: Store) -> None:
     store.commit(Changes(doubts={"w", "v"}))
-    assert store.load().doubts == {"w", "v"}
+    assert store.load(MANY).doubts == {"w", "v"}
     store.commit(Changes(paused={"q"}))
-    assert store.load().doubts == {"w", "v"}
+    assert store.load(MANY).doubts == {"w", "v"}
     store.commit(Changes(doubts={"v"}))
-    assert store.load().doubts == {"v"}
+    assert store.load(MANY).doubts == {"v"}
     store.commit(Changes(doubts=set()))
-    assert store.load().doubts == set()
+    assert store.load(MANY).doubts == set()
 
 
 # The number of commits, and the lives of brokers.
@@ -114,7 +114,7 @@ def test_commits_are_numbered_and_the_number_is_stored(store: Store) -> None:
     for number in (1, 2, 3):
         store.commit(new(a_job(number)))
         assert store.number == number
-    store.load()
+    store.load(MANY)
     assert store.number == 3
 
 
@@ -124,7 +124,7 @@ def test_a_commit_that_failed_has_no_number(store: Store) -> None:
     with pytest.raises(GuardFailed):
         store.commit(Changes(updated={1: (wrong, wrong)}, tokens={"t": a_token()}, doubts={"w"}))
     assert store.number == 1
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert (store.number, loaded.doubts, store.tokens()) == (1, set(), [])
     store.commit(new(a_job(2)))
     assert store.number == 2
@@ -135,7 +135,7 @@ def test_a_commit_on_top_of_one_we_did_not_see_is_refused(store: RelationalStore
     store.number = 0
     with pytest.raises(GuardFailed, match="commit 0 is not the last in the store"):
         store.commit(new(a_job(2)))
-    store.load()
+    store.load(MANY)
     store.commit(new(a_job(2)))
     assert store.number == 2
 
@@ -145,7 +145,7 @@ def test_a_store_that_went_back_in_time_is_not_gone_on_with(store: RelationalSto
         store.commit(new(a_job(job)))
     store._execute(sql.PUT_META, ("number", "1"))
     with pytest.raises(Deposed, match="went back from commit 2 to 1; start the broker again"):
-        store.load()
+        store.load(MANY)
 
 
 def test_lives_are_kept_with_the_last_commit_before_each(store: Store) -> None:
@@ -156,14 +156,14 @@ def test_lives_are_kept_with_the_last_commit_before_each(store: Store) -> None:
     store.begin("m")
     store.commit(new(a_job(3)))
     store.begin("a")
-    assert list(store.load().lives.items()) == [("z", 0), ("a", 2), ("m", 2)]
+    assert list(store.load(MANY).lives.items()) == [("z", 0), ("a", 2), ("m", 2)]
     assert store.number == 3
 
 
 def test_only_so_many_lives_are_kept(store: RelationalStore) -> None:
     store._many(sql.INSERT_LIFE, [(f"life{n}", n) for n in range(LIVES_KEPT)])
     store.begin("newest")
-    lives = store.load().lives
+    lives = store.load(MANY).lives
     assert (len(lives), "life0" in lives, "life1" in lives, list(lives)[-1]) == (LIVES_KEPT, False, True, "newest")
 
 
@@ -179,11 +179,11 @@ def test_everything_is_there_after_reopening(url: str, opened: Opened) -> None:
             submissions={"k": Submission("k", b"d", 1, 1, 0.0)},
         )
     )
-    before = first.load()
+    before = first.load(MANY)
     first.close()
     again = opened(url)
     assert again.number == 1
-    assert again.load() == before
+    assert again.load(MANY) == before
     assert again.tokens() == [a_token("t")] and again.submission("k") is not None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.builders import a_job
-from tests.store.batches import DIGEST, ENV, ended, new, text
+from tests.store.batches import DIGEST, ENV, MANY, ended, new, text
 
 from grassq.core.model import Job
 from grassq.errors import StoreTooNew, StoreUnavailable
@@ -34,14 +34,14 @@ def _digest(path: Path) -> str:
 def test_what_was_committed_is_there_after_reopening(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = _store(path)
-    identity = store.load().store_id
+    identity = store.load(MANY).store_id
     changes = new(a_job(1), a_job(2))
     changes.submissions = {"k": Submission("k", b"d", 1, 2, 0.0)}
     store.commit(changes)
     ended(store, 2)
     store.close()
     again = _store(path)
-    loaded = again.load()
+    loaded = again.load(MANY)
     assert (loaded.store_id, [job.id for job in loaded.jobs], loaded.highest_id) == (identity, [1], 2)
     assert again.submission("k") is not None and again.environment(DIGEST) == ENV
     again.close()
@@ -54,7 +54,7 @@ def test_the_highest_id_survives_clean_and_reopening(tmp_path: Path) -> None:
     store.commit(Changes(removed=[41]))
     store.close()
     again = _store(tmp_path / "store.db")
-    assert again.load().highest_id == 41
+    assert again.load(MANY).highest_id == 41
     again.close()
 
 
@@ -62,7 +62,7 @@ def test_commits_are_synced_and_logged_ahead(tmp_path: Path) -> None:
     store = _store(tmp_path / "store.db")
     assert store._connection.execute("pragma journal_mode").fetchone()[0] == "wal"
     assert store._connection.execute("pragma synchronous").fetchone()[0] == 2
-    store.load()
+    store.load(MANY)
     assert store._connection.execute("pragma synchronous").fetchone()[0] == 2
     assert store._connection.execute("pragma foreign_keys").fetchone()[0] == 1
     store.close()
@@ -77,7 +77,7 @@ def test_a_store_of_a_newer_release_is_refused_and_not_touched(tmp_path: Path, m
     raw.execute(f"pragma user_version = {len(migrations()) + 1}")
     raw.close()
     before = _digest(path)
-    with pytest.raises(StoreTooNew, match=r"newer Grass \(schema 3, this one knows 2\)"):
+    with pytest.raises(StoreTooNew, match=r"newer Grass \(schema 4, this one knows 3\)"):
         _store(path)
     assert _digest(path) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["store.db"]
@@ -103,7 +103,7 @@ def test_a_damaged_file_is_said_to_be_damaged_and_never_taken_for_empty(tmp_path
             file.truncate(0)
             file.write(b"this is no database, and it is longer than a header of a hundred bytes would be " * 9)
     with pytest.raises(StoreUnavailable, match=r"is damaged .*keep it and the jobs folder"):
-        _store(path).load()
+        _store(path).load(MANY)
 
 
 def test_a_row_that_makes_no_sense_is_damage_too(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_row_that_makes_no_sense_is_damage_too(tmp_path: Path) -> None:
     raw.close()
     store = _store(path)
     with pytest.raises(StoreUnavailable, match="is damaged"):
-        store.load()
+        store.load(MANY)
     with pytest.raises(StoreUnavailable, match="is damaged"):
         text(store, "all")
     store.close()
@@ -140,7 +140,7 @@ def test_a_folder_we_may_not_write_is_said_in_a_sentence_as_another_user(tmp_pat
         os.setgid(65534); os.setuid(65534)
         try:
             store = SqliteStore("store.db")
-            store.load()
+            store.load(MANY)
         except StoreUnavailable as error:
             print("said", error)
         """
@@ -156,7 +156,7 @@ def test_a_full_disk_is_said_in_a_sentence_and_passes(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="is full; free some space"):
         store.commit(new(*[a_job(i) for i in range(2, 500)]))
     assert text(store, "all") == [1]
-    store.load()
+    store.load(MANY)
     store.commit(new(*[a_job(i) for i in range(2, 500)]))
     assert len(text(store, "all", 1000)) == 499
     store.close()
@@ -217,11 +217,11 @@ def test_a_killed_process_loses_nothing_it_said_was_committed(tmp_path: Path) ->
 def test_a_second_opener_sees_only_whole_commits(tmp_path: Path) -> None:
     store, reader = _store(tmp_path / "store.db"), _store(tmp_path / "store.db")
     store._connection.execute("begin immediate")
-    jobs: list[Job] = reader.load().jobs
+    jobs: list[Job] = reader.load(MANY).jobs
     assert jobs == []
     store._connection.execute("rollback")
     store.commit(new(a_job(1)))
-    assert [job.id for job in reader.load().jobs] == [1]
+    assert [job.id for job in reader.load(MANY).jobs] == [1]
     store.close()
     reader.close()
 
@@ -232,7 +232,7 @@ def _program(body: str) -> str:
 import sys
 sys.path[:0] = ["src", "."]
 from tests.builders import a_job
-from tests.store.batches import new
+from tests.store.batches import MANY, new
 from grassq.errors import StoreUnavailable
 from grassq.store.sqlite import SqliteStore
 """

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.store.batches import DIGEST, ENV, kept
+from tests.store.batches import DIGEST, ENV, MANY, kept
 
 from grassq.core.model import FINAL, Job, Outcome, Placement, Spec, State
 from grassq.core.states import (
@@ -115,7 +115,7 @@ def _check(store: Store, job: Job, history: list[Event]) -> None:
         # A finished job shows where its last attempt ran, also when it was cancelled after that.
         last = tries[job.attempt].placement if job.state in FINAL and job.attempt in tries else job.placement
         assert kept(store, job.id) == replace(job, placement=last)
-        alive = [one for one in store.load().jobs if one.id == job.id]
+        alive = [one for one in store.load(MANY).jobs if one.id == job.id]
         assert alive == ([] if job.state in FINAL else [job])
         assert store.attempts(job.id) == [tries[n] for n in sorted(tries)]
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.builders import a_job, a_worker
+from tests.builders import BOOT, T0, a_job, a_placement, a_worker
 from tests.postgres import shared
-from tests.store.batches import DIGEST, ENV, new, text
+from tests.store.batches import DIGEST, ENV, MANY, new, text
 
+from grassq.core.kinds import Shape
+from grassq.core.model import Job, State, order_of
 from grassq.store import rows, schema, sql
-from grassq.store.base import Changes, Standing, Submission
+from grassq.store.base import Attempt, Changes, Parked, Standing, Story, Submission
 from grassq.store.relational import RelationalStore
 
 Opened = Callable[[str], RelationalStore]
@@ -23,17 +26,30 @@ JOB = replace(a_job(7), spec=replace(a_job(7).spec, env_digest=DIGEST))
 KEPT = Submission("k", b"d", 7, 1, 5.0)
 WORKER = a_worker("w", cpu=2)
 
-# What the first schema's broker wrote.
+# What the first schema's broker wrote, as it did.
+OLD_COLUMNS = "id, queue, state, priority, spec, env_digest, attempt, cancel_requested, tried, lost, created"
+OLD_JOB = f"insert into job ({OLD_COLUMNS}) values ({', '.join('?' * 11)})"
+OLD_ROW = (7, "default", "queued", 30, msgspec.msgpack.encode(JOB.spec), DIGEST, 0, 0, 0, 0, T0)
+OLD_ATTEMPT = "insert into attempt (job, number, worker, boot, placement, ended) values (?, ?, ?, ?, ?, ?)"
+OLD_EVENT = "insert into event (job, at, kind, detail) values (?, ?, ?, ?)"
 WRITTEN: list[tuple[str, tuple[object, ...]]] = [
     (sql.PUT_META, ("store_id", "0123456789abcdef")),
     (sql.PUT_META, ("highest_id", "9")),
     (sql.INSERT_ENVIRONMENT, (DIGEST, ENV)),
-    (sql.INSERT_JOB, rows.job_row(JOB)),
-    (sql.INSERT_EVENT, (7, 1.0, "submitted", "")),
+    (OLD_JOB, OLD_ROW),
+    (OLD_ATTEMPT, (7, 1, "w", BOOT, msgspec.msgpack.encode(a_placement()), 4.0)),
+    (OLD_EVENT, (7, 1.0, "submitted", "")),
+    (OLD_EVENT, (7, 3.0, "placed", "attempt 1 on w")),
+    (OLD_EVENT, (7, 2.0, "lost", "")),
     (sql.INSERT_SUBMISSION, rows.submission_row(KEPT)),
     (sql.PUT_WORKER, ("w", msgspec.msgpack.encode(WORKER))),
     (sql.INSERT_PAUSE, ("q",)),
 ]
+
+
+def shape_of(job: Job) -> Shape:
+    """What the planner groups a job by."""
+    return job.spec.queue, job.spec.request, job.spec.terms
 
 
 def first_schema(engine: str, folder: Path) -> str:
@@ -60,18 +76,23 @@ def first_schema(engine: str, folder: Path) -> str:
 @pytest.mark.parametrize("engine", ["file", "postgres"])
 def test_a_store_of_the_first_schema_keeps_everything(engine: str, tmp_path: Path, opened: Opened) -> None:
     store = opened(first_schema(engine, tmp_path))
-    loaded = store.load()
+    loaded = store.load(MANY)
     assert (loaded.store_id, loaded.jobs, loaded.workers) == ("0123456789abcdef", [JOB], [WORKER])
     assert (loaded.paused, loaded.highest_id, store.number) == ({"q"}, 9, 0)
     assert (loaded.standings, loaded.doubts, loaded.lives, store.tokens()) == ({}, set(), {}, [])
     assert store.submission("k") == KEPT and store.environment(DIGEST) == ENV
-    assert [line.kind for line in store.story(7)] == ["submitted"]
+    assert loaded.parked == [Parked(State.QUEUED, shape_of(JOB), array("q", [JOB.order]))]
+    assert store.totals() == {"queued": 1} and store.some([7]) == [JOB]
+    assert store.attempts(7) == [Attempt(job=7, number=1, placement=a_placement(), ended=4.0)]
+    assert [line.kind for line in store.story(7)] == ["submitted", "placed", "lost"]
     store.begin("life")
     changes = new(a_job(10))
     changes.standings = {"w": Standing(drained=True)}
     store.commit(changes)
-    store.commit(Changes(story=[]))
-    loaded = store.load()
+    store.commit(Changes(story=[Story(7, 1.0, "released")]))
+    assert [line.kind for line in store.story(7)] == ["submitted", "placed", "lost", "released"]
+    assert [list(group.orders) for group in store.load(0).parked] == [[JOB.order, order_of(30, 10)]]
+    loaded = store.load(MANY)
     assert (text(store, "all"), loaded.standings, loaded.lives, store.number) == (
         [7, 10],
         {"w": Standing(drained=True)},

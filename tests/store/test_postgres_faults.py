@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.builders import a_job
 from tests.postgres import Server, shared
-from tests.store.batches import ended, new, text
+from tests.store.batches import MANY, ended, new, text
 from tests.store.proxy import Proxy, Side
 
 from grassq.errors import StoreUnavailable
@@ -44,7 +44,7 @@ def far(proxy: Proxy, database: str) -> Iterator[PostgresStore]:
     """A store behind the proxy."""
     store = PostgresStore(proxy.url(database), answer_s=1.0)
     assert store.try_lead()
-    store.load()
+    store.load(MANY)
     yield store
     proxy.heal()
     store.close()
@@ -58,7 +58,7 @@ def test_a_commit_cut_at_any_step_is_stored_or_not_and_its_key_tells(
 ) -> None:
     jobs, fates = count(100), set()
     for after in range(200):
-        far.load()
+        far.load(MANY)
         job, before = next(jobs), far.number
         proxy.cut(side, after, unnoticed=unnoticed)
         try:
@@ -67,7 +67,7 @@ def test_a_commit_cut_at_any_step_is_stored_or_not_and_its_key_tells(
         except StoreUnavailable:
             said = False
         proxy.heal()
-        loaded = far.load()
+        loaded = far.load(MANY)
         stored = far.submission(f"k{job}") is not None
         assert stored == (job in [one.id for one in loaded.jobs]) and (stored or not said)
         assert far.number == before + stored
@@ -92,7 +92,7 @@ def test_a_commit_that_arrives_after_we_asked_what_became_of_it_is_too_late(far:
     with pytest.raises(StoreUnavailable, match="no answer"):
         far.commit(keyed(9))
     proxy.heal()
-    far.load()
+    far.load(MANY)
     assert far.submission("k9") is None
     proxy.thaw()
     far.commit(keyed(10))
@@ -108,7 +108,7 @@ def test_a_cut_line_is_said_in_a_sentence_until_the_store_is_loaded_again(far: P
     for act in (lambda: far.submission("k1"), far.totals, lambda: far.commit(keyed(1))):
         with pytest.raises(StoreUnavailable, match="does not answer"):
             act()
-    far.load()
+    far.load(MANY)
     far.commit(keyed(1))
 
 
@@ -130,14 +130,14 @@ def test_a_hung_server_is_given_up_within_the_bound(far: PostgresStore, proxy: P
         if act == "commit":
             far.commit(keyed(2))
         elif act == "load":
-            far.load()
+            far.load(MANY)
         elif act == "beat":
             far.beat()
         else:
-            far.totals()
+            far.submission("k1")
     assert time.monotonic() - began < 3.5
     proxy.heal()
-    far.load()
+    far.load(MANY)
     assert text(far, "all") == [1]
 
 
@@ -154,9 +154,9 @@ def test_a_server_killed_in_mid_run_keeps_what_it_said_was_committed(mortal: Ser
             said.append(job)
     killer.join()
     with pytest.raises(StoreUnavailable, match=r"does not answer .*check that the server runs"):
-        store.load()
+        store.load(MANY)
     mortal.start()
-    loaded = store.load()
+    loaded = store.load(MANY)
     found = [job.id for job in loaded.jobs]
     assert found in (said, [*said, len(said) + 1])
     assert (store.number, loaded.lives) == (len(found), {"life": 0})
@@ -174,14 +174,14 @@ def test_what_was_not_committed_is_gone_after_a_kill(mortal: Server) -> None:
     far = PostgresStore(proxy.url(url), answer_s=0.5)
     store.close()
     assert far.try_lead()
-    far.load()
+    far.load(MANY)
     proxy.freeze(after=20)
     with pytest.raises(StoreUnavailable, match="no answer"):
         far.commit(keyed(2))
     mortal.kill()
     mortal.start()
     proxy.heal()
-    assert [job.id for job in far.load().jobs] == [1]
+    assert [job.id for job in far.load(MANY).jobs] == [1]
     assert far.submission("k2") is None
     far.commit(keyed(2))
     far.close()
@@ -203,7 +203,7 @@ def test_a_killed_broker_loses_nothing_it_said_was_committed(database: str) -> N
     while not store.try_lead():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    found = [job.id for job in store.load().jobs]
+    found = [job.id for job in store.load(MANY).jobs]
     assert found in (said, [*said, len(said) + 1]) and store.number == len(found)
     store.close()
 

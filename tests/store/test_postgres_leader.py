@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.builders import a_job
 from tests.postgres import shared
-from tests.store.batches import new, text
+from tests.store.batches import MANY, new, text
 from tests.store.proxy import Proxy
 
 from grassq.errors import Deposed, StoreUnavailable
@@ -59,7 +59,7 @@ def test_one_that_resigns_is_followed_at_once(make: Make) -> None:
     first.commit(new(a_job(1)))
     first.close()
     assert second.try_lead()
-    assert [job.id for job in second.load().jobs] == [1] and second.number == 1
+    assert [job.id for job in second.load(MANY).jobs] == [1] and second.number == 1
 
 
 @pytest.mark.parametrize("way", ["'4.5 seconds'", "'-1 hour'"], ids=["silent", "the clock was set back"])
@@ -72,14 +72,14 @@ def test_the_first_one_can_do_nothing_after_a_takeover(make: Make, database: str
     for act in (
         lambda: first.commit(new(a_job(2))),
         first.beat,
-        first.load,
+        lambda: first.load(MANY),
         lambda: first.begin("another life"),
     ):
         with pytest.raises(Deposed, match=r"another broker has taken postgresql://grass@/.* over"):
             act()
     second.commit(new(a_job(3)))
     first.close()
-    assert text(second, "all") == [1, 3] and second.load().lives == {}
+    assert text(second, "all") == [1, 3] and second.load(MANY).lives == {}
     second.beat()
 
 
@@ -157,7 +157,7 @@ def test_a_leader_that_freezes_in_mid_commit_is_followed_and_left_nothing(
     second.commit(new(a_job(9)))
     proxy.heal()
     with pytest.raises(Deposed):
-        first.load()
+        first.load(MANY)
     assert second.number == 9
     proxy.close()
 
@@ -165,7 +165,7 @@ def test_a_leader_that_freezes_in_mid_commit_is_followed_and_left_nothing(
 def test_nothing_can_be_asked_of_a_store_that_does_not_lead(make: Make) -> None:
     first, second = make(), make()
     assert first.try_lead() and not second.try_lead()
-    for act in (lambda: make().commit(new(a_job(1))), second.beat, second.load, lambda: second.commit(new(a_job(1)))):
+    for act in (lambda: make().commit(new(a_job(1))), second.beat, lambda: second.load(MANY)):
         with pytest.raises(Deposed):
             act()
     assert text(first, "all") == []

@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.builders import a_job
 from tests.postgres import LOCKED, PASSWORD, shared
-from tests.store.batches import new, text
+from tests.store.batches import MANY, new, text
 
 from grassq.core.urls import shown_url
 from grassq.errors import BadInput, GrassError, Refused, StoreTooNew, StoreUnavailable
@@ -98,7 +98,7 @@ def test_a_row_that_makes_no_sense_is_damage(database: str) -> None:
     assert store.try_lead()
     store.commit(new(a_job(1)))
     shared().sql(r"update job set spec = '\xff00ff'", database)
-    for read in (store.load, lambda: text(store, "all")):
+    for read in (lambda: store.load(MANY), lambda: text(store, "all")):
         with pytest.raises(StoreUnavailable, match=r"is damaged .*restore it from a backup"):
             read()
     store.close()

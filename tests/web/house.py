@@ -35,7 +35,9 @@ from grassq.web.audit import Audit
 from grassq.web.auth import Guard
 from grassq.web.caller import CALLER
 from grassq.web.gate import listen, make_runner
+from grassq.web.hatch import open_hatch
 from grassq.web.logs import Source
+from grassq.web.submit import Handler
 from grassq.web.tokens import Reach
 
 Test = Callable[["House"], Coroutine[Any, Any, None]]
@@ -113,6 +115,8 @@ class House:
         self.stopped = False
         self.port = 0
         self.writers: list[asyncio.StreamWriter] = []
+        #: Paths that a test answers by the short way in.
+        self.by_hatch: dict[bytes, Handler] = {}
 
     def _stop(self) -> None:
         self.stopped = True
@@ -140,7 +144,10 @@ class House:
             runner = make_runner(self.app, 0.2)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
-            await web.UnixSite(runner, str(self.home / "grass.sock")).start()
+            sock = stack.enter_context(socket.socket(socket.AF_UNIX))
+            sock.bind(str(self.home / "grass.sock"))
+            assert runner.server is not None
+            await open_hatch(stack, sock, {**self.api.submissions(), **self.by_hatch}, runner.server, 8)
             sockets = await listen(stack, runner, [Address("127.0.0.1", 0)], self.identity)
             self.port = sockets[0].getsockname()[1]
             self.api.tokens.reach = Reach([Address("127.0.0.1", self.port)], self.identity.fingerprint)
@@ -260,11 +267,13 @@ async def is_closed(reader: asyncio.StreamReader, seconds: float = WAIT_S) -> bo
     return True
 
 
-def play(test: Test) -> None:
+def play(test: Test, by_hatch: dict[bytes, Handler] | None = None) -> None:
     """Run a test in a house of its own."""
 
     async def all_of_it(home: Path) -> None:
-        async with asyncio.timeout(90), House(home).open() as house:
+        house = House(home)
+        house.by_hatch |= by_hatch or {}
+        async with asyncio.timeout(90), house.open():
             await test(house)
 
     with tempfile.TemporaryDirectory() as home:

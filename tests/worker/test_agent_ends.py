@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
-from tests.builders import BOOT
-from tests.worker.bench import (
+from tests.builders import BOOT, a_placement, a_spec
+from tests.worker.workbench import (
     ACK,
     ALIVE,
     CHECK,
@@ -21,11 +22,11 @@ from tests.worker.bench import (
     Bench,
 )
 
-from grassq.core.messages import Stop
-from grassq.core.model import Outcome
+from grassq.core.messages import Start, Stop
+from grassq.core.model import AttemptId, Outcome
 from grassq.core.reconcile import Found
 from grassq.core.states import Lost, Refused, Started, Stuck
-from grassq.worker.agent import ORPHAN_LOOK_S, RUNNING_LOOK_S
+from grassq.worker.agent import ORPHAN_LOOK_S, RUNNING_LOOK_S, RUNNING_LOOKS_MAX
 
 # Stopping.
 
@@ -146,6 +147,59 @@ def test_when_the_launcher_died_running_shims_are_watched_directly() -> None:
     bench.hear("started", pid=7)
     bench.agent.watch_all()
     assert bench.did() == ["watch"]
+
+
+def test_a_shim_of_an_earlier_launcher_is_watched_directly() -> None:
+    bench = Bench()
+    bench.order(START)
+    bench.hear("started", pid=7, stray=False)
+    assert bench.did() == ["begin"]
+    bench = Bench()
+    bench.order(START)
+    bench.hear("started", pid=7, stray=True)
+    assert bench.did() == ["begin", "watch"]
+
+
+def test_what_was_over_at_once_is_told_as_its_end_alone() -> None:
+    bench = Bench()
+    bench.order(START)
+    assert bench.hear("exited", pid=7, record=RECORD) == [DONE]
+    bench.order(ACK)
+    assert bench.tick(60) == []
+
+
+MANY = 10 * RUNNING_LOOKS_MAX
+
+
+def test_of_many_that_run_and_are_watched_few_are_looked_at_in_a_tick_and_all_in_turn() -> None:
+    bench, looks = with_many_running()
+    for _ in range(MANY // RUNNING_LOOKS_MAX):
+        bench.tick(RUNNING_LOOK_S)
+    assert sorted(looks) == [(job, 1) for job in range(1, MANY + 1)]
+
+
+def test_of_many_that_run_unwatched_each_is_looked_at() -> None:
+    bench, looks = with_many_running()
+    bench.runner.trouble = OSError(errno.EMFILE, "Too many open files")
+    bench.agent.watch_all()
+    bench.runner.trouble = None
+    bench.tick(RUNNING_LOOK_S)
+    assert len(looks) == MANY
+
+
+def with_many_running() -> tuple[Bench, list[AttemptId]]:
+    bench = Bench()
+    for job in range(1, MANY + 1):
+        bench.order(Start(job, 1, a_spec(), a_placement("w"), ()))
+        bench.hear("started", pid=7, job=job)
+    looks: list[AttemptId] = []
+
+    def look(attempt: AttemptId) -> Found:
+        looks.append(attempt)
+        return ALIVE
+
+    bench.runner.look = look  # type: ignore[method-assign]
+    return bench, looks
 
 
 def test_a_stuck_attempt_says_so_each_time_it_is_asked() -> None:

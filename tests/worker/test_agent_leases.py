@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.builders import BOOT
-from tests.worker.bench import ALIVE, CHECK, DONE, ENDED, ORPHAN, RECORD, START, Bench
+from tests.worker.workbench import ALIVE, CHECK, DONE, ENDED, ORPHAN, RECORD, START, Bench
 
 from grassq.core.messages import Ack, Start, Stop
 from grassq.core.model import Outcome

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.builders import a_worker
-from tests.worker.bench import (
+from tests.worker.workbench import (
     ACK,
     ALIVE,
     CHECK,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from tests.builders import a_worker
-from tests.worker.bench import ACK, ALIVE, DONE, ENDED, ME, NOBODY, ORPHAN, RECORD, START, VOID, Bench
+from tests.worker.workbench import ACK, ALIVE, DONE, ENDED, ME, NOBODY, ORPHAN, RECORD, START, VOID, Bench
 
 from grassq.core.messages import Ack, Hello, Moment, Report
 from grassq.core.model import AttemptId

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.worker import bench as benches
-from tests.worker.bench import ACK, ALIVE, CHECK, DONE, ENDED, ME, NOBODY, OLD_START, RECORD, START, Bench
+from tests.worker import workbench as benches
+from tests.worker.workbench import ACK, ALIVE, CHECK, DONE, ENDED, ME, NOBODY, OLD_START, RECORD, START, Bench
 
 from grassq.core.messages import Forget, Recall, Recalled, Start
 from grassq.core.reconcile import Found

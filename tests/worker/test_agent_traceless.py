@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worker.bench import CHECK, DONE, ENDED, OLD_START, START, Bench
+from tests.worker.workbench import CHECK, DONE, ENDED, OLD_START, START, Bench
 
 from grassq.core.messages import Hello
 from grassq.core.states import Lost

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 from tests.builders import a_placement, a_spec
-from tests.worker.bench import (
+from tests.worker.workbench import (
     ALIVE,
     CHECK,
     DONE,
@@ -33,7 +33,7 @@ def _full() -> OSError:
 def test_a_run_dir_that_cannot_be_made_is_told_and_tried_again() -> None:
     bench = Bench()
 
-    def full(start: Start, lease: Lease | None) -> None:
+    def full(start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         raise _full()
 
     begin, bench.runner.begin = bench.runner.begin, full  # type: ignore[method-assign]
@@ -111,7 +111,7 @@ def test_the_same_trouble_is_told_once_and_again_to_whoever_asks() -> None:
     bench = Bench()
     trouble = _full()
 
-    def full(start: Start, lease: Lease | None) -> None:
+    def full(start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         raise trouble
 
     begin, bench.runner.begin = bench.runner.begin, full  # type: ignore[method-assign]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from grassq.run import rundir
 from grassq.run.rundir import Spec, decode_word
 from grassq.settings import Settings
 from grassq.worker import orders
-from grassq.worker.launch import placeholders, run_spec
+from grassq.worker.launch import Launch, placeholders, run_spec
 from grassq.worker.surroundings import Surroundings, of_this_process
 
 PATH = (b"PATH", b"/usr/bin:/bin")
@@ -34,14 +35,24 @@ def a_start(
 
 
 def spec_of(start: Start, around: Surroundings | None = None) -> Spec:
-    """What the shim would read."""
-    return Spec(raw_of(start, around))
+    """What the shim would read; what it is told is the same."""
+    launch = launch_of(start, around)
+    read, told = Spec(json.loads(launch.content)), Spec.unpacked(launch.spec)
+    assert {name: getattr(told, name) for name in Spec.__slots__} == {
+        name: getattr(read, name) for name in Spec.__slots__
+    }
+    return read
 
 
-def raw_of(start: Start, around: Surroundings | None = None) -> dict[str, Any]:
+def launch_of(start: Start, around: Surroundings | None = None) -> Launch:
     path, checkpoint = "/home/jobs/12/3", "/home/jobs/12/checkpoint"
     around = around or Surroundings()
     return run_spec(start, path, checkpoint, store="s", boot="b", with_daemon=False, around=around)
+
+
+def raw_of(start: Start, around: Surroundings | None = None) -> dict[str, Any]:
+    raw: dict[str, Any] = json.loads(launch_of(start, around).content)
+    return raw
 
 
 def test_a_job_is_told_who_it_is() -> None:
@@ -155,7 +166,8 @@ def test_which_directory_counts(own: bool, queue: bytes | None, expected: bytes)
 
 def test_what_else_the_spec_says_is_handed_on() -> None:
     start = a_start(umask=0o077, split=True, grace_s=3.0, keep_children=True)
-    raw = run_spec(start, "/p", "/c", store="store-1", boot="boot-1", with_daemon=True, around=Surroundings())
+    launch = run_spec(start, "/p", "/c", store="store-1", boot="boot-1", with_daemon=True, around=Surroundings())
+    raw = json.loads(launch.content)
     spec = Spec(raw)
     assert (spec.store, spec.job, spec.attempt, spec.boot) == ("store-1", 12, 3, "boot-1")
     assert (spec.umask, spec.split, spec.grace_s, spec.keep_children, spec.with_daemon) == (
@@ -316,7 +328,7 @@ def test_the_order_can_be_read_back_exactly(tmp_path: Path, env: Pairs, terms: T
         checkpoint_of=4,
     )
     path = str(tmp_path / "run")
-    rundir.prepare(path, raw_of(start, AROUND))
+    rundir.prepare(path, launch_of(start, AROUND).content)
     assert orders.recall(path) == start
 
 
@@ -330,7 +342,7 @@ def test_an_order_that_cannot_be_read_back_is_none(tmp_path: Path, damage: str) 
         raw["order"] = "kwECAw=="
     if damage == "a place that is not there":
         raw["env"] = []
-    rundir.prepare(path, raw)
+    rundir.prepare(path, json.dumps(raw).encode())
     if damage == "gone":
         Path(path, "spec.json").unlink()
     if damage == "torn":

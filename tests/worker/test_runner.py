@@ -96,7 +96,7 @@ def a_start(*command: str, job: int = 1, where: dict[str, Any] | None = None, **
 def test_the_lease_is_there_before_the_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
 
-    def order(path: str | bytes) -> bool:
+    def order(path: str | bytes, spec: tuple[Any, ...]) -> bool:
         assert isinstance(path, str)
         seen.append(names_in(path))
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -9,8 +10,9 @@ from msgspec.structs import replace
 
 from grassq.core import states
 from grassq.core.board import Board
-from grassq.core.model import FINAL, HOLDING, Job, Outcome
+from grassq.core.model import FINAL, HOLDING, Job, Outcome, State
 from grassq.core.states import Adopt, Cancel, Event, Exited, Hold, Lost, Place, Refused, Release, Unready
+from grassq.errors import GuardFailed
 from grassq.store.base import Attempt, Changes, Standing, Store, Story, Submission
 
 #: Events whose name is an order, told as the fact they became.
@@ -53,7 +55,6 @@ class Batch(Struct):
         assert job.id == self.next_id
         self.next_id += 1
         self.changes.put(None, job)
-        self.tell(job.id, "submitted", f"queue {job.spec.queue}")
         self.board.put(job)
 
     def bring_back(self, job: Job) -> None:
@@ -85,8 +86,45 @@ class Batch(Struct):
 
     def set(self, before: Job, after: Job) -> None:
         """Change a field of a job that is not its state."""
+        if not self.board.has(before):
+            raise GuardFailed(f"job {before.id} is {before.state} in the store, which the board does not know")
         self.changes.put(before, after)
-        self.board.put(after)
+        self.board.put(after, before)
+
+    def job(self, id_: int) -> Job | None:
+        """A job as it is by now; None if there is none."""
+        return self.fetch([id_]).get(id_)
+
+    def alive(self, id_: int) -> Job | None:
+        """A job as it is by now, unless it has ended."""
+        job = self.job(id_)
+        return None if job is None or job.state in FINAL else job
+
+    def fetch(self, ids: Iterable[int]) -> dict[int, Job]:
+        """Those of some jobs that there are, as they are by now: from the board, or read from the store."""
+        known, inserted, updated = self.board.jobs, self.changes.inserted, self.changes.updated
+        found: dict[int, Job] = {}
+        unknown = []
+        for id_ in ids:
+            if (job := known.get(id_) or inserted.get(id_)) is not None:
+                found[id_] = job
+            elif id_ in updated:
+                found[id_] = updated[id_][1]
+            else:
+                unknown.append(id_)
+        if unknown:
+            found |= {job.id: job for job in self.store.some(unknown)}
+        removed = self.changes.removed
+        return {id_: job for id_, job in found.items() if id_ not in removed} if removed else found
+
+    def in_line(self, ids: Iterable[int], state: State) -> dict[int, Job]:
+        """Jobs that the board has in line, whole; one that the store has otherwise was changed by somebody else."""
+        ids = list(ids)
+        found = self.fetch(ids)
+        for id_ in ids:
+            if id_ not in found or found[id_].state is not state:
+                raise GuardFailed(f"job {id_} is not {state} in the store")
+        return found
 
     def current(self, job: Job) -> Job:
         """A stored job as it is by now: within a batch the store is behind, and the board holds no finished jobs."""

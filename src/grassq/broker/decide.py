@@ -10,10 +10,10 @@ from grassq.broker.batch import Batch, Clock
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
 from grassq.broker.reunion import Reunion
-from grassq.core import placement, reconcile
-from grassq.core.board import Board, Patience
+from grassq.core import ahead, placement, reconcile
+from grassq.core.board import NEAR_MAX, Board, Pace, Patience
 from grassq.core.messages import Ack, Hello, Moment, Recalled, Report, Silent
-from grassq.core.model import AttemptId, Job, Outcome, State
+from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
 from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, Refused, Started, Stuck
 from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
 from grassq.store.base import Changes, Standing, Store
@@ -28,6 +28,8 @@ RETRY_STORE_S = 5.0
 #: a backup is found out by those who were there, and they connect again within seconds.
 AWAIT_S = 10.0
 LEASE_S = 300.0
+#: How many jobs are read from the store when the next one in line is not known whole.
+READ_AHEAD = 256
 
 
 class Decider:
@@ -43,14 +45,21 @@ class Decider:
         floor_id: int = 0,
         lease_s: float = LEASE_S,
         local: str | None = None,
+        near_max: int = NEAR_MAX,
+        pace: Pace | None = None,
     ) -> None:
-        """`life` names this broker's run, never the same twice; `local` is the worker in this very process."""
+        """`life` names this broker's run, never the same twice; `local` is the worker in this very process.
+
+        `near_max` is how many jobs that only wait the board keeps whole.
+        """
         self._store = store
         self._clock = clock
         self._patience = patience
         self._floor_id = floor_id
         self._lease_s = lease_s
         self._local = local
+        self._near_max = near_max
+        self._pace = pace
         self._began = clock.mono()
         self._reunion = Reunion(life)
         self._dispatch = Dispatch(store)
@@ -62,6 +71,7 @@ class Decider:
         self.stale = True
         #: A plan is made when something changed, when a head has become ripe, or when this says so.
         self._replan = True
+        self._resettle = True
         self._ripe_at = float("inf")
         #: What workers said that no commit has heard yet; unlike a report, nobody repeats it.
         self._unheard: list[FromWorker] = []
@@ -86,13 +96,19 @@ class Decider:
         """How often the store must hear of this broker; None if nobody else could take it over."""
         return self._store.beat_s
 
+    @property
+    def is_brisk(self) -> bool:
+        """Whether a small batch is decided and stored in no time: on this machine's disk, with nothing left to do."""
+        idle = not (self.stale or self._resettle or self.board.unsettled)
+        return idle and self.read_only is None and self._store.beat_s is None
+
     def is_ahead(self, seen: Moment) -> bool:
         """Whether somebody has seen more of the store's history than the store holds: it was restored from a backup."""
         return self._reunion.is_ahead(seen, self._store.number)
 
     def reload(self) -> None:
         """Forget the board and read it again from the store."""
-        loaded = self._store.load()
+        loaded = self._store.load(self._near_max)
         self.generation += 1
         before = self.board.stations
         self.store_id = loaded.store_id
@@ -100,11 +116,24 @@ class Decider:
         self._reunion.loaded(loaded.lives, loaded.highest_id, loaded.seal_key)
         self._dispatch.seal_key = loaded.seal_key
         self._standings = dict(loaded.standings)
-        self.board = Board(loaded.paused, self._patience, lease_s=self._lease_s, local=self._local)
+        self.board = Board(
+            loaded.paused,
+            self._patience,
+            lease_s=self._lease_s,
+            local=self._local,
+            near_max=self._near_max,
+            pace=self._pace,
+        )
         self.board.doubts = set(loaded.doubts)
         self.board.awaited_until = self._began + AWAIT_S
+        for parked in loaded.parked:
+            self.board.load(parked.state, parked.shape, parked.orders)
+        self.board.index()
         for job in loaded.jobs:
-            self.board.put(job)
+            if job.state in HOLDING or job.ready_at is not None:
+                self.board.put(job)
+            else:
+                self.board.know(job)
         now = self._clock.wall()
         for info in loaded.workers:
             known = before.get(info.name)
@@ -114,7 +143,8 @@ class Decider:
             station.since = known.since if known is not None else now
             station.drained = self._standings.get(info.name, Standing()).drained
         self._dispatch.forget_all()
-        self._replan = True
+        # What was being settled when the store was last written is settled now.
+        self._replan = self._resettle = True
         self.stale = False
 
     def close(self) -> None:
@@ -194,8 +224,14 @@ class Decider:
         for job in [job for job in self.board.retrying.values() if _ready_in_s(job, batch.now) <= 0]:
             batch.move(job, Ready())
         readiness.park(batch)
+        if self._resettle:
+            self._resettle = False
+            readiness.settle(batch)
+        elif self.board.unsettled:
+            readiness.settle_more(batch)
+        effects.again = bool(self.board.unsettled)
         if self._replan or not batch.changes.empty or batch.mono >= self._ripe_at:
-            effects.again = self._plan(batch)
+            effects.again |= self._plan(batch)
         return effects
 
     def _heard(self, batch: Batch, worker: str, said: Hello | Report | Recalled | Silent) -> Orders:
@@ -205,7 +241,7 @@ class Decider:
             case Report():
                 return self._report(batch, worker, said)
             case Recalled(start):
-                self._reunion.recalled(batch, worker, start)
+                return self._reunion.recalled(batch, worker, start)
             case Silent(heard):
                 if worker in self.board.stations:
                     self.board.lose_touch(worker, heard, batch.now)
@@ -224,9 +260,12 @@ class Decider:
     def _plan(self, batch: Batch) -> bool:
         """Place what can be placed; True when there is more to place than one batch takes."""
         plan = placement.plan(self.board, batch.mono)
+        jobs = self._whole(batch, [*(id_ for id_, _ in plan.placements), *(h.job for h in plan.heads.values())])
         for job_id, where in plan.placements:
-            batch.move(self.board.jobs[job_id], Place(where))
+            batch.move(jobs[job_id], Place(placement.leased(jobs[job_id], where)))
         self.board.heads = plan.heads
+        for head in plan.heads.values():
+            self.board.know(jobs[head.job])
         wait_s = self.board.patience.wait_s
         ripening = [head.since + wait_s for head in plan.heads.values() if head.since + wait_s > batch.mono]
         if self.board.awaits(batch.mono):
@@ -234,6 +273,17 @@ class Decider:
         self._ripe_at = min(ripening, default=float("inf"))
         self._replan = plan.more
         return plan.more
+
+    def _whole(self, batch: Batch, ids: list[int]) -> dict[int, Job]:
+        """Jobs of the line, whole; if one has to be read, so are the next ones in line."""
+        known = self.board.jobs
+        if all(id_ in known for id_ in ids):
+            return {id_: known[id_] for id_ in ids}
+        ahead = [id_ for id_ in self.board.next_ids(READ_AHEAD) if id_ not in known]
+        jobs = batch.in_line(dict.fromkeys([*ids, *ahead]), State.QUEUED)
+        for id_ in ahead:
+            self.board.know(jobs[id_])
+        return jobs
 
     def _answer(self, batch: Batch, call: Call) -> object:
         before = batch.next_id, len(batch.changes.story)
@@ -274,7 +324,7 @@ class Decider:
         if self._reunion.is_asked(worker, attempt):
             # Not acknowledged: it is repeated, and by then the worker has told what it was.
             return []
-        job = self.board.jobs.get(report.job)
+        job = self.board.holding.get(report.job) or batch.alive(report.job)
         if self._reunion.is_forgotten(batch, job, attempt):
             return self._reunion.ask(batch, worker, attempt)
         if job is not None and not isinstance(event, Started | Stuck) and self._may_run_elsewhere(batch, job):
@@ -294,6 +344,8 @@ class Decider:
                 return []
             if not isinstance(event, Started | Stuck):
                 self._dispatch.forget(job.attempt_id)
+            if isinstance(event, Exited) and event.started is not None and event.ended is not None:
+                ahead.note_pace(self.board, job, event.ended - event.started)
         if isinstance(event, Started | Stuck):
             return []
         self._reunion.reported(worker, attempt)

@@ -7,13 +7,14 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from grassq.broker.inbox import Orders
 from grassq.broker.seals import sealed
-from grassq.core import reconcile
+from grassq.core import ahead, reconcile
 from grassq.core.board import Board
-from grassq.core.messages import Start
-from grassq.core.model import AttemptId, Job, Pairs, State
+from grassq.core.messages import Order, Start
+from grassq.core.model import AttemptId, Job, Pairs
 from grassq.errors import StoreUnavailable
 from grassq.store.base import Store
 
@@ -47,32 +48,45 @@ class Dispatch:
         for name, station in board.stations.items():
             if not station.online:
                 continue
-            for job in reconcile.due(board, name, self._sent, mono):
-                if hushed and not job.cancel_requested:
+            for job, told in reconcile.due(board, name, self._sent, mono):
+                if hushed and not (job.cancel_requested or told.back):
                     continue
                 try:
-                    order = reconcile.stop_of(job) if job.cancel_requested else self._start(job)
+                    order = self._order(board, job, told)
                 except StoreUnavailable as error:
                     # The batch is on disk and its answers are true; an order not given now is due again.
                     log.error("order_not_given job=%s error=%s", job.id, error)
                     continue
-                self._sent[job.attempt_id] = reconcile.told(job, mono)
+                self._sent[job.attempt_id] = told
                 orders.append((name, order))
         return orders
 
     def due_in_s(self, board: Board, mono: float) -> Iterator[float]:
         """In how many seconds each order is to be repeated, of workers in touch."""
         for name, station in board.stations.items():
-            for job in board.held_by(name) if station.online else ():
-                if job.state is State.PLACED or job.cancel_requested:
-                    last = self._sent.get(job.attempt_id)
-                    yield (last.at if last else mono) + reconcile.RESEND_S - mono
+            if station.online:
+                yield from reconcile.due_in_s(board, name, self._sent, mono)
 
-    def _start(self, job: Job) -> Start:
-        assert job.placement is not None
+    def _order(self, board: Board, job: Job, told: reconcile.Sent) -> Order:
+        if told.stop_grace_s is not None:
+            return reconcile.stop_of(job)
+        if not told.back:
+            return self._start(board, job)
+        leader = board.leader(job)
+        if leader is not None and told.at - told.since >= board.pace.wait_s:
+            ahead.note_slow(board, leader)
+        return reconcile.withdrawal_of(job)
+
+    def _start(self, board: Board, job: Job) -> Start:
+        """The order to start a job; sealed where it leaves this process, so that it is known when it comes back."""
+        where = job.placement
+        assert where is not None
+        if where.after is not None and board.leader(job) is None:
+            # Whom it waited for is over: nobody there need find that out.
+            where = replace(where, after=None)
         env = self._environment(job.spec.env_digest)
-        start = Start(job.id, job.attempt, job.spec, job.placement, env, job.name, job.rerun_of)
-        return sealed(start, self.seal_key)
+        start = Start(job.id, job.attempt, job.spec, where, env, job.name, job.rerun_of)
+        return start if where.worker == board.local else sealed(start, self.seal_key)
 
     def _environment(self, digest: bytes) -> Pairs:
         if digest in self._environments:

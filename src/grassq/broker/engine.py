@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from grassq.broker.batch import Batch
 from grassq.broker.decide import Call, Decider, Effects, FromWorker, Message
 from grassq.broker.watch import Watch
-from grassq.core.messages import Hello, Order, Silent
+from grassq.core.messages import Hello, Order, Report, Silent
 from grassq.errors import Deposed, Gone, GrassError, Refused
 from grassq.store.base import Submission
 
@@ -24,6 +24,10 @@ INBOX_MAX = 100_000
 #: What a worker says of itself, and that it is gone, is said once: it still finds room when reports do not.
 INBOX_FULL = 2 * INBOX_MAX
 WAKE_MIN_S = 0.05
+#: A small batch is decided on the loop itself: going to the thread and back would take longer than that. When one took
+#: longer than this, because the disk is busy, the thread does it for a while.
+SLOW_S, WARY_S = 0.02, 1.0
+BRIEF_MAX = 64
 #: On a store that another broker may take over: how old the last word from it may be to confirm a worker's lease.
 LEADS_S = 10.0
 
@@ -46,6 +50,7 @@ class Engine:
         self._arrived = asyncio.Event()
         self._finished: list[Heard] = []
         self._decided_at = time.monotonic()
+        self._wary_until = 0.0
         self._ended: BaseException | None = None
 
     def connect(self, worker: str, send: SendOrder) -> None:
@@ -86,9 +91,13 @@ class Engine:
         *,
         key: str | None = None,
         recall: Callable[[Submission], T] | None = None,
+        brief: bool = False,
     ) -> T:
-        """Run a changing handler in the next batch and give its answer once that batch is on disk."""
-        return await self._call(Call(handler, True, key, recall))
+        """Run a changing handler in the next batch and give its answer once that batch is on disk.
+
+        `brief` says that it takes no time worth mentioning.
+        """
+        return await self._call(Call(handler, True, key, recall, brief))
 
     async def read(self, handler: Callable[[Batch], T]) -> T:
         """Run a reading handler between two batches."""
@@ -118,7 +127,7 @@ class Engine:
             if not self._inbox:
                 self._arrived.clear()
             try:
-                effects = await asyncio.wrap_future(self._thread.submit(self.decider.process, messages))
+                effects = await self._decide(messages)
             except Deposed:
                 raise
             except Exception as error:
@@ -127,6 +136,17 @@ class Engine:
                 effects = _failed(messages, error)
             self._decided_at = time.monotonic()
             self._act(effects)
+            # Everybody else has a turn, also where nothing was waited for.
+            await asyncio.sleep(0)
+
+    async def _decide(self, messages: list[Message]) -> Effects:
+        began = time.monotonic()
+        if began < self._wary_until or not self.decider.is_brisk or not _are_brief(messages):
+            return await asyncio.wrap_future(self._thread.submit(self.decider.process, messages))
+        effects = self.decider.process(messages)
+        if time.monotonic() - began > SLOW_S:
+            self._wary_until = began + WARY_S
+        return effects
 
     async def _something_to_do(self) -> None:
         if self._arrived.is_set():
@@ -170,6 +190,12 @@ class Engine:
         """Let the thread go, with the store closed on it."""
         await asyncio.wrap_future(self._thread.submit(self.decider.close))
         self._thread.shutdown()
+
+
+def _are_brief(messages: list[Message]) -> bool:
+    if len(messages) > BRIEF_MAX:
+        return False
+    return all(m.brief if isinstance(m, Call) else isinstance(m.message, Report) for m in messages)
 
 
 def _failed(messages: list[Message], error: Exception) -> Effects:

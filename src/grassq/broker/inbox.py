@@ -22,6 +22,8 @@ class Call(Struct, eq=False):
     key: str | None = None
     #: How to answer from what a key stored, when a commit's fate was unclear.
     recall: Callable[[Submission], object] | None = None
+    #: It takes no time worth mentioning, however much is stored.
+    brief: bool = False
 
 
 class FromWorker(Struct, eq=False):

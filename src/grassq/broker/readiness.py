@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from grassq.broker.batch import Batch
 from grassq.core import placement
-from grassq.core.board import Shape
-from grassq.core.model import Spec, State
+from grassq.core.board import shape_of
+from grassq.core.kinds import Shape
+from grassq.core.line import Line
+from grassq.core.model import State, id_in
 from grassq.core.states import Ready, Unready
+
+#: How many jobs are let go on or parked in one batch when queues or machines change; the others follow at once.
+SETTLED_MAX = 2000
 
 
 class Unreadiness:
@@ -16,31 +21,47 @@ class Unreadiness:
         self._board = batch.board
         self._never: dict[Shape, str | None] = {}
 
-    def never(self, spec: Spec) -> str | None:
+    def never(self, shape: Shape) -> str | None:
         """Why no known worker could ever run this, or None."""
-        shape = (spec.queue, spec.request, spec.terms)
         if shape not in self._never:
             self._never[shape] = placement.never_fits(self._board, *shape)
         return self._never[shape]
 
-    def why(self, spec: Spec) -> str | None:
-        """Why a job of this spec may not be placed now, or None."""
-        if next(self._board.offering(spec.queue), None) is None:
-            return f"no queue {spec.queue!r} yet; `grass create-queue {spec.queue}` makes it"
-        never = self.never(spec)
+    def why(self, shape: Shape) -> str | None:
+        """Why a job of this shape may not be placed now, or None."""
+        if next(self._board.offering(shape[0]), None) is None:
+            return f"no queue {shape[0]!r} yet; `grass create-queue {shape[0]}` makes it"
+        never = self.never(shape)
         return None if never is None else f"no worker can run it: {never}"
 
 
 def settle(batch: Batch) -> None:
     """Queues or machines changed: let jobs that can run now go on, and park those that cannot any more."""
-    unready = Unreadiness(batch)
-    for job in list(batch.board.jobs.values()):
-        if job.state is State.QUEUED or (job.state is State.WAITING and job.ready_at is None):
-            why = unready.why(job.spec)
-            if why is None and job.state is State.WAITING:
-                batch.move(job, Ready())
-            elif why is not None and why != job.reason:
-                batch.move(job, Unready(why))
+    unready, board = Unreadiness(batch), batch.board
+    board.unsettled = {shape: why for shape, _ in board.shapes() if (why := unready.why(shape)) is not None}
+    for shape in board.parked:
+        why = unready.why(shape)
+        if why is None:
+            board.unsettled[shape] = None
+        else:
+            board.reasons[shape] = why
+    settle_more(batch)
+
+
+def settle_more(batch: Batch) -> None:
+    """Go on with what `settle` found, some jobs at a time."""
+    board, left = batch.board, SETTLED_MAX
+    for shape, why in [*board.unsettled.items()]:
+        line = board.line(shape) if why is not None else board.parked.get(shape, Line())
+        orders = line.upto(left)
+        if len(orders) == len(line):
+            del board.unsettled[shape]
+        state = State.WAITING if why is None else State.QUEUED
+        for job in batch.in_line(map(id_in, orders), state).values():
+            batch.move(job, Ready() if why is None else Unready(why))
+        left -= len(orders)
+        if left <= 0:
+            return
 
 
 def park(batch: Batch) -> None:
@@ -48,6 +69,6 @@ def park(batch: Batch) -> None:
     unready = Unreadiness(batch)
     for before, job in list(batch.changes.updated.values()):
         if job.state is State.QUEUED and before.state is not State.QUEUED:
-            why = unready.why(job.spec)
+            why = unready.why(shape_of(job))
             if why is not None:
                 batch.move(job, Unready(why))

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Orders
 from grassq.broker.seals import is_ours
-from grassq.broker.selection import SELECTED_MAX, by_ids
 from grassq.core import reconcile
 from grassq.core.board import Board
 from grassq.core.messages import Forget, Hello, Moment, Order, Recall, Start, Stop
@@ -184,19 +183,20 @@ class Reunion:
         self._settle(batch, worker)
         return [order]
 
-    def recalled(self, batch: Batch, worker: str, start: Start) -> None:
+    def recalled(self, batch: Batch, worker: str, start: Start) -> Orders:
         """A worker tells what it was once ordered to run: the job comes back as it was, and a report follows."""
         if not self.is_asked(worker, start.id):
             log.error("recalled_unasked worker=%s job=%s attempt=%s", worker, *start.id)
-            return
+            return []
         del self.state.asked[start.id]
         if not is_ours(start, self._seal_key):
             log.error("recalled_unsealed worker=%s job=%s attempt=%s: nobody here ordered that", worker, *start.id)
             self._give_up(batch, worker, start.id)
-            return
+            return []
         # Who has the folder is its worker, also when it was called otherwise before.
         start = replace(start, placement=replace(start.placement, worker=worker))
         job = _known(batch, [start.id]).get(start.job)
+        orders: Orders = []
         if job is None:
             _bring_back(batch, start)
         elif (job.spec.command, job.spec.queue) != (start.spec.command, start.spec.queue):
@@ -205,7 +205,11 @@ class Reunion:
             _skip_to(batch, job, start.attempt)
         elif job.state not in FINAL:
             batch.move(job, Adopt(start.attempt, start.placement))
+        else:
+            # It ended here while that was asked, as by a kill: nobody wants the attempt any more.
+            orders = [(worker, self.fence(worker, Stop(*start.id, STOP_GRACE_S, start.placement.boot)))]
         self._settle(batch, worker)
+        return orders
 
     def reported(self, worker: str, attempt: AttemptId) -> None:
         """An attempt has ended, as its worker says."""
@@ -213,11 +217,12 @@ class Reunion:
         if fenced is not None and fenced[0] == worker:
             del self.state.fenced[attempt]
 
-    def fence(self, worker: str, stop: Stop) -> None:
-        """An attempt was given up while its worker was out of touch: should it still run then, it is stopped."""
+    def fence(self, worker: str, stop: Stop) -> Stop:
+        """Nobody wants an attempt any more, which its worker may not know: should it run on, it is stopped."""
         self.state.fenced[stop.id] = (worker, stop)
         while len(self.state.fenced) > FENCED_MAX:
             del self.state.fenced[next(iter(self.state.fenced))]
+        return stop
 
     def look(self, batch: Batch) -> Orders:
         """Ask again what was not told; give up what a worker cannot tell."""
@@ -237,13 +242,14 @@ class Reunion:
         self.state.untold[attempt] = None
         while len(self.state.untold) > UNTOLD_MAX:
             del self.state.untold[next(iter(self.state.untold))]
-        job = batch.board.jobs.get(attempt[0])
+        job = batch.alive(attempt[0])
         if job is not None and job.state not in HOLDING:
             if job.state is not State.HELD:
                 job = batch.move(job, Hold())
             ran = f"worker {worker} ran attempt {attempt[1]} of it after the backup and cannot say more"
-            batch.set(job, replace(job, reason=f"{ran}; `grass release {job.id}` runs it again"))
-            _skip_to(batch, batch.board.jobs[job.id], attempt[1])
+            held = replace(job, reason=f"{ran}; `grass release {job.id}` runs it again")
+            batch.set(job, held)
+            _skip_to(batch, held, attempt[1])
         self._settle(batch, worker)
 
     def next_look(self, board: Board) -> float:
@@ -259,11 +265,7 @@ def _in_touch(board: Board, asked: Asked) -> bool:
 
 def _known(batch: Batch, held: Iterable[AttemptId]) -> dict[int, Job]:
     """Those of some jobs that are stored, as they are by now."""
-    ids = {job for job, _ in held}
-    found = {id_: batch.board.jobs[id_] for id_ in ids if id_ in batch.board.jobs}
-    for selector in by_ids(ids - found.keys()):
-        found |= {job.id: batch.current(job) for job in batch.store.jobs(selector, SELECTED_MAX)}
-    return {id_: job for id_, job in found.items() if id_ not in batch.changes.removed}
+    return batch.fetch({job for job, _ in held})
 
 
 def _doubt(batch: Batch, doubts: set[str]) -> None:

@@ -12,7 +12,7 @@ from grassq.broker.admission import standing_of
 from grassq.broker.batch import Batch
 from grassq.broker.readiness import Unreadiness, settle
 from grassq.broker.selection import NOTES_MAX, by_id_alone, eligible, present, resolve, select
-from grassq.core.board import EVERYTHING
+from grassq.core.board import EVERYTHING, shape_of
 from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Outcome, Spec, State
 from grassq.core.names import shown
 from grassq.core.selectors import Selector, parse
@@ -46,8 +46,8 @@ def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes) -> li
     if known is not None:
         return ids_of(known)
     unready = Unreadiness(batch)
-    for draft in drafts:
-        never = unready.never(draft.spec)
+    for shape in {(draft.spec.queue, draft.spec.request, draft.spec.terms) for draft in drafts}:
+        never = unready.never(shape)
         if never is not None:
             raise Refused(f"this can never run: {never}")
     first = batch.next_id
@@ -94,7 +94,7 @@ def _new_job(batch: Batch, draft: Draft, unready: Unreadiness) -> Job:
     )
     if draft.hold:
         return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on")
-    why = unready.why(draft.spec)
+    why = unready.why(shape_of(job))
     return job if why is None else replace(job, state=State.WAITING, reason=why)
 
 
@@ -135,7 +135,7 @@ def release(batch: Batch, selectors: Sequence[Selector]) -> Done:
             jobs.append(job)
             continue
         released = batch.move(job, Release())
-        why = unready.why(job.spec)
+        why = unready.why(shape_of(job))
         jobs.append(released if why is None else batch.move(released, Unready(why)))
     return Done(jobs, notes[:NOTES_MAX])
 

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from grassq.broker.batch import Batch
 from grassq.broker.selection import SELECTED_MAX, select
 from grassq.core import placement
-from grassq.core.board import Board, Station
+from grassq.core.board import Board, shape_of
 from grassq.core.model import FINAL, Job, Offer, State
 from grassq.core.resources import Capacity, Pool, allocation_json, amount_number, amount_text, request_text
 from grassq.core.room import Spot, free_json, supply_json
 from grassq.core.selectors import Selector
+from grassq.core.selectors import State as InState
+from grassq.core.stations import Station
 
 SCHEMA = 1
 NEXT_SHOWN = 100
@@ -46,12 +48,14 @@ def show(batch: Batch, selectors: Sequence[Selector]) -> Document:
 
 
 def _glance(batch: Batch) -> tuple[list[Job], bool]:
-    alive = batch.board.jobs
-    parked = [job for job in alive.values() if job.state in (State.HELD, State.WAITING)]
-    queued = sum(map(len, batch.board.shapes.values()))
+    parked: list[Job] = []
+    for state in (State.HELD, State.WAITING):
+        stored = batch.store.jobs(InState(state), NEXT_SHOWN + 1)
+        parked += [job for job in map(batch.current, stored) if job.state in (State.HELD, State.WAITING)]
+    following = batch.fetch(batch.board.next_ids(NEXT_SHOWN)).values()
     ended = batch.store.recent(batch.now - RECENT_S, RECENT_SHOWN)
-    shown = [*ended, *batch.board.holding.values(), *batch.board.next_jobs(NEXT_SHOWN), *parked[:NEXT_SHOWN]]
-    more = queued > NEXT_SHOWN or len(parked) > NEXT_SHOWN or len(ended) == RECENT_SHOWN
+    shown = [*ended, *batch.board.holding.values(), *following, *parked[:NEXT_SHOWN]]
+    more = batch.board.queued() > NEXT_SHOWN or len(parked) > NEXT_SHOWN or len(ended) == RECENT_SHOWN
     return sorted({job.id: job for job in shown}.values(), key=lambda job: job.id), more
 
 
@@ -61,7 +65,14 @@ def _stations(batch: Batch) -> list[Station]:
 
 def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
     """Jobs as data, with what is known of their workers now."""
-    return [job_document(job, unreachable(batch, job)) for job in jobs]
+    return [job_document(job, unreachable(batch, job), lacking(batch, job)) for job in jobs]
+
+
+def lacking(batch: Batch, job: Job) -> str | None:
+    """What a job waits for to be there, in today's words: its own are those of when it came."""
+    if job.state is not State.WAITING or job.ready_at is not None:
+        return None
+    return batch.board.reasons.get(shape_of(job))
 
 
 def unreachable(batch: Batch, job: Job) -> str | None:
@@ -73,15 +84,15 @@ def unreachable(batch: Batch, job: Job) -> str | None:
     return f"worker {station.info.name} has been silent for {silent_s:.0f} s; what it runs, runs on{ends}"
 
 
-def job_document(job: Job, silent: str | None = None) -> Document:
-    """One job as data; `silent` says why its worker cannot be reached."""
+def job_document(job: Job, silent: str | None = None, lacking: str | None = None) -> Document:
+    """One job as data; `silent` says why its worker cannot be reached, `lacking` what it waits for."""
     where = job.placement
     return {
         "id": job.id,
         "name": job.name,
         "queue": job.spec.queue,
         "state": str(job.state),
-        "reason": silent or job.reason,
+        "reason": silent or lacking or job.reason,
         "unreachable": silent is not None,
         "command": [word.decode("utf-8", "backslashreplace") for word in job.spec.command],
         "shell": job.spec.shell is not None,
@@ -126,7 +137,7 @@ def queue_document(batch: Batch, station: Station, queue: str) -> Document:
         "prefix": [word.decode("utf-8", "backslashreplace") for word in offer.prefix],
         "cwd": None if offer.cwd is None else offer.cwd.decode("utf-8", "backslashreplace"),
         "running": sum(job.spec.queue == queue for job in batch.board.held_by(station.info.name)),
-        "queued": sum(len(line) for shape, line in batch.board.shapes.items() if shape[0] == queue),
+        "queued": batch.board.queued(queue),
     }
 
 
@@ -165,7 +176,7 @@ def _why(batch: Batch, job: Job) -> Document:
     return {
         "id": job.id,
         "state": str(job.state),
-        "reason": unreachable(batch, job) or job.reason,
+        "reason": unreachable(batch, job) or lacking(batch, job) or job.reason,
         "story": [{"at": moment(line.at), "kind": line.kind, "detail": line.detail} for line in story],
         "text": "\n".join(_lines(batch, job, blockers)),
         "blocked": [
@@ -188,7 +199,7 @@ def _lines(batch: Batch, job: Job, blockers: list[placement.Blocker]) -> list[st
         return [f"{head} has ended: {ending(job)}", ways]
     if job.state is not State.QUEUED:
         silent = unreachable(batch, job)
-        state, reason = ("unreachable", silent) if silent else (str(job.state), job.reason)
+        state, reason = ("unreachable", silent) if silent else (str(job.state), lacking(batch, job) or job.reason)
         return [f"{head} is {state}" + (f": {reason}" if reason else "")]
     if (held_up := _held_up(batch.board, batch.mono)) is not None:
         return [f"{head} waits: {held_up}"]

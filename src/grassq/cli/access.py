@@ -134,13 +134,13 @@ def _list(arguments: argparse.Namespace) -> int:
         return render.text("".join(f"{each['id']}\n" for each in tokens))
     if not tokens:
         return render.line("no tokens; `grass token create` makes a code for one")
-    now = datetime.datetime.now(datetime.UTC)
+    now = shape.now()
     headers = ["ID", "KIND", "SCOPE", "NAME", "QUEUES", "STATE", "CREATED", "EXPIRES"]
     render.table(headers, [_row(each, now) for each in tokens])
     return EXIT_OK
 
 
-def _row(each: Mapping[str, Any], now: datetime.datetime) -> list[str]:
+def _row(each: Mapping[str, Any], now: float) -> list[str]:
     kind = "code" if each.get("is_code") else "token"
     queues = "all" if each.get("queues") is None else ",".join(map(str, each["queues"]))
     bare = " (any program)" if each.get("bare") else ""
@@ -166,7 +166,7 @@ def _create(arguments: argparse.Namespace) -> int:
         return render.line(str(answer.get("code")))
     verb = "join" if scope == "worker" else "login"
     render.line(f"grass {verb} {answer.get('code')}")
-    until = shape.clock(answer.get("expires"), datetime.datetime.now(datetime.UTC))
+    until = shape.clock(answer.get("expires"), shape.now())
     where = "on the new worker" if scope == "worker" else "where you want to work from"
     render.notes([f"run this {where}" + (f", until {until}" if until else "") + "; it works once"])
     return EXIT_OK
@@ -194,7 +194,7 @@ def audit(arguments: argparse.Namespace) -> int:
     elif not entries:
         render.line("nothing has been changed yet")
     else:
-        now = datetime.datetime.now(datetime.UTC)
+        now = shape.now()
         headers = ["AT", "WHO", "NAME", "FROM", "WHAT", "ABOUT", "RESULT"]
         render.table(headers, [_entry(each, now) for each in entries], flexible="WHAT")
     if answer.get("whole"):
@@ -203,7 +203,7 @@ def audit(arguments: argparse.Namespace) -> int:
     return EXIT_JOB_FAILED
 
 
-def _entry(entry: Mapping[str, Any], now: datetime.datetime) -> list[str]:
+def _entry(entry: Mapping[str, Any], now: float) -> list[str]:
     at = entry.get("at")
     if isinstance(at, int | float):
         at = datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat()

@@ -81,6 +81,7 @@ How it is treated:
 
 ENQUEUE = f"""\
 usage: grass enqueue [QUEUE] [options] [--] COMMAND...
+       grass enqueue [QUEUE] [options] --stdin < LINES
 
 Put a command into the queue and print its id. It runs when what it needs is free, with your environment and
 in your current directory, whether or not you stay logged in.
@@ -89,12 +90,19 @@ in your current directory, whether or not you stay logged in.
   grass enqueue exp1 --gpu=0.5 -- python train.py --lr 0.1
   grass enqueue --env "CUDA_VISIBLE_DEVICES={{gpu}}" --gpu=2 -- ./train.sh
 
+  seq 100000 | sed 's/^/python eval.py --seed /' | grass enqueue --gpu=0.1 --stdin
+
 Options end at the first word that is not ours; `--` before the command removes all doubt.
 
 {_JOB_OPTIONS}
+Many jobs at once:
+  --stdin              a job of each line of stdin, all of them or none; the options hold for every one. Blank lines
+                       and lines that start with # are left out. Plain words that name a program are started as they
+                       are; any other line a shell reads, and with --shell every line
+
 What is printed:
-  -q, --quiet          the id alone
-  --json               the job as a JSON document
+  -q, --quiet          the id alone; of many the range, such as 1-100000
+  --json               the job as a JSON document; of many the first id and how many
   --sync               follow the output and exit as the job does, like `grass run`
   -h, --help           this text
 
@@ -117,6 +125,7 @@ What is printed:
   -q, --quiet          the job's output alone
   --json               the stored job as a JSON document on stderr
   --sync               accepted, and always so
+  --stdin              not accepted: it makes many jobs, and this follows one; use `grass enqueue --stdin`
   -h, --help           this text
 """
 

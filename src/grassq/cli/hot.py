@@ -1,4 +1,4 @@
-"""Where every call of `grass` starts. An enqueue also ends here and loads nothing heavy; the rest goes to cli.main."""
+"""Where every call of `grass` starts. An enqueue or a show ends here, with nothing heavy; the rest is cli.main's."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ VALUE_OPTIONS = frozenset({
     "--priority", "--grace", "--on-lost", "--tries", "--broker", "--worker", "--label",
 })
 # fmt: on
+#: `show` and its other names.
+SHOWS = ("show", "info", "status")
 
 
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
     _open_standard_streams()
-    if not argv or argv[0] != "enqueue" or wants_help(argv[1:]):
+    if argv and argv[0] == "enqueue" and not wants_help(argv[1:]):
+        command = _enqueue
+    elif argv and argv[0] in SHOWS and all(word == "--json" or not word.startswith("-") for word in argv[1:]):
+        command = _show
+    else:
         return _everything_else(argv)
     try:
-        return _enqueue(argv[1:])
+        return command(argv[1:])
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -80,6 +86,11 @@ def _enqueue(words: list[str]) -> int:
     try:
         typed, words = take_option("--broker", words)
         response, broker = _send(typed, words)
+        if "grass-lines" in response.headers:
+            # Whose a --stdin is, the daemon alone knows: behind a program's name it is the program's.
+            from grassq.cli.stdin import read_all
+
+            response, broker = _send(typed, words, read_all())
     except GrassError as error:
         complain(str(error))
         return error.exit_code
@@ -94,7 +105,7 @@ def _enqueue(words: list[str]) -> int:
     return code
 
 
-def _send(typed: str | None, words: list[str]) -> tuple[Response, str | None]:
+def _send(typed: str | None, words: list[str], lines: bytes | None = None) -> tuple[Response, str | None]:
     from grassq import home as homes
     from grassq.net.exchange import exchange
     from grassq.net.wire import GUEST_CWD, GUEST_UMASK, enqueue_body, new_key
@@ -111,8 +122,27 @@ def _send(typed: str | None, words: list[str]) -> tuple[Response, str | None]:
         cwd, env, umask = GUEST_CWD, {}, GUEST_UMASK
         place = open_broker(home, broker)
         place.tell = complain
-    body = enqueue_body([os.fsencode(word) for word in words], cwd=cwd, env=env, umask=umask, key=new_key())
+    sent = [os.fsencode(word) for word in words]
+    body = enqueue_body(sent, cwd=cwd, env=env, umask=umask, key=new_key(), lines=lines)
     return exchange(place, "POST", "/v1/enqueue", body), broker
+
+
+def _show(words: list[str]) -> int:
+    """`show` without other options: as cli.main would do it, but nothing is loaded to read the words."""
+    from grassq.cli import render
+    from grassq.cli.show import show
+    from grassq.errors import GrassError
+
+    try:
+        return show([word for word in words if word != "--json"], as_json="--json" in words)
+    except GrassError as error:
+        render.error(str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        render.error(render.reason(error))
+        return 1
 
 
 def deliver(headers: dict[str, str], body: bytes, *, stdout: int | None = 1) -> int:
@@ -154,8 +184,13 @@ def _refusal(body: bytes) -> int:
 def _stored(text: bytes) -> str:
     import re
 
-    # In all its forms the first number of an answer is the job's id.
-    number = re.search(rb"[0-9]+", text)
+    if text.startswith(b'{"first"'):
+        return "the jobs are stored"
+    several = re.match(rb"(?:[0-9]+ jobs? enqueued: )?([0-9]+-[0-9]+)\n", text)
+    if several:
+        return f"jobs {several[1].decode()} are stored"
+    # In all its other forms the first number of an answer is the job's id, if it does not say how many.
+    number = re.search(rb"[0-9]+", text.removeprefix(b"1 job enqueued: "))
     return f"job {number[0].decode()} is stored" if number else "the job is stored"
 
 

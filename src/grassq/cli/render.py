@@ -1,17 +1,25 @@
-"""The one place that prints: text, tables, JSON, ids, bytes and complaints."""
+"""The one place that prints: text, tables, JSON, ids, bytes and complaints.
+
+Loaded by every command but an enqueue: what only some of them need is imported where it is used.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+
+from grassq import home as homes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
 #: Blanks between two columns, and how far the column that gives way does so before others join in.
 GAP = 2
 FLEXIBLE_LEAST = 24
+#: Of a terminal that does not say how wide it is.
+COLUMNS = 80
 
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 #: Characters that reorder or hide what follows them on a terminal.
@@ -38,13 +46,17 @@ def lines(content: str) -> int:
 
 def document(content: Any) -> int:
     """Print a JSON document."""
+    import json
+
     return text(json.dumps(content, indent=2) + "\n")
 
 
 def error(message: str) -> None:
     """Complain in one line on stderr."""
-    with suppress(OSError):  # where nobody can read it, that is no failure of what was asked
+    try:
         text(f"grass: {clean(message)}\n", fd=2)
+    except OSError:
+        return  # where nobody can read it, that is no failure of what was asked
 
 
 def outcome(as_json: bool, answer: dict[str, object], sentence: str) -> int:
@@ -86,9 +98,19 @@ def is_terminal(fd: int = 1) -> bool:
 
 def width() -> int:
     """Columns of the terminal."""
-    import shutil
+    stated = homes.environment_text().get("COLUMNS", "")
+    if stated.isascii() and stated.isdigit() and 0 < len(stated) < 6 and int(stated):
+        return int(stated)
+    try:
+        return os.get_terminal_size(1).columns or COLUMNS
+    except OSError:
+        return COLUMNS
 
-    return shutil.get_terminal_size((80, 24)).columns
+
+def has_colours() -> bool:
+    """Whether the terminal shows colours and its owner wants them."""
+    environ = homes.environment_text()
+    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def clean(content: str) -> str:
@@ -126,41 +148,62 @@ def _plain(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     text("\n".join(out) + "\n")
 
 
+#: Escape sequences by what a STATE cell begins with: green, red, yellow, cyan, magenta.
 _STYLES = {
-    "succeeded": "green",
-    "failed": "red",
-    "cancelled": "yellow",
-    "running": "cyan",
-    "placed": "cyan",
-    "held": "magenta",
-    "unreachable": "red",
-    "silent": "red",
+    "succeeded": "\x1b[32m",
+    "failed": "\x1b[31m",
+    "cancelled": "\x1b[33m",
+    "running": "\x1b[36m",
+    "placed": "\x1b[36m",
+    "held": "\x1b[35m",
+    "unreachable": "\x1b[31m",
+    "silent": "\x1b[31m",
 }
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def _fitted(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str) -> None:
-    import io
-
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for header, size in zip(headers, _widths(headers, rows, flexible), strict=True):
-        drawn.add_column(header, no_wrap=True, overflow="ellipsis", width=size)
+    sizes = _widths(headers, rows, flexible)
+    coloured = has_colours()
+    drawn = [_row(headers, sizes, [_BOLD if coloured else ""] * len(headers))]
     for row in rows:
-        # Text, not str: square brackets in a command are not rich's markup.
-        drawn.add_row(*(Text(cell, style=_style(header, cell)) for header, cell in zip(headers, row, strict=True)))
-    # Drawn aside and written at once, so that a closed pipe or a full disk shows up here and not at exit.
-    buffer = io.StringIO()
-    Console(file=buffer, force_terminal=True, width=width(), highlight=False).print(drawn)
-    text(buffer.getvalue())
+        drawn.append(_row(row, sizes, [_style(*pair) if coloured else "" for pair in zip(headers, row, strict=True)]))
+    text("\n".join(drawn) + "\n")
+
+
+def _row(cells: Sequence[str], sizes: Sequence[int], styles: Sequence[str]) -> str:
+    drawn = []
+    for cell, size, style in zip(cells, sizes, styles, strict=True):
+        shown, used = _cut(cell, size)
+        drawn.append((f"{style}{shown}{_PLAIN}" if style else shown) + " " * (size - used))
+    return (" " * GAP).join(drawn).rstrip()
+
+
+def _cut(cell: str, size: int) -> tuple[str, int]:
+    """A cell that fits, with three dots in one where something was left out; and its columns."""
+    used = columns(cell)
+    if used <= size:
+        return cell, used
+    while cell and columns(cell) >= size:
+        cell = cell[: -max(1, (columns(cell) - size) // 2)]
+    return (cell + "…", columns(cell) + 1) if size > 0 else ("", 0)
+
+
+def columns(content: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if content.isascii():
+        return len(content)
+    import unicodedata
+
+    taken = 0
+    for character in content:
+        if unicodedata.category(character) not in ("Mn", "Me", "Cf"):
+            taken += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return taken
 
 
 def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str) -> list[int]:
-    from rich.cells import cell_len
-
-    sizes = [max(cell_len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
+    sizes = [max(columns(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     excess = sum(sizes) + GAP * (len(sizes) - 1) - width()
     if excess > 0 and flexible in headers:
         column = headers.index(flexible)
@@ -175,15 +218,3 @@ def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str
 
 def _style(header: str, cell: str) -> str:
     return _STYLES.get(cell.split(" ")[0], "") if header == "STATE" else ""
-
-
-@contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on stderr that is gone at the end; call what it gives with done, total and a remark."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[remark]}"), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None, remark="")
-        yield lambda done, total, remark: bar.update(task, completed=done, total=total, remark=remark)

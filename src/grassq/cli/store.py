@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from grassq.cli import render
+from grassq.cli.bar import progress
 from grassq.core.urls import is_postgres, shown_url
 from grassq.errors import BadInput
 
@@ -33,7 +34,7 @@ def store(arguments: argparse.Namespace) -> int:
     if source == target:
         raise BadInput("the two stores are the same")
     if render.is_terminal(2):
-        with render.progress("copying") as advance:
+        with progress("copying") as advance:
             jobs = _copy(source, target, lambda done, total: advance(done, total, ""))
     else:
         jobs = _copy(source, target, lambda done, total: None)

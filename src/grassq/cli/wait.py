@@ -10,10 +10,11 @@ from typing import Any
 
 from grassq.cli import format as shape
 from grassq.cli import render
+from grassq.cli.bar import progress
 from grassq.cli.link import connect
 from grassq.core.durations import duration_s
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT
-from grassq.net.client import FINAL_STATES, Client, compact
+from grassq.net.client import FINAL_STATES, WAIT_AT_ONCE, Client, compact
 
 POLL_S = 20.0
 #: While somebody watches the bar, or any one job will do.
@@ -71,7 +72,7 @@ def until_done(
         if left <= 0:
             return jobs, False
         # Waiting for all, one request line's worth of ids after the other is enough; for any, all must be asked.
-        asked = compact(pending) if any_one else compact(pending)[:1]
+        asked = compact(pending) if any_one else compact(pending[:WAIT_AT_ONCE])[:1]
         began = monotonic()
         for selector in asked:
             answer = client.wait([selector], timeout_s=min(left, poll_s), any_one=any_one)
@@ -83,7 +84,7 @@ def until_done(
 def _watched(client: Client, arguments: argparse.Namespace, deadline: float) -> tuple[Jobs, bool]:
     if not render.is_terminal(2) or arguments.json:
         return until_done(client, arguments.selectors, deadline, any_one=arguments.any)
-    with render.progress("waiting") as advance:
+    with progress("waiting") as advance:
         return until_done(
             client, arguments.selectors, deadline, any_one=arguments.any, tell=lambda jobs: advance(*_counts(jobs))
         )

@@ -11,6 +11,8 @@ For a job, left to right: options, at most one word W, options, then `--` or the
 From another machine rules 3 and 4 do not hold: what is a program there says nothing here, so the queue is named.
 
 `--queue Q` always wins: then no word is taken for the queue, and from the first word on all is the job's.
+
+With `--stdin` among our options there is no job behind them: W is the queue, and the commands are lines on stdin.
 """
 
 from __future__ import annotations
@@ -77,6 +79,7 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool = False
     json: bool = False
     sync: bool = False
+    stdin: bool = False  # the commands are lines that come on stdin; there are no words
     grace_s: float | None = None
     on_lost: Literal["fail", "requeue"] | None = None
     tries: int | None = None
@@ -204,15 +207,17 @@ def _split_by_word(words: Sequence[bytes], at: int, given: Given, scene: Scene) 
     if scene.is_guest:
         raise _no_queue(word, scene)
     assigned, command = _peel(job)
-    if assigned and not given.has("shell"):
+    if assigned and not given.has("shell") and not given.has("stdin"):
         # An assignment can name neither a queue nor a program: the job starts here.
         if command and not scene.is_program(command[0]):
             raise NotFound(f"no program is called {shown(command[0])}")
         return _finish(given, DEFAULT_QUEUE, job, scene)
-    if (word and scene.is_program(word)) or (given.has("shell") and (len(job) == 1 or not is_name(named))):
+    if given.has("stdin"):
+        _refuse_program(word, scene)
+    elif (word and scene.is_program(word)) or (given.has("shell") and (len(job) == 1 or not is_name(named))):
         return _finish(given, DEFAULT_QUEUE, job, scene)
     at = _take_options(words, at + 1, given, ENQUEUE, lambda name: _has(scene, named, name))
-    if is_name(named) and at < len(words) and _asks(given, scene):
+    if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(given, scene):
         _refuse_two_queues(named, given.text("queue"))
         return _finish(given, named, words[at:], scene)
     raise _not_found(word, scene)
@@ -225,9 +230,12 @@ def _finish(given: Given, queue: str, job: Sequence[bytes], scene: Scene, separa
     is_arguments = view is not None and view.has_prefix
     assigned, words = ((), tuple(job)) if shell is not None or is_arguments else _peel(job)
     _check_amounts(given, queue, scene, separated)
-    _check_command(words, queue, view, scene, separated)
-    if shell is not None:
-        _check_line(words, queue, view)
+    if given.has("stdin"):
+        _check_stdin(given, words, queue, view)
+    else:
+        _check_command(words, queue, view, scene, separated)
+        if shell is not None:
+            _check_line(words, queue, view)
     warnings = [*_queue_warnings(queue, words, scene, separated), *_amount_warnings(given, queue, scene)]
     return Enqueue(
         queue=queue,
@@ -245,6 +253,7 @@ def _finish(given: Given, queue: str, job: Sequence[bytes], scene: Scene, separa
         quiet=given.has("quiet"),
         json=given.has("json"),
         sync=given.has("sync"),
+        stdin=given.has("stdin"),
         grace_s=given.duration_s("grace"),
         on_lost=_on_lost(given),
         tries=given.number("tries", 1, options.TRIES_MAX),
@@ -331,13 +340,33 @@ def _check_line(words: tuple[bytes, ...], queue: str, view: QueueView | None) ->
         raise BadInput(f"--shell runs one line, not {len(words)} words; put quotes around the whole line")
 
 
+def _check_stdin(given: Given, words: tuple[bytes, ...], queue: str, view: QueueView | None) -> None:
+    if words:
+        raise BadInput(
+            f"with --stdin the commands come from stdin, one a line, so {shown(words[0])} has no place here; "
+            "for an option of the job's own put -- before the command"
+        )
+    if given.has("sync"):
+        raise BadInput("--sync follows one job; with --stdin there are as many as lines. `grass wait` waits for them")
+    if given.has("shell") and view is not None and view.has_prefix:
+        raise BadInput(f"queue {shown(queue)} has a command of its own, so it takes words, not lines for a shell")
+
+
+def _refuse_program(word: bytes, scene: Scene) -> None:
+    if word and scene.is_program(word):
+        raise BadInput(
+            f"with --stdin the commands come from stdin, one a line, and {shown(word)} is a program and no queue; "
+            "for an option of the program's own put it behind the program"
+        )
+
+
 def _queue_warnings(queue: str, words: tuple[bytes, ...], scene: Scene, separated: bool) -> list[str]:
     if queue in scene.queues:
         return []
     meant = options.closest(queue, scene.queues)
     near = f" (there is one called {shown(meant)})" if meant else ""
     warnings = [f"there is no queue {shown(queue)} yet{near}; the job waits until it is created"]
-    if not separated and is_option(words[0]):
+    if not separated and words and is_option(words[0]):
         warnings.append(f"{shown(words[0])} is left to the job; to have Grass read it, put -- before the command")
     return warnings
 

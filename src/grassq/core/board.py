@@ -1,25 +1,30 @@
 """The board: every job that is not finished, every worker, and who holds what.
 
-It mirrors the store's rows for what is still alive, so planning reads no disk. `put` is the only way a job changes.
+It mirrors the store's rows for what is still alive, so planning reads no disk. Jobs that hold devices or wait for a
+time are here whole; of those that only wait their place in line is enough, so a million of them fit. `put` is the only
+way a job changes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from grassq.core.model import ANYWHERE, FINAL, HOLDING, Guest, Job, Offer, State, Terms, WorkerInfo
-from grassq.core.resources import DETECTED, VRAM, VRAM_OF, Capacity, Limits, Request, bind, supply_of, union
-from grassq.core.room import Room, Spot, empty_room
-from grassq.errors import Refused
+from grassq.core.kinds import Kind, Shape, amounts_of
+from grassq.core.line import Line
+from grassq.core.model import FINAL, HOLDING, AttemptId, Job, State, Terms, WorkerInfo, id_in
+from grassq.core.resources import VRAM, VRAM_OF
+from grassq.core.room import empty_room
+from grassq.core.stations import Ceilings, Station, bound, machine_capacity
 
 #: Everything in the pause set: no queue starts anything.
 EVERYTHING = ""
 
-#: What the planner groups by: jobs of one shape fit or do not fit together.
-Shape = tuple[str, Request, Terms]
+#: Kinds of requests that a queue may keep though nobody asks for them now.
+KINDS_KEPT = 64
+#: How many jobs that only wait are kept whole, so that they need not be read again when their turn comes.
+NEAR_MAX = 4096
 
 
 class Patience(Struct, frozen=True):
@@ -29,58 +34,22 @@ class Patience(Struct, frozen=True):
     wait_s: float = 600.0
 
 
+class Pace(Struct, frozen=True):
+    """When the next jobs are placed behind those that run: see `grassq.core.ahead`."""
+
+    #: An attempt is brief when it is over within this time, and a shape when so many attempts in a row were.
+    brief_s: float = 0.05
+    runs: int = 3
+    #: How long one may wait behind another.
+    wait_s: float = 0.25
+
+
 class Head(Struct, frozen=True):
     """The first job of a queue that found no room: since when, and how many have passed it."""
 
     job: int
     since: float
     passed: int = 0
-
-
-class Station(Struct):
-    """A worker on the board: what it said, its machine's room and the room of each of its offers."""
-
-    info: WorkerInfo
-    online: bool
-    since: float
-    machine: Room
-    offers: dict[str, Room]
-    #: The user wants no new starts there.
-    drained: bool = False
-    #: When a worker that is out of touch was last heard, on the broker's monotonic clock; of one not heard since the
-    #: broker began, when that was.
-    heard: float = 0.0
-
-    @property
-    def takes(self) -> bool:
-        """Whether jobs may be placed here now."""
-        return self.online and not self.drained
-
-    def silent_s(self, now: float) -> float:
-        """For how long this worker has been out of touch."""
-        return 0.0 if self.online else max(0.0, now - self.heard)
-
-    def refuses(self, queue: str, terms: Terms) -> str | None:
-        """Why a job of these terms may not run in a queue here, however much is free; None if it may."""
-        if terms == ANYWHERE:
-            return None
-        if terms.worker not in (None, self.info.name):
-            return f"it asks for worker {terms.worker}"
-        missing = sorted(set(terms.labels) - set(self.info.labels))
-        if missing:
-            return f"worker {self.info.name} has no label {missing[0]}"
-        offer = self.offer(queue)
-        if offer is None:
-            return f"worker {self.info.name} has no queue {queue!r}"
-        return None if terms.guest is None else _turns_away(offer, terms.guest)
-
-    def offer(self, queue: str) -> Offer | None:
-        """This worker's offer of a queue."""
-        return next((offer for offer in self.info.offers if offer.queue == queue), None)
-
-    def spot(self, queue: str) -> Spot:
-        """The room a job of that queue sees here."""
-        return Spot(self.machine, self.offers[queue])
 
 
 class Board:
@@ -93,9 +62,15 @@ class Board:
         *,
         lease_s: float | None = None,
         local: str | None = None,
+        near_max: int = NEAR_MAX,
+        pace: Pace | None = None,
     ) -> None:
-        """`lease_s` is given to attempts that may be started elsewhere; `local` is the worker that needs none."""
+        """`lease_s` is given to attempts that may be started elsewhere; `local` is the worker that needs none.
+
+        `near_max` is how many jobs that only wait are kept whole.
+        """
         self.patience = patience or Patience()
+        self.pace = pace or Pace()
         self.lease_s = lease_s
         self.local = local
         #: Workers that must speak before anything is started: the store was restored from a backup.
@@ -104,48 +79,183 @@ class Board:
         #: them may be the one that knows of a backup.
         self.awaited: set[str] = set()
         self.awaited_until = 0.0
+        #: The jobs that are known whole: those below, and some of the others.
         self.jobs: dict[int, Job] = {}
         #: Those of `jobs` that hold devices, and by whose they are.
         self.holding: dict[int, Job] = {}
         self._held_by: dict[str, dict[int, Job]] = {}
+        #: Who comes after an attempt, by that attempt: as long as that holds its devices, a follower holds nothing.
+        #: There is one at most, but for what a restored store is told of.
+        self.followers: dict[AttemptId, set[int]] = {}
+        #: Attempts that ran on while others waited behind them: nobody is placed there again.
+        self.slow: set[AttemptId] = set()
+        #: How many attempts of a shape in a row were over in no time.
+        self.brief: dict[Shape, int] = {}
         #: Those of `jobs` that wait for a time.
         self.retrying: dict[int, Job] = {}
-        self.shapes: dict[Shape, list[tuple[int, int]]] = {}
+        #: Those of `jobs` that only wait, oldest known first, and how many these may be.
+        self._near: dict[int, None] = {}
+        self._near_max = near_max
+        #: The queued jobs, of each queue by terms and names of resources; and all of them in line.
+        self._kinds: dict[str, dict[tuple[Terms, tuple[str, ...]], Kind]] = {}
+        self._line = Line()
+        #: The jobs that wait for something to be there, by shape, and what that is.
+        self.parked: dict[Shape, Line] = {}
+        self.reasons: dict[Shape, str] = {}
+        #: Shapes whose jobs have to be parked for a reason, or may go on: some are moved at a time.
+        self.unsettled: dict[Shape, str | None] = {}
         self.stations: dict[str, Station] = {}
         #: Of each queue the workers that offer it, by name.
         self._offering: dict[str, list[Station]] = {}
         self.paused: set[str] = set(paused)
         self.heads: dict[str, Head] = {}
 
-    def put(self, job: Job) -> None:
-        """Set a job to its new self; a finished one leaves the board."""
-        old = self.jobs.pop(job.id, None)
+    def put(self, job: Job, before: Job | None = None) -> None:
+        """Set a job to its new self; a finished one leaves. `before` is needed where it may not be known whole."""
+        old = self.jobs.pop(job.id, None) or before
         if old is not None:
             self._forget(old)
-        if job.state in FINAL:
+        if job.state in HOLDING:
+            self._hold(job)
+        gone = None if old is None or old.state not in HOLDING else old.attempt_id
+        come = job.attempt_id if job.state in HOLDING else None
+        if gone != come:
+            self._take_turns(gone, come)
+        if job.state in FINAL or job.state in HOLDING:
             return
-        self.jobs[job.id] = job
+        if job.ready_at is not None:
+            self.jobs[job.id] = self.retrying[job.id] = job
+            return
+        if len(self._near) < self._near_max:
+            self._keep_near(job)
         if job.state is State.QUEUED:
-            insort(self.shapes.setdefault(shape_of(job), []), job.order)
-        elif job.state in HOLDING:
-            assert job.placement is not None
-            self.holding[job.id] = job
-            self._held_by.setdefault(job.placement.worker, {})[job.id] = job
+            names, amounts = amounts_of(job.spec.request)
+            self._kind(job.spec.queue, job.spec.terms, names).add(amounts, job.order)
+            self._line.add(job.order)
+        elif job.state is State.WAITING:
+            self._park(job)
+
+    def _hold(self, job: Job) -> None:
+        assert job.placement is not None
+        self.jobs[job.id] = self.holding[job.id] = job
+        self._held_by.setdefault(job.placement.worker, {})[job.id] = job
+        if job.placement.after is not None:
+            self.followers.setdefault(job.placement.after, set()).add(job.id)
+        if self.leader(job) is None:
             self._count(job, taking=True)
-        elif job.ready_at is not None:
-            self.retrying[job.id] = job
+
+    def _take_turns(self, gone: AttemptId | None, come: AttemptId | None) -> None:
+        """An attempt that is gone leaves its devices to its follower; one that has come takes them from it."""
+        if gone is not None:
+            self.slow.discard(gone)
+        for attempt, taking in ((gone, True), (come, False)):
+            for follower in () if attempt is None else self.followers.get(attempt, ()):
+                self._count(self.holding[follower], taking=taking)
+
+    def holds(self, attempt: AttemptId) -> bool:
+        """Whether an attempt is the one by which its job holds devices, or will."""
+        job = self.holding.get(attempt[0])
+        return job is not None and job.attempt == attempt[1]
+
+    def leader(self, job: Job) -> Job | None:
+        """The job whose devices another one waits to take over; None if it has its own."""
+        after = None if job.placement is None else job.placement.after
+        return self.holding[after[0]] if after is not None and self.holds(after) else None
+
+    def has(self, job: Job) -> bool:
+        """Whether a job is on the board, in the state it is said to be in; of one that is held nothing need be."""
+        if job.id in self.jobs:
+            return True
+        if job.state is State.QUEUED:
+            return job.order in self.line(shape_of(job))
+        if job.state is State.WAITING and job.ready_at is None:
+            return job.order in self.parked.get(shape_of(job), ())
+        return job.state is State.HELD
+
+    def know(self, job: Job) -> None:
+        """Keep a job that only waits whole, instead of those known longest; heads stay known."""
+        if job.id in self.jobs:
+            return
+        self._keep_near(job)
+        if len(self._near) > self._near_max:
+            pinned = {head.job for head in self.heads.values()}
+            gone = next((id_ for id_ in self._near if id_ not in pinned and id_ != job.id), None)
+            if gone is not None:
+                del self._near[gone], self.jobs[gone]
+
+    def _keep_near(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self._near[job.id] = None
+
+    def load(self, state: State, shape: Shape, orders: Sequence[int]) -> None:
+        """Set the jobs of a shape that are queued, or wait for something, as they are stored; sorted.
+
+        To be called once for each, on an empty board, and `index` after them all.
+        """
+        if state is State.QUEUED:
+            names, amounts = amounts_of(shape[1])
+            self._kind(shape[0], shape[2], names).extend(amounts, orders)
+        else:
+            self.parked[shape] = Line(orders)
+
+    def index(self) -> None:
+        """Make lines and indexes of what was loaded."""
+        self._line = Line(sorted(order for kind in self.kinds() for _, line in kind.shapes() for order in line))
+        for kind in self.kinds():
+            kind.index_all()
+
+    def _park(self, job: Job) -> None:
+        shape = shape_of(job)
+        if shape not in self.parked:
+            self.parked[shape] = Line()
+        self.parked[shape].add(job.order)
+        if job.reason is not None:
+            self.reasons[shape] = job.reason
+
+    def _unpark(self, job: Job) -> None:
+        shape = shape_of(job)
+        self.parked[shape].remove(job.order)
+        if not self.parked[shape]:
+            del self.parked[shape]
+            self.reasons.pop(shape, None)
+
+    def _kind(self, queue: str, terms: Terms, names: tuple[str, ...]) -> Kind:
+        kinds = self._kinds.get(queue)
+        if kinds is None:
+            kinds = self._kinds[queue] = {}
+        kind = kinds.get((terms, names))
+        if kind is None:
+            kind = kinds[terms, names] = Kind(queue, terms, names)
+        return kind
 
     def _forget(self, job: Job) -> None:
-        self.retrying.pop(job.id, None)
-        if job.state is State.QUEUED:
-            line = self.shapes[shape_of(job)]
-            del line[bisect_left(line, job.order)]
-            if not line:
-                del self.shapes[shape_of(job)]
-        elif job.state in HOLDING:
+        self._near.pop(job.id, None)
+        if job.state in HOLDING:
             assert job.placement is not None
             del self.holding[job.id], self._held_by[job.placement.worker][job.id]
-            self._count(job, taking=False)
+            if self.leader(job) is None:
+                self._count(job, taking=False)
+            if job.placement.after is not None:
+                self.followers[job.placement.after].discard(job.id)
+                if not self.followers[job.placement.after]:
+                    del self.followers[job.placement.after]
+        elif job.ready_at is not None:
+            self.retrying.pop(job.id, None)
+        elif job.state is State.QUEUED:
+            names, amounts = amounts_of(job.spec.request)
+            kind = self._kind(job.spec.queue, job.spec.terms, names)
+            kind.remove(amounts, job.order)
+            if not kind.count:
+                self._drop(kind)
+            self._line.remove(job.order)
+        elif job.state is State.WAITING:
+            self._unpark(job)
+
+    def _drop(self, kind: Kind) -> None:
+        """A kind nobody asks for any more; the last ones stay, as most come back."""
+        kinds = self._kinds[kind.queue]
+        if len(kinds) > KINDS_KEPT:
+            del kinds[kind.terms, kind.names]
 
     def _count(self, job: Job, *, taking: bool) -> None:
         assert job.placement is not None
@@ -162,14 +272,17 @@ class Board:
         Of one that is out of touch `heard` says when it last was; its leases are counted from there.
         """
         capacity = machine_capacity(info)
-        offers = {offer.queue: empty_room(_bound(offer.limits, capacity)) for offer in info.offers}
+        bounds = {offer.queue: bound(offer.limits, capacity) for offer in info.offers}
+        offers = {queue: empty_room(bound) for queue, bound in bounds.items()}
         known = self.stations.get(info.name)
         since = known.since if known and known.online == online else now
         drained = known is not None and known.drained
-        self.stations[info.name] = Station(info, online, since, empty_room(capacity), offers, drained, heard)
+        ceilings = Ceilings(capacity, bounds)
+        self.stations[info.name] = Station(info, online, since, empty_room(capacity), offers, ceilings, drained, heard)
         self._note_offers()
         for job in self.held_by(info.name):
-            self._count(job, taking=True)
+            if self.leader(job) is None:
+                self._count(job, taking=True)
 
     def _note_offers(self) -> None:
         self._offering = {}
@@ -223,51 +336,40 @@ class Board:
             job for job in self.held_by(worker) if job.placement is not None and resource in job.placement.allocation
         ]
 
-    def next_jobs(self, most: int) -> list[Job]:
+    def kinds(self, queue: str | None = None) -> Iterator[Kind]:
+        """The kinds of queued requests, of one queue or of all."""
+        for name in self._kinds if queue is None else (queue,):
+            yield from self._kinds.get(name, {}).values()
+
+    def shapes(self) -> Iterator[tuple[Shape, Line]]:
+        """Every shape that has queued jobs, and their line."""
+        for kind in self.kinds():
+            yield from kind.shapes()
+
+    def line(self, shape: Shape) -> Line:
+        """The queued jobs of a shape."""
+        names, amounts = amounts_of(shape[1])
+        kind = self._kinds.get(shape[0], {}).get((shape[2], names))
+        return Line() if kind is None else kind.line(amounts)
+
+    def unfinished(self, queue: str) -> int:
+        """How many jobs a queue has that will still run, or do."""
+        whole = sum(job.spec.queue == queue for jobs in (self.holding, self.retrying) for job in jobs.values())
+        return whole + self.queued(queue) + sum(len(line) for shape, line in self.parked.items() if shape[0] == queue)
+
+    def queued(self, queue: str | None = None) -> int:
+        """How many jobs are queued, in one queue or in all."""
+        return len(self._line) if queue is None else sum(kind.count for kind in self.kinds(queue))
+
+    def queues(self) -> Iterator[str]:
+        """The queues that have had queued jobs."""
+        return iter(self._kinds)
+
+    def next_ids(self, most: int) -> list[int]:
         """The next queued jobs in line, at most so many."""
-        line = sorted(entry for shape in self.shapes.values() for entry in shape[:most])
-        return [self.jobs[job_id] for _, job_id in line[:most]]
+        return [id_in(order) for order in self._line.upto(most)]
 
 
 def shape_of(job: Job) -> Shape:
     """The shape a job is grouped under."""
     return (job.spec.queue, job.spec.request, job.spec.terms)
-
-
-def _turns_away(offer: Offer, guest: Guest) -> str | None:
-    """Why a queue takes no job from another machine, or not with what its sender chose."""
-    if not offer.prefix:
-        if offer.unsecure or guest.bare:
-            return None
-        return f"queue {offer.queue!r} takes no jobs from other machines: it has no command of its own"
-    for chosen, option in ((guest.own_cwd, "--cwd"), (guest.shell, "--shell")):
-        if chosen:
-            return f"queue {offer.queue!r} takes no {option} from other machines"
-    refused = [name for name in guest.env if name not in offer.allow_env]
-    if refused:
-        name = refused[0].decode("utf-8", "backslashreplace")
-        return f"queue {offer.queue!r} takes no variable {name} from other machines (--allow-env {name} would)"
-    return None
-
-
-def machine_capacity(info: WorkerInfo) -> Capacity:
-    """What a machine has: what it found or was given, and what its offers declare on top."""
-    capacity = dict(info.given)
-    for offer in info.offers:
-        for name, limit in offer.limits.items():
-            if name in info.given or (info.detecting and name in DETECTED):
-                continue
-            declared = supply_of(limit)
-            capacity[name] = union(capacity[name], declared) if name in capacity else declared
-    return capacity
-
-
-def _bound(limits: Limits, capacity: Capacity) -> Capacity:
-    bound: Capacity = {}
-    for name, limit in limits.items():
-        try:
-            bound[name] = bind(name, limit, capacity[name]) if name in capacity else supply_of(limit)
-        except Refused:
-            # Checked when the queue was made; a device has gone since. Those that are still there stay usable.
-            bound[name] = supply_of(limit)
-    return bound

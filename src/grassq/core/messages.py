@@ -44,6 +44,12 @@ class Stop(_AboutAttempt, frozen=True, tag="stop"):
     boot: str
 
 
+class Withdraw(_AboutAttempt, frozen=True, tag="withdraw"):
+    """Give this attempt up, unless it has been started."""
+
+    boot: str
+
+
 class Ack(_AboutAttempt, frozen=True, tag="ack"):
     """The report of this attempt's end is on disk; it need not be repeated."""
 
@@ -100,4 +106,4 @@ class Report(Struct, frozen=True, tag="report"):
     event: states.Report
 
 
-Order = Start | Check | Stop | Ack | Recall | Forget
+Order = Start | Check | Stop | Withdraw | Ack | Recall | Forget

@@ -17,9 +17,11 @@ STOP_GRACE_S = 10.0
 Pairs = tuple[tuple[bytes, bytes], ...]
 #: An attempt of a job: (job id, attempt number).
 AttemptId = tuple[int, int]
+#: A place in line is one number of 64 bits: the priority above this many bits, the id below.
+ORDER_BITS = 42
 #: The largest id there can be, and the largest number of an attempt. What comes from another machine is read within
 #: these and the bounds below, or not at all: a number no store can hold must not get as far as one.
-ID_MAX = 10**15
+ID_MAX = (1 << ORDER_BITS) - 1
 ATTEMPT_MAX = 10**9
 JobId = Annotated[int, Meta(ge=1, le=ID_MAX)]
 AttemptNumber = Annotated[int, Meta(ge=1, le=ATTEMPT_MAX)]
@@ -123,6 +125,8 @@ class Placement(Struct, frozen=True):
     env: Pairs = ()
     #: The worker ends this attempt when it has not heard from the broker for so long, so another may be started then.
     lease_s: float | None = None
+    #: The attempt whose devices this one takes over when that has ended; until then it holds nothing itself.
+    after: tuple[int, int] | None = None
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -161,9 +165,24 @@ class Job(Struct, frozen=True, kw_only=True):
         return (self.id, self.attempt)
 
     @property
-    def order(self) -> tuple[int, int]:
+    def order(self) -> int:
         """The place in line: larger priority first, then submission."""
-        return (-self.priority, self.id)
+        return order_of(self.priority, self.id)
+
+
+def order_of(priority: int, id_: int) -> int:
+    """A place in line as one number that fits into 64 bits: smaller goes first."""
+    return (-priority << ORDER_BITS) + id_
+
+
+def id_in(order: int) -> int:
+    """The job at a place in line."""
+    return order & ID_MAX
+
+
+def priority_in(order: int) -> int:
+    """The priority of the job at a place in line."""
+    return -(order >> ORDER_BITS)
 
 
 class Offer(Struct, frozen=True):
@@ -191,3 +210,5 @@ class WorkerInfo(Struct, frozen=True):
     #: Devices are still being looked for, so a missing one may yet appear.
     detecting: bool = False
     labels: tuple[str, ...] = ()
+    #: It can let one attempt take over from another; a worker of the first releases cannot.
+    follows: bool = False

@@ -64,6 +64,7 @@ ENQUEUE = _table(
     _QUIET,
     _JSON,
     Option("sync", "flag"),
+    Option("stdin", "flag"),
     Option("grace"),
     Option("on-lost"),
     Option("tries"),

@@ -8,22 +8,24 @@ is kept free for it on the worker where least is missing, so no job waits for ev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from grassq.core.board import Board, Head, Patience, Shape, Station
-from grassq.core.model import ANYWHERE, Job, Placement, State, Terms
+from grassq.core import ahead
+from grassq.core.board import Board, Head, Patience
+from grassq.core.model import ANYWHERE, Job, Placement, State, Terms, id_in
 from grassq.core.resources import (
     ONE,
     VRAM,
     VRAM_OF,
-    Allocation,
     Pool,
     Request,
     amount_text,
 )
-from grassq.core.room import Bars, Room, Shortage, Spot, fit, fits_ever
+from grassq.core.room import Bars, Shortage, Spot, fit, fits_ever
+from grassq.core.stations import Station
+from grassq.core.walk import Left, Reservation, Start, Walk, barring, joined
 
 PLACEMENTS_MAX = 1000
 #: What a blocker calls the resource when the worker itself stands in the way.
@@ -39,146 +41,58 @@ class Plan(Struct, frozen=True):
     more: bool
 
 
-class Reservation(Struct, frozen=True):
-    """What a head keeps on one worker."""
-
-    order: tuple[int, int]
-    queue: str
-    worker: str
-    bars: Bars
-
-
-class _Scratch:
-    """The board's rooms, copied when first written, so that planning changes nothing."""
-
-    def __init__(self, board: Board) -> None:
-        self.board = board
-        self.rooms: dict[str, tuple[Room, dict[str, Room]]] = {}
-
-    def spot(self, station: Station, queue: str) -> Spot:
-        machine, offers = self.rooms.get(station.info.name) or (station.machine, station.offers)
-        return Spot(machine, offers[queue])
-
-    def take(self, station: Station, queue: str, allocation: Allocation) -> None:
-        name = station.info.name
-        if name not in self.rooms:
-            self.rooms[name] = (station.machine.copy(), {q: room.copy() for q, room in station.offers.items()})
-        machine, offers = self.rooms[name]
-        machine.take(allocation)
-        offers[queue].take(allocation)
-
-
 def plan(board: Board, now: float) -> Plan:
     """Decide what starts now; nothing while a worker may have run what a restored broker has forgotten."""
     if board.doubts or board.awaits(now):
         return Plan([], board.heads, more=False)
-    scratch = _Scratch(board)
-    kept = reservations(board, now)
-    line = [(entries[0], 0, shape) for shape, entries in board.shapes.items() if _open(board, shape)]
-    heapify(line)
-    placements: list[tuple[int, Placement]] = []
-    blocked: dict[str, Job] = {}
-    while line and len(placements) < PLACEMENTS_MAX:
-        (_, job_id), index, shape = heappop(line)
-        job = board.jobs[job_id]
-        found = _first_place(job, scratch, kept)
-        if found is None:
-            # A job that only a worker out of touch could run heads nothing: those behind it can be helped.
-            if job.spec.queue not in blocked and any(_able(board, job)):
-                blocked[job.spec.queue] = job
-            continue
-        station, allocation = found
-        scratch.take(station, job.spec.queue, allocation)
-        placements.append((job_id, _placement(board, station, job, allocation)))
-        if index + 1 < len(board.shapes[shape]):
-            heappush(line, (board.shapes[shape][index + 1], index + 1, shape))
-    heads = _heads(board, blocked, placements, now)
-    if line:
-        started = {job_id for job_id, _ in placements}
+    walk = Walk(board, reservations(board, now))
+    try:
+        starts = [*walk.starts(PLACEMENTS_MAX)]
+        more = walk.has_more()
+        if not more:
+            starts += walk.followers(ahead.tails(board), PLACEMENTS_MAX - len(starts))
+        left = walk.left()
+    finally:
+        walk.done()
+    if more:
+        # Who comes after the last that starts has not been looked at yet.
+        left = {queue: first for queue, first in left.items() if first.order < starts[-1].order}
+    heads = {queue: _head(board, first, starts, now) for queue, first in left.items()}
+    if more:
+        started = {id_in(start.order) for start in starts}
         heads = {queue: head for queue, head in board.heads.items() if head.job not in started} | heads
-    return Plan(placements, heads, more=bool(line))
+    return Plan([(id_in(start.order), _placement(board, start)) for start in starts], heads, more)
 
 
-def _open(board: Board, shape: Shape) -> bool:
-    return not board.is_paused(shape[0])
+def leased(job: Job, where: Placement) -> Placement:
+    """Where an attempt of a job runs: with a lease only if the job may be started elsewhere."""
+    return where if where.lease_s is None or job.spec.on_lost == "requeue" else replace(where, lease_s=None)
 
 
-def _first_place(job: Job, scratch: _Scratch, kept: list[Reservation]) -> tuple[Station, Allocation] | None:
-    for station in scratch.board.offering(job.spec.queue):
-        if not station.takes or station.refuses(job.spec.queue, job.spec.terms) is not None:
-            continue
-        spot = scratch.spot(station, job.spec.queue)
-        spot.bars = _bars_against(job, station.info.name, kept)
-        found = fit(job.spec.request, spot)
-        if not isinstance(found, Shortage):
-            return station, found
-    return None
-
-
-def _barring(job: Job, worker: str, kept: list[Reservation]) -> list[Reservation]:
-    """Who keeps something from this job: every earlier head, and every head of at least its priority unless it is one.
-
-    A later head of its own queue keeps nothing from it: it came back and goes first.
-    """
-    is_head = any(reservation.order == job.order for reservation in kept)
-    return [
-        other
-        for other in kept
-        if other.worker == worker
-        and (
-            other.order < job.order
-            or (not is_head and other.queue != job.spec.queue and other.order[0] <= -job.priority)
-        )
-    ]
-
-
-def _bars_against(job: Job, worker: str, kept: list[Reservation]) -> Bars:
-    bars = Bars({}, {}, {})
-    for other in _barring(job, worker, kept):
-        _join(bars, other, same_queue=other.queue == job.spec.queue)
-    return bars
-
-
-def _join(bars: Bars, other: Reservation, *, same_queue: bool) -> None:
-    for name, ids in other.bars.devices.items():
-        bars.devices.setdefault(name, set()).update(ids)
-    for name, amount in other.bars.pools.items():
-        bars.pools[name] = bars.pools.get(name, 0) + amount
-        if same_queue:
-            bars.limits[name] = amount
-
-
-def _placement(board: Board, station: Station, job: Job, allocation: Allocation) -> Placement:
-    offer = station.offer(job.spec.queue)
+def _placement(board: Board, start: Start) -> Placement:
+    """Where a job runs; the lease is for those that may be started elsewhere."""
+    info, offer = start.station.info, start.station.offer(start.queue)
     assert offer is not None
-    leased = job.spec.on_lost == "requeue" and station.info.name != board.local
-    return Placement(
-        station.info.name,
-        station.info.boot,
-        allocation,
-        offer.prefix,
-        offer.cwd,
-        offer.env,
-        board.lease_s if leased else None,
-    )
+    lease_s = None if info.name == board.local else board.lease_s
+    return Placement(info.name, info.boot, start.allocation, offer.prefix, offer.cwd, offer.env, lease_s, start.after)
 
 
-def _heads(
-    board: Board, blocked: dict[str, Job], placements: list[tuple[int, Placement]], now: float
-) -> dict[str, Head]:
-    heads: dict[str, Head] = {}
-    for queue, job in blocked.items():
-        # Who starts on a machine that could never run the head has taken nothing from it.
-        workers = {station.info.name for station in _able(board, job)}
-        passed = sum(
-            placement.worker in workers and board.jobs[job_id].order > job.order for job_id, placement in placements
-        )
-        known = board.heads.get(queue)
-        if known is not None and known.job == job.id:
-            heads[queue] = Head(job.id, known.since, known.passed + passed)
-        else:
-            heads[queue] = Head(job.id, now, passed)
-    return heads
+def _head(board: Board, first: Left, starts: list[Start], now: float) -> Head:
+    """The head of a queue; who starts on a machine that could never run it has taken nothing from it."""
+    job_id, queue, known = id_in(first.order), first.kind.queue, board.heads.get(first.kind.queue)
+    request, names = first.kind.request(first.key), first.kind.names
+    passing = [start.station for start in starts if start.order > first.order]
+    able = {
+        station.info.name
+        for station in {station.info.name: station for station in passing}.values()
+        if queue in station.offers
+        and station.refuses(queue, first.kind.terms) is None
+        and station.ceilings.of(queue, names).holds(request)
+    }
+    passed = sum(station.info.name in able for station in passing)
+    if known is not None and known.job == job_id:
+        return Head(job_id, known.since, known.passed + passed)
+    return Head(job_id, now, passed)
 
 
 def reservations(board: Board, now: float) -> list[Reservation]:
@@ -193,7 +107,7 @@ def reservations(board: Board, now: float) -> list[Reservation]:
         options = []
         for station in _able(board, job):
             spot = station.spot(job.spec.queue)
-            spot.bars = _bars_against(job, station.info.name, kept)
+            spot.bars = joined(barring(job, station.info.name, kept), job.spec.queue)
             missing, bars = _keep(job.spec.request, spot)
             options.append((missing, station.info.name, bars))
         if options:
@@ -207,7 +121,8 @@ def _able(board: Board, job: Job) -> Iterator[Station]:
     for station in board.offering(job.spec.queue):
         if not station.takes or station.refuses(job.spec.queue, job.spec.terms) is not None:
             continue
-        if fits_ever(job.spec.request, station.machine.supply, station.offers[job.spec.queue].supply) is None:
+        names = tuple(name for name, _ in job.spec.request)
+        if station.ceilings.of(job.spec.queue, names).holds(job.spec.request):
             yield station
 
 
@@ -282,12 +197,12 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
             continue
         spot = station.spot(job.spec.queue)
         alone = fit(job.spec.request, spot)
-        spot.bars = _bars_against(job, name, kept)
+        spot.bars = joined(barring(job, name, kept), job.spec.queue)
         found = fit(job.spec.request, spot)
         if not isinstance(found, Shortage):
             return []
         if not isinstance(alone, Shortage):
-            heads = ", ".join(f"job {head.order[1]}" for head in _barring(job, name, kept))
+            heads = ", ".join(f"job {id_in(head.order)}" for head in barring(job, name, kept))
             why = f"{found.resource} is free but kept for {heads}, which has waited longer"
             blockers.append(Blocker(name, found.resource, found.needed, found.free, why))
             continue

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 
 from msgspec import Struct
 
+from grassq.core import ahead
 from grassq.core.board import Board
-from grassq.core.messages import Check, Stop
+from grassq.core.messages import Check, Stop, Withdraw
 from grassq.core.model import FINAL, AttemptId, Job, Outcome, State
 from grassq.core.states import Exited, Lost, Refused
 
@@ -31,8 +32,12 @@ class Sent(Struct, frozen=True):
     """What a worker was last told of an attempt, and when."""
 
     at: float
-    #: The grace of a stop; None if it was told to start.
+    #: When it was first told anything of it.
+    since: float
+    #: The grace of a stop; None if it was told to start, or to give it up.
     stop_grace_s: float | None
+    #: It was told to give it up: it waits behind another for too long.
+    back: bool = False
 
 
 class Verdict(Enum):
@@ -60,23 +65,39 @@ def judge(attempt: int, found: Found, *, may_start: bool, same_boot: bool) -> Ve
     return Lost(attempt, Outcome.UNKNOWN, "it is gone and left no exit record")
 
 
-def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> list[Job]:
-    """Jobs a worker was not told of lately: placed ones to start, and cancelled ones to stop."""
-    return [
-        job
-        for job in board.held_by(worker)
-        if (job.state is State.PLACED or job.cancel_requested) and _is_news(job, sent.get(job.attempt_id), now)
-    ]
+def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> list[tuple[Job, Sent]]:
+    """Jobs a worker was not told of lately: placed ones to start, cancelled ones to stop; and what to note of it."""
+    found = []
+    for job in board.held_by(worker):
+        if job.state is State.PLACED or job.cancel_requested:
+            last = sent.get(job.attempt_id)
+            told = _to_tell(board, job, now if last is None else last.since, now)
+            is_news = last is None or (last.stop_grace_s, last.back) != (told.stop_grace_s, told.back)
+            if is_news or (last is not None and now - last.at >= RESEND_S):
+                found.append((job, told))
+    return found
 
 
-def told(job: Job, now: float) -> Sent:
-    """What is noted once a job's worker has been told what it should do now."""
-    return Sent(now, _stop_grace_s(job) if job.cancel_requested else None)
-
-
-def _is_news(job: Job, last: Sent | None, now: float) -> bool:
+def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
+    if board.leader(job) is not None:
+        return Sent(now, since, None, ahead.is_wanted_back(board, job, now - since))
     # A stop must not wait until the start before it, or a stop with a longer grace, would be repeated anyway.
-    return last is None or last.stop_grace_s != told(job, now).stop_grace_s or now - last.at >= RESEND_S
+    return Sent(now, since, _stop_grace_s(job) if job.cancel_requested else None)
+
+
+def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:
+    """In how many seconds a worker is to be told something again, for each job of which it may be."""
+    for job in board.held_by(worker):
+        if job.state is State.PLACED or job.cancel_requested:
+            last = sent.get(job.attempt_id)
+            yield (last.at if last else now) + RESEND_S - now
+            if last is not None and not last.back and board.leader(job) is not None:
+                yield last.since + board.pace.wait_s - now
+
+
+def withdrawal_of(job: Job) -> Withdraw:
+    """The order that takes a job back that has not started."""
+    return Withdraw(job.id, job.attempt, _boot(job))
 
 
 def stop_of(job: Job) -> Stop:

@@ -225,7 +225,8 @@ def _choose(amount: int, devices: list[FreeDevice], *, in_units: bool) -> dict[s
         found = _tightest(amount, devices)
         return None if found is None else {found.id: amount}
     wholes, part = divmod(amount, ONE)
-    empty = [device for device in devices if device.empty]
+    # Those with the least memory go first, so that a large one stays for whoever needs it.
+    empty = sorted((device for device in devices if device.empty), key=lambda device: device.vram)
     if len(empty) < wholes:
         return None
     chosen = {device.id: ONE for device in empty[:wholes]}
@@ -238,9 +239,10 @@ def _choose(amount: int, devices: list[FreeDevice], *, in_units: bool) -> dict[s
 
 
 def _tightest(amount: int, devices: Iterable[FreeDevice]) -> FreeDevice | None:
-    # The fullest device that still fits keeps the empty ones whole; the list is in id order, and min keeps the first.
+    # The fullest device that still fits keeps the empty ones whole, and of several the one of least memory the large
+    # ones free; the list is in id order, and min keeps the first.
     fitting = [d for d in devices if d.free >= amount and (d.empty or amount < d.whole)]
-    return min(fitting, key=lambda device: (device.free, device.empty), default=None)
+    return min(fitting, key=lambda device: (device.free, device.empty, device.vram), default=None)
 
 
 def _fit_vram(vram: int, spot: Spot) -> dict[str, int] | Shortage:
@@ -258,6 +260,28 @@ def devices_sum(devices: list[FreeDevice], *, in_units: bool) -> int:
         return max((device.free for device in devices), default=0)
     empty = sum(device.empty for device in devices)
     return empty * ONE + max((device.free for device in devices if not device.empty), default=0)
+
+
+def most(name: str, spot: Spot) -> int:
+    """The largest amount of one resource that a request could be given at a spot; -1 where there is none of it.
+
+    A request that asks for more of anything does not fit, and one that does not fits, but for memory of devices: that
+    has to be on the very devices the request is given.
+    """
+    if name == VRAM:
+        return max((device.vram for device in spot.devices_free(VRAM_OF) if not device.closed), default=-1)
+    supply = spot.supply(name)
+    if supply is None:
+        return -1
+    if isinstance(supply, Pool):
+        return spot.pool_free(name)
+    devices = spot.devices_free(name)
+    # One that somebody holds anything of is never given whole.
+    parts = (device.free if device.empty else min(device.free, device.whole - 1) for device in devices)
+    if not spot.in_units(name):
+        return max(parts, default=-1)
+    empty = sum(device.empty for device in devices)
+    return empty * ONE + max((part for part, device in zip(parts, devices, strict=True) if not device.empty), default=0)
 
 
 def fits_ever(request: Request, machine: Capacity, offer: Capacity) -> Shortage | None:

@@ -27,7 +27,7 @@ from grassq.core.board import Patience
 from grassq.core.resources import parse_request
 from grassq.core.urls import is_postgres, shown_url
 from grassq.daemon.place import user_socket, working_place
-from grassq.daemon.setup import SHUTDOWN_S, Setup, SystemClock, cancel, host_name, raise_file_limit, serve_user
+from grassq.daemon.setup import BACKLOG, SHUTDOWN_S, Setup, SystemClock, cancel, host_name, raise_file_limit
 from grassq.errors import StoreTooNew, StoreUnavailable
 from grassq.settings import STORE_MEMORY
 from grassq.store.base import Store
@@ -39,6 +39,7 @@ from grassq.web.auth import Guard
 from grassq.web.cache import LogCache
 from grassq.web.fleet import Fleet
 from grassq.web.gate import listen, make_runner
+from grassq.web.hatch import open_hatch
 from grassq.web.identity import Identity
 from grassq.web.loose import parse_object
 from grassq.web.tokens import Reach
@@ -167,7 +168,8 @@ async def _open_doors(
     stack.push_async_callback(runner.cleanup)
     # First of all: what waits for the links to end would wait out its whole time.
     stack.push_async_callback(links.close)
-    await serve_user(runner, sock)
+    assert runner.server is not None
+    await open_hatch(stack, sock, api.submissions(), runner.server, BACKLOG)
     if identity is not None:
         await _open_to_others(stack, setup, runner, api, identity)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grassq import home as homes
-from grassq.errors import GrassError, Refused, Unreachable
+from grassq.errors import BadInput, GrassError, Refused, Unreachable
 from grassq.net.exchange import exchange, persist
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
 from grassq.net.log import Log
@@ -21,9 +21,15 @@ if TYPE_CHECKING:
 
 #: The daemon answers a long poll after this many seconds at the latest.
 POLL_LIMIT_S = 30.0
+#: Who waits for all of many jobs waits for so many at a time: an answer tells of every job it is about.
+WAIT_AT_ONCE = 10_000
+#: The largest request a daemon takes.
+REQUEST_MAX = 64 << 20
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 Document = dict[str, Any]
+#: A line, or a program and its words.
+Command = Any
 Tell = Callable[[str], None]
 
 
@@ -44,7 +50,9 @@ class Client:
         self._place: Place = self.home if broker is None else _find_broker(self.home, broker, tell)
         #: Version of the daemon that answered last.
         self.daemon_version: str | None = None
-        self._connection: Connection | None = None
+        #: Open connections: of submissions, and of everything else. A daemon answers the former by a shorter way.
+        self._connections: dict[bool, Connection] = {}
+        self._written: tuple[dict[bytes, bytes], str] | None = None
         self._lock = threading.Lock()
         _clients.add(self)
 
@@ -57,7 +65,7 @@ class Client:
     def close(self) -> None:
         """Close the connection; the next request opens another."""
         with self._lock:
-            self._drop()
+            self._drop_all()
 
     def another(self) -> Client:
         """A client like this one, with a connection of its own."""
@@ -75,11 +83,39 @@ class Client:
         self, jobs: Sequence[Document], *, cwd: bytes, env: Mapping[bytes, bytes], umask: int, key: str | None = None
     ) -> Document:
         """Store jobs, all or none; ids in the order given."""
+        return self._hand_over("submit", {"jobs": list(jobs)}, cwd, env, umask, key)
+
+    def submit_many(
+        self,
+        commands: Sequence[Command],
+        job: Document,
+        *,
+        cwd: bytes,
+        env: Mapping[bytes, bytes],
+        umask: int,
+        key: str | None = None,
+    ) -> Document:
+        """Store a job of each command, all or none; `job` is what they have in common. Ids follow one another."""
+        return self._hand_over("submit-many", {"job": job, "commands": commands}, cwd, env, umask, key)
+
+    def _hand_over(
+        self, verb: str, document: Document, cwd: bytes, env: Mapping[bytes, bytes], umask: int, key: str | None
+    ) -> Document:
         if self.broker is not None:
             cwd, env, umask = GUEST_CWD, {}, GUEST_UMASK
-        pairs = [[word_value(name), word_value(value)] for name, value in env.items()]
-        document = {"jobs": list(jobs), "cwd": word_value(cwd), "env": pairs, "umask": umask}
-        return self._change("submit", document, key)
+        rest = json.dumps({**document, "cwd": word_value(cwd), "umask": umask, "key": key or new_key()})
+        body = f'{rest[:-1]}, "env": {self._environment(env)}}}'.encode("ascii")
+        if len(body) > REQUEST_MAX:
+            raise BadInput(f"the request is larger than {REQUEST_MAX:,} bytes; submit in parts")
+        return self._answer(self._ask("POST", f"/v1/{verb}", body, hot=True))
+
+    def _environment(self, env: Mapping[bytes, bytes]) -> str:
+        # Mostly the same as last time: writing it down takes longer than all the rest of a request.
+        kept = self._written
+        if kept is None or kept[0] != env:
+            pairs = [[word_value(name), word_value(value)] for name, value in env.items()]
+            kept = self._written = dict(env), json.dumps(pairs)
+        return kept[1]
 
     def show(self, selectors: Iterable[str] = ()) -> Document:
         """Jobs, queues, workers and totals."""
@@ -210,9 +246,9 @@ class Client:
     def _get(self, path: str, pairs: Iterable[tuple[str, object]]) -> Document:
         return self._answer(self._ask("GET", path + query(pairs)))
 
-    def _ask(self, method: str, target: str, body: bytes = b"") -> Response:
+    def _ask(self, method: str, target: str, body: bytes = b"", *, hot: bool = False) -> Response:
         with self._lock:
-            response = persist(lambda: self._once(method, target, body), self._place, autostart=self.autostart)
+            response = persist(lambda: self._once(method, target, body, hot), self._place, autostart=self.autostart)
         self._note(response)
         return response
 
@@ -233,27 +269,33 @@ class Client:
         self._note(response)
         return response, parts, connection
 
-    def _once(self, method: str, target: str, body: bytes) -> Response:
-        if self._connection is None:
-            self._connection = Connection(self._place)
+    def _once(self, method: str, target: str, body: bytes, hot: bool) -> Response:
+        which = hot and self.broker is None
+        connection = self._connections.get(which)
+        if connection is None:
+            connection = self._connections[which] = Connection(self._place)
         try:
-            response = self._connection.request(method, target, body, keep=True)
+            response = connection.request(method, target, body, keep=True)
         except BaseException:
-            self._drop()
+            self._drop(which)
             raise
-        if not self._connection.reusable:
-            self._drop()
+        if not connection.reusable:
+            self._drop(which)
         return response
 
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
+    def _drop(self, which: bool) -> None:
+        connection = self._connections.pop(which, None)
         if connection is not None:
             connection.close()
 
     def _forked(self) -> None:
         # The parent's connection would give us its answers, and its lock may be held by a thread we do not have.
         self._lock = threading.Lock()
-        self._drop()
+        self._drop_all()
+
+    def _drop_all(self) -> None:
+        for which in list(self._connections):
+            self._drop(which)
 
     def _note(self, response: Response) -> None:
         self.daemon_version = response.headers.get("grass-version", self.daemon_version)
@@ -332,4 +374,14 @@ def _parse(response: Response) -> Document | None:
     return document if isinstance(document, dict) else None
 
 
-__all__ = ["FINAL_STATES", "POLL_LIMIT_S", "Client", "Document", "Log", "Tell", "compact", "read_answer"]
+__all__ = [
+    "FINAL_STATES",
+    "POLL_LIMIT_S",
+    "WAIT_AT_ONCE",
+    "Client",
+    "Document",
+    "Log",
+    "Tell",
+    "compact",
+    "read_answer",
+]

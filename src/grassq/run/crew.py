@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import fcntl
-import json
+import marshal
 import os
 import socket
 import struct
@@ -104,12 +104,25 @@ class Crew:
         self._forks_fail = False
         self.trouble = None
 
-    def order(self, path: str | bytes) -> bool:
-        """Have the attempt at `path` run; False when too many orders wait already (say it again later)."""
+    def order(self, path: str | bytes, spec: tuple[Any, ...] | None = None) -> bool:
+        """Have the attempt at `path` run; False when too many orders wait already (say it again later).
+
+        `spec` is what its spec.json says, as `rundir.Spec.unpacked` takes it: whoever is given it need not read that.
+        """
         if len(self._backlog) >= BACKLOG_MAX:
             return False
-        self._backlog.append(os.fsencode(path))
+        # What has to wait is kept short.
+        if spec is None or self._backlog or not self._send_now(shim.order_of(os.fsdecode(path), spec)):
+            self._backlog.append(os.fsencode(path))
         self._push()
+        return True
+
+    def _send_now(self, order: bytes) -> bool:
+        try:
+            self._orders.send(order)
+        except BlockingIOError:
+            return False
+        self._unanswered += 1
         return True
 
     def fileno(self) -> int:
@@ -126,8 +139,11 @@ class Crew:
                 break
             if not data:
                 break
-            report: dict[str, Any] = json.loads(data)
+            report: dict[str, Any] = marshal.loads(data)
             self._count(report)
+            if report["event"] == "started":
+                # The end of a shim whose launcher is gone is told by nobody.
+                report["stray"] = self._launcher is None or report["parent"] != self._launcher.pid
             if report["event"] != "idle":
                 found.append(report)
         self._push()
@@ -193,7 +209,9 @@ class Crew:
         if event == "fork_failed":
             self._forks_fail = True
             self.trouble = f"no shim could be forked: {report['error']}"
-        if event in ("started", "duplicate", "bad_spec", "claim_failed") or _ended_unstarted(report, self._idle):
+        answers = event in ("started", "duplicate", "bad_spec", "claim_failed") or _ended_unstarted(report, self._idle)
+        # One that took over from another answers no order.
+        if answers and not report.get("followed"):
             self._unanswered = max(0, self._unanswered - 1)
             self._answers += 1
         if event == "gone" and report.get("told"):

@@ -24,6 +24,17 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | OURS
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
+def is_there(path: str) -> bool:
+    """Whether there is anything of that name; OSError when that cannot be told."""
+    try:
+        os.lstat(path)
+    except OSError as exc:
+        if exc.errno in _NOT_THERE:
+            return False
+        raise
+    return True
+
+
 def open_read(path: str) -> int | None:
     """A descriptor to read one of our files, or None when there is no plain file of that name."""
     try:
@@ -38,23 +49,36 @@ def open_read(path: str) -> int | None:
     return None
 
 
-def create(path: str, name: str, data: bytes) -> bool:
-    """Make a file that must not exist yet; False when it does."""
+def write_new(path: str, name: str, data: bytes) -> bool:
+    """Write a file that nobody reads yet; False when there is one of that name."""
+    try:
+        fd = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
+    except FileExistsError:
+        return False
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+    return True
+
+
+def create(path: str, name: str, data: bytes) -> int | None:
+    """Make a file that must not exist yet, and return a descriptor to write on; None when it exists."""
     # Written under a name of its own and then linked: a link fails if the name exists, as O_EXCL does, and the file
     # has its line from the first moment it can be seen. It is never empty and never torn.
     aside = _unique(path, name)
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
     try:
-        try:
-            write_all(fd, data)
-        finally:
-            os.close(fd)
+        write_all(fd, data)
         os.link(aside, f"{path}/{name}")
-    except FileExistsError:
-        return False
+    except OSError as exc:
+        os.close(fd)
+        if isinstance(exc, FileExistsError):
+            return None
+        raise
     finally:
         os.unlink(aside)
-    return True
+    return fd
 
 
 def write_aside(path: str, name: str, data: bytes, sync: bool) -> None:
@@ -102,7 +126,10 @@ def make_dirs(path: str) -> None:
 def write_all(fd: int, data: bytes) -> None:
     """Write every byte."""
     while data:
-        data = data[os.write(fd, data) :]
+        written = os.write(fd, data)
+        if written == len(data):
+            return
+        data = data[written:]
 
 
 def touch(path: str, name: str) -> None:
@@ -116,14 +143,15 @@ def read(path: str, limit: int) -> bytes | None:
     if fd is None:
         return None
     try:
-        blocks = []
-        while limit > 0:
-            block = os.read(fd, limit)
-            if not block:
+        data = b""
+        while len(data) < limit:
+            # No more room than the file needs: memory for all of a limit would be asked of the system for each read.
+            wanted = min(limit - len(data), max(1, os.fstat(fd).st_size + 1 - len(data)))
+            block = os.read(fd, wanted)
+            data += block
+            if len(block) < wanted:
                 break
-            limit -= len(block)
-            blocks.append(block)
-        return b"".join(blocks)
+        return data
     finally:
         os.close(fd)
 
@@ -136,6 +164,13 @@ def line(content: dict[str, Any]) -> bytes:
 def checked(body: bytes) -> bytes:
     """A body and its checksum as a line."""
     return b"%s %08x\n" % (body, zlib.crc32(body))
+
+
+def unchecked(data: bytes) -> bytes | None:
+    """The body of a line with its checksum; None when it is torn or damaged."""
+    body = data[: -len(b" 01234567\n")]
+    # Compared as bytes, not as numbers: no bit of the line may differ.
+    return body if data == checked(body) else None
 
 
 def parse(data: bytes) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ themselves. O and R are the orders and reports sockets all shims share. --home o
 from __future__ import annotations
 
 import gc
-import json
+import marshal
 import os
 import resource  # also what wait4 imports on first use: warm it here, once for all shims
 import select
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 CONTROL_MAX = 64
+WIRE = 2  # as in `grassq.run.shim`, which a launcher is passed and does not import
 
 # Python ignores these two for itself and gives them back to the job at its spawn.
 _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -31,8 +32,7 @@ def main(argv: list[str], serve: Callable[[int, int], None]) -> None:
     """Fork shims, each running `serve(orders, reports)`, until the daemon is gone."""
     options = dict(zip(argv[::2], argv[1::2], strict=True))
     control_fd, orders_fd, reports_fd = (int(word) for word in options["--fds"].split(","))
-    for fd in (control_fd, orders_fd, reports_fd):
-        os.set_inheritable(fd, False)
+    _keep_only(control_fd, orders_fd, reports_fd)
     _start_clean(options.get("--nofile"))
     wake = _watch_children()
     control = socket.socket(fileno=control_fd)
@@ -59,6 +59,14 @@ def main(argv: list[str], serve: Callable[[int, int], None]) -> None:
                     os.close(fd)
                 serve(orders_fd, reports.detach())
                 os._exit(0)
+
+
+def _keep_only(*fds: int) -> None:
+    """Close what else was handed to us by mistake: no job may be born with it."""
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    for fd in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, *fds}:
+        os.closerange(fd, fd + 1)  # unlike `close` it does not mind that the list's own descriptor is closed by now
 
 
 def _start_clean(nofile: str | None) -> None:
@@ -104,7 +112,7 @@ def _reap(reports: socket.socket) -> None:
 
 def _report(reports: socket.socket, message: dict[str, object]) -> None:
     try:
-        reports.send(json.dumps(message).encode("ascii"))
+        reports.send(marshal.dumps(message, WIRE))
     except (BrokenPipeError, ConnectionResetError):
         return  # the daemon is gone; the control socket says so too
 

@@ -46,8 +46,8 @@ def start_ticks(pid: int) -> int | None:
 
 def birth_ticks(pid: int) -> int | None:
     """Like `start_ticks`, but a zombie still has its birth: for a parent that has not reaped it yet."""
-    stat = _stat(pid)
-    return None if stat is None else stat[3]
+    fields = _stat_fields(pid)
+    return int(fields[19]) if len(fields) >= 20 else None
 
 
 def is_alive(pid: int, ticks: int) -> bool:
@@ -169,10 +169,14 @@ def set_subreaper() -> None:
         raise OSError(code, os.strerror(code))
 
 
-def _stat(pid: int) -> _Stat | None:
+def _stat_fields(pid: int) -> list[bytes]:
     data = _read_proc(pid, "stat", _STAT_MAX)
     # The name in parentheses may itself hold spaces and parentheses: only what follows the last one is fixed.
-    fields = data[data.rfind(b")") + 2 :].split()
+    return data[data.rfind(b")") + 2 :].split(None, 20)
+
+
+def _stat(pid: int) -> _Stat | None:
+    fields = _stat_fields(pid)
     if len(fields) < 20:
         return None
     return fields[0], int(fields[1]), int(fields[3]), int(fields[19]), int(fields[17])
@@ -225,14 +229,12 @@ def _read_proc(pid: int, name: str, limit: int) -> bytes:
     fd = -1
     try:
         fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        data = b""
-        while len(data) < limit:
+        data = os.read(fd, min(limit, _STAT_MAX))
+        while name != "stat" and len(data) < limit:
             block = os.read(fd, limit - len(data))
             if not block:
                 break
             data += block
-            if name == "stat":
-                break
         return data
     except OSError as exc:
         if exc.errno in _NOT_THERE:

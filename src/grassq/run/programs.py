@@ -29,15 +29,22 @@ def _is_program(path: bytes) -> bool:
     return os.path.isfile(path) and (os.access(path, os.X_OK) or path.endswith(b".py"))
 
 
-def command_line(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes) -> tuple[bytes, ...]:
-    """The words to start: a program of the cwd by its path, a script that is not executable under Python."""
+def to_start(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes) -> tuple[list[bytes], tuple[bytes, ...]]:
+    """The files to try, in order, and the words to start: a script that is not executable goes under Python.
+
+    Paths are as seen from `cwd`.
+    """
+    if b"/" in words[0] and not words[0].endswith(b".py"):
+        return [words[0]], words
     found = find(words[0], env, cwd)
     if found is None:
-        return words
+        return places(words[0], env, cwd), words
     if found.endswith(b".py") and not os.access(found, os.X_OK):
-        return (_python(env, cwd), found, *words[1:])
-    on_path = b"/" not in words[0] and os.path.dirname(found) != cwd.rstrip(b"/")
-    return words if b"/" in words[0] or on_path else (found, *words[1:])
+        python = _python(env, cwd)
+        return ([python] if b"/" in python else places(python, env, cwd)), (python, found, *words[1:])
+    # A program of the directory that is not on the PATH is told its path: it would not find itself by its name.
+    is_near = b"/" not in words[0] and os.path.dirname(found) == cwd.rstrip(b"/")
+    return [found], ((found, *words[1:]) if is_near else words)
 
 
 def _python(env: Mapping[bytes, bytes], cwd: bytes) -> bytes:

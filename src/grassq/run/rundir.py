@@ -5,13 +5,16 @@ it does not know, and nothing here changes its meaning without a new FORMAT.
 
     jobs/<id>/checkpoint/             one per job
     jobs/<id>/<attempt>/ spec.json    what to run; JSON, 0600. "lease": true means that it may run only under a lease,
-                                      which a shim of the first release does not know; "order" is the order as it came
+                                      which a shim of the first release does not know; "order" is the order as it came;
+                                      of a name that is in "env" twice the last one counts
                          started      the claim: one JSON line; after the spawn a second one
                          stop         {"v", "grace_s", "reason"}: end the job
                          lease        {"v", "until", "length_s", "boot"}: until when on CLOCK_BOOTTIME it may run
                          log          stdout and stderr (`out` and `err` when split)
                          exit         JSON, a space, crc32 as eight hex digits, newline
                          acked        empty: the broker has its end on disk
+                         next         the order (grassq.run.shim) of the attempt that takes over when this one has
+                                      ended, a space, crc32 as eight hex digits, newline
                          files/       what the job leaves
 
 A shim runs only what its own daemon ordered, so no shim of the first release ever meets a spec with a lease.
@@ -64,6 +67,16 @@ class Spec:
         self.keep_children = bool(raw["keep_children"])
         self.with_daemon = bool(raw["with_daemon"])
         self.leased = bool(raw.get("lease"))
+
+    @classmethod
+    def unpacked(cls, values: tuple[Any, ...]) -> Spec:
+        """A spec from the values of all its fields in the order of their names, as an order carries them."""
+        spec = cls.__new__(cls)
+        (
+            spec.argv, spec.attempt, spec.boot, spec.cwd, spec.env, spec.grace_s, spec.job, spec.keep_children,
+            spec.leased, spec.leave_grace_s, spec.split, spec.store, spec.umask, spec.with_daemon,
+        ) = values  # fmt: skip
+        return spec
 
 
 class Lease:
@@ -151,11 +164,13 @@ def decode_word(word: object) -> bytes:
     raise ValueError(f"not a word: {word!r}")
 
 
-def prepare(path: str, spec: dict[str, Any]) -> None:
-    """Lay the run dir out, ready for an order; doing it again changes nothing."""
+def prepare(path: str, spec: bytes) -> None:
+    """Lay the run dir out with this spec.json, ready for an order; doing it again changes nothing."""
     for directory in (path, files_dir(path), checkpoint_dir(path)):
         files.make_dirs(directory)
-    files.write_aside(path, "spec.json", json.dumps(spec).encode("ascii"), sync=False)
+    # Before its first order nobody looks at a spec, and one that is left torn is written anew before the next.
+    if not files.write_new(path, "spec.json", spec):
+        files.write_aside(path, "spec.json", spec, sync=False)
 
 
 def read_spec(path: str) -> Spec:
@@ -184,34 +199,50 @@ def encode_order(order: bytes) -> str:
 
 
 def _env(raw: dict[str, Any]) -> list[tuple[bytes, bytes]]:
-    return [(decode_word(name), decode_word(value)) for name, value in raw["env"]]
+    # Nearly every word is a string, and there are a hundred of them: the call is worth saving.
+    return [
+        (
+            name.encode() if name.__class__ is str else decode_word(name),
+            value.encode() if value.__class__ is str else decode_word(value),
+        )
+        for name, value in raw["env"]
+    ]
 
 
-def claim(path: str, spec: Spec, pid: int, ticks: int) -> bool:
-    """Take the attempt for the shim `pid`; False when somebody took it before."""
-    ids = {"store": spec.store, "job": spec.job, "attempt": spec.attempt, "boot": spec.boot}
-    return _create_started(path, {**ids, "pid": pid, "ticks": ticks})
+def claim(path: str, spec: Spec, pid: int, ticks: int) -> int | None:
+    """Take the attempt for the shim `pid`: a descriptor for `note_spawn`, None when somebody took it before."""
+    ids = _ids(spec.store, spec.job, spec.attempt, spec.boot)
+    return files.create(path, "started", b'%s, "pid": %d, "ticks": %d}\n' % (ids, pid, ticks))
 
 
 def void(path: str, store: str, job: int, attempt: int, boot: str) -> bool:
     """Give the attempt up before any shim takes it; False when one has."""
     files.make_dirs(path)
-    ids = {"store": store, "job": job, "attempt": attempt, "boot": boot}
-    return _create_started(path, {**ids, "void": True})
-
-
-def note_spawn(path: str, pid: int, ticks: int, session: int) -> None:
-    """Add the command to the claim."""
-    fd = os.open(f"{path}/started", os.O_WRONLY | os.O_APPEND | files.OURS)
-    try:
-        files.write_all(fd, files.line({"pid": pid, "ticks": ticks, "session": session}))
-    finally:
+    fd = files.create(path, "started", b'%s, "void": true}\n' % _ids(store, job, attempt, boot))
+    if fd is not None:
         os.close(fd)
+    return fd is not None
+
+
+def _ids(store: str, job: int, attempt: int, boot: str) -> bytes:
+    """How each claim begins. Written by hand, as every job pays for it: `json` takes twice as long."""
+    text = f'{{"v": {FORMAT}, "store": {json.dumps(store)}, "job": {job}, "attempt": {attempt}, "boot": '
+    return (text + json.dumps(boot)).encode("ascii")
+
+
+def note_spawn(claim: int, pid: int, ticks: int, session: int) -> None:
+    """Add the command to the claim."""
+    files.write_all(claim, b'{"pid": %d, "ticks": %d, "session": %d}\n' % (pid, ticks, session))
 
 
 def request_stop(path: str, grace_s: float | None, reason: str) -> None:
     """Leave word that the attempt must end; None is the grace its spec says."""
     files.write_aside(path, "stop", files.line({"v": FORMAT, "grace_s": grace_s, "reason": reason}), sync=False)
+
+
+def may_be_stopped(path: str) -> bool:
+    """Whether a stop request may be there: a quick look before `read_stop`."""
+    return os.access(f"{path}/stop", os.F_OK)
 
 
 def read_stop(path: str) -> dict[str, Any] | None:
@@ -237,6 +268,21 @@ def read_lease(path: str, boot: str) -> Lease | None:
     if found.get("v") != FORMAT or found.get("boot") != boot or not (_is_span(until) and _is_span(length_s)):
         return None
     return Lease(float(until), float(length_s))
+
+
+def follow(leader: str, order: bytes) -> None:
+    """Let what is ordered be begun by the shim that runs `leader`, when that has ended."""
+    files.write_aside(leader, "next", files.checked(order), sync=False)
+
+
+def follower(path: str) -> bytes | None:
+    """The order of the attempt that takes over when this one has ended; one that is damaged is none."""
+    if not os.access(f"{path}/next", os.F_OK):
+        return None
+    try:
+        return files.unchecked(files.read(f"{path}/next", SPEC_LIMIT) or b"")
+    except OSError:
+        return None
 
 
 def mark_acked(path: str) -> None:
@@ -283,9 +329,8 @@ def read_exit(path: str) -> dict[str, Any] | None:
     data = files.read(f"{path}/exit", RECORD_LIMIT)
     if not data:
         return None
-    body = data[: -len(b" 01234567\n")]
-    # Compared as bytes, not as numbers: no bit of the line may differ.
-    record = files.parse(body) if data == files.checked(body) else None
+    body = files.unchecked(data)
+    record = None if body is None else files.parse(body)
     return record if record is not None and _is_whole(record) else None
 
 
@@ -312,6 +357,8 @@ def open_log(path: str, stream: str) -> int:
 def look(path: str, boot: str) -> Found:
     """Gather what is known of an attempt; `boot` is the boot id of now. OSError when that cannot be known now."""
     found = Found()
+    if not files.is_there(path):
+        return found
     _look_at_claim(path, found)
     # A claim says whose it is; reading the spec again would cost every look at a running job its environment.
     if found.job is None:
@@ -359,7 +406,3 @@ def _look_at_claim(path: str, found: Found) -> None:
 def _identity(line: dict[str, Any]) -> tuple[int, int] | None:
     pid, ticks = line.get("pid"), line.get("ticks")
     return (pid, ticks) if isinstance(pid, int) and isinstance(ticks, int) else None
-
-
-def _create_started(path: str, line: dict[str, Any]) -> bool:
-    return files.create(path, "started", files.line({"v": FORMAT, **line}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
+import marshal
 import os
 import select
 import signal
@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-ORDER_MAX = 8192
+# An order is a path; behind a NUL there may be the spec as well, packed, so that nobody has to read it.
+ORDER_MAX = 64 << 10
 LEAVE = b"\0"  # an order no path can be: one idle shim may go
-REPORT_MAX = 128 << 10  # a path of ORDER_MAX and a sentence, each byte escaped
+REPORT_MAX = 128 << 10  # a path and two sentences
+# How both are packed: the oldest form that every Python 3 reads and writes, and the fastest of them.
+WIRE = 2
+# A command that is over so soon is told of in one report, and not in two.
+BRIEF_S = 0.005
 STUCK_AFTER_S = 60.0
 # Between two looks at a tree that is being killed; a SIGCHLD cuts it short.
 KILL_PAUSE_MIN_S, KILL_PAUSE_MAX_S = 0.01, 1.0
@@ -33,6 +38,7 @@ RETRY_S = 1.0
 RECORD_PAUSE_S, RECORD_TRIES = 5.0, 17_280
 
 _QUIET = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD)
+_CHILD = (signal.SIGCHLD,)
 _DEAF = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
 
 
@@ -52,33 +58,45 @@ def serve(orders_fd: int, reports_fd: int) -> None:
         if order == LEAVE:
             shim.report({"event": "gone", "told": True})
             return
-        if not shim.run(os.fsdecode(order)):
+        if not shim.run(order):
             return
+        while shim.follower is not None:
+            if not shim.run(shim.follower, followed=True):
+                return
+
+
+def order_of(path: str, spec: tuple[Any, ...]) -> bytes:
+    """The order of the attempt at `path`, with the values of its `rundir.Spec` if there is room for them."""
+    word = os.fsencode(path)
+    order = b"%s\0%s" % (word, pack(spec))
+    return order if len(order) <= ORDER_MAX else word
+
+
+def pack(message: Any) -> bytes:
+    """A message between a daemon and its own launcher and shims: both are of one release and trust each other."""
+    return marshal.dumps(message, WIRE)
 
 
 class _Attempt:
     """One attempt in the hands of a shim."""
 
-    __slots__ = (
-        "cancelled", "deadline", "ended", "guard", "home", "kill_pause_s", "killed_at", "lease_ended", "none_left",
-        "path", "pid", "record", "spec", "stuck", "terminated",
-    )  # fmt: skip
+    pid = 0
+    ticks = 0
+    told = False  # the daemon knows that it runs
+    ended = False  # the command itself has been waited for
+    none_left = True  # wait says there is no child at all
+    terminated = False  # everything below us got TERM, and has until `deadline`
+    deadline = 0.0
+    killed_at: float | None = None
+    kill_pause_s = KILL_PAUSE_MIN_S
+    cancelled = False
+    guard: leases.Guard | None = None  # of an attempt that may run only under a lease
+    lease_ended = False
+    stuck = False
 
     def __init__(self, path: str, spec: rundir.Spec) -> None:
         self.path = path
-        self.home = rundir.home_of(path)
         self.spec = spec
-        self.pid = 0
-        self.ended = False  # the command itself has been waited for
-        self.none_left = True  # wait says there is no child at all
-        self.terminated = False  # everything below us got TERM, and has until `deadline`
-        self.deadline = 0.0
-        self.killed_at: float | None = None
-        self.kill_pause_s = KILL_PAUSE_MIN_S
-        self.cancelled = False
-        self.guard: leases.Guard | None = None  # of an attempt that may run only under a lease
-        self.lease_ended = False
-        self.stuck = False
         now = time.time()
         self.record: dict[str, Any] = {
             "code": None, "signal": None, "outcome": "exited", "error": None, "user_s": 0.0, "system_s": 0.0,
@@ -90,7 +108,7 @@ class _Attempt:
 
     def is_spared(self, pid: int) -> bool:
         """Whether a process below us is the daemon of our home or its, and not the job's."""
-        return spared.is_spared(pid, self.home)
+        return spared.is_spared(pid, rundir.home_of(self.path))
 
 
 class _Shim:
@@ -104,6 +122,8 @@ class _Shim:
         self.unsent: list[bytes] = []
         self.deaf = False  # nobody reads our reports any more
         self.asked = False  # a SIGTERM came: there may be a `stop`
+        self.follower: bytes | None = None  # who takes over from the attempt that has just ended
+        self.followed = False  # the attempt at hand was not ordered: it took over
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.wake, wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
@@ -111,38 +131,54 @@ class _Shim:
         signal.signal(signal.SIGTERM, self._on_term)
         for number in _QUIET:
             signal.signal(number, _on_other)
+        # Blocked, so that the end of a short command can be waited for without pipe and handler.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
 
-    def run(self, path: str) -> bool:
-        """Run the attempt at `path`; whether this shim may take another."""
+    def run(self, order: bytes, *, followed: bool = False) -> bool:
+        """Run what is ordered; whether this shim may take another."""
+        self.followed = followed
+        self.follower = None
+        word, _, packed = order.partition(b"\0")
+        path = os.fsdecode(word)
         try:
-            spec = rundir.read_spec(path)
+            spec = _unpacked(packed) or rundir.read_spec(path)
         except (OSError, ValueError) as exc:
             self.report({"event": "bad_spec", "path": path, "error": str(exc)[: spawn.ERROR_MAX], "idle": True})
             return True
         attempt = _Attempt(path, spec)
         try:
-            claimed = rundir.claim(path, spec, self.pid, self.ticks)
+            claim = rundir.claim(path, spec, self.pid, self.ticks)
         except OSError as exc:
             self.report({"event": "claim_failed", **attempt.ids(), "error": str(exc), "idle": True})
             return True
-        if not claimed:
+        if claim is None:
             self.report({"event": "duplicate", **attempt.ids(), "idle": True})
             return True
         # From here on the attempt is ours, and ends with a record whatever happens. An earlier SIGTERM was for an
         # earlier attempt; one for this attempt comes after its `stop`, which is looked for next.
         self.asked = False
-        if self._start(attempt):
+        try:
+            started = self._start(attempt, claim)
+        finally:
+            os.close(claim)
+        if started and not self._is_brief(attempt):
+            self._tell_started(attempt)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _CHILD)
             self._wait(attempt)
+            signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
         return self._finish(attempt)
 
     def report(self, message: dict[str, Any]) -> None:
         """Tell the daemon, if one listens; never waits."""
-        self.unsent.append(json.dumps({**message, "shim": self.pid}).encode("ascii"))
+        message["shim"] = self.pid
+        if self.followed:
+            message["followed"] = True
+        self.unsent.append(pack(message))
         self._flush()
 
-    def _start(self, attempt: _Attempt) -> bool:
+    def _start(self, attempt: _Attempt, claim: int) -> bool:
         try:
-            if rundir.read_stop(attempt.path) is not None:
+            if rundir.may_be_stopped(attempt.path) and rundir.read_stop(attempt.path) is not None:
                 attempt.cancelled = True
                 return False
             if attempt.spec.leased and not self._is_leased(attempt):
@@ -155,16 +191,32 @@ class _Shim:
             return False
         attempt.none_left = False
         attempt.record["started"] = time.time()
-        ticks = 0
         # A full disk must not end the job: without the note its processes are still found by their environment.
         try:
-            ticks = processes.birth_ticks(attempt.pid) or 0
-            rundir.note_spawn(attempt.path, attempt.pid, ticks, attempt.pid)
+            attempt.ticks = processes.birth_ticks(attempt.pid) or 0
+            rundir.note_spawn(claim, attempt.pid, attempt.ticks, attempt.pid)
         except OSError as exc:
             attempt.record["error"] = f"the claim has no note of the command: {exc.strerror}"
-        identity = {"pid": attempt.pid, "ticks": ticks, "shim_ticks": self.ticks}
-        self.report({"event": "started", **attempt.ids(), **identity, "at": attempt.record["started"]})
         return True
+
+    def _is_brief(self, attempt: _Attempt) -> bool:
+        """Wait a moment; whether all of it is over by then."""
+        deadline = time.monotonic() + BRIEF_S
+        left_s = BRIEF_S
+        while left_s > 0 and signal.sigtimedwait(_CHILD, left_s) is not None:
+            self._reap(attempt)
+            if attempt.ended:
+                break
+            left_s = deadline - time.monotonic()
+        return attempt.none_left
+
+    def _tell_started(self, attempt: _Attempt) -> None:
+        attempt.told = True
+        message = {"event": "started", **attempt.ids(), **self._identity(attempt), "at": attempt.record["started"]}
+        self.report({**message, "parent": os.getppid()})
+
+    def _identity(self, attempt: _Attempt) -> dict[str, int]:
+        return {"pid": attempt.pid, "ticks": attempt.ticks, "shim_ticks": self.ticks}
 
     def _is_leased(self, attempt: _Attempt) -> bool:
         attempt.guard = leases.Guard(attempt.path, attempt.spec.boot)
@@ -311,12 +363,21 @@ class _Shim:
         if attempt.pid == 0:
             attempt.record["ended"] = time.time()
         # While a daemon listens its store is the durable record, and syncing here would cost every job a disk flush.
-        self._listen()
         synced = self.deaf
         recorded = self._record(attempt, sync=synced)
-        message = {"event": "exited", **attempt.ids(), "record": attempt.record, "idle": attempt.none_left}
-        self.report(message if recorded else {**message, "recorded": False})
-        self._drain()
+        # With nobody to hear of it nothing new is begun.
+        self.follower = rundir.follower(attempt.path) if attempt.none_left and not self.deaf else None
+        idle = attempt.none_left and self.follower is None
+        message = {"event": "exited", **attempt.ids(), "record": attempt.record, "idle": idle}
+        if self.follower is not None:
+            message["next"] = True
+        if attempt.pid and not attempt.told:
+            message |= self._identity(attempt)
+        if not recorded:
+            message["recorded"] = False
+        self.report(message)
+        if self.unsent:
+            self._drain()
         if self.deaf and not (synced and recorded):
             self._record_for_sure(attempt)
         return attempt.none_left and not self.deaf
@@ -333,13 +394,6 @@ class _Shim:
             if self._record(attempt, sync=True) or not os.path.isdir(attempt.path):
                 return
             time.sleep(RECORD_PAUSE_S)
-
-    def _listen(self) -> None:
-        """Notice a daemon that has gone."""
-        poll = select.poll()
-        poll.register(self.reports, 0)
-        if poll.poll(0):
-            self.deaf = True
 
     def _flush(self) -> None:
         while self.unsent and not self.deaf:
@@ -367,6 +421,16 @@ class _Shim:
 
     def _on_term(self, _number: int, _frame: FrameType | None) -> None:
         self.asked = True
+
+
+def _unpacked(packed: bytes) -> rundir.Spec | None:
+    """The spec that came with an order; None if it has none, or one of another release: the file is for all."""
+    if not packed:
+        return None
+    try:
+        return rundir.Spec.unpacked(marshal.loads(packed))
+    except (EOFError, TypeError, ValueError):
+        return None
 
 
 def _on_other(_number: int, _frame: FrameType | None) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
-import subprocess
 
 from grassq.run import programs, rundir
 
 ERROR_MAX = 1000  # characters of a sentence that goes into the exit record
+HOME = "/"  # where launcher and shims are while they start nothing
+
+#: Python ignores these two for itself, and what is ignored stays ignored in a program it starts.
+_PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
+_DUP2 = os.POSIX_SPAWN_DUP2
+# Any other reason says more of why a program did not start than that it is not in one of the places.
+_NOT_HERE = (errno.ENOENT, errno.ENOTDIR)
 
 
 def spawn(spec: rundir.Spec, path: str, null: int) -> int:
@@ -19,27 +26,36 @@ def spawn(spec: rundir.Spec, path: str, null: int) -> int:
     try:
         if spec.split:
             err = rundir.open_log(path, "err")
-        # No preexec_fn: with one, subprocess forks instead of using vfork. It sets signals and mask to what a fresh
-        # program expects, because our own handlers do not outlive an exec and the launcher emptied the mask.
-        command = subprocess.Popen(
-            # Looked up here and not by the daemon: a file system that hangs then hangs this one job's shim.
-            programs.command_line(tuple(spec.argv), spec.env, spec.cwd),
-            stdin=null,
-            stdout=out,
-            stderr=err,
-            cwd=spec.cwd,
-            env=spec.env,
-            umask=spec.umask,
-            start_new_session=True,
-            close_fds=True,
-        )
+        os.chdir(spec.cwd)
+        umask = os.umask(spec.umask)
+        try:
+            return _start(spec, ((_DUP2, null, 0), (_DUP2, out, 1), (_DUP2, err, 2)))
+        finally:
+            os.umask(umask)
+            os.chdir(HOME)
     finally:
         os.close(out)
         if err != out:
             os.close(err)
-    # The shim waits for every child itself; to this object the command must look as if it were over.
-    command.returncode = 0
-    return command.pid
+
+
+def _start(spec: rundir.Spec, files: tuple[tuple[int, int, int], ...]) -> int:
+    """Start the first of the files the command may mean that can be started."""
+    # Looked up here and not by the daemon: a file system that hangs then hangs this one job's shim.
+    places, words = programs.to_start(tuple(spec.argv), spec.env, spec.cwd)
+    spec.env.pop(b"", None)  # a variable without a name, which a broken parent may hand on, is nobody's
+    failure: OSError | None = None
+    for place in places:
+        try:
+            # Not `subprocess`: that costs more than the start itself. Every other descriptor of ours closes by itself.
+            return os.posix_spawn(
+                place, words, spec.env, file_actions=files, setsid=True, setsigmask=(), setsigdef=_PYTHONS_OWN
+            )
+        except OSError as exc:
+            if failure is None or failure.errno in _NOT_HERE:
+                failure = exc
+    assert failure is not None
+    raise failure
 
 
 def reason(exc: OSError | ValueError, spec: rundir.Spec) -> str:

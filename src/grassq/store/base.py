@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
-from grassq.core.model import Job, Outcome, Placement, WorkerInfo
+from grassq.core.kinds import Shape
+from grassq.core.model import Job, Outcome, Placement, State, WorkerInfo
 from grassq.core.selectors import Selector
 
 
@@ -88,6 +91,7 @@ class Changes(Struct):
     #: Job id to (as stored, as it shall be).
     updated: dict[int, tuple[Job, Job]] = field(default_factory=dict)
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
+    #: Without the line that a job was submitted: its row tells that.
     story: list[Story] = field(default_factory=list)
     environments: dict[bytes, bytes] = field(default_factory=dict)
     submissions: dict[str, Submission] = field(default_factory=dict)
@@ -118,13 +122,26 @@ class Changes(Struct):
         return not any((*jobs, *others)) and self.paused is None and self.doubts is None
 
 
+class Parked(Struct, gc=False):
+    """Jobs of one shape that only wait: their places in line, and nothing else of them."""
+
+    #: Queued, or waiting without a time.
+    state: State
+    shape: Shape
+    #: What `Job.order` of each is, ascending; 64-bit numbers.
+    orders: array[int]
+    #: The reason all of them have; None if they differ, or have none.
+    reason: str | None = None
+
+
 class Loaded(Struct, frozen=True):
     """What a broker starts from."""
 
     store_id: str
     #: What only a broker on this store knows: with it orders are sealed, so that they are known again.
     seal_key: bytes
-    #: Every job that is not finished.
+    #: Of those that are not finished, by id: every one that is placed, running or waits for a time, and the first few
+    #: of the others.
     jobs: list[Job]
     workers: list[WorkerInfo]
     paused: set[str]
@@ -134,6 +151,8 @@ class Loaded(Struct, frozen=True):
     doubts: set[str] = set()
     #: The lives of brokers on this store, oldest first: which commit was the last before each.
     lives: dict[str, int] = {}
+    #: Every queued job and every one that waits without a time, also those in `jobs`, grouped by state and shape.
+    parked: list[Parked] = []
 
 
 class Store(Protocol):
@@ -150,8 +169,11 @@ class Store(Protocol):
     def beat(self) -> None:
         """Say that this broker still lives; raises Deposed when another has taken over."""
 
-    def load(self) -> Loaded:
-        """Everything that is alive, as of the last commit."""
+    def load(self, whole: int) -> Loaded:
+        """What is alive, as of the last commit; of the jobs that only wait so many are given whole, the first by id.
+
+        A million of them take seconds, and no more memory than their places in line.
+        """
 
     def commit(self, changes: Changes) -> None:
         """All of it durable, or none of it and an exception.
@@ -169,17 +191,20 @@ class Store(Protocol):
     def jobs(self, selector: Selector, limit: int) -> list[Job]:
         """The jobs a selector names, by id, at most `limit`."""
 
+    def some(self, ids: Sequence[int]) -> list[Job]:
+        """The stored jobs of these ids, by id; one that is not stored is left out."""
+
     def recent(self, since: float, limit: int) -> list[Job]:
         """The last jobs finished after `since`, newest first."""
 
     def totals(self) -> dict[str, int]:
-        """How many jobs are in each state."""
+        """How many jobs are in each state, without those of none; counted along, so asking costs nothing."""
 
     def attempts(self, job: int) -> list[Attempt]:
         """Every try of a job, oldest first."""
 
     def story(self, job: int) -> list[Story]:
-        """What happened to a job, oldest first."""
+        """What happened to a job, oldest first: that it was submitted, which its row tells, and each line kept."""
 
     def tokens(self) -> list[Token]:
         """Every token and code, oldest first, ended ones too; codes are kept CODE_KEPT_S after they ended."""

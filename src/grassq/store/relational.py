@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import groupby, starmap
+from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
 from grassq.core import selectors
-from grassq.core.model import Job
+from grassq.core.model import ID_MAX, Job, State
 from grassq.core.selectors import Selector
 from grassq.errors import Deposed, GuardFailed, Refused
-from grassq.store import rows, sql
+from grassq.store import parked, rows, sql
 from grassq.store.base import (
     CODE_KEPT_S,
     LIVES_KEPT,
@@ -20,6 +23,7 @@ from grassq.store.base import (
     Attempt,
     Changes,
     Loaded,
+    Parked,
     Story,
     Submission,
     Token,
@@ -31,6 +35,8 @@ Part = tuple[str, list[Row]]
 
 #: How many rows of a store are in memory at once while it is copied.
 ROWS_AT_ONCE = 500
+#: Lines of a story are numbered by their commit and, within it, below this; a batch has far fewer.
+LINES_MAX = 1 << 24
 
 
 class Result(Protocol):
@@ -57,6 +63,8 @@ class RelationalStore(ABC):
     def __init__(self, where: str) -> None:
         #: What the store is called in messages; no password is in it.
         self.where = where
+        #: How many jobs are in each state; None until they are counted.
+        self._totals: Counter[str] | None = None
 
     @abstractmethod
     def _execute(self, statement: str, values: Sequence[object] = ()) -> Result:
@@ -66,9 +74,9 @@ class RelationalStore(ABC):
     def _many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
         """Run one statement for each of the values."""
 
-    def _counts(self, statement: str, values: Iterable[Sequence[object]]) -> list[int]:
-        """Run one statement for each of the values; how many rows each changed."""
-        return [self._execute(statement, one).rowcount for one in values]
+    def _counts(self, writes: Iterable[rows.Write]) -> list[int]:
+        """Run statements; how many rows each changed."""
+        return [self._execute(statement, values).rowcount for statement, values in writes]
 
     @abstractmethod
     def _stream(self, statement: str, count: int) -> Iterator[list[Row]]:
@@ -112,8 +120,9 @@ class RelationalStore(ABC):
             self._execute(sql.INSERT_LIFE, (life, self.number))
             self._execute(sql.FORGET_LIVES, (LIVES_KEPT,))
 
-    def load(self) -> Loaded:
-        """Everything that is alive, as of the last commit."""
+    def load(self, whole: int) -> Loaded:
+        """What is alive, as of the last commit; of the jobs that only wait so many are given whole."""
+        self._totals = None
         self._reopen()
         with self._foreign_errors(), self._reading():
             number = self._number()
@@ -125,16 +134,40 @@ class RelationalStore(ABC):
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 seal_key=bytes.fromhex(self._all(sql.GET_META, "seal_key")[0][0]),
-                jobs=[rows.job_from(row) for row in self._all(sql.SELECT_ALIVE)],
+                jobs=self._alive(whole),
                 workers=[rows.worker_from(row) for row in self._all(sql.SELECT_WORKERS)],
                 paused={row[0] for row in self._all(sql.SELECT_PAUSES)},
                 highest_id=max(highest, default=0),
                 standings=dict(rows.standing_from(row) for row in self._all(sql.SELECT_STANDINGS)),
                 doubts={row[0] for row in self._all(sql.SELECT_DOUBTS)},
                 lives={row[0]: row[1] for row in self._all(sql.SELECT_LIVES)},
+                parked=self._parked(),
             )
-        self.number = number
+            totals = self._counted()
+        self.number, self._totals = number, totals
         return loaded
+
+    def _alive(self, whole: int) -> list[Job]:
+        """The jobs that a broker must know whole, and the first of the others."""
+        busy = self._all(sql.SELECT_STATE, "placed", ID_MAX) + self._all(sql.SELECT_STATE, "running", ID_MAX)
+        busy += self._all(sql.SELECT_TIMED, "waiting", ID_MAX)
+        calm = self._all(sql.SELECT_STATE, "queued", whole) + self._all(sql.SELECT_STATE, "held", whole)
+        calm += self._all(sql.SELECT_UNTIMED, "waiting", whole)
+        calm.sort(key=itemgetter(0))
+        return [rows.job_from(row) for row in sorted(busy + calm[:whole], key=itemgetter(0))]
+
+    def _parked(self) -> list[Parked]:
+        found = []
+        with parked.uncollected():
+            for state, statement in sql.SELECT_PARKED.items():
+                found += parked.gather(State(state), self._stream(statement, parked.PARKED_AT_ONCE))
+        return found
+
+    def _counted(self) -> Counter[str]:
+        totals = Counter({state: count for state, count in self._all(sql.COUNT_OTHERS)})
+        finished = self._all(sql.COUNT_FINISHED)[0][0]
+        totals[State.SUCCEEDED.value] = finished - totals[State.FAILED.value] - totals[State.CANCELLED.value]
+        return totals
 
     def _identify(self) -> None:
         if not self._all(sql.GET_META, "store_id"):
@@ -147,58 +180,89 @@ class RelationalStore(ABC):
 
     def commit(self, changes: Changes) -> None:
         """Write one batch in one transaction."""
+        # Known again only after a commit that went well: whoever asks before that counts afresh.
+        totals, self._totals = self._totals, None
         with self._foreign_errors(), self._writing():
-            counted = (str(self.number + 1), str(self.number))
-            self._guarded(sql.NEXT_NUMBER, [counted], [f"commit {self.number} is not the last"])
+            number = self.number
+            if self._execute(sql.NEXT_NUMBER, (str(number + 1), str(number))).rowcount != 1:
+                raise GuardFailed(f"commit {number} is not the last in the store")
             self._write_jobs(changes)
+            left = self._remove(changes.removed) if changes.removed else Counter()
             self._write_broker(changes)
         self.number += 1
+        if totals is not None:
+            self._totals = _counted_on(totals, changes, left)
 
     def _write_jobs(self, changes: Changes) -> None:
-        self._many(sql.INSERT_ENVIRONMENT, changes.environments.items())
-        self._many(sql.INSERT_JOB, [rows.job_row(job) for job in changes.inserted.values()])
-        updated = changes.updated.values()
-        guards = [f"job {after.id} is not {before.state}" for before, after in updated]
-        self._guarded(sql.UPDATE_JOB, [rows.job_update(before, after) for before, after in updated], guards)
-        self._many(sql.INSERT_ATTEMPT, [rows.attempt_row(attempt) for attempt in changes.attempts.values()])
-        self._many(sql.INSERT_EVENT, [(line.job, line.at, line.kind, line.detail) for line in changes.story])
-        if changes.removed:
-            self._remove(changes.removed)
+        if changes.environments:
+            self._many(sql.INSERT_ENVIRONMENT, changes.environments.items())
+        if changes.inserted:
+            for statement, alike in groupby(rows.job_inserts(changes.inserted.values()), itemgetter(0)):
+                self._many(statement, map(itemgetter(1), alike))
+        if changes.updated:
+            counts = self._counts(starmap(rows.job_update, changes.updated.values()))
+            for count, (before, after) in zip(counts, changes.updated.values(), strict=True):
+                if count != 1:
+                    raise GuardFailed(f"job {after.id} is not {before.state} in the store")
+        if changes.attempts:
+            self._write_attempts(changes.attempts.values())
+        if changes.story:
+            first = (self.number + 1) * LINES_MAX
+            lines = enumerate(changes.story, start=first)
+            self._many(sql.INSERT_EVENT, [(line.job, n, line.at, line.kind, line.detail) for n, line in lines])
 
-    def _remove(self, jobs: list[int]) -> None:
+    def _write_attempts(self, attempts: Iterable[Attempt]) -> None:
+        placed: list[Attempt] = []
+        told: list[Attempt] = []
+        for attempt in attempts:
+            (placed if rows.is_untold(attempt) else told).append(attempt)
+        if placed:
+            self._many(sql.INSERT_PLACED, map(rows.placed_row, placed))
+        if told:
+            counts = self._counts(map(rows.attempt_update, told))
+            # Placed and over within one batch, or brought back.
+            if unknown := [attempt for attempt, count in zip(told, counts, strict=True) if not count]:
+                self._many(sql.INSERT_ATTEMPT, map(rows.attempt_row, unknown))
+
+    def _remove(self, jobs: list[int]) -> Counter[str]:
+        """Remove finished jobs and all that only they needed; how many of each state that was."""
         known = [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
         self._execute(sql.PUT_META, ("highest_id", str(max([*jobs, *known]))))
-        ids = [(job,) for job in jobs]
-        self._many(sql.REMOVE_ATTEMPTS, ids)
-        self._many(sql.REMOVE_EVENTS, ids)
-        self._guarded(sql.REMOVE_JOB, ids, [f"job {job} is not finished" for job in jobs])
-        self._execute(sql.REMOVE_ENVIRONMENTS)
+        leaving = {row[0]: row for row in self._of_ids(sql.SELECT_LEAVING, jobs)}
+        for job in jobs:
+            if job not in leaving:
+                raise GuardFailed(f"job {job} is not finished in the store")
+        for statement in (sql.REMOVE_ATTEMPTS, sql.REMOVE_EVENTS, sql.REMOVE_JOBS):
+            for ids in _portions(jobs):
+                self._execute(sql.of_ids(statement, len(ids)), ids)
+        # Only what these jobs used can have become useless.
+        self._many(sql.REMOVE_ENVIRONMENT, [(digest,) for digest in {row[2] for row in leaving.values()}])
+        return Counter(row[1] for row in leaving.values())
 
     def _write_broker(self, changes: Changes) -> None:
-        if submissions := list(changes.submissions.values()):
+        if changes.submissions:
+            submissions = list(changes.submissions.values())
             self._execute(sql.FORGET_SUBMISSIONS, (max(one.at for one in submissions) - SUBMISSION_KEPT_S,))
             self._many(sql.INSERT_SUBMISSION, [rows.submission_row(one) for one in submissions])
-        if tokens := list(changes.tokens.values()):
+        if changes.tokens:
+            tokens = list(changes.tokens.values())
             now = max(max(token.created, token.ended or 0.0) for token in tokens)
             self._execute(sql.FORGET_CODES, (now - CODE_KEPT_S,))
             self._many(sql.PUT_TOKEN, [rows.token_row(token) for token in tokens])
-        self._many(sql.PUT_WORKER, [rows.worker_row(info) for info in changes.workers.values()])
-        self._many(sql.PUT_STANDING, [rows.standing_row(*item) for item in changes.standings.items()])
+        if changes.workers:
+            self._many(sql.PUT_WORKER, [rows.worker_row(info) for info in changes.workers.values()])
+        if changes.standings:
+            self._many(sql.PUT_STANDING, [rows.standing_row(*item) for item in changes.standings.items()])
         # Removed last: whatever else the same batch heard of a worker goes with it.
-        gone = [(name,) for name in changes.removed_workers]
-        self._many(sql.REMOVE_WORKER, gone)
-        self._many(sql.REMOVE_STANDING, gone)
+        if gone := [(name,) for name in changes.removed_workers]:
+            self._many(sql.REMOVE_WORKER, gone)
+            self._many(sql.REMOVE_STANDING, gone)
         if changes.paused is not None:
             self._execute(sql.CLEAR_PAUSES)
             self._many(sql.INSERT_PAUSE, [(queue,) for queue in sorted(changes.paused)])
         if changes.doubts is not None:
             self._execute(sql.CLEAR_DOUBTS)
             self._many(sql.INSERT_DOUBT, [(worker,) for worker in sorted(changes.doubts)])
-
-    def _guarded(self, statement: str, values: Sequence[Sequence[object]], otherwise: list[str]) -> None:
-        for count, words in zip(self._counts(statement, values), otherwise, strict=True):
-            if count != 1:
-                raise GuardFailed(f"{words} in the store")
 
     def submission(self, key: str) -> Submission | None:
         """What a key was used for."""
@@ -218,20 +282,38 @@ class RelationalStore(ABC):
     def _selected(self, selector: Selector, limit: int) -> list[Row]:
         match selector:
             case selectors.Ids(ranges):
-                found: dict[int, Row] = {}
+                single = [low for low, high in ranges if low == high]
+                found = {row[0]: row for row in self._of_ids(sql.SELECT_SOME, sorted(set(single)), limit)}
                 for low, high in ranges:
-                    found |= {row[0]: row for row in self._all(sql.SELECT_RANGE, low, high, limit)}
+                    if low != high:
+                        found |= {row[0]: row for row in self._all(sql.SELECT_RANGE, low, high, limit)}
                 return [found[id_] for id_ in sorted(found)][:limit]
             case selectors.Last(back):
                 return self._all(sql.SELECT_LAST, back)
             case selectors.All():
                 return self._all(sql.SELECT_RANGE, 0, selectors.MAX_NUMBER, limit)
+            case selectors.State(State.SUCCEEDED.value):
+                return self._all(sql.SELECT_SUCCEEDED, limit)
             case selectors.State(name):
                 return self._all(sql.SELECT_STATE, name, limit)
             case selectors.Queue(name):
                 return self._all(sql.SELECT_QUEUE, name, limit)
             case selectors.Name(name) | selectors.Word(name):
                 return self._all(sql.SELECT_NAME, name, limit)
+
+    def some(self, ids: Sequence[int]) -> list[Job]:
+        """The stored jobs of these ids, by id."""
+        with self._foreign_errors():
+            return [rows.job_from(row) for row in self._of_ids(sql.SELECT_SOME, sorted(set(ids)))]
+
+    def _of_ids(self, statement: str, ids: Sequence[int], limit: int = ID_MAX) -> list[Row]:
+        """The rows of some ids, in their order; as soon as there are `limit`, no more are looked for."""
+        found: list[Row] = []
+        for some in _portions(ids):
+            found += self._execute(sql.of_ids(statement, len(some)), some).fetchall()
+            if len(found) >= limit:
+                break
+        return found
 
     def recent(self, since: float, limit: int) -> list[Job]:
         """The last jobs finished after `since`, newest first."""
@@ -240,7 +322,10 @@ class RelationalStore(ABC):
 
     def totals(self) -> dict[str, int]:
         """How many jobs are in each state."""
-        return {state: count for state, count in self._read(sql.SELECT_TOTALS)}
+        if self._totals is None:
+            with self._foreign_errors():
+                self._totals = self._counted()
+        return {state: count for state, count in self._totals.items() if count}
 
     def attempts(self, job: int) -> list[Attempt]:
         """Every try of a job, oldest first."""
@@ -249,7 +334,10 @@ class RelationalStore(ABC):
 
     def story(self, job: int) -> list[Story]:
         """What happened to a job, oldest first."""
-        return [Story(*row) for row in self._read(sql.SELECT_STORY, job)]
+        with self._foreign_errors():
+            born = self._all(sql.SELECT_SUBMITTED, job)
+            lines = [Story(job, created, "submitted", f"queue {queue}") for created, queue in born]
+            return lines + [Story(*row) for row in self._all(sql.SELECT_STORY, job)]
 
     def tokens(self) -> list[Token]:
         """Every token and code, oldest first."""
@@ -284,7 +372,7 @@ class RelationalStore(ABC):
             for table, some in parts:
                 self._many(sql.FILL[table], some)
             number = self._number()
-        self.number = number
+        self.number, self._totals = number, None
 
     def _read(self, statement: str, *values: object) -> list[Row]:
         with self._foreign_errors():
@@ -292,3 +380,28 @@ class RelationalStore(ABC):
 
     def _all(self, statement: str, *values: object) -> list[Row]:
         return self._execute(statement, values).fetchall()
+
+
+def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Ids, as many at a time as one statement names; the last is repeated, so that few statements serve any number."""
+    for start in range(0, len(ids), sql.IDS_AT_ONCE):
+        some = ids[start : start + sql.IDS_AT_ONCE]
+        length = min(1 << (len(some) - 1).bit_length(), sql.IDS_AT_ONCE)
+        yield [*some, *[some[-1]] * (length - len(some))]
+
+
+_state_of = attrgetter("state")
+
+
+def _counted_on(totals: Counter[str], changes: Changes, left: Counter[str]) -> Counter[str]:
+    """How many jobs are in each state after a commit."""
+    # By their plain words: to hash a word of an enumeration takes five times longer.
+    if changes.inserted:
+        totals.update(map(str.__str__, map(_state_of, changes.inserted.values())))
+    for before, after in changes.updated.values():
+        if before.state is not after.state:
+            totals[str.__str__(before.state)] -= 1
+            totals[str.__str__(after.state)] += 1
+    if left:
+        totals.subtract(left)
+    return totals

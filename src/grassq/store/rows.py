@@ -2,97 +2,251 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from itertools import compress
+from operator import attrgetter, ne
+from sys import intern
+from typing import Any, Literal
 
 import msgspec
 import msgspec.structs
+from msgspec import Struct
 
-from grassq.core.model import FINAL, HOLDING, Job, Outcome, Placement, Spec, State, WorkerInfo
+from grassq.core.kinds import Shape
+from grassq.core.model import ANYWHERE, FINAL, HOLDING, Job, Outcome, Pairs, Placement, Spec, State, Terms, WorkerInfo
+from grassq.core.resources import Request
+from grassq.store import sql
 from grassq.store.base import Attempt, Standing, Submission, Token
 
-_SHOWS_PLACEMENT = FINAL | HOLDING
+#: A statement and its values.
+Write = tuple[str, tuple[object, ...]]
+
+
+class _Asked(Struct, array_like=True, frozen=True):
+    """What the column `shape` holds: what is asked for, and of whom if not of anyone."""
+
+    request: Request
+    terms: Terms = ANYWHERE
+
+
+class _Rest(Struct, array_like=True, frozen=True):
+    """What the column `spec` holds: all of a spec that has no column of its own. New fields come last."""
+
+    command: tuple[bytes, ...]
+    cwd: bytes
+    umask: int
+    shell: bytes | None
+    env: Pairs
+    own_cwd: bool
+    split: bool
+    keep_children: bool
+    grace_s: float
+    on_lost: Literal["fail", "requeue"]
+    tries: int
+    by: str | None
+
+
+class _OldShape(Struct, frozen=True):
+    """Of a spec as older releases stored it, whole, what the planner groups by."""
+
+    queue: str
+    request: Request
+    terms: Terms = ANYWHERE
+
+
+_STATES = {state.value: state for state in State}
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+_SHOWS_PLACEMENT = {state.value for state in FINAL | HOLDING}
 _encode = msgspec.msgpack.Encoder().encode
-_spec = msgspec.msgpack.Decoder(Spec).decode
+_old_spec = msgspec.msgpack.Decoder(Spec).decode
+_old_shape = msgspec.msgpack.Decoder(_OldShape).decode
+_asked = msgspec.msgpack.Decoder(_Asked).decode
+_rest = msgspec.msgpack.Decoder(_Rest).decode
 _placement = msgspec.msgpack.Decoder(Placement).decode
 _info = msgspec.msgpack.Decoder(WorkerInfo).decode
 
+_rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__)
 
-def job_row(job: Job) -> tuple[object, ...]:
-    """The columns of a job, in the order of JOB_COLUMNS."""
-    head = (job.id, job.spec.queue, job.name, job.state, job.priority, job.reason, _encode(job.spec))
-    return (
-        *head,
-        job.spec.env_digest,
-        job.attempt,
-        int(job.cancel_requested),
-        job.stop_grace_s,
-        job.pid,
-        job.tried,
-        job.lost,
-        job.created,
-        job.ready_at,
-        job.started,
-        job.finished,
-        job.outcome,
-        job.exit_code,
-        job.signal,
-        job.error,
-        job.rerun_of,
-    )
+# What most new jobs have in common; only what differs is written.
+_USUAL: dict[str, object] = {
+    "name": None,
+    "reason": None,
+    "attempt": 0,
+    "cancel_requested": False,
+    "stop_grace_s": None,
+    "pid": None,
+    "tried": 0,
+    "lost": 0,
+    "ready_at": None,
+    "started": None,
+    "finished": None,
+    "outcome": None,
+    "exit_code": None,
+    "signal": None,
+    "error": None,
+    "rerun_of": None,
+}
+_usual = tuple(_USUAL.values())
+_others_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_USUAL)
+
+# What can change of a job, and of an attempt.
+_CHANGING = ("state", "priority", *(name for name in _USUAL if name not in ("name", "rerun_of")))
+_changing_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_CHANGING)
+_TOLD = ("pid", "started", "ended", "outcome", "exit_code", "signal", "error")
+_told_of: Callable[[Attempt], tuple[object, ...]] = attrgetter(*_TOLD)
+_untold = (None,) * len(_TOLD)
+
+# SQLite's driver takes numbers, texts and bytearrays at once; of anything else, also bytes, a word of an enumeration
+# and None, it first asks around for half a microsecond how it is to be stored.
+_plain_text = str.__str__
+_PLAIN: dict[type, Callable[[Any], object]] = {State: _plain_text, Outcome: _plain_text, bool: int}
 
 
-def job_update(before: Job, after: Job) -> tuple[object, ...]:
-    """What UPDATE_JOB sets, and its guard."""
-    row = job_row(after)
-    return (*row[3:6], *row[8:14], *row[15:22], after.id, before.state, before.attempt)
+def _plain(value: object) -> object:
+    convert = _PLAIN.get(type(value))
+    return value if convert is None else convert(value)
+
+
+def job_inserts(jobs: Iterable[Job]) -> Iterator[Write]:
+    """What stores new jobs."""
+    digests: dict[bytes, bytearray] = {}
+    usual = sql.insert_job()
+    for job in jobs:
+        spec = job.spec
+        digest = digests.get(spec.env_digest)
+        if digest is None:
+            digest = digests[spec.env_digest] = bytearray(spec.env_digest)
+        row = (
+            job.id,
+            _plain_text(job.state),
+            job.priority,
+            spec.queue,
+            bytearray(asked_column(spec.request, spec.terms)),
+            job.created,
+            digest,
+            bytearray(_encode(_rest_of(spec))),
+        )
+        others = _others_of(job)
+        if others == _usual:
+            yield usual, row
+        else:
+            yield _unusual(row, others)
+
+
+def _unusual(row: tuple[object, ...], others: tuple[object, ...]) -> Write:
+    own = {name: _plain(value) for name, value in zip(_USUAL, others, strict=True) if value != _USUAL[name]}
+    return sql.insert_job(tuple(own)), (*row, *own.values())
+
+
+def job_update(before: Job, after: Job) -> Write:
+    """What changes a stored job, and its guard."""
+    news = _changing_of(after)
+    changed = [*map(ne, _changing_of(before), news)]
+    given, cleared, values = _split(compress(_CHANGING, changed), compress(news, changed))
+    return sql.update_job(given, cleared), (*values, after.id, _plain_text(before.state), before.attempt)
+
+
+def _split(names: Iterable[str], news: Iterable[object]) -> tuple[tuple[str, ...], tuple[str, ...], list[object]]:
+    """The columns that get a value, those that lose theirs, and the values."""
+    given, cleared, values = [], [], []
+    for name, new in zip(names, news, strict=True):
+        if new is None:
+            cleared.append(name)
+        else:
+            given.append(name)
+            values.append(_plain(new))
+    return tuple(given), tuple(cleared), values
 
 
 def job_from(row: tuple[Any, ...]) -> Job:
     """A job, from JOB_COLUMNS and its newest attempt's placement."""
-    state = State(row[3])
+    state = row[1]
     return Job(
         id=row[0],
-        name=row[2],
-        state=state,
-        priority=row[4],
+        state=_STATES[state],
+        priority=row[2],
+        name=row[4],
         reason=row[5],
-        spec=_spec(row[6]),
-        attempt=row[8],
-        cancel_requested=bool(row[9]),
-        stop_grace_s=row[10],
-        pid=row[11],
-        tried=row[12],
-        lost=row[13],
-        created=row[14],
-        ready_at=row[15],
-        started=row[16],
-        finished=row[17],
-        outcome=None if row[18] is None else Outcome(row[18]),
-        exit_code=row[19],
-        signal=row[20],
-        error=row[21],
-        rerun_of=row[22],
-        placement=_placement(row[23]) if row[23] is not None and state in _SHOWS_PLACEMENT else None,
+        attempt=row[7],
+        cancel_requested=bool(row[8]),
+        stop_grace_s=row[9],
+        pid=row[10],
+        tried=row[11],
+        lost=row[12],
+        created=row[13],
+        ready_at=row[14],
+        started=row[15],
+        finished=row[16],
+        outcome=None if row[17] is None else _OUTCOMES[row[17]],
+        exit_code=row[18],
+        signal=row[19],
+        error=row[20],
+        rerun_of=row[21],
+        spec=_old_spec(row[23]) if row[6] is None else _spec_from(row[3], row[6], row[22], row[23]),
+        placement=_placement(row[24]) if row[24] is not None and state in _SHOWS_PLACEMENT else None,
     )
+
+
+def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec:
+    asked, rest = _asked(shape), _rest(spec)
+    return Spec(
+        rest.command,
+        queue,
+        asked.request,
+        rest.cwd,
+        env_digest,
+        rest.umask,
+        rest.shell,
+        rest.env,
+        rest.own_cwd,
+        rest.split,
+        rest.keep_children,
+        rest.grace_s,
+        rest.on_lost,
+        rest.tries,
+        asked.terms,
+        rest.by,
+    )
+
+
+def shape_from(queue: str, shape: bytes) -> Shape:
+    """What the planner groups a job by, from its columns."""
+    asked = _asked(shape)
+    # A million shapes name the same few resources.
+    return queue, tuple([(intern(name), amount) for name, amount in asked.request]), asked.terms
+
+
+def old_shape(spec: bytes) -> Shape:
+    """The same of a row without a shape, from its spec."""
+    old = _old_shape(spec)
+    return old.queue, old.request, old.terms
+
+
+def asked_column(request: Request, terms: Terms) -> bytes:
+    """The column `shape`."""
+    return _encode((request,) if terms is ANYWHERE or terms == ANYWHERE else (request, terms))
+
+
+def is_untold(attempt: Attempt) -> bool:
+    """Whether nothing is known of an attempt but where it is to run."""
+    return _told_of(attempt) == _untold
+
+
+def placed_row(attempt: Attempt) -> tuple[object, ...]:
+    """The columns of an attempt that has just been placed."""
+    where = attempt.placement
+    return (attempt.job, attempt.number, where.worker, where.boot, bytearray(_encode(where)))
 
 
 def attempt_row(attempt: Attempt) -> tuple[object, ...]:
-    """The columns of an attempt."""
-    where = attempt.placement
-    return (
-        attempt.job,
-        attempt.number,
-        where.worker,
-        where.boot,
-        _encode(where),
-        attempt.pid,
-        attempt.started,
-        attempt.ended,
-        attempt.outcome,
-        attempt.exit_code,
-        attempt.signal,
-        attempt.error,
-    )
+    """All columns of an attempt."""
+    return (*placed_row(attempt), *map(_plain, _told_of(attempt)))
+
+
+def attempt_update(attempt: Attempt) -> Write:
+    """What changes a stored attempt; where it runs never does."""
+    given, cleared, values = _split(_TOLD, _told_of(attempt))
+    return sql.update_attempt(given, cleared), (*values, attempt.job, attempt.number)
 
 
 def attempt_from(row: tuple[Any, ...]) -> Attempt:

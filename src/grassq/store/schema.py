@@ -8,12 +8,13 @@ from importlib import resources
 from grassq.errors import StoreTooNew
 
 # All in which the engines' schemas differ. Steps are written for SQLite, where an `integer primary key` counts by
-# itself.
+# itself, and a table can be kept inside the index of its key.
 _IN_POSTGRES = (
     (r"\bseq(\s+)integer primary key", r"seq\1bigint generated always as identity primary key"),
     (r"\binteger\b", "bigint"),
     (r"\breal\b", "double precision"),
     (r"\bblob\b", "bytea"),
+    (r"\) without rowid\b", ")"),
 )
 
 

@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from grassq.core.model import ORDER_BITS
+
+#: Statements made for what a write really sets; there are few of them in use at a time.
+STATEMENTS_MAX = 256
+
 JOB_COLUMNS = (
-    "id, queue, name, state, priority, reason, spec, env_digest, attempt, cancel_requested, stop_grace_s, "
-    "pid, tried, lost, created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of"
+    "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
+    "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec"
 )
+# What every new job has, and what one that has not begun has none of.
+_BORN = "id, state, priority, queue, shape, created, env_digest, spec"
+_NONE_YET = ("attempt", "cancel_requested", "tried", "lost")
 
-_COUNT = JOB_COLUMNS.count(",") + 1
 
-INSERT_JOB = f"insert into job ({JOB_COLUMNS}) values ({', '.join('?' * _COUNT)})"
+@lru_cache(STATEMENTS_MAX)
+def insert_job(others: tuple[str, ...] = ()) -> str:
+    """Insert a job: the columns of every new one, and those of the others that are not as in most."""
+    given = [*_BORN.split(", "), *others]
+    zeros = [column for column in _NONE_YET if column not in others]
+    values = ["?"] * len(given) + ["0"] * len(zeros)
+    return f"insert into job ({', '.join(given + zeros)}) values ({', '.join(values)})"
 
-# The guard is the state and attempt the board believed: no row means board and store disagree.
-UPDATE_JOB = """
-update job set state = ?, priority = ?, reason = ?, attempt = ?, cancel_requested = ?, stop_grace_s = ?, pid = ?,
-    tried = ?, lost = ?, ready_at = ?, started = ?, finished = ?, outcome = ?, exit_code = ?, signal = ?, error = ?
-where id = ? and state = ? and attempt = ?
+
+@lru_cache(STATEMENTS_MAX)
+def update_job(given: tuple[str, ...], cleared: tuple[str, ...]) -> str:
+    """Change some columns of a job, and no index of others.
+
+    The guard is the state and attempt the board believed: no row means board and store disagree.
+    """
+    return f"update job set {_assigned(given, cleared)} where id = ? and state = ? and attempt = ?"
+
+
+@lru_cache(STATEMENTS_MAX)
+def update_attempt(given: tuple[str, ...], cleared: tuple[str, ...]) -> str:
+    """Change some columns of an attempt; no row means that it is not there yet."""
+    return f"update attempt set {_assigned(given, cleared)} where job = ? and number = ?"
+
+
+def _assigned(given: tuple[str, ...], cleared: tuple[str, ...]) -> str:
+    parts = [f"{column} = ?" for column in given] + [f"{column} = null" for column in cleared]
+    # A write that sets nothing is still guarded.
+    return ", ".join(parts) or "attempt = attempt"
+
+
+INSERT_PLACED = """
+insert into attempt (job, number, worker, boot, placement) values (?, ?, ?, ?, ?)
+on conflict (job, number) do update set pid = null, started = null, ended = null,
+    outcome = null, exit_code = null, signal = null, error = null
 """
-
 INSERT_ATTEMPT = """
 insert into attempt (job, number, worker, boot, placement, pid, started, ended, outcome, exit_code, signal, error)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-on conflict (job, number) do update set pid = excluded.pid, started = excluded.started, ended = excluded.ended,
-    outcome = excluded.outcome, exit_code = excluded.exit_code, signal = excluded.signal, error = excluded.error
 """
 
-INSERT_EVENT = "insert into event (job, at, kind, detail) values (?, ?, ?, ?)"
+INSERT_EVENT = "insert into event (job, number, at, kind, detail) values (?, ?, ?, ?, ?)"
 INSERT_ENVIRONMENT = "insert into environment (digest, body) values (?, ?) on conflict (digest) do nothing"
 INSERT_SUBMISSION = "insert into submission (key, digest, first_id, count, at, ids) values (?, ?, ?, ?, ?, ?)"
 FORGET_SUBMISSIONS = "delete from submission where at < ?"
@@ -60,27 +93,54 @@ PUT_META = "insert into meta (key, value) values (?, ?) on conflict (key) do upd
 # Commits are numbered; the guard is the number of the one before.
 NEXT_NUMBER = "update meta set value = ? where key = 'number' and value = ?"
 
-REMOVE_ATTEMPTS = "delete from attempt where job = ?"
-REMOVE_EVENTS = "delete from event where job = ?"
-# Only a finished job may be removed; anything else matches no row and fails the commit.
-REMOVE_JOB = "delete from job where id = ? and state in ('succeeded', 'failed', 'cancelled')"
-REMOVE_ENVIRONMENTS = """
-delete from environment where not exists (select 1 from job where job.env_digest = environment.digest)
+# Only a finished job may be removed; what is about to be is looked at first.
+SELECT_LEAVING = "select id, state, env_digest from job where finished is not null and id in ({ids})"
+REMOVE_ATTEMPTS = "delete from attempt where job in ({ids})"
+REMOVE_EVENTS = "delete from event where job in ({ids})"
+REMOVE_JOBS = "delete from job where id in ({ids})"
+REMOVE_ENVIRONMENT = """
+delete from environment where digest = ? and not exists (select 1 from job where job.env_digest = environment.digest)
 """
+
+#: How many ids one statement names.
+IDS_AT_ONCE = 1000
+
+
+@lru_cache(STATEMENTS_MAX)
+def of_ids(statement: str, count: int) -> str:
+    """A statement about so many ids."""
+    return statement.format(ids=", ".join("?" * count))
+
 
 _SELECT = "select " + ", ".join(f"job.{column.strip()}" for column in JOB_COLUMNS.split(",")) + ", attempt.placement"
 _FROM = " from job left join attempt on attempt.job = job.id and attempt.number = job.attempt "
 
-SELECT_ALIVE = _SELECT + _FROM + "where job.finished is null order by job.id"
+SELECT_SOME = _SELECT + _FROM + "where job.id in ({ids}) order by job.id"
 SELECT_RANGE = _SELECT + _FROM + "where job.id between ? and ? order by job.id limit ?"
 SELECT_LAST = _SELECT + _FROM + "where 1 = 1 order by job.id desc limit 1 offset ?"
-SELECT_STATE = _SELECT + _FROM + "where job.state = ? order by job.id limit ?"
 SELECT_QUEUE = _SELECT + _FROM + "where job.queue = ? order by job.id limit ?"
 SELECT_NAME = _SELECT + _FROM + "where job.name = ? order by job.id limit ?"
 SELECT_RECENT = _SELECT + _FROM + "where job.finished > ? order by job.finished desc, job.id desc limit ?"
 
+# An index that leaves some rows out is used where the question itself says that it wants none of them.
+_IN_STATE = "where job.state <> 'succeeded' and job.state = ? "
+SELECT_STATE = _SELECT + _FROM + _IN_STATE + "order by job.id limit ?"
+SELECT_TIMED = _SELECT + _FROM + _IN_STATE + "and job.ready_at is not null order by job.id limit ?"
+SELECT_UNTIMED = _SELECT + _FROM + _IN_STATE + "and job.ready_at is null order by job.id limit ?"
+# By the index of those that finished, sorted afterwards: what is alive may be many times more.
+SELECT_SUCCEEDED = _SELECT + _FROM + "where job.finished >= 0 and job.state = 'succeeded' order by job.id + 0 limit ?"
+# Of jobs that only wait: their place in line, as `Job.order` has it, and what the planner groups by.
+SELECT_PARKED = {
+    state: f"""
+select id - priority * {1 << ORDER_BITS}, queue, shape, reason, case when shape is null then spec end
+from job where state <> 'succeeded' and state = '{state}' and ready_at is null order by id
+"""
+    for state in ("queued", "waiting")
+}
+
 SELECT_HIGHEST = "select max(id) from job"
-SELECT_TOTALS = "select state, count(*) from job group by state"
+COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group by state"
+COUNT_FINISHED = "select count(*) from job where finished is not null"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
 SELECT_WORKERS = "select info from worker order by name"
@@ -93,7 +153,8 @@ SELECT_ATTEMPTS = """
 select job, number, placement, pid, started, ended, outcome, exit_code, signal, error
 from attempt where job = ? order by number
 """
-SELECT_STORY = "select job, at, kind, detail from event where job = ? order by seq"
+SELECT_STORY = "select job, at, kind, detail from event where job = ? order by number"
+SELECT_SUBMITTED = "select created, queue from job where id = ?"
 SELECT_RERUNS = "select distinct rerun_of from job where rerun_of is not null"
 
 # Moving a whole store. Each table's columns, in an order in which rows can be written, and how they are sorted.
@@ -105,7 +166,7 @@ _TABLES = {
         "job, number, worker, boot, placement, pid, started, ended, outcome, exit_code, signal, error",
         "job, number",
     ),
-    "event": ("job, at, kind, detail", "seq"),
+    "event": ("job, number, at, kind, detail", "job, number"),
     "submission": ("key, digest, first_id, count, at, ids", "key"),
     "worker": ("name, info", "name"),
     "pause": ("queue", "queue"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from aiohttp import web
+from msgspec import Struct
 
 from grassq import __version__
 from grassq.broker import views
@@ -61,18 +62,32 @@ async def version_header(request: web.Request, response: web.StreamResponse) -> 
     response.headers["Grass-Version"] = __version__
 
 
-def enqueued(exit_code: int, out: str, err: str, follow: int | None = None) -> web.Response:
-    """What `grass enqueue` prints and returns, so that it need not read JSON."""
+class Reply(Struct, frozen=True):
+    """An answer before it is HTTP: whoever serves the connection writes it down."""
+
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] = {}
+    kind: str = "application/json"
+    #: For the audit: what it was about.
+    about: str = ""
+
+    def response(self) -> web.Response:
+        """The answer for aiohttp."""
+        return web.Response(status=self.status, body=self.body, headers=self.headers, content_type=self.kind)
+
+
+def enqueued(exit_code: int, out: str, err: str, *, about: str = "", **said: object) -> Reply:
+    """What `grass enqueue` prints and returns, so that it need not read JSON; `said` is for Grass-NAME headers."""
     body = out.encode("utf-8", "backslashreplace")
     headers = {"Grass-Exit": str(exit_code), "Grass-Stdout": str(len(body))}
-    if follow is not None:
-        headers["Grass-Follow"] = str(follow)
-    return web.Response(body=body + err.encode("utf-8", "backslashreplace"), headers=headers)
+    headers |= {f"Grass-{name.capitalize()}": str(value) for name, value in said.items() if value is not None}
+    return Reply(body + err.encode("utf-8", "backslashreplace"), 200, headers, "application/octet-stream", about)
 
 
 def document(content: object, status: int = 200) -> web.Response:
     """An answer as JSON."""
-    return web.Response(status=status, body=msgspec.json.encode(content), content_type="application/json")
+    return Reply(msgspec.json.encode(content), status).response()
 
 
 def done_document(done: Done) -> web.Response:
@@ -87,6 +102,22 @@ def enqueue_text(typed: Enqueue, job: int) -> str:
     if typed.quiet:
         return f"{job}\n"
     return f"job {job} {'held' if typed.hold else 'queued'} in {typed.queue}\n"
+
+
+def lines_text(typed: Enqueue, ids: Sequence[int]) -> str:
+    """The line `grass enqueue --stdin` prints: how many jobs, and which."""
+    count, which = len(ids), range_text(ids)
+    if typed.json:
+        first = ids[0] if ids else None
+        return msgspec.json.encode({"first": first, "count": count, "queue": typed.queue}).decode() + "\n"
+    if typed.quiet:
+        return f"{which}\n" if ids else ""
+    return f"{count} {'job' if count == 1 else 'jobs'} enqueued{': ' if ids else ''}{which}\n"
+
+
+def range_text(ids: Sequence[int]) -> str:
+    """Ids that follow one another, as a selector."""
+    return "" if not ids else str(ids[0]) if len(ids) == 1 else f"{ids[0]}-{ids[-1]}"
 
 
 @web.middleware
@@ -109,11 +140,15 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
 
 
 def refusal(error: GrassError, status: int) -> web.Response:
+    """Why not, in a sentence."""
+    return refused(error, status).response()
+
+
+def refused(error: GrassError, status: int) -> Reply:
     """Why not, in a sentence. Who asked for a WebSocket sees only the headers, so it is there as well."""
-    response = document({"error": {"exit": error.exit_code, "message": str(error)}}, status)
-    words = " ".join(str(error).split())[:WORDS_MAX]
-    response.headers[frames.ERROR_HEADER] = words.encode("ascii", "replace").decode("ascii")
-    return response
+    words = " ".join(str(error).split())[:WORDS_MAX].encode("ascii", "replace").decode("ascii")
+    body = msgspec.json.encode({"error": {"exit": error.exit_code, "message": str(error)}})
+    return Reply(body, status, {frames.ERROR_HEADER: words})
 
 
 async def _tell_and_close(request: web.Request, answer: web.Response) -> None:

@@ -15,6 +15,7 @@ from grassq.core.resources import Request
 from grassq.web.answers import Handler, document, errors_in_words, version_header
 from grassq.web.auth import Guard, Need, Route
 from grassq.web.desk import Fleet
+from grassq.web.hatch import Handlers
 from grassq.web.jobs import Jobs
 from grassq.web.queues import Queues
 from grassq.web.tokens import Tokens
@@ -67,6 +68,7 @@ class Api:
             ("GET", r"/v1/jobs/{id:\d{1,15}}/log", jobs.log, "read"),
             ("POST", "/v1/enqueue", jobs.enqueue, "submit"),
             ("POST", "/v1/submit", jobs.submit, "submit"),
+            ("POST", "/v1/submit-many", jobs.submit_many, "submit"),
             ("POST", "/v1/jobs/kill", jobs.kill, "submit"),
             ("POST", "/v1/jobs/rerun", jobs.rerun, "submit"),
             ("POST", "/v1/jobs/hold", jobs.hold, "submit"),
@@ -89,6 +91,11 @@ class Api:
         if self._link is not None:
             table.append(("GET", "/v1/worker", self._link, "worker"))
         return [Route(*row) for row in table]
+
+    def submissions(self) -> Handlers:
+        """What comes by the short way in, too: each is one of the routes that the owner of the socket may use."""
+        made = self._jobs.submissions
+        return {b"/v1/enqueue": made.enqueue, b"/v1/submit": made.submit, b"/v1/submit-many": made.submit_many}
 
     async def info(self, request: web.Request) -> web.Response:
         """What the daemon is and how it fares."""

@@ -168,7 +168,7 @@ class Guard:
     async def _serve_local(
         self, request: web.Request, handler: Handler, transport: asyncio.Transport
     ) -> web.StreamResponse:
-        uid = _own_uid(transport)
+        uid = own_uid(transport)
         need = self._need(request)
         if need == "worker":
             raise Denied(403, "a worker comes in over TCP, with a token of its own: `grass join CODE`")
@@ -304,11 +304,11 @@ async def same_user(request: web.Request, handler: Handler) -> web.StreamRespons
     """Only the unix socket, and only its owner and root; for an application that is served nowhere else."""
     if request.transport is None:
         raise Denied(400, "the connection is gone")
-    _own_uid(request.transport)
+    own_uid(request.transport)
     return await handler(request)
 
 
-def _own_uid(transport: asyncio.Transport) -> int:
+def own_uid(transport: asyncio.Transport) -> int:
     """Who is at the other end of the unix socket; other users and other sockets are refused."""
     peer = transport.get_extra_info("socket")
     if peer is None or peer.family != socket.AF_UNIX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, TypeVar
 
 import msgspec
@@ -16,8 +17,13 @@ from grassq.web.intake import Submitter
 
 #: Words are bytes; on the wire a string if they are UTF-8, else base64.
 Word = str | dict[str, str]
+#: A line, or a program and its words.
+Command = Word | list[Word]
 
 JOBS_MAX = 100_000
+#: Environments kept as they were read, by their text: who asks again sends the same one. Larger ones are not kept.
+ENVIRONMENTS_KEPT = 8
+ENVIRONMENT_KEPT_MAX = 64 << 10
 GRACE_MAX_S = 365 * 86400.0
 GUEST_UMASK = 0o022
 LABELS_MAX = 100
@@ -29,7 +35,7 @@ class From(Struct, kw_only=True, forbid_unknown_fields=True):
     """Who sends: where, and with which environment and umask."""
 
     cwd: Word = "/"
-    env: list[tuple[Word, Word]] = []
+    env: msgspec.Raw = msgspec.Raw(b"[]")
     umask: int = 0o022
 
     def submitter(self, caller: Caller) -> Submitter:
@@ -39,7 +45,7 @@ class From(Struct, kw_only=True, forbid_unknown_fields=True):
         cwd = word_bytes(self.cwd)
         if not cwd.startswith(b"/"):
             raise BadInput("the cwd of a submitter is an absolute path")
-        return Submitter(cwd, pairs_bytes(self.env), self.umask)
+        return Submitter(cwd, _environment(self.env), self.umask)
 
 
 class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):
@@ -48,12 +54,14 @@ class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):
     words: list[Word]
     key: str
     verb: Literal["enqueue", "run"] = "enqueue"
+    #: With --stdin: a command on each line.
+    lines: Word | None = None
 
 
 class JobBody(Struct, kw_only=True, forbid_unknown_fields=True):
     """One job of an SDK submission."""
 
-    command: list[Word]
+    command: list[Word] = []
     shell: bool = False
     queue: str | None = None
     request: dict[str, float | int | str] | None = None
@@ -84,6 +92,14 @@ class SubmitBody(From, kw_only=True, forbid_unknown_fields=True):
     """Jobs submitted by a program."""
 
     jobs: list[JobBody]
+    key: str
+
+
+class ManyBody(From, kw_only=True, forbid_unknown_fields=True):
+    """Many commands submitted by a program, and what all of them have in common."""
+
+    job: JobBody
+    commands: list[Command]
     key: str
 
 
@@ -142,6 +158,22 @@ def decode(raw: bytes, kind: type[T]) -> T:
     if len(key) != 32 or not all(digit in "0123456789abcdef" for digit in key):
         raise BadInput("the request's key is not 32 hex digits")
     return body
+
+
+def _environment(raw: msgspec.Raw) -> Pairs:
+    text = bytes(raw)
+    return _kept_environment(text) if len(text) <= ENVIRONMENT_KEPT_MAX else _read_environment(text)
+
+
+def _read_environment(text: bytes) -> Pairs:
+    try:
+        pairs = msgspec.json.decode(text, type=list[tuple[Word, Word]])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"the request makes no sense: {error} (in `env`)") from None
+    return pairs_bytes(pairs)
+
+
+_kept_environment = lru_cache(maxsize=ENVIRONMENTS_KEPT)(_read_environment)
 
 
 def word_bytes(word: Word) -> bytes:

@@ -44,7 +44,7 @@ CREATE_QUEUE = "/v1/create-queue"
 DELETE_QUEUE = "/v1/delete-queue"
 #: What a sender says of itself on its own machine means nothing on another, and may be secret.
 OWN_FIELDS = ("env", "cwd", "umask")
-_STRIPPED = (ENQUEUE, "/v1/submit", CREATE_QUEUE)
+_STRIPPED = (ENQUEUE, "/v1/submit", "/v1/submit-many", CREATE_QUEUE)
 
 #: Method and path to who answers here. Of create-queue and delete-queue only what names no worker.
 Local = Mapping[tuple[str, str], Handler]
@@ -86,7 +86,7 @@ class Forwarder:
             answer = await self._ask(request, _stripped(raw) if request.path in _STRIPPED else raw)
         except GrassError as error:
             if request.path == ENQUEUE:
-                return enqueued(error.exit_code, "", f"grass: {error}\n")
+                return enqueued(error.exit_code, "", f"grass: {error}\n").response()
             raise
         async with answer:
             return await _pass_on(request, answer)

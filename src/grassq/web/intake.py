@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -19,13 +20,14 @@ from grassq.core.names import check_mark, shown
 from grassq.core.resources import VRAM, VRAM_OF, Limits, Request, parse_limits, parse_request
 from grassq.core.template import placeholders
 from grassq.errors import BadInput, Refused
-from grassq.run import programs
 from grassq.web.loose import parse_object, parse_value
+from grassq.web.sight import PATH_SHOWN, Eyes, Sight
 
 ENVIRONMENT_MAX = 2 << 20
 WORDS_MAX = 2 << 20
-#: The end of a path is what tells it from others.
-PATH_SHOWN = 4096
+#: Environments of submitters kept as they are stored: who submits again sends the same one. Larger ones are not kept.
+ENVIRONMENTS_KEPT = 8
+VARIABLES_KEPT_MAX = 1000
 
 
 class Submitter(Struct, frozen=True):
@@ -45,6 +47,14 @@ class Submitter(Struct, frozen=True):
     def is_guest(self) -> bool:
         """Whether the job comes from another machine: environment, directory and umask are then the worker's."""
         return self.by is not None
+
+
+class Environment(Struct, frozen=True):
+    """A submitter's environment, and how it is stored."""
+
+    values: Mapping[bytes, bytes]
+    encoded: bytes
+    digest: bytes
 
 
 class Known(Struct, frozen=True):
@@ -79,14 +89,17 @@ def _together(one: Offer, other: Offer) -> Offer:
     return replace(one, prefix=one.prefix or other.prefix, limits={**other.limits, **one.limits})
 
 
-def read_enqueue(words: Sequence[bytes], who: Submitter, known: Known, default: Request) -> tuple[Enqueue, Draft]:
-    """Split the words of an `enqueue`, read its amounts and check it."""
-    env = dict(who.env)
-    typed = split(words, known, lambda word: programs.find(word, env, who.cwd) is not None, is_guest=who.is_guest)
+def read_enqueue(
+    words: Sequence[bytes], who: Submitter, known: Known, default: Request, sight: Sight | None = None
+) -> tuple[Enqueue, Draft]:
+    """Split the words of an `enqueue`, read its amounts and check it; with --stdin the draft has no command yet."""
+    sight = sight or Eyes()
+    env = environment_of(who.env).values
+    typed = split(words, known, lambda word: sight.is_program(word, env, who.cwd), is_guest=who.is_guest)
     if typed.broker is not None:
         # The command line follows it only there, and takes it away: whoever reads on must not guess whose it is.
         raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
-    return typed, draft(typed, _request(typed, default), who, known)
+    return typed, draft(typed, request_of(typed, default), who, known, sight)
 
 
 def split(
@@ -97,7 +110,8 @@ def split(
     return argv.split_enqueue(words, Scene(views, known.resources, is_program, is_guest))
 
 
-def _request(typed: Enqueue, default: Request) -> Request:
+def request_of(typed: Enqueue, default: Request) -> Request:
+    """What a line asks for."""
     amounts: dict[str, object] = dict(typed.amounts)
     if len(amounts) != len(typed.amounts):
         raise BadInput("a resource is asked for twice")
@@ -119,7 +133,7 @@ def read_offer(typed: argv.CreateQueue, who: Submitter, local: str | None = None
         cwd = who.cwd if cwd is None and typed.prefix else cwd
         if cwd is not None:
             cwd = os.path.join(who.cwd, cwd)
-            _check_directory(cwd)
+            Eyes().check_directory(cwd)
     return Offer(typed.name, limits, typed.prefix, cwd, typed.env, typed.unsecure, typed.allow_env)
 
 
@@ -143,34 +157,33 @@ def _limit_value(name: str, text: str) -> object:
     return text
 
 
-def draft(asked: Enqueue, request: Request, who: Submitter, known: Known) -> Draft:
+def draft(asked: Enqueue, request: Request, who: Submitter, known: Known, sight: Sight | None = None) -> Draft:
     """A job ready to be stored; refuses what its sender may not do, and what cannot run if this machine will run it.
 
     Whether a worker takes what comes from another machine is for the planner to say, at once and at every start.
     """
+    sight = sight or Eyes()
     _check_right(asked, who)
-    cwd = _directory(asked, who)
-    offer = known.offers.get(asked.queue)
     _check_values(asked, request, known)
-    env = {**dict(who.env), **dict(offer.env if offer else ()), **dict(asked.env)}
+    env, cwd = around(asked, who, known)
     shell = _shell(asked.shell, env)
+    offer = known.offers.get(asked.queue)
     if who.is_guest:
         _check_absolute(asked.cwd)
     elif offer is not None and known.runs_here(asked.queue, asked.worker):
-        where = cwd if asked.cwd is not None or offer.cwd is None else offer.cwd
-        _check_directory(where)
-        _check_program((*offer.prefix, *((shell,) if shell else asked.words)), env, where)
+        sight.check_directory(cwd)
+        _check_program((*offer.prefix, *((shell,) if shell else asked.words)), env, cwd, sight)
     elif offer is None and asked.cwd is not None and asked.worker in (None, known.local):
-        _check_directory(cwd)
-    environment = msgspec.msgpack.encode(who.env)
-    if len(environment) > ENVIRONMENT_MAX:
+        sight.check_directory(cwd)
+    environment = environment_of(who.env)
+    if len(environment.encoded) > ENVIRONMENT_MAX:
         raise BadInput(f"the environment is larger than {ENVIRONMENT_MAX:,} bytes")
     spec = Spec(
         command=asked.words,
         queue=asked.queue,
         request=request,
-        cwd=cwd,
-        env_digest=hashlib.sha256(environment).digest(),
+        cwd=_directory(asked, who),
+        env_digest=environment.digest,
         umask=who.umask & 0o777,
         shell=shell,
         env=asked.env,
@@ -184,7 +197,32 @@ def draft(asked: Enqueue, request: Request, who: Submitter, known: Known) -> Dra
         by=who.by,
     )
     priority = NEUTRAL_PRIORITY if asked.priority is None else asked.priority
-    return Draft(spec, environment, asked.name, priority, asked.hold)
+    return Draft(spec, environment.encoded, asked.name, priority, asked.hold)
+
+
+def around(asked: Enqueue, who: Submitter, known: Known) -> tuple[Mapping[bytes, bytes], bytes]:
+    """The environment and the directory a job would have on this machine."""
+    offer = known.offers.get(asked.queue)
+    cwd = _directory(asked, who)
+    if offer is not None and offer.cwd is not None and asked.cwd is None:
+        cwd = offer.cwd
+    env = environment_of(who.env).values
+    if asked.env or (offer is not None and offer.env):
+        env = {**env, **dict(offer.env if offer else ()), **dict(asked.env)}
+    return env, cwd
+
+
+def environment_of(pairs: Pairs) -> Environment:
+    """An environment as it is stored."""
+    return _kept_environment(pairs) if len(pairs) <= VARIABLES_KEPT_MAX else _environment(pairs)
+
+
+def _environment(pairs: Pairs) -> Environment:
+    encoded = msgspec.msgpack.encode(pairs)
+    return Environment(dict(pairs), encoded, hashlib.sha256(encoded).digest())
+
+
+_kept_environment = lru_cache(maxsize=ENVIRONMENTS_KEPT)(_environment)
 
 
 def _terms(asked: Enqueue, who: Submitter) -> Terms:
@@ -213,8 +251,14 @@ def _check_values(asked: Enqueue, request: Request, known: Known) -> None:
         raise BadInput("a word or variable holds a NUL byte, which no program can be given")
     if sum(map(len, asked.words)) > WORDS_MAX:
         raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
+    check_placeholders((*asked.words, *(value for _, value in asked.env)), request, known)
+
+
+def check_placeholders(texts: Sequence[bytes], request: Request, known: Known) -> None:
+    """Refuse `{gpu}` in what is to run when no gpu is asked for."""
+    if not any(b"{" in text for text in texts):
+        return
     held = {name for name, _ in request} | ({VRAM_OF} if VRAM in dict(request) else set())
-    texts = [*asked.words, *(value for _, value in asked.env)]
     used = {name.decode() for text in texts for name in placeholders(text)}
     missing = sorted((used & known.resources) - held)
     if missing:
@@ -232,20 +276,12 @@ def _directory(asked: Enqueue, who: Submitter) -> bytes:
     return os.path.join(who.cwd, asked.cwd)
 
 
-def _check_directory(cwd: bytes) -> None:
-    if not os.path.isdir(cwd):
-        raise BadInput(f"there is no directory {shown(cwd, PATH_SHOWN)} to run in; --cwd chooses another")
-    if not os.access(cwd, os.X_OK):
-        raise BadInput(f"the directory {shown(cwd, PATH_SHOWN)} cannot be entered; --cwd chooses another")
-
-
 def _shell(shell: bytes | None, env: Mapping[bytes, bytes]) -> bytes | None:
     return shell if shell is None or shell else env.get(b"SHELL") or b"/bin/sh"
 
 
-def _check_program(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes) -> None:
-    if placeholders(words[0]):
-        return
-    if programs.find(words[0], env, cwd) is None:
+def _check_program(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes, sight: Sight) -> None:
+    # Without a word there is no command yet: lines follow, each of which is looked at.
+    if words and not placeholders(words[0]) and not sight.is_program(words[0], env, cwd):
         where = shown(cwd, PATH_SHOWN)
         raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}")

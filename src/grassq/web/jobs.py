@@ -13,19 +13,20 @@ from grassq.broker import access, selection, service, views
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.service import Done
-from grassq.core import argv, selectors
-from grassq.core.model import DEFAULT_QUEUE, FINAL, Job
-from grassq.core.names import check_name, shown
-from grassq.core.resources import Request, parse_request
+from grassq.core import selectors
+from grassq.core.model import FINAL, Job
+from grassq.core.names import shown
+from grassq.core.resources import Request
 from grassq.core.selectors import Selector
-from grassq.errors import BadInput, Gone, GrassError
-from grassq.store.base import Submission
-from grassq.web import bodies, intake
-from grassq.web.answers import digest, document, done_document, enqueue_text, enqueued
+from grassq.errors import BadInput
+from grassq.web import bodies
+from grassq.web import submit as submissions
+from grassq.web.answers import digest, document, done_document
 from grassq.web.auth import BODY, NOTE
-from grassq.web.caller import CALLER, Caller
+from grassq.web.caller import CALLER
 from grassq.web.desk import Fleet
 from grassq.web.logs import serve_log
+from grassq.web.submit import Submissions
 
 WAIT_MAX_S = 30.0
 SELECTORS_MAX = 10_000
@@ -42,71 +43,19 @@ class Jobs:
     def __init__(self, engine: Engine, fleet: Fleet, default: Request) -> None:
         self._engine = engine
         self._fleet = fleet
-        self._default = default
-        self._known_now = intake.Known({}, frozenset())
-        self._known_at = 0
-
-    async def _known(self) -> intake.Known:
-        generation = self._engine.decider.generation
-        if generation != self._known_at:
-            self._known_now = await self._engine.read(lambda batch: intake.known_of(batch.board))
-            self._known_at = generation
-        return self._known_now
+        self.submissions = Submissions(engine, default)
 
     async def enqueue(self, request: web.Request) -> web.Response:
-        """Split what was typed, store the job, and answer with the very text to print."""
-        raw = request[BODY]
-        try:
-            body = bodies.decode(raw, bodies.EnqueueBody)
-            typed, ids = await self._enqueue(body, raw, request[CALLER])
-        except Gone:
-            raise
-        except GrassError as error:
-            return enqueued(error.exit_code, "", f"grass: {error}\n")
-        request[NOTE].about = f"job {ids[0]} in {typed.queue}"
-        notes = "".join(f"grass: {note}\n" for note in typed.warnings)
-        follow = ids[0] if body.verb == "run" or typed.sync else None
-        return enqueued(0, enqueue_text(typed, ids[0]), notes, follow)
-
-    async def _enqueue(self, body: bodies.EnqueueBody, raw: bytes, caller: Caller) -> tuple[argv.Enqueue, list[int]]:
-        who = body.submitter(caller)
-        known = await self._known()
-        words = [bodies.word_bytes(word) for word in body.words]
-        try:
-            typed, draft = await asyncio.to_thread(intake.read_enqueue, words, who, known, self._default)
-        except GrassError:
-            # Said again after a broken connection, the words may no longer make sense though the job is stored.
-            stored = await self._stored(body.key, raw)
-            if stored is None:
-                raise
-            return intake.split(words, known, lambda word: True), service.ids_of(stored)
-        return typed, await self._submit([draft], body.key, raw)
-
-    async def _submit(self, drafts: list[service.Draft], key: str, raw: bytes) -> list[int]:
-        handler = partial(service.submit, drafts=drafts, key=key, digest=digest(raw))
-        return await self._engine.change(handler, key=key, recall=service.ids_of)
-
-    async def _stored(self, key: str, raw: bytes) -> Submission | None:
-        return await self._engine.read(partial(service.recall, key=key, digest=digest(raw)))
+        """Store what was typed after `grass enqueue`, and answer with the very text to print."""
+        return await _submit(request, self.submissions.enqueue)
 
     async def submit(self, request: web.Request) -> web.Response:
         """Store jobs a program made."""
-        raw = request[BODY]
-        body = bodies.decode(raw, bodies.SubmitBody)
-        if not 1 <= len(body.jobs) <= bodies.JOBS_MAX:
-            raise BadInput(f"a submission has 1 to {bodies.JOBS_MAX:,} jobs")
-        who = body.submitter(request[CALLER])
-        known = await self._known()
-        try:
-            drafts = await asyncio.to_thread(lambda: [_draft(job, who, known, self._default) for job in body.jobs])
-        except GrassError:
-            stored = await self._stored(body.key, raw)
-            if stored is None:
-                raise
-            return document({"ids": service.ids_of(stored), "warnings": []})
-        missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
-        warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
-        return document({"ids": await self._submit(drafts, body.key, raw), "warnings": warnings})
+        return await _submit(request, self.submissions.submit)
+
+    async def submit_many(self, request: web.Request) -> web.Response:
+        """Store jobs of a program that share everything but the command."""
+        return await _submit(request, self.submissions.submit_many)
 
     async def show(self, request: web.Request) -> web.Response:
         """Jobs, queues and workers."""
@@ -214,6 +163,12 @@ class Jobs:
         return document({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
 
 
+async def _submit(request: web.Request, submit: submissions.Handler) -> web.Response:
+    reply = await submit(request[BODY], request[CALLER])
+    request[NOTE].about = reply.about
+    return reply.response()
+
+
 def _selectors(texts: list[str]) -> list[Selector]:
     if len(texts) > SELECTORS_MAX:
         raise BadInput(f"more than {SELECTORS_MAX:,} selectors; use a range such as 3-7")
@@ -245,31 +200,3 @@ def _seconds(text: str) -> float:
     if math.isnan(seconds):
         raise BadInput(f"{shown(text)} is no number of seconds")
     return min(max(seconds, 0.0), WAIT_MAX_S)
-
-
-def _draft(job: bodies.JobBody, who: intake.Submitter, known: intake.Known, default: Request) -> service.Draft:
-    words = tuple(bodies.word_bytes(word) for word in job.command)
-    queue = check_name(job.queue, "queue name") if job.queue else DEFAULT_QUEUE
-    offer = known.offers.get(queue)
-    if not words and not (offer and offer.prefix):
-        raise BadInput("there is nothing to run: the command is empty")
-    if job.shell and len(words) != 1:
-        raise BadInput("a shell job is one line")
-    asked = argv.Enqueue(
-        words=words,
-        queue=queue,
-        env=bodies.pairs_bytes(job.env),
-        cwd=None if job.cwd is None else bodies.word_bytes(job.cwd),
-        shell=b"" if job.shell else None,
-        name=None if job.name is None else check_name(job.name),
-        priority=job.priority,
-        hold=job.hold,
-        split=job.split,
-        keep_children=job.keep_children,
-        grace_s=job.grace_s,
-        on_lost=job.on_lost,
-        tries=job.tries,
-        worker=job.worker,
-        labels=tuple(job.labels),
-    )
-    return intake.draft(asked, default if job.request is None else parse_request(job.request), who, known)

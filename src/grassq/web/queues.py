@@ -158,4 +158,4 @@ def _left_without(batch: Batch, queue: str) -> int:
     """How many jobs wait for a queue that no worker offers any more."""
     if next(batch.board.offering(queue), None) is not None:
         return 0
-    return sum(job.spec.queue == queue for job in batch.board.jobs.values())
+    return batch.board.unfinished(queue)

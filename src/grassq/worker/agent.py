@@ -6,20 +6,33 @@ agent looks. An end is reported again and again until it is acknowledged.
 
 from __future__ import annotations
 
-import contextlib
+import heapq
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from grassq.core.messages import Ack, Check, Forget, Hello, Moment, Order, Recall, Recalled, Report, Start, Stop
+from grassq.core.messages import (
+    Ack,
+    Check,
+    Forget,
+    Hello,
+    Moment,
+    Order,
+    Recall,
+    Recalled,
+    Report,
+    Start,
+    Stop,
+    Withdraw,
+)
 from grassq.core.model import STOP_GRACE_S, AttemptId, WorkerInfo
 from grassq.core.reconcile import Found, Verdict, judge
 from grassq.core.states import Exited, Lost, Refused, Started, Stuck
 from grassq.core.states import Report as Event
 from grassq.run.leases import GRACE_PART
-from grassq.worker.holdings import End, Holding, Phase, Runner, exited
-from grassq.worker.leases import Leases
+from grassq.worker.holdings import End, Holding, Phase, Runner, exited, one_alone
+from grassq.worker.lender import Lender
 from grassq.worker.outbox import Outbox
 
 log = logging.getLogger(__name__)
@@ -27,8 +40,10 @@ log = logging.getLogger(__name__)
 REPEAT_S = 2.0
 ORDER_AGAIN_S = 5.0
 ORPHAN_LOOK_S = 2.0
-#: A shim of an earlier launcher that is killed is nobody's child here: only a look finds that out.
+#: The end of a shim is told by its launcher or by its pidfd; only a look finds it out where neither does.
 RUNNING_LOOK_S = 10.0
+#: At so many that are watched we look in one tick all the same, the longest not looked at first.
+RUNNING_LOOKS_MAX = 10
 #: How many attempts are named in a hello; the broker asks of itself about older ones it believes to run.
 HELD_MAX = 10_000
 #: Jobs that were removed are remembered, so that a start that comes late makes none of them again; the oldest go first.
@@ -55,12 +70,14 @@ class Agent:
         self._runner = runner
         self._send = send
         self._mono = mono
-        self._leases = Leases(boottime)
+        self._lender = Lender(boottime, runner)
         self._seen = seen
         self._held: dict[AttemptId, Holding] = {}
         #: Orders that met a disk or process table that could not be read; tried again at the tick.
         self._put_off: dict[tuple[type[Order], AttemptId], Order] = {}
         self._outbox = Outbox(runner)
+        #: Who takes over from an attempt when that has ended.
+        self._next: dict[AttemptId, AttemptId] = {}
         self._forgotten: dict[int, None] = {}
 
     def hello(self, *, fresh: bool = True) -> None:
@@ -90,21 +107,12 @@ class Agent:
 
     def confirmed(self, at: float) -> None:
         """The broker has answered a ping sent at this moment of `boottime`: leases last longer."""
-        if not self._leases.confirm(at):
-            return
-        for holding in self._held.values():
-            if holding.lease is not None and holding.end is None:
-                with _one_alone(holding.id):
-                    self._renew(holding)
+        if self._lender.confirm(at):
+            for holding in self._held.values():
+                with one_alone(holding.id):
+                    self._lender.renew(holding)
 
-    def _renew(self, holding: Holding) -> None:
-        assert holding.lease is not None
-        lease = self._leases.renewed(holding.lease)
-        if lease is not None:
-            self._runner.lease(holding.id, lease)
-            holding.lease = lease
-
-    def _obey(self, order: Start | Check | Stop | Ack | Recall) -> None:
+    def _obey(self, order: Start | Check | Stop | Withdraw | Ack | Recall) -> None:
         match order:
             case Start():
                 self._start(order)
@@ -112,6 +120,8 @@ class Agent:
                 self._check(order.id, order.boot)
             case Stop():
                 self._stop(order.id, order.grace_s, order.boot)
+            case Withdraw():
+                self._withdraw(order.id, order.boot)
             case Ack():
                 self._acknowledged(order.id)
             case Recall():
@@ -148,12 +158,16 @@ class Agent:
             log.warning("start_ignored job=%s attempt=%s: the job was removed", *start.id)
             return
         holding = self._held.get(start.id)
-        if holding is not None and self._has_lapsed(holding):
+        if holding is not None and self._lender.has_lapsed(holding):
             holding = None
         if holding is None:
             self._recover(start.id, start, start.placement.boot)
         else:
-            holding.start = holding.start or start
+            waited = holding.start is not None and holding.start.placement.after is not None
+            holding.start = start
+            if waited and start.placement.after is None and holding.phase is Phase.ORDERED:
+                # The one it waited behind is over, as the broker knows.
+                self._begin(holding)
             self._tell(holding)
 
     def _check(self, attempt: AttemptId, boot: str) -> None:
@@ -168,8 +182,9 @@ class Agent:
         found = found or self._runner.look(attempt)
         verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._runner.boot)
         now = self._mono()
-        holding = Holding(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now)
-        if verdict is Verdict.ORDER and not self._grant(holding):
+        laid_out = found.claimed
+        holding = Holding(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now, laid_out=laid_out)
+        if verdict is Verdict.ORDER and not self._lender.grant(holding):
             return
         if verdict in (Verdict.WATCH, Verdict.ORPHANED):
             holding.lease = self._runner.leased(attempt)
@@ -179,7 +194,7 @@ class Agent:
                 self._begin(holding)
             case Verdict.WATCH:
                 holding.phase = Phase.RUNNING
-                self._runner.watch(attempt)
+                self._watch(holding)
                 self._tell(holding)
             case Verdict.ORPHANED:
                 self._orphaned(holding)
@@ -187,31 +202,43 @@ class Agent:
                 holding.traceless = found == Found()
                 self._ended(holding, verdict)
 
-    def _grant(self, holding: Holding) -> bool:
-        """Give an attempt its lease, if it is to have one; False when that would be over already."""
-        assert holding.start is not None
-        if holding.start.placement.lease_s is None:
-            return True
-        holding.lease = self._leases.grant(holding.start.placement.lease_s)
-        if holding.lease is None:
-            log.warning("start_ignored job=%s attempt=%s: the broker has not answered lately", *holding.id)
-        return holding.lease is not None
-
-    def _has_lapsed(self, holding: Holding) -> bool:
-        """Whether an attempt nobody has claimed has to wait for the broker to order it anew."""
-        return holding.phase is Phase.ORDERED and holding.lease is not None and self._leases.is_over(holding.lease)
-
     def _begin(self, holding: Holding) -> None:
         assert holding.start is not None
         holding.at = self._mono()
         before, holding.stuck = holding.stuck, None
+        after = holding.start.placement.after
         try:
-            self._runner.begin(holding.start, holding.lease)
+            if after is None or self._is_over(after):
+                self._runner.begin(holding.start, holding.lease)
+            elif after in self._held:
+                self._next[after] = holding.id
+                self._runner.begin(holding.start, holding.lease, after)
+            else:
+                return  # of that one nothing is known yet; this one is tried again at the tick
+            holding.laid_out = True
         except OSError as error:
             # Kept as ordered and tried again at the tick: a full disk is no reason to use the job's tries up.
             holding.stuck = f"its run dir cannot be made: {error.strerror}"
             if holding.stuck != before:
                 self._report(holding, Stuck(holding.id[1], holding.stuck))
+
+    def _is_over(self, attempt: AttemptId) -> bool:
+        """Whether an attempt is known to have ended: one there is no trace of may be yet to come."""
+        holding = self._held.get(attempt)
+        if holding is not None:
+            return holding.end is not None
+        found = self._runner.look(attempt)
+        return found.exit is not None or (found.claimed and not found.shim_alive and not found.command_alive)
+
+    def _withdraw(self, attempt: AttemptId, boot: str) -> None:
+        """Give an attempt up that waits behind another, unless it has begun."""
+        holding = self._held.get(attempt)
+        if holding is None:
+            self._adopt_to_stop(attempt, boot)
+        elif holding.end is not None:
+            self._tell(holding)
+        elif holding.phase is Phase.ORDERED and self._runner.void(attempt, boot):
+            self._ended(holding, Refused(attempt[1], "taken back, to start where there is room sooner"))
 
     def _orphaned(self, holding: Holding) -> None:
         holding.phase = Phase.ORPHANED
@@ -225,9 +252,15 @@ class Agent:
             self._runner.end_orphan(holding.id, kill=self._mono() >= holding.stop_at)
         self._report(holding, Stuck(holding.id[1], why))
 
-    def _ended(self, holding: Holding, end: End) -> None:
+    def _ended(self, holding: Holding, end: End, *, goes_on: bool = False) -> None:
+        """Report an end; `goes_on` says that its shim begins the attempt that takes over."""
         holding.phase, holding.end = Phase.ENDED, end
         self._report(holding, end)
+        follower = self._held.get(self._next.pop(holding.id, holding.id))
+        if follower is None or follower is holding or follower.phase is not Phase.ORDERED or goes_on:
+            return
+        with one_alone(follower.id):
+            self._begin(follower)
 
     def _tell(self, holding: Holding) -> None:
         """Say again how an attempt stands."""
@@ -264,7 +297,7 @@ class Agent:
         if boot == self._runner.boot and self._runner.void(attempt, boot):
             self._ended(
                 self._held.setdefault(attempt, Holding(attempt, Phase.ENDED, self._mono())),
-                Refused(attempt[1], "cancelled before it started"),
+                Refused(attempt[1], "given up before it started"),
             )
         else:
             self._recover(attempt, None, boot)
@@ -278,7 +311,7 @@ class Agent:
             return
         holding = self._held.get((report.get("job", 0), report.get("attempt", 0)))
         if holding is not None and holding.end is None:
-            with _one_alone(holding.id):
+            with one_alone(holding.id):
                 self._heard_of(holding, event, report)
 
     def _heard_of(self, holding: Holding, event: str, report: dict[str, Any]) -> None:
@@ -287,10 +320,14 @@ class Agent:
                 holding.phase, holding.pid, holding.shim = Phase.RUNNING, report["pid"], report["shim"]
                 holding.looked_at, holding.stuck = self._mono(), None
                 self._report(holding, Started(holding.id[1], holding.pid))
+                holding.watched = not report.get("stray")
+                if not holding.watched:
+                    self._watch(holding)
                 if holding.stop_grace_s is not None:
                     self._runner.stop(holding.id, holding.stop_grace_s)
             case "exited":
-                self._ended(holding, exited(holding.id[1], report["record"]))
+                # Of what was over at once only this is said: that it ran is part of it.
+                self._ended(holding, exited(holding.id[1], report["record"]), goes_on=bool(report.get("next")))
             case "stuck":
                 holding.stuck = "killed, and yet it does not end; its devices stay taken"
                 self._tell(holding)
@@ -321,7 +358,7 @@ class Agent:
             case Verdict.WATCH:
                 if holding.phase is Phase.ORDERED:
                     holding.phase, holding.stuck = Phase.RUNNING, None
-                    self._runner.watch(holding.id)
+                    self._watch(holding)
                     self._tell(holding)
             case Verdict.ORPHANED:
                 if holding.phase is not Phase.ORPHANED:
@@ -336,10 +373,12 @@ class Agent:
         for order in put_off.values():
             self.order(order)
         for holding in list(self._held.values()):
-            with _one_alone(holding.id):
-                self._look_after(holding, now)
+            if holding.phase is not Phase.RUNNING:
+                with one_alone(holding.id):
+                    self._look_after(holding, now)
+        self._look_around(now)
         for attempt, found in self._outbox.take(self._held):
-            with _one_alone(attempt):
+            with one_alone(attempt):
                 self._recover(attempt, None, self._runner.boot, found)
 
     def _look_after(self, holding: Holding, now: float) -> None:
@@ -348,19 +387,27 @@ class Agent:
             self._tell(holding)
         elif holding.phase is Phase.ORDERED and waited >= ORDER_AGAIN_S:
             self._order_again(holding)
-        elif holding.phase is Phase.RUNNING and now - holding.looked_at >= RUNNING_LOOK_S:
-            self._look_again(holding)
         elif holding.phase is Phase.ORPHANED and now - holding.looked_at >= ORPHAN_LOOK_S:
             self._look_again(holding)
             if holding.end is None and holding.stop_at is not None:
                 self._runner.end_orphan(holding.id, kill=now >= holding.stop_at)
+
+    def _look_around(self, now: float) -> None:
+        """Look at what runs unwatched, and at a few of the others: of a thousand, at all in ten minutes."""
+        due = [h for h in self._held.values() if h.phase is Phase.RUNNING and now - h.looked_at >= RUNNING_LOOK_S]
+        unwatched = [holding for holding in due if not holding.watched]
+        watched = (holding for holding in due if holding.watched)
+        few = heapq.nsmallest(RUNNING_LOOKS_MAX, watched, key=lambda holding: holding.looked_at)
+        for holding in (*unwatched, *few):
+            with one_alone(holding.id):
+                self._look_again(holding)
 
     def _order_again(self, holding: Holding) -> None:
         found = self._runner.look(holding.id)
         holding.at = self._mono()
         if found.claimed or found.exit is not None or found.void:
             self._look_again(holding)
-        elif self._has_lapsed(holding):
+        elif self._lender.has_lapsed(holding):
             # A shim that takes the order yet finds its lease over; whether it is still wanted the broker says.
             del self._held[holding.id]
         elif holding.start is not None:
@@ -370,8 +417,13 @@ class Agent:
         """The launcher died, and with it the word of when its shims end: watch them directly."""
         for holding in self._held.values():
             if holding.phase is Phase.RUNNING:
-                with _one_alone(holding.id):
-                    self._runner.watch(holding.id)
+                holding.watched = False
+                with one_alone(holding.id):
+                    self._watch(holding)
+
+    def _watch(self, holding: Holding) -> None:
+        self._runner.watch(holding.id)
+        holding.watched = True
 
     @property
     def active(self) -> int:
@@ -382,12 +434,3 @@ class Agent:
     def idle(self) -> bool:
         """Nothing is held that needs a tick."""
         return not self._outbox and all(holding.phase is Phase.RUNNING for holding in self._held.values())
-
-
-@contextlib.contextmanager
-def _one_alone(attempt: AttemptId) -> Iterator[None]:
-    """What fails for one attempt now is tried again later, and keeps no other from its turn."""
-    try:
-        yield
-    except OSError as error:
-        log.error("attempt_put_off job=%s attempt=%s error=%s", *attempt, error)

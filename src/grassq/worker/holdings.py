@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+import logging
+from collections.abc import Collection, Iterator
 from enum import Enum
 from typing import Any, Protocol
 
@@ -14,6 +16,8 @@ from grassq.core.reconcile import Found
 from grassq.core.states import Exited, Lost, Refused
 from grassq.worker.leases import Lease
 
+log = logging.getLogger(__name__)
+
 End = Exited | Lost | Refused
 
 
@@ -22,8 +26,11 @@ class Runner(Protocol):
 
     boot: str
 
-    def begin(self, start: Start, lease: Lease | None) -> None:
-        """Lay out the run dir, with the lease if there is one, and then order the attempt."""
+    def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+        """Lay out the run dir, with the lease if there is one, and then order the attempt.
+
+        One that comes after another is not ordered: the shim of that one begins it, if it has not ended before.
+        """
 
     def look(self, attempt: AttemptId) -> Found:
         """What the run dir and the process table say."""
@@ -86,8 +93,12 @@ class Holding(Struct):
     stop_at: float | None = None
     stuck: str | None = None
     looked_at: float = 0.0
+    #: Somebody tells when its shim is gone: the launcher, or the shim's pidfd.
+    watched: bool = False
     #: There is nothing of it here: only the broker's word for it, which counts as long as the connection.
     traceless: bool = False
+    #: It has a run dir, so that another may be told to come after it.
+    laid_out: bool = False
     #: What is in its run dir, for an attempt that may be started elsewhere.
     lease: Lease | None = None
 
@@ -114,3 +125,12 @@ def exited(attempt: int, record: dict[str, Any]) -> End:
         record["started"],
         record["ended"],
     )
+
+
+@contextlib.contextmanager
+def one_alone(attempt: AttemptId) -> Iterator[None]:
+    """What fails for one attempt now is tried again later, and keeps no other from its turn."""
+    try:
+        yield
+    except OSError as error:
+        log.error("attempt_put_off job=%s attempt=%s error=%s", *attempt, error)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
+from collections.abc import Iterable
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from grassq.core.messages import Start
 from grassq.core.model import Pairs
@@ -19,6 +25,32 @@ _KEPT = frozenset({b"GRASS_HOME", b"GRASS_BROKER"})
 #: Devices are numbered as NVML numbers them, so CUDA must count the same way.
 _CUDA_ORDER = b"CUDA_DEVICE_ORDER"
 _VISIBLE = b"CUDA_VISIBLE_DEVICES"
+_VRAM_OF = VRAM_OF.encode()
+#: Environments that are kept ready; of a shell they have some 4 KB each.
+BASES_MAX = 32
+
+
+class Launch(Struct, frozen=True):
+    """One attempt, ready to be ordered."""
+
+    #: The values of a `rundir.Spec`.
+    spec: tuple[Any, ...]
+    #: The content of spec.json, which says the same.
+    content: bytes
+
+
+class _Base(Struct, frozen=True):
+    """The environment a job begins with, and what is written of it: the same for all jobs of one sender."""
+
+    env: dict[bytes, bytes]
+    #: Its pairs as JSON, without the brackets.
+    written: bytes
+    #: Where what the order has is in it.
+    places: msgspec.Raw
+
+
+_encode = msgspec.json.Encoder().encode
+_values = operator.itemgetter(*rundir.Spec.__slots__)
 
 
 def run_spec(
@@ -30,8 +62,8 @@ def run_spec(
     boot: str,
     with_daemon: bool,
     around: Surroundings,
-) -> dict[str, Any]:
-    """The content of spec.json for one attempt; `around` is for a job sent from another machine."""
+) -> Launch:
+    """What one attempt is to run, from its order; `around` is for a job sent from another machine."""
     spec, where = start.spec, start.placement
     held = placeholders(where.allocation)
     values = {
@@ -41,30 +73,58 @@ def run_spec(
         b"job.name": (start.name or "").encode(),
     }
     is_guest = spec.terms.guest is not None
-    env = environment(start, harmless(around.env) if is_guest else start.env, path, checkpoint, held, values)
+    base = _base(harmless(around.env) if is_guest else start.env, start.env)
+    own = environment(start, path, checkpoint, held, values)
     own_cwd = around.cwd if is_guest and not spec.own_cwd else spec.cwd
-    cwd = where.cwd if where.cwd is not None and not spec.own_cwd else own_cwd
-    words = tuple(fill(word, values) for word in (*where.prefix, *spec.command))
-    argv = (spec.shell, b"-c", *words) if spec.shell else words
-    encode = rundir.encode_word
-    return {
-        "v": rundir.FORMAT,
+    words = [fill(word, values) for word in (*where.prefix, *spec.command)]
+    fields = {
         "store": store,
         "job": start.job,
         "attempt": start.attempt,
         "boot": boot,
-        "argv": [encode(word) for word in argv],
-        "env": [[encode(name), encode(value)] for name, value in env.items()],
-        "cwd": encode(cwd),
+        "argv": [spec.shell, b"-c", *words] if spec.shell else words,
+        "env": base.env | own,
+        "cwd": where.cwd if where.cwd is not None and not spec.own_cwd else own_cwd,
         "umask": around.umask if is_guest else spec.umask,
         "split": spec.split,
         "grace_s": spec.grace_s,
         "leave_grace_s": LEAVE_GRACE_S,
         "keep_children": spec.keep_children,
         "with_daemon": with_daemon,
-        "lease": where.lease_s is not None,
-        "order": orders.keep(start, env),
+        "leased": where.lease_s is not None,
     }
+    return Launch(_values(fields), _content(fields, own, base, start))
+
+
+def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base, start: Start) -> bytes:
+    encode = rundir.encode_word
+    # Of a name that is there twice the last one counts, so what is shared needs no look.
+    env = b",".join(part for part in (base.written, _pairs(own.items())) if part)
+    content = {
+        "v": rundir.FORMAT,
+        **fields,
+        "argv": [encode(word) for word in fields["argv"]],
+        "env": msgspec.Raw(b"[%s]" % env),
+        "cwd": encode(fields["cwd"]),
+        "lease": fields["leased"],
+        "order": orders.keep(start, base.places),
+    }
+    del content["leased"]
+    return _encode(content)
+
+
+def _pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    encode = rundir.encode_word
+    return _encode([(encode(name), encode(value)) for name, value in pairs])[1:-1]
+
+
+@functools.lru_cache(BASES_MAX)
+def _base(given: Pairs, sent: Pairs) -> _Base:
+    """What a job gets of an environment: not what tells another job who it is, nor which devices it has."""
+    env = {
+        name: value for name, value in given if name != _VISIBLE and (not name.startswith(b"GRASS_") or name in _KEPT)
+    }
+    return _Base(env, _pairs(env.items()), orders.places(sent, tuple(env.items())))
 
 
 def placeholders(allocation: Allocation) -> dict[bytes, bytes]:
@@ -74,7 +134,7 @@ def placeholders(allocation: Allocation) -> dict[bytes, bytes]:
         if isinstance(amount, dict):
             ids = ",".join(sorted(amount, key=device_order)).encode()
             if name == VRAM:
-                held.setdefault(VRAM_OF.encode(), ids)
+                held.setdefault(_VRAM_OF, ids)
                 held[b"vram"] = amount_text(max(amount.values())).encode()
             else:
                 held[name.encode()] = ids
@@ -84,20 +144,19 @@ def placeholders(allocation: Allocation) -> dict[bytes, bytes]:
 
 
 def environment(
-    start: Start, base: Pairs, path: str, checkpoint: str, held: dict[bytes, bytes], values: dict[bytes, bytes]
+    start: Start, path: str, checkpoint: str, held: dict[bytes, bytes], values: dict[bytes, bytes]
 ) -> dict[bytes, bytes]:
-    """An environment to begin with, the queue's, the job's own, and what Grass tells the job."""
-    own = dict(start.placement.env) | dict(start.spec.env)
-    env = {
-        name: value for name, value in base if name != _VISIBLE and (not name.startswith(b"GRASS_") or name in _KEPT)
-    }
-    if VRAM_OF.encode() in held:
-        env[_VISIBLE] = held[VRAM_OF.encode()]
+    """What comes on top of the environment a job begins with: the queue's, its own, and what Grass tells it."""
+    env = {}
+    if _VRAM_OF in held:
+        env[_VISIBLE] = held[_VRAM_OF]
         env[_CUDA_ORDER] = b"PCI_BUS_ID"
-    env |= {name: fill(value, values) for name, value in own.items()}
+    for name, value in (*start.placement.env, *start.spec.env):
+        env[name] = fill(value, values)
+    for name, value in held.items():
+        env[b"GRASS_" + name.upper()] = value
     files = os.fsencode(rundir.files_dir(path))
-    env |= {b"GRASS_" + name.upper(): value for name, value in held.items()}
-    return env | {
+    env |= {
         b"GRASS_JOB_ID": b"%d" % start.job,
         b"GRASS_JOB_NAME": (start.name or "").encode(),
         b"GRASS_QUEUE": start.spec.queue.encode(),
@@ -106,3 +165,4 @@ def environment(
         b"GRASS_RESULT_FILE": files + b"/result.json",
         b"GRASS_CHECKPOINT_DIR": os.fsencode(checkpoint),
     }
+    return env

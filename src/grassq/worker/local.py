@@ -70,7 +70,8 @@ class LocalWorker:
         self._detects = capacity is None
         self._detected = asyncio.Event()
         given = host.detect() if capacity is None else capacity
-        info = WorkerInfo(book.name, processes.boot_id(), given, offers.all_offers(book), self._detects, labels)
+        all_offers = offers.all_offers(book)
+        info = WorkerInfo(book.name, processes.boot_id(), given, all_offers, self._detects, labels, follows=True)
         self._agent = Agent(info, self._runner, send, time.monotonic, boottime=boottime)
         self._launcher: int | None = None
         self._tasks: list[asyncio.Task[None]] = []

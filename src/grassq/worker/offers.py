@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.core.board import machine_capacity
 from grassq.core.model import DEFAULT_QUEUE, OFFERS_MAX, Offer, WorkerInfo
 from grassq.core.resources import ONE, Count, Limit, Pool, Supply, amount_text, bind
+from grassq.core.stations import machine_capacity
 from grassq.errors import Refused
 
 FILE_NAME = "worker.json"

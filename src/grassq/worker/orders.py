@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.core.messages import Start
+from grassq.core.model import Pairs
 from grassq.run import rundir
 
 
@@ -19,14 +18,26 @@ class _Kept(Struct, frozen=True):
     env: tuple[int | tuple[bytes, bytes], ...]
 
 
+class _Written(Struct):
+    """The same with the places as they are written: jobs of one sender share them."""
+
+    start: Start
+    env: msgspec.Raw
+
+
 _decode = msgspec.msgpack.Decoder(_Kept).decode
+_encode = msgspec.msgpack.Encoder().encode
 
 
-def keep(start: Start, env: Mapping[bytes, bytes]) -> str:
-    """What to write beside `env`, the job's own environment, for `recall` to read."""
-    places = {pair: place for place, pair in enumerate(env.items())}
-    kept = _Kept(replace(start, env=()), tuple(places.get(pair, pair) for pair in start.env))
-    return rundir.encode_order(msgspec.msgpack.encode(kept))
+def places(sent: Pairs, given: Pairs) -> msgspec.Raw:
+    """Where each pair of an order's environment is in the one its job was given: a place, or what is not there."""
+    known = {pair: place for place, pair in enumerate(given)}
+    return msgspec.Raw(_encode([known.get(pair, pair) for pair in sent]))
+
+
+def keep(start: Start, places: msgspec.Raw) -> str:
+    """What to write beside the environment that has these places, for `recall` to read."""
+    return rundir.encode_order(_encode(_Written(replace(start, env=()), places)))
 
 
 def recall(path: str) -> Start | None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import Found
-from grassq.run import processes, rundir
+from grassq.run import processes, rundir, shim
 from grassq.run.crew import Crew
 from grassq.worker import orders
 from grassq.worker.holdings import exited
@@ -72,12 +72,12 @@ class ProcessRunner:
         """The run dir of an attempt."""
         return rundir.attempt_dir(self._home, *attempt)
 
-    def begin(self, start: Start, lease: Lease | None) -> None:
-        """Lay out the run dir, with the lease if there is one, and then order the attempt."""
+    def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+        """Lay out the run dir, with the lease if there is one, and then order the attempt, or let it take over."""
         path = self.path(start.id)
-        shared = rundir.attempt_dir(self._home, start.checkpoint_of or start.job, 0)
+        shared = path if start.checkpoint_of is None else self.path((start.checkpoint_of, 0))
         checkpoint = rundir.checkpoint_dir(shared)
-        spec = run_spec(
+        launch = run_spec(
             start,
             path,
             checkpoint,
@@ -86,12 +86,16 @@ class ProcessRunner:
             with_daemon=self._with_daemon,
             around=self._around,
         )
-        rundir.prepare(path, spec)
+        rundir.prepare(path, launch.content)
         if lease is not None:
             self.lease(start.id, lease)
-        os.makedirs(checkpoint, mode=0o700, exist_ok=True)
+        if start.checkpoint_of is not None:
+            os.makedirs(checkpoint, mode=0o700, exist_ok=True)
+        if after is not None:
+            rundir.follow(self.path(after), shim.order_of(path, launch.spec))
+            return
         # When the crew's backlog is full, the agent's tick begins it again.
-        self._crew.order(path)
+        self._crew.order(path, launch.spec)
 
     def look(self, attempt: AttemptId) -> Found:
         """What the run dir and the process table say."""

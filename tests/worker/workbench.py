@@ -43,8 +43,10 @@ class FakeRunner:
             raise self.trouble
         self.did.append(what if len(what) > 1 else what[0])
 
-    def begin(self, start: Start, lease: Lease | None) -> None:
-        if lease is None:
+    def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+        if after is not None:
+            self._do("begin after", after)
+        elif lease is None:
             self._do("begin")
         else:
             self._do("begin", lease)

@@ -1,0 +1,183 @@
+"""A trace on a virtual clock: nothing sleeps, time jumps from event to event, and a referee looks at every start."""
+
+from __future__ import annotations
+
+import statistics
+from bisect import insort
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from bench.packing.machines import Machine, gpus_held
+from bench.packing.policies import Grass, Policy, Start
+from bench.packing.traces import Task
+from grassq.core.resources import ONE
+
+#: A job shorter than this counts as so long: else a short wait before a very short job looks terrible.
+SLOWDOWN_FLOOR_S = 10
+
+
+class Unfair(Exception):
+    """The first in line was passed, or robbed, beyond the bound."""
+
+
+class Figures(NamedTuple):
+    """What came of one trace under one policy, in seconds."""
+
+    makespan: int
+    #: Of the device-seconds there were until the last end, the share that was held.
+    utilisation: float
+    mean_wait: float
+    max_wait: int
+    slowdown: float
+    #: The most later jobs of equal or lower priority that started while one job was first in line, without a break.
+    passed: int
+    #: The same over all the times one job was first in line.
+    passed_in_all: int
+    #: The same until room was kept for it, and the longest it waited from then on by the longest run time of the trace;
+    #: only Grass keeps room.
+    passed_before: int
+    kept: float
+
+
+class Line:
+    """Who is first in line, how many have passed it, and whether Grass keeps to its bound.
+
+    The bound: once 64 jobs have passed the first in line, or ten minutes are over (both are settings), no later job
+    takes from what it waits for, so what it lacks only shrinks. Others may still start, on what it does not need.
+    """
+
+    def __init__(self, policy: Policy, machines: list[Machine]) -> None:
+        self.grass = policy if isinstance(policy, Grass) else None
+        self.machines = machines
+        self.head: Task | None = None
+        self.since = 0
+        self.count = 0
+        self.kept_since: int | None = None
+        self.lack: int | None = None
+        self.able: set[str] = set()
+        self.totals: dict[int, int] = {}
+        self.passed = self.passed_before = self.kept_s = self.largest_round = 0
+
+    def before(self, now: int) -> None:
+        """A decision is about to be made."""
+        self.lack = None
+        if self.grass is None or self.head is None:
+            return
+        patience = self.grass.patience
+        if self.count >= patience.passes or now - self.since >= patience.wait_s:
+            self.kept_since = now if self.kept_since is None else self.kept_since
+            self.lack = self._lack(self.head)
+
+    def after(self, now: int, starts: list[Start], waiting: list[Task]) -> None:
+        """A decision was made; these still wait, first in line first."""
+        self.largest_round = max(self.largest_round, len(starts))
+        head = waiting[0] if waiting else None
+        was_kept = self.kept_since is not None and head is not None and head == self.head
+        if self.kept_since is not None:
+            self.kept_s = max(self.kept_s, now - self.kept_since)
+        if head is None or head != self.head:
+            self._new_head(head, now)
+        if head is None:
+            return
+        passing = sum(start.task.order > head.order and start.machine in self.able for start in starts)
+        self.count += passing
+        self.totals[head.id] = self.totals.get(head.id, 0) + passing
+        self.passed = max(self.passed, self.count)
+        if not was_kept:
+            self.passed_before = max(self.passed_before, self.count)
+        if self.grass is not None:
+            self._check(self.grass, head, starts, was_kept=was_kept)
+
+    def _new_head(self, head: Task | None, now: int) -> None:
+        self.head, self.since, self.count, self.kept_since = head, now, 0, None
+        empty = ((machine.name, machine.empty()) for machine in self.machines)
+        self.able = set() if head is None else {name for name, each in empty if each.pick(head.request) is not None}
+
+    def _check(self, grass: Grass, head: Task, starts: list[Start], *, was_kept: bool) -> None:
+        if not starts and any(machine.pick(head.request) is not None for machine in self.machines):
+            raise Unfair(f"job {head.id} is first in line and fits, and yet it waits")
+        if grass.passes() != (head.id, self.count):
+            raise Unfair(f"{self.count} have passed job {head.id}, the board says {grass.passes()}")
+        if self.passed_before > grass.patience.passes - 1 + self.largest_round:
+            raise Unfair(f"{self.passed_before} have passed job {head.id} before room was kept for it")
+        earlier = any(start.task.order < head.order for start in starts)
+        if was_kept and self.lack is not None and not earlier and self._lack(head) > self.lack:
+            raise Unfair(f"later jobs have taken from what is kept for job {head.id}")
+
+    def _lack(self, head: Task) -> int:
+        found = [lack for machine in self.machines if (lack := machine.lack(head.request)) is not None]
+        return min(found)
+
+
+class Clock:
+    """One trace under one policy."""
+
+    def __init__(self, tasks: list[Task], machines: list[Machine], policy: Policy) -> None:
+        self.machines = {machine.name: machine for machine in machines}
+        self.policy = policy
+        self.line = Line(policy, machines)
+        #: Who comes and who ends, the soonest first.
+        self.coming = sorted(tasks, key=lambda task: (task.at, task.id), reverse=True)
+        self.ends: list[tuple[int, int, Start]] = []
+        self.waiting: list[Task] = []
+        self.story: list[tuple[int, Start]] = []
+
+    def play(self) -> None:
+        """From the first arrival to the last end."""
+        while self.coming or self.ends:
+            now = min([*(task.at for task in self.coming[-1:]), *(end for end, _, _ in self.ends[:1])])
+            while self.ends and self.ends[0][0] == now:
+                _, _, start = heappop(self.ends)
+                self.machines[start.machine].give(start.allocation)
+                self.policy.end(start.task, now)
+            while self.coming and self.coming[-1].at == now:
+                task = self.coming.pop()
+                insort(self.waiting, task, key=lambda task: task.order)
+                self.policy.submit(task, now)
+            # A worker's report that a job has started makes a broker plan again, until nothing more starts.
+            while self._decide(now):
+                pass
+
+    def _decide(self, now: int) -> bool:
+        self.line.before(now)
+        copies = [machine.copy() for machine in self.machines.values()]
+        starts = self.policy.decide(now, [*self.waiting], copies)
+        for start in starts:
+            self.machines[start.machine].take(start.allocation)
+            heappush(self.ends, (now + start.task.run, start.task.id, start))
+            self.story.append((now, start))
+        started = {start.task.id for start in starts}
+        self.waiting = [task for task in self.waiting if task.id not in started]
+        self.line.after(now, starts, self.waiting)
+        return bool(starts)
+
+
+def run(tasks: list[Task], machines: list[Machine], policy: Policy) -> tuple[Figures, list[tuple[int, Start]]]:
+    """Play a trace to its end: the figures, and who started when."""
+    clock = Clock(tasks, machines, policy)
+    clock.play()
+    if len(clock.story) != len(tasks) or clock.waiting:
+        raise Unfair(f"{len(tasks)} jobs came and {len(clock.story)} started")
+    return _figures(tasks, machines, clock.story, clock.line), clock.story
+
+
+def _figures(tasks: list[Task], machines: list[Machine], story: list[tuple[int, Start]], line: Line) -> Figures:
+    makespan = max(at + start.task.run for at, start in story) - min(task.at for task in tasks)
+    held = sum(gpus_held(start.allocation) * start.task.run for _, start in story)
+    waits = [at - start.task.at for at, start in story]
+    slowdowns = [
+        max(1.0, (wait + start.task.run) / max(start.task.run, SLOWDOWN_FLOOR_S))
+        for wait, (_, start) in zip(waits, story, strict=True)
+    ]
+    cards = sum(len(machine.cards) for machine in machines)
+    return Figures(
+        makespan,
+        held / (ONE * cards * makespan),
+        statistics.fmean(waits),
+        max(waits),
+        statistics.fmean(slowdowns),
+        line.passed,
+        max(line.totals.values(), default=0),
+        line.passed_before,
+        line.kept_s / max(task.run for task in tasks),
+    )

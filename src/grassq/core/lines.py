@@ -1,0 +1,75 @@
+"""Lines of commands: which of them a job is made of, and which are plain words that need no shell."""
+
+from __future__ import annotations
+
+import re
+
+from grassq.errors import BadInput
+
+#: Commands in one submission, and bytes in one of them.
+LINES_MAX = 1_000_000
+LINE_BYTES_MAX = 2 << 20
+
+_BLANKS = b" \t"
+#: What every shell passes on as it is, and what parts words. Bytes above ASCII are parts of letters.
+_HARMLESS = (
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-" + _BLANKS + bytes(range(0x80, 0x100))
+)
+#: `{gpu}` is ours to fill in; a shell leaves braces alone that hold neither a comma nor two dots.
+_PLACEHOLDER = re.compile(rb"\{[a-z][a-z0-9_]*\}|\{job\.(?:id|name|attempt)\}")
+#: A word that begins with `=` is the path of a program to zsh.
+_EQUALS_FIRST = re.compile(rb"(?:^|[ \t])=")
+_ASSIGNMENT = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
+
+# What the usual shells (sh, bash, dash, ksh, zsh, fish, csh) do themselves: a program of the same name may differ.
+_SHELL_WORDS = frozenset(
+    b"""
+    . : @ [ alias and argparse autoload begin bg bind bindkey block break breaksw builtin bye caller case cd chdir
+    clone command commandline compadd compcall compctl compgen complete compopt contains continue coproc count
+    declare default dirs disable disown do done echo echotc echoti elif else emulate enable end endif endsw esac
+    eval exec exit export false fc fg fi filetest for foreach function functions getcap getopts glob hash hashstat
+    help history if in integer jobs kill let limit local logout mapfile math nameref noglob not notify onintr or
+    path popd print printf private pushd pushln pwd r random read readarray readonly rehash repeat return sched
+    select set set_color setcap setenv setopt setty shift shopt source status stop string suspend switch test then
+    time times trap true ttyctl type typeset ulimit umask unalias unfunction unhash unlimit unset unsetenv unsetopt
+    until vared wait whence where which while zcompile zformat zftp zle zmodload zparseopts zprof zpty zregexparse
+    zsocket zstyle ztcp
+    """.split()
+)
+
+
+def split(text: bytes) -> list[bytes]:
+    """The lines of a text, whichever of the two usual ends they have."""
+    return text.replace(b"\r\n", b"\n").removesuffix(b"\r").split(b"\n")
+
+
+def command(line: bytes) -> bytes | None:
+    """The command on a line; None if it is blank or starts with #."""
+    # Not cut at its end: the blank after a backslash belongs to the command.
+    line = line.lstrip(_BLANKS)
+    return line if line and not line.startswith(b"#") else None
+
+
+def check(line: bytes) -> None:
+    """Refuse a line that can be no command; says why."""
+    if len(line) > LINE_BYTES_MAX:
+        raise BadInput(f"the command is longer than {LINE_BYTES_MAX:,} bytes")
+    if b"\0" in line:
+        raise BadInput("the command holds a NUL byte, which no program can be given")
+    if line.endswith(b"\\") and (len(line) - len(line.rstrip(b"\\"))) % 2:
+        raise BadInput("the command ends in a backslash; it cannot go on in the next line, which is another command")
+
+
+def plain_words(line: bytes) -> tuple[bytes, ...] | None:
+    """The words of a line that means to every shell just these words, none of a blank one; None for any other line."""
+    special = line.translate(None, _HARMLESS)
+    if special and (special.strip(b"{}") or _PLACEHOLDER.sub(b"", line).translate(None, _HARMLESS)):
+        return None
+    if b"=" in line and _EQUALS_FIRST.search(line):
+        return None
+    return tuple(line.split())
+
+
+def may_be_program(word: bytes) -> bool:
+    """Whether a first word can name a program: to a shell it is no command of its own and no assignment."""
+    return word not in _SHELL_WORDS and _ASSIGNMENT.match(word) is None and not word.startswith(b"-")

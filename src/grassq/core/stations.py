@@ -1,0 +1,130 @@
+"""Stations: the workers on a board, what each said of itself, and how full it is."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from grassq.core.model import ANYWHERE, Guest, Offer, Terms, WorkerInfo
+from grassq.core.resources import DETECTED, Capacity, Limits, Request, bind, supply_of, union
+from grassq.core.room import Room, Shortage, Spot, empty_room, fit, most
+from grassq.errors import Refused
+
+#: Ceilings that are remembered of a worker; all are made anew when there are more.
+CEILINGS_MAX = 1000
+
+
+class Ceiling:
+    """The most that requests of one kind could be given at a worker if nobody else were there."""
+
+    def __init__(self, spot: Spot, names: tuple[str, ...]) -> None:
+        self._spot = spot
+        self.most = [most(name, spot) for name in names]
+
+    def holds(self, request: Request) -> bool:
+        """Whether a request could be given all it asks for."""
+        return not isinstance(fit(request, self._spot), Shortage)
+
+
+class Ceilings:
+    """The ceilings of one worker, each made when first asked for."""
+
+    def __init__(self, machine: Capacity, offers: dict[str, Capacity]) -> None:
+        self._machine = empty_room(machine)
+        self._offers = offers
+        self._known: dict[tuple[str, tuple[str, ...]], Ceiling] = {}
+
+    def of(self, queue: str, names: tuple[str, ...]) -> Ceiling:
+        """The ceiling of requests in a queue that name these resources."""
+        found = self._known.get((queue, names))
+        if found is None:
+            if len(self._known) >= CEILINGS_MAX:
+                self._known.clear()
+            found = self._known[queue, names] = Ceiling(Spot(self._machine, empty_room(self._offers[queue])), names)
+        return found
+
+
+class Station(Struct):
+    """A worker on the board: what it said, its machine's room and the room of each of its offers."""
+
+    info: WorkerInfo
+    online: bool
+    since: float
+    machine: Room
+    offers: dict[str, Room]
+    ceilings: Ceilings
+    #: The user wants no new starts there.
+    drained: bool = False
+    #: When a worker that is out of touch was last heard, on the broker's monotonic clock; of one not heard since the
+    #: broker began, when that was.
+    heard: float = 0.0
+
+    @property
+    def takes(self) -> bool:
+        """Whether jobs may be placed here now."""
+        return self.online and not self.drained
+
+    def silent_s(self, now: float) -> float:
+        """For how long this worker has been out of touch."""
+        return 0.0 if self.online else max(0.0, now - self.heard)
+
+    def refuses(self, queue: str, terms: Terms) -> str | None:
+        """Why a job of these terms may not run in a queue here, however much is free; None if it may."""
+        if terms == ANYWHERE:
+            return None
+        if terms.worker not in (None, self.info.name):
+            return f"it asks for worker {terms.worker}"
+        missing = sorted(set(terms.labels) - set(self.info.labels))
+        if missing:
+            return f"worker {self.info.name} has no label {missing[0]}"
+        offer = self.offer(queue)
+        if offer is None:
+            return f"worker {self.info.name} has no queue {queue!r}"
+        return None if terms.guest is None else _turns_away(offer, terms.guest)
+
+    def offer(self, queue: str) -> Offer | None:
+        """This worker's offer of a queue."""
+        return next((offer for offer in self.info.offers if offer.queue == queue), None)
+
+    def spot(self, queue: str) -> Spot:
+        """The room a job of that queue sees here."""
+        return Spot(self.machine, self.offers[queue])
+
+
+def _turns_away(offer: Offer, guest: Guest) -> str | None:
+    """Why a queue takes no job from another machine, or not with what its sender chose."""
+    if not offer.prefix:
+        if offer.unsecure or guest.bare:
+            return None
+        return f"queue {offer.queue!r} takes no jobs from other machines: it has no command of its own"
+    for chosen, option in ((guest.own_cwd, "--cwd"), (guest.shell, "--shell")):
+        if chosen:
+            return f"queue {offer.queue!r} takes no {option} from other machines"
+    refused = [name for name in guest.env if name not in offer.allow_env]
+    if refused:
+        name = refused[0].decode("utf-8", "backslashreplace")
+        return f"queue {offer.queue!r} takes no variable {name} from other machines (--allow-env {name} would)"
+    return None
+
+
+def machine_capacity(info: WorkerInfo) -> Capacity:
+    """What a machine has: what it found or was given, and what its offers declare on top."""
+    capacity = dict(info.given)
+    for offer in info.offers:
+        for name, limit in offer.limits.items():
+            if name in info.given or (info.detecting and name in DETECTED):
+                continue
+            declared = supply_of(limit)
+            capacity[name] = union(capacity[name], declared) if name in capacity else declared
+    return capacity
+
+
+def bound(limits: Limits, capacity: Capacity) -> Capacity:
+    """What a queue may use of a machine: its limits, bound to what is there."""
+    found: Capacity = {}
+    for name, limit in limits.items():
+        try:
+            found[name] = bind(name, limit, capacity[name]) if name in capacity else supply_of(limit)
+        except Refused:
+            # Checked when the queue was made; a device has gone since. Those that are still there stay usable.
+            found[name] = supply_of(limit)
+    return found

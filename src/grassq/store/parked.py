@@ -1,0 +1,71 @@
+"""Jobs that only wait, gathered from their rows by shape; of each its place in line, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from operator import lt
+from sys import intern
+from typing import Any
+
+from grassq.core.model import State
+from grassq.store import rows
+from grassq.store.base import Parked
+
+#: How many rows are in memory at once while they are gathered.
+PARKED_AT_ONCE = 2000
+
+#: A queue and what is asked for there, as stored: to compare that costs less than to understand each.
+_Key = tuple[str, bytes]
+
+
+def gather(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[Parked]:
+    """The jobs of SELECT_PARKED, one group for each shape."""
+    alike: dict[_Key, array[int]] = {}
+    # Of those who have one: the reason, or None if not all have the same.
+    reasons: dict[_Key, str | None] = {}
+    for part in parts:
+        for order, queue, asked, reason, spec in part:
+            key = (queue, asked) if spec is None else _as_now(spec)
+            orders = alike.get(key)
+            if orders is None:
+                alike[key] = array("q", (order,))
+                if reason is not None:
+                    reasons[key] = reason
+                continue
+            orders.append(order)
+            if (reason is not None or reasons) and reasons.get(key) != reason:
+                reasons[key] = None
+    groups = []
+    while alike:
+        # Taken out one by one, so that there are never two of everything.
+        key, orders = alike.popitem()
+        groups.append(Parked(state, rows.shape_from(intern(key[0]), key[1]), _sorted(orders), reasons.get(key)))
+    return groups
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Make millions of things that all stay: to look again and again for garbage among them doubles the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _as_now(spec: bytes) -> _Key:
+    """What a row of an older release would have in common with others if it were written now."""
+    queue, request, terms = rows.old_shape(spec)
+    return queue, rows.asked_column(request, terms)
+
+
+def _sorted(orders: array[int]) -> array[int]:
+    """Rows come by id; jobs of several priorities are in line otherwise."""
+    in_line = len(orders) < 2 or all(map(lt, orders, islice(orders, 1, None)))
+    return orders if in_line else array("q", sorted(orders))

@@ -1,0 +1,200 @@
+"""Submitting jobs: from the bytes of a request to the answer, whichever connection they came by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from grassq.broker import service
+from grassq.broker.engine import BRIEF_MAX, Engine
+from grassq.core import argv
+from grassq.core.model import DEFAULT_QUEUE
+from grassq.core.names import check_name, shown
+from grassq.core.resources import Request, parse_request
+from grassq.errors import BadInput, Gone, GrassError
+from grassq.store.base import Submission
+from grassq.web import bodies, intake, many
+from grassq.web.answers import Reply, digest, enqueue_text, enqueued, lines_text, range_text
+from grassq.web.caller import Caller
+from grassq.web.sight import Eyes, Memory, Sight, Unseen
+
+#: Larger requests are read on another thread, so that others are answered meanwhile.
+LARGE = 64 << 10
+#: Said by a request for `--stdin` that has no lines yet; a command that does not know it prints this.
+NO_LINES = "grass: --stdin takes a command a line from stdin; this command is of another release than the daemon\n"
+
+T = TypeVar("T")
+Handler = Callable[[bytes, Caller], Awaitable[Reply]]
+
+
+class Submissions:
+    """Reads what is submitted, checks it, and has it stored: all of a request, or nothing."""
+
+    def __init__(self, engine: Engine, default: Request) -> None:
+        self._engine = engine
+        self._default = default
+        self._known_now = intake.Known({}, frozenset())
+        self._known_at = 0
+        self._memory = Memory()
+        self._eyes = Eyes(self._memory)
+
+    async def _known(self) -> intake.Known:
+        generation = self._engine.decider.generation
+        if generation != self._known_at:
+            self._known_now = await self._engine.read(lambda batch: intake.known_of(batch.board))
+            self._known_at = generation
+        return self._known_now
+
+    async def _look(self, read: Callable[[Sight], T], raw: bytes) -> T:
+        """Read and check something: here if nothing on a disk must be looked at for it, else on another thread."""
+        if len(raw) <= LARGE:
+            try:
+                return read(self._memory)
+            except Unseen:
+                pass
+        return await asyncio.to_thread(read, self._eyes)
+
+    async def enqueue(self, raw: bytes, caller: Caller) -> Reply:
+        """Split what was typed, store the job or the jobs, and answer with the very text to print."""
+        try:
+            body = await _decoded(raw, bodies.EnqueueBody)
+            words = [bodies.word_bytes(word) for word in body.words]
+            who, known = body.submitter(caller), await self._known()
+            try:
+                typed, drafts = await self._look(partial(self._read, body, words, who, known), raw)
+            except GrassError:
+                # Said again after a broken connection, the words may no longer make sense though the job is stored.
+                stored = await self._stored(body.key, raw)
+                if stored is None:
+                    raise
+                typed, ids = intake.split(words, known, lambda word: True), service.ids_of(stored)
+            else:
+                if typed.stdin and body.lines is None:
+                    return enqueued(2, "", NO_LINES, lines=1)
+                ids = await self._store(drafts, body.key, raw)
+        except Gone:
+            raise
+        except GrassError as error:
+            return enqueued(error.exit_code, "", f"grass: {error}\n")
+        notes = "".join(f"grass: {note}\n" for note in typed.warnings)
+        if typed.stdin:
+            about = f"jobs {range_text(ids)} in {typed.queue}"
+            return enqueued(0, lines_text(typed, ids), notes, about=about)
+        follow = ids[0] if body.verb == "run" or typed.sync else None
+        return enqueued(0, enqueue_text(typed, ids[0]), notes, about=f"job {ids[0]} in {typed.queue}", follow=follow)
+
+    def _read(
+        self, body: bodies.EnqueueBody, words: list[bytes], who: intake.Submitter, known: intake.Known, sight: Sight
+    ) -> tuple[argv.Enqueue, list[service.Draft]]:
+        typed, draft = intake.read_enqueue(words, who, known, self._default, sight)
+        if not typed.stdin and body.lines is None:
+            return typed, [draft]
+        if not typed.stdin or body.verb == "run":
+            raise BadInput("--stdin puts many commands into a queue, and `grass run` follows one: use grass enqueue")
+        if body.lines is None:
+            return typed, []
+        press = many.Press(typed, intake.request_of(typed, self._default), who, known, sight)
+        return typed, many.of_lines(bodies.word_bytes(body.lines), press)
+
+    async def submit(self, raw: bytes, caller: Caller) -> Reply:
+        """Store jobs a program made."""
+        body = await _decoded(raw, bodies.SubmitBody)
+        if not 1 <= len(body.jobs) <= bodies.JOBS_MAX:
+            raise BadInput(f"a submission has 1 to {bodies.JOBS_MAX:,} jobs")
+        who, known = body.submitter(caller), await self._known()
+
+        def read(sight: Sight) -> list[service.Draft]:
+            return [_draft(job, who, known, self._default, sight) for job in body.jobs]
+
+        ids, warnings = await self._submitted(read, known, body.key, raw)
+        return Reply(msgspec.json.encode({"ids": ids, "warnings": warnings}), about=f"jobs {range_text(ids)}")
+
+    async def submit_many(self, raw: bytes, caller: Caller) -> Reply:
+        """Store jobs of a program that share everything but the command."""
+        body = await _decoded(raw, bodies.ManyBody)
+        if body.job.command or body.job.shell:
+            raise BadInput("of many commands, `job` has none of its own")
+        who, known = body.submitter(caller), await self._known()
+
+        def read(sight: Sight) -> list[service.Draft]:
+            typed = _typed(body.job, ())
+            press = many.Press(typed, _request(body.job, self._default), who, known, sight)
+            return many.of_commands(body.commands, press)
+
+        ids, warnings = await self._submitted(read, known, body.key, raw)
+        # They follow one another: the first and how many say it all.
+        which = {"first": ids[0], "count": len(ids), "warnings": warnings}
+        return Reply(msgspec.json.encode(which), about=f"jobs {range_text(ids)}")
+
+    async def _submitted(
+        self, read: Callable[[Sight], list[service.Draft]], known: intake.Known, key: str, raw: bytes
+    ) -> tuple[list[int], list[str]]:
+        try:
+            drafts = await self._look(read, raw)
+        except GrassError:
+            stored = await self._stored(key, raw)
+            if stored is None:
+                raise
+            return service.ids_of(stored), []
+        missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
+        warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
+        return await self._store(drafts, key, raw), warnings
+
+    async def _store(self, drafts: list[service.Draft], key: str, raw: bytes) -> list[int]:
+        if not drafts:
+            return []
+        known_by = await _off_loop(digest, raw)
+        handler = partial(service.submit, drafts=drafts, key=key, digest=known_by)
+        return await self._engine.change(handler, key=key, recall=service.ids_of, brief=len(drafts) <= BRIEF_MAX)
+
+    async def _stored(self, key: str, raw: bytes) -> Submission | None:
+        return await self._engine.read(partial(service.recall, key=key, digest=await _off_loop(digest, raw)))
+
+
+async def _decoded(raw: bytes, kind: type[T]) -> T:
+    return await _off_loop(lambda raw: bodies.decode(raw, kind), raw)
+
+
+async def _off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
+    return do(raw) if len(raw) <= LARGE else await asyncio.to_thread(do, raw)
+
+
+def _request(job: bodies.JobBody, default: Request) -> Request:
+    return default if job.request is None else parse_request(job.request)
+
+
+def _draft(
+    job: bodies.JobBody, who: intake.Submitter, known: intake.Known, default: Request, sight: Sight
+) -> service.Draft:
+    words = tuple([bodies.word_bytes(word) for word in job.command])
+    typed = _typed(job, words)
+    offer = known.offers.get(typed.queue)
+    if not words and not (offer and offer.prefix):
+        raise BadInput("there is nothing to run: the command is empty")
+    if job.shell and len(words) != 1:
+        raise BadInput("a shell job is one line")
+    return intake.draft(typed, _request(job, default), who, known, sight)
+
+
+def _typed(job: bodies.JobBody, words: tuple[bytes, ...]) -> argv.Enqueue:
+    return argv.Enqueue(
+        words=words,
+        queue=check_name(job.queue, "queue name") if job.queue else DEFAULT_QUEUE,
+        env=bodies.pairs_bytes(job.env),
+        cwd=None if job.cwd is None else bodies.word_bytes(job.cwd),
+        shell=b"" if job.shell else None,
+        name=None if job.name is None else check_name(job.name),
+        priority=job.priority,
+        hold=job.hold,
+        split=job.split,
+        keep_children=job.keep_children,
+        grace_s=job.grace_s,
+        on_lost=job.on_lost,
+        tries=job.tries,
+        worker=job.worker,
+        labels=tuple(job.labels),
+    )

@@ -1,0 +1,57 @@
+"""A slow, plain plan: every job of the line is asked in turn. What the index answers must be the same."""
+
+from __future__ import annotations
+
+from grassq.core.board import Board, Head
+from grassq.core.model import Job, State
+from grassq.core.placement import PLACEMENTS_MAX, reservations
+from grassq.core.resources import Allocation
+from grassq.core.room import fits_ever
+from grassq.core.stations import Station
+from grassq.core.walk import Scratch, first_place
+
+Started = tuple[int, str, Allocation]
+
+
+def plain_plan(board: Board, now: float) -> tuple[list[Started], dict[str, Head]]:
+    """Who starts where with what, and the heads afterwards, of a board that is known whole."""
+    if board.doubts or board.awaits(now):
+        return [], board.heads
+    scratch, kept = Scratch(), reservations(board, now)
+    started: list[Started] = []
+    blocked: dict[str, Job] = {}
+    full: set[object] = set()
+    for job in sorted((job for job in board.jobs.values() if job.state is State.QUEUED), key=lambda job: job.order):
+        shape = (job.spec.queue, job.spec.request, job.spec.terms)
+        if board.is_paused(job.spec.queue) or shape in full:
+            continue
+        found = first_place(job, board, scratch, kept)
+        if found is not None:
+            scratch.take(found[0], job.spec.queue, found[1])
+            started.append((job.id, found[0].info.name, found[1]))
+            continue
+        full.add(shape)
+        if job.spec.queue not in blocked and any(_is_able(station, job) for station in board.stations.values()):
+            blocked[job.spec.queue] = job
+    assert len(started) < PLACEMENTS_MAX
+    return started, {queue: _head(board, job, started, now) for queue, job in blocked.items()}
+
+
+def _is_able(station: Station, job: Job) -> bool:
+    queue = job.spec.queue
+    return (
+        station.takes
+        and queue in station.offers
+        and station.refuses(queue, job.spec.terms) is None
+        and fits_ever(job.spec.request, station.machine.supply, station.offers[queue].supply) is None
+    )
+
+
+def _head(board: Board, job: Job, started: list[Started], now: float) -> Head:
+    passed = sum(
+        _is_able(board.stations[worker], job) and board.jobs[other].order > job.order for other, worker, _ in started
+    )
+    known = board.heads.get(job.spec.queue)
+    if known is not None and known.job == job.id:
+        return Head(job.id, known.since, known.passed + passed)
+    return Head(job.id, now, passed)
