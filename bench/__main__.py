@@ -14,7 +14,13 @@ from bench.table import Row, Skipped, document, show
 QUICK = 10
 PARTS = ("local", "broker", "takeover", "partition")
 #: Parts with a table and options of their own, loaded when asked for: `python -m bench peers --help`.
-APART = {"peers": "bench.peers.run", "growth": "bench.growth", "packing": "bench.packing"}
+APART = {
+    "peers": "bench.peers.run",
+    "growth": "bench.growth",
+    "packing": "bench.packing",
+    "deep": "bench.deep",
+    "idle": "bench.idle",
+}
 #: What `--quick` is for the peers.
 QUICK_PEERS = ("--jobs", "1000", "--rounds", "1")
 

@@ -16,7 +16,7 @@ from grassq.broker import service, views
 from grassq.broker.batch import Batch
 from grassq.broker.decide import Call, Decider, Effects, FromWorker
 from grassq.broker.service import Draft
-from grassq.core.board import NEAR_MAX, Patience
+from grassq.core.board import NEAR_MAX, Pace, Patience
 from grassq.core.messages import Hello, Moment, Order, Report, Silent
 from grassq.core.model import AttemptId, Job, Outcome, WorkerInfo
 from grassq.core.selectors import Ids, Selector, parse
@@ -58,8 +58,12 @@ class Desk:
         path: str = MEMORY,
         local: str | None = None,
         lease_s: float = 300.0,
+        near_max: int = NEAR_MAX,
+        pace: Pace | None = None,
     ) -> None:
         self.clock = HandClock()
+        self.near_max = near_max
+        self.pace = pace
         self.trouble = Trouble()
         self.store = TouchyStore(path, self.trouble)
         self.patience = patience
@@ -83,6 +87,8 @@ class Desk:
             patience=self.patience,
             local=self.local,
             lease_s=self.lease_s,
+            near_max=self.near_max,
+            pace=self.pace,
         )
 
     def restore(self, backup: str) -> None:
@@ -95,8 +101,10 @@ class Desk:
         """One batch; afterwards board and store agree, unless the store could not be read."""
         effects = self.decider.process(messages)
         if not self.decider.stale:
-            stored = super(TouchyStore, self.store).load(NEAR_MAX).jobs
-            assert self.decider.board.jobs == {job.id: job for job in stored}
+            stored = {job.id: job for job in super(TouchyStore, self.store).load(NEAR_MAX).jobs}
+            board = self.decider.board
+            assert board.jobs == {i: job for i, job in stored.items() if i in board.jobs}
+            assert board.jobs.keys() >= (stored.keys() if self.near_max == NEAR_MAX else board.holding.keys())
         return effects
 
     def ask(self, handler: Callable[[Batch], Any], **more: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,7 +18,7 @@ from tests.sim.touchy import TouchyStore
 from grassq.broker import service
 from grassq.broker.batch import Batch
 from grassq.broker.decide import Decider, FromWorker
-from grassq.broker.engine import Engine
+from grassq.broker.engine import SLOW_S, Engine
 from grassq.core.messages import Hello, Order, Report, Start
 from grassq.core.model import Outcome
 from grassq.core.states import Exited
@@ -164,5 +166,37 @@ def test_one_who_stops_waiting_for_an_answer_disturbs_nobody() -> None:
         await asyncio.sleep(0)
         impatient.cancel()
         assert await one.submit("here") in ([1], [2])
+
+    play(test)
+
+
+async def thread_of(one: Running, *, brief: bool, takes_s: float = 0.0) -> str:
+    """On which thread a request is worked off."""
+
+    def handler(batch: Batch) -> str:
+        time.sleep(takes_s)
+        return threading.current_thread().name
+
+    return await one.engine.change(handler, brief=brief)
+
+
+def test_what_is_brief_is_decided_on_the_loop_and_all_else_on_the_engines_thread() -> None:
+    async def test(one: Running) -> None:
+        await one.submit()
+        here = threading.current_thread().name
+        assert await thread_of(one, brief=True) == here
+        assert (await thread_of(one, brief=False)).startswith("engine")
+        both = await asyncio.gather(thread_of(one, brief=True), thread_of(one, brief=False))
+        assert here not in both, "one that is not brief takes its whole batch along"
+
+    play(test)
+
+
+def test_after_a_batch_that_took_long_the_thread_does_it_for_a_while() -> None:
+    async def test(one: Running) -> None:
+        await one.submit()
+        here = threading.current_thread().name
+        assert await thread_of(one, brief=True, takes_s=2 * SLOW_S) == here
+        assert (await thread_of(one, brief=True)).startswith("engine")
 
     play(test)

@@ -211,7 +211,10 @@ class Auditor:
         if job.attempt_id not in self._forgotten or job.placement is None:
             return False
         folder = self._folder(job)
-        return self._rebooted(job) or (folder is not None and folder.claimed and not folder.lives)
+        if folder is None:
+            # Not begun: should there be no room for it beside what is found to run, it is taken back before it is.
+            return job.state is State.PLACED
+        return self._rebooted(job) or (folder.claimed and not folder.lives)
 
     def _note_removed_workers(self, loaded: Loaded) -> None:
         names = {info.name for info in loaded.workers}

@@ -66,6 +66,7 @@ class Batch(Struct):
         self.changes.attempts[attempt.job, attempt.number] = attempt
         self.tell(job.id, _KINDS[Adopt], f"attempt {job.attempt} on {job.placement.worker}")
         self.board.put(job)
+        self.board.crowded.add(job.placement.worker)
 
     def move(self, job: Job, event: Event) -> Job:
         """Let an event happen to a job, on the board and in what will be stored."""
@@ -76,6 +77,8 @@ class Batch(Struct):
         self.tell(job.id, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))
         if after.state in FINAL:
             self.finished.append(after.id)
+        if isinstance(event, Adopt):
+            self.board.crowded.add(event.placement.worker)
         if isinstance(event, Adopt) and (old := _attempt_of(job, job, self.now)) is not None:
             forgotten = "a newer attempt was found after the store had been restored from a backup"
             over = replace(old, ended=self.now, outcome=Outcome.UNKNOWN, error=forgotten)

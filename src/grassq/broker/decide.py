@@ -259,6 +259,19 @@ class Decider:
 
     def _plan(self, batch: Batch) -> bool:
         """Place what can be placed; True when there is more to place than one batch takes."""
+        more = self._place(batch)
+        if not more and ahead.tails(self.board):
+            # Behind what was placed just now.
+            more = self._place(batch)
+        wait_s = self.board.patience.wait_s
+        ripening = [head.since + wait_s for head in self.board.heads.values() if head.since + wait_s > batch.mono]
+        if self.board.awaits(batch.mono):
+            ripening.append(self.board.awaited_until)
+        self._ripe_at = min(ripening, default=float("inf"))
+        self._replan = more
+        return more
+
+    def _place(self, batch: Batch) -> bool:
         plan = placement.plan(self.board, batch.mono)
         jobs = self._whole(batch, [*(id_ for id_, _ in plan.placements), *(h.job for h in plan.heads.values())])
         for job_id, where in plan.placements:
@@ -266,12 +279,6 @@ class Decider:
         self.board.heads = plan.heads
         for head in plan.heads.values():
             self.board.know(jobs[head.job])
-        wait_s = self.board.patience.wait_s
-        ripening = [head.since + wait_s for head in plan.heads.values() if head.since + wait_s > batch.mono]
-        if self.board.awaits(batch.mono):
-            ripening.append(self.board.awaited_until)
-        self._ripe_at = min(ripening, default=float("inf"))
-        self._replan = plan.more
         return plan.more
 
     def _whole(self, batch: Batch, ids: list[int]) -> dict[int, Job]:

@@ -69,7 +69,10 @@ def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
 
 
 def lacking(batch: Batch, job: Job) -> str | None:
-    """What a job waits for to be there, in today's words: its own are those of when it came."""
+    """What a job waits for, in today's words: its own are those of when it came."""
+    leader = batch.board.leader(job) if job.state is State.PLACED else None
+    if leader is not None:
+        return f"starts when job {leader.id} ends, on its devices"
     if job.state is not State.WAITING or job.ready_at is not None:
         return None
     return batch.board.reasons.get(shape_of(job))

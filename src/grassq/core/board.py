@@ -89,6 +89,8 @@ class Board:
         self.followers: dict[AttemptId, set[int]] = {}
         #: Attempts that ran on while others waited behind them: nobody is placed there again.
         self.slow: set[AttemptId] = set()
+        #: Workers on which an attempt was found that the store had forgotten: they may hold more than there is.
+        self.crowded: set[str] = set()
         #: How many attempts of a shape in a row were over in no time.
         self.brief: dict[Shape, int] = {}
         #: Those of `jobs` that wait for a time.

@@ -81,8 +81,19 @@ def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -
 def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
     if board.leader(job) is not None:
         return Sent(now, since, None, ahead.is_wanted_back(board, job, now - since))
+    if job.state is State.PLACED and _is_too_much(board, job):
+        return Sent(now, since, None, back=True)
     # A stop must not wait until the start before it, or a stop with a longer grace, would be repeated anyway.
     return Sent(now, since, _stop_grace_s(job) if job.cancel_requested else None)
+
+
+def _is_too_much(board: Board, job: Job) -> bool:
+    """Whether a job cannot start where it was placed, because one that a restored store had forgotten runs there."""
+    where = job.placement
+    if where is None or where.worker not in board.crowded:
+        return False
+    station = board.stations.get(where.worker)
+    return station is not None and station.is_overfull(where.allocation)
 
 
 def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from msgspec import Struct
 
 from grassq.core.model import ANYWHERE, Guest, Offer, Terms, WorkerInfo
-from grassq.core.resources import DETECTED, Capacity, Limits, Request, bind, supply_of, union
+from grassq.core.resources import (
+    DETECTED,
+    VRAM,
+    VRAM_OF,
+    Allocation,
+    Capacity,
+    Devices,
+    Limits,
+    Pool,
+    Request,
+    bind,
+    supply_of,
+    union,
+)
 from grassq.core.room import Room, Shortage, Spot, empty_room, fit, most
 from grassq.errors import Refused
 
@@ -80,6 +93,21 @@ class Station(Struct):
         if offer is None:
             return f"worker {self.info.name} has no queue {queue!r}"
         return None if terms.guest is None else _turns_away(offer, terms.guest)
+
+    def is_overfull(self, allocation: Allocation) -> bool:
+        """Whether more is taken than there is of something in an allocation."""
+        for name, held in allocation.items():
+            supply = self.machine.supply.get(VRAM_OF if name == VRAM else name)
+            if isinstance(supply, Pool):
+                if self.machine.pools.get(name, 0) > supply.amount:
+                    return True
+            elif isinstance(supply, Devices) and isinstance(held, dict):
+                loads = self.machine.loads.get(VRAM_OF if name == VRAM else name, {})
+                for device in supply.devices:
+                    load = loads.get(device.id) if device.id in held else None
+                    if load is not None and (load.used > device.worth or load.vram > device.vram):
+                        return True
+        return False
 
     def offer(self, queue: str) -> Offer | None:
         """This worker's offer of a queue."""
