@@ -20,6 +20,7 @@ APART = {
     "packing": "bench.packing",
     "deep": "bench.deep",
     "idle": "bench.idle",
+    "plot": "bench.plot",
 }
 #: What `--quick` is for the peers.
 QUICK_PEERS = ("--jobs", "1000", "--rounds", "1")
@@ -64,7 +65,7 @@ def _measure(name: str, part: int) -> tuple[list[Row], list[Skipped]]:
 
 
 def _apart(name: str, argv: list[str] | tuple[str, ...]) -> int:
-    return int(importlib.import_module(APART[name]).main(argv))
+    return int(importlib.import_module(APART[name]).main(argv) or 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a very long queue costs: the same questions to a daemon with an empty queue and with N jobs that are blocked.
+"""What a very long queue costs: the same questions to two daemons in turns, one with N jobs that are blocked.
 
 The jobs want a device that another job holds. `python -m bench deep --json FILE` writes the figures too.
 """
@@ -27,8 +27,8 @@ from grassq.sdk import Client
 JOBS = 1_000_000
 #: As many as are handed over at once.
 CHUNK = 100_000
-#: A smaller queue has this many chunks: two that find it empty and two that find it nearly full.
-CHUNKS_LEAST = 4
+#: The last ones, each timed beside one for a queue that is empty; a smaller queue has only these.
+CHUNKS_BESIDE = 4
 ROUNDS = 30
 WARM_UP = 3
 RESTARTS = 3
@@ -42,7 +42,7 @@ REST_S = 1.0
 REST_PART = 0.05
 REST_LIMIT_S = 300.0
 T = TypeVar("T")
-HEAD = ("WHAT", "UNIT", "EMPTY min", "median", "FULL min", "median", "max", "RATIO")
+HEAD = ("WHAT", "UNIT", "EMPTY min", "median", "FULL min", "median", "max", "RATIO min", "median")
 
 
 class Row(NamedTuple):
@@ -55,26 +55,34 @@ class Row(NamedTuple):
     #: Larger is better, so the ratio is turned around: above 1 is always worse.
     rate: bool = False
 
-    @property
-    def ratio(self) -> float | None:
-        """How much worse the full queue is, by the medians."""
+    def ratio(self, middle: Callable[[list[float]], float] = statistics.median) -> float | None:
+        """How much worse the full queue is."""
         if not self.empty or not self.full:
             return None
-        empty, full = statistics.median(self.empty), statistics.median(self.full)
+        empty, full = middle(self.empty), middle(self.full)
         return round(empty / full if self.rate else full / empty, 3)
 
     def cells(self) -> tuple[str, ...]:
         """The row as text."""
         empty = [_number(middle(self.empty)) if self.empty else "-" for middle in (min, statistics.median)]
         full = [_number(middle(self.full)) if self.full else "-" for middle in (min, statistics.median, max)]
-        return (self.name, self.unit, *empty, *full, "-" if self.ratio is None else f"{self.ratio:.2f}")
+        ratios = ["-" if (ratio := self.ratio(each)) is None else f"{ratio:.2f}" for each in (min, statistics.median)]
+        return (self.name, self.unit, *empty, *full, *ratios)
 
     def document(self) -> dict[str, object]:
         """The row as data."""
-        return {**self._asdict(), "ratio": self.ratio}
+        return {**self._asdict(), "ratio_of_minima": self.ratio(min), "ratio_of_medians": self.ratio()}
 
 
 Figures = dict[str, list[float]]
+Round = Callable[["Queue"], list[tuple[str, float]]]
+
+
+class Page(NamedTuple):
+    """The first and the last of some jobs that wait."""
+
+    first: int
+    last: int
 
 
 class Queue:
@@ -114,29 +122,28 @@ class Queue:
         pid = self.pid
         until(lambda: _share(pid) < REST_PART, "daemon at rest", REST_LIMIT_S)
 
-    def figures(self, rounds: int = ROUNDS) -> Figures:
-        """Milliseconds of each question, so many times."""
-        found: Figures = {}
-        for turn in range(WARM_UP + rounds):
-            for name, took in self._round():
-                if turn >= WARM_UP:
-                    found.setdefault(name, []).append(took)
-        found["show, as much to list"] = self._pages(rounds)
-        return found
+    def check(self, jobs: int) -> None:
+        """Figures of a queue that is not as long as it should be would mean nothing."""
+        if (queued := self.requests.show()["totals"].get("queued")) != jobs:
+            raise SystemExit(f"{queued} of {jobs} jobs are queued: the figures mean nothing")
 
-    def _pages(self, rounds: int) -> list[float]:
-        """`show` where it has as much to list as it ever has, so that what is compared is the same answer."""
+    def pages(self) -> Page:
+        """Fill what `show` lists as far as it ever is, so that two queues have the same to answer."""
         jobs = self.client.submit_many([["true"]] * PAGE * 2, request=BLOCKED)
-        ended, rest = jobs[:PAGE], jobs[PAGE:]
-        self.requests.kill([f"{ended[0].id}-{ended[-1].id}"])
-        found = []
-        for _ in range(rounds):
-            time.sleep(IDLE_S)
-            found.append(_timed(self.requests.show)[0])
-        self.requests.kill([f"{rest[0].id}-{rest[-1].id}"])
-        return found
+        self.requests.kill([f"{jobs[0].id}-{jobs[PAGE - 1].id}"])
+        return Page(jobs[PAGE].id, jobs[-1].id)
 
-    def _round(self) -> list[tuple[str, float]]:
+    def clear(self, page: Page) -> None:
+        """Take the jobs of a page away again."""
+        self.requests.kill([f"{page.first}-{page.last}"])
+
+    def show_page(self) -> list[tuple[str, float]]:
+        """Milliseconds of a `show`."""
+        time.sleep(IDLE_S)
+        return [("show, as much to list", _timed(self.requests.show)[0])]
+
+    def round(self) -> list[tuple[str, float]]:
+        """Milliseconds of each question."""
         time.sleep(IDLE_S)
         submitted, job = _timed(lambda: self.client.submit(["true"], request=BLOCKED))
         selector = [str(job.id)]
@@ -167,10 +174,8 @@ class Queue:
     def bulk_cli(self, count: int) -> float:
         """Jobs per second that `grass enqueue --stdin` stores, the start of its process included."""
         text = "".join(f"{line}\n" for line in self._new_lines(count))
-        argv = [*_grass("enqueue"), "-q", "--printer=1", "--stdin"]
-        took, done = _timed(
-            lambda: subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, timeout=COMMAND_S, check=True)
-        )
+        argv = ["enqueue", "-q", "--printer=1", "--stdin"]
+        took, done = _timed(lambda: self.run(argv, input=text, check=True))
         first, _, last = done.stdout.strip().partition("-")
         return _rate(count, int(last) - int(first) + 1, took)
 
@@ -181,25 +186,22 @@ class Queue:
 
     def restart(self) -> float:
         """Seconds from `grass start` on the stopped daemon to the end of a `grass show` that was answered."""
-        run("stop")
+        self.run(["stop"], check=True)
         self.requests.close()
         self.client.close()
         began = time.perf_counter()
         # Not checked: it gives up on a daemon that takes long, and what counts is when one answers.
-        subprocess.run(_grass("start"), stdout=subprocess.DEVNULL, timeout=COMMAND_S, check=False)
-        until(_shows, "answer of `grass show`", COMMAND_S)
+        self.run(["start"])
+        until(lambda: self.run(["show"]).returncode == 0, "answer of `grass show`", COMMAND_S)
         return time.perf_counter() - began
 
-
-def _shows() -> bool:
-    nowhere = subprocess.DEVNULL
-    done = subprocess.run(_grass("show"), stdout=nowhere, stderr=nowhere, timeout=COMMAND_S, check=False)
-    return done.returncode == 0
-
-
-def run(*words: str) -> None:
-    """Run `grass WORDS`, which must succeed."""
-    subprocess.run(_grass(*words), stdout=subprocess.DEVNULL, timeout=COMMAND_S, check=True)
+    def run(self, words: list[str], input: str = "", check: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run `grass WORDS`."""
+        argv = [sys.executable, "-m", "grassq", *words]
+        env = {**os.environ, "GRASS_HOME": self.home}
+        return subprocess.run(
+            argv, env=env, input=input, capture_output=True, text=True, timeout=COMMAND_S, check=check
+        )
 
 
 def resident(pid: int) -> int:
@@ -221,37 +223,75 @@ def _share(pid: int) -> float:
 
 def measure(jobs: int) -> list[Row]:
     """Every row."""
-    chunk = max(1, min(CHUNK, jobs // CHUNKS_LEAST))
-    with own_home() as home, own_folder() as folder, ExitStack() as stack:
-        queue = Queue(home, folder, compiled(folder))
-        stack.callback(queue.close)
-        _say("empty queue")
-        empty, light = queue.figures(), queue.resident()
-        restarts = [queue.restart() for _ in range(RESTARTS)]
-        fresh = queue.resident()
-        rates: dict[str, Figures] = {"empty": _bulk(queue, chunk)}
-        left = jobs - 4 * chunk
-        while left > 0:
-            queue.bulk_sdk(min(chunk, left))
-            left -= chunk
-            _say(f"{jobs - max(left, 0) - 2 * chunk:,} jobs queued")
-        rates["full"] = _bulk(queue, chunk)
-        heavy = queue.resident()
-        _say(f"{jobs:,} jobs queued")
-        full = queue.figures()
-        restarts_full = [queue.restart() for _ in range(RESTARTS)]
-        heavy_fresh = queue.resident()
-    rows = [Row(name, "ms", empty[name], full[name]) for name in empty]
-    rows += [Row(name, "jobs/s", rates["empty"][name], rates["full"][name], rate=True) for name in rates["empty"]]
-    rows.append(Row("grass start until grass show answers", "s", restarts, restarts_full))
-    for name, less, more in (("daemon RSS", light, heavy), ("daemon RSS, started anew", fresh, heavy_fresh)):
-        rows.append(Row(name, "MiB", [less / 2**20], [more / 2**20]))
-        rows.append(Row(f"{name}, for each job", "bytes", [], [(more - less) / jobs]))
-    return rows
+    chunk = max(1, min(CHUNK, jobs // CHUNKS_BESIDE))
+    with ExitStack() as stack:
+        folder = stack.enter_context(own_folder())
+        programs = compiled(folder)
+        queues = []
+        for name in ("empty", "full"):
+            (folder / name).mkdir()
+            queue = Queue(stack.enter_context(own_home()), folder / name, programs)
+            stack.callback(queue.close)
+            queues.append(queue)
+        empty, full = queues
+        in_turns(queues, Queue.round, WARM_UP)
+        light = full.resident()
+        rates = _fill(full, jobs, chunk, programs)
+        heavy = full.resident()
+        _say("the same questions to both")
+        answers = in_turns(queues, Queue.round, ROUNDS)
+        pages = [queue.pages() for queue in queues]
+        answers += in_turns(queues, Queue.show_page, ROUNDS)
+        for queue, page in zip(queues, pages, strict=True):
+            queue.clear(page)
+        _say("restarts of both")
+        restarts = in_turns(queues, lambda queue: [("grass start until grass show answers", queue.restart())], RESTARTS)
+        full.check(jobs)
+        anew = Row("daemon RSS, started anew", "MiB", [empty.resident() / 2**20], [full.resident() / 2**20])
+    return [
+        *answers,
+        *rates,
+        *(row._replace(unit="s") for row in restarts),
+        *(Row("daemon RSS", "MiB", [light / 2**20], [heavy / 2**20]), anew),
+        Row("daemon RSS, for each job", "bytes", [], [(heavy - light) / jobs]),
+        Row("daemon RSS, started anew, for each job", "bytes", [], [(anew.full[0] - anew.empty[0]) * 2**20 / jobs]),
+    ]
 
 
-def _bulk(queue: Queue, chunk: int) -> Figures:
-    return {f"submit_many of {chunk:,}": [queue.bulk_sdk(chunk)], f"--stdin of {chunk:,}": [queue.bulk_cli(chunk)]}
+def in_turns(queues: Sequence[Queue], one: Round, rounds: int) -> list[Row]:
+    """Ask the empty queue and the full one by turns: whatever else the machine does, it does to both."""
+    found: list[Figures] = [{} for _ in queues]
+    for _ in range(rounds):
+        for queue, figures in zip(queues, found, strict=True):
+            for name, took in one(queue):
+                figures.setdefault(name, []).append(took)
+    empty, full = found
+    return [Row(name, "ms", empty[name], full[name]) for name in empty]
+
+
+def _fill(queue: Queue, jobs: int, chunk: int, programs: Programs) -> list[Row]:
+    """Queue the jobs; how fast the last of them went in, beside as many into queues that were empty."""
+    left = jobs - CHUNKS_BESIDE * chunk
+    while left > 0:
+        queue.bulk_sdk(min(chunk, left))
+        left -= chunk
+        _say(f"{jobs - CHUNKS_BESIDE * chunk - max(left, 0):,} jobs queued")
+    empty: Figures = {}
+    full: Figures = {}
+    for _ in range(CHUNKS_BESIDE // 2):
+        with own_home() as home, ExitStack() as stack:
+            fresh = Queue(home, Path(home), programs)
+            stack.callback(fresh.close)
+            for name, submit in (
+                (f"submit_many of {chunk:,}", Queue.bulk_sdk),
+                (f"--stdin of {chunk:,}", Queue.bulk_cli),
+            ):
+                for figures, each in ((empty, fresh), (full, queue)):
+                    each.rest()
+                    figures.setdefault(name, []).append(submit(each, chunk))
+    queue.check(jobs)
+    _say(f"{jobs:,} jobs queued")
+    return [Row(name, "jobs/s", empty[name], full[name], rate=True) for name in empty]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -260,8 +300,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--jobs", metavar="N", type=int, default=JOBS, help=f"so many are queued (default {JOBS:,})")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     arguments = parser.parse_args(argv)
-    if arguments.jobs < CHUNKS_LEAST:
-        parser.error(f"--jobs is at least {CHUNKS_LEAST}")
+    if arguments.jobs < CHUNKS_BESIDE:
+        parser.error(f"--jobs is at least {CHUNKS_BESIDE}")
     load = os.getloadavg()[0]
     rows = measure(arguments.jobs)
     about = {**machine(), "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}
@@ -278,10 +318,6 @@ def _table(lines: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _grass(*words: str) -> list[str]:
-    return [sys.executable, "-m", "grassq", *words]
 
 
 def _timed(call: Callable[[], T]) -> tuple[float, T]:

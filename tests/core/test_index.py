@@ -61,8 +61,6 @@ def play(dims: int, most: int, keys: int, loaded: int, turns: int, chance: rando
         elif key in plain.points:
             index.remove(key)
             del plain.points[key]
-        elif move > 0.98:
-            index.tidy(chance.choice((1, MOST)))
         if move > 0.93:
             check(index, plain, [chance.randrange(-1, most + 2) for _ in range(dims)])
     check(index, plain, [most] * dims)
@@ -113,8 +111,6 @@ def test_an_index_grown_point_by_point_and_drained_again_is_right_throughout(
         index.put(key, *plain.points[key])
         if order % 100 == 0:
             check(index, plain, [chance.randrange(1000) for _ in range(dims)])
-    while index.tidy(1000):
-        pass
     check(index, plain, [500] * dims)
     while plain.points:
         if len(plain.points) % 100 == 0:

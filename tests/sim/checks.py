@@ -164,10 +164,10 @@ class Auditor:
                 used.update(_held(command.start.placement))
         self._check_capacity(used)
 
-    def check(self, decider: Decider | None) -> None:
-        """Everything that must hold now."""
+    def check(self, decider: Decider | None, decided: bool) -> None:
+        """Everything that must hold now; the board is looked at when something was decided."""
         news = self.look_at_store()
-        if decider is not None and not decider.stale:
+        if decider is not None and not decider.stale and decided:
             self._check_board(decider.board)
             if news:
                 self._check_queued(decider.board)

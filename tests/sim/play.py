@@ -74,6 +74,8 @@ class Play:
         self._asleep_until = float("inf")
         self._progress_at = 0.0
         self._lives = itertools.count(1)
+        #: Whether the board may have changed in this step.
+        self._decided = False
         #: The workers whose brief jobs are followed, and how many jobs that wait are kept whole.
         self._following = {name for name in self.machines if self.rng.random() < 0.7}
         self._near_max = self.rng.choice((2, 4096))
@@ -122,8 +124,9 @@ class Play:
         self.steps += 1
         at, _, action = heapq.heappop(self._events)
         self.clock.now = at
+        self._decided = False
         action()
-        self.auditor.check(self.decider)
+        self.auditor.check(self.decider, self._decided)
         if not self.faulty:
             self._check_progress()
 
@@ -225,6 +228,7 @@ class Play:
         if self.decider is None or self.now < self._asleep_until:
             return
         self._asleep_until = float("inf")
+        self._decided = True
         messages, self._inbox = self._inbox, []
         try:
             effects = self.decider.process(messages)
@@ -260,6 +264,7 @@ class Play:
             self.after(self.rng.uniform(0, 0.1), partial(self.post, call))
 
     def _start_broker(self) -> None:
+        self._decided = True
         self.store.term += 1
         led = cast(Store, Led(self.store))
         try:

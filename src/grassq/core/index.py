@@ -132,14 +132,6 @@ class Index:
             yield found
             found = next(few, None)
 
-    def tidy(self, cells: int) -> bool:
-        """Join the trees into one, for about so many cells of work; whether there is more to do. For idle times."""
-        if not self._joins and len(self._trees) > 1:
-            self._joins.append(_Join(list(self._trees), max(self._dims, 1)))
-        for join in list(self._joins):
-            self._go_on(join, cells)
-        return bool(self._joins) or len(self._trees) > 1
-
     def _fitting_few(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
         a, b, c, d = free if len(free) == PLAIN else (*free, *_ZEROS)[:PLAIN]
         more = self._dims > PLAIN
