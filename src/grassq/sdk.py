@@ -312,14 +312,14 @@ def _line(line: str) -> str | dict[str, str]:
 
 
 def _written(words: Sequence[Word]) -> list[str | dict[str, str]]:
-    written = [_word(word) for word in words]
+    # Most are plain: then there is nothing to encode, and not even a call to be paid for.
+    written = [word if word.__class__ is str and word.isascii() else _word(word) for word in words]
     if isinstance(words, bytes) or not written or (isinstance(written[0], str) and not written[0].strip()):
         _words(words)  # says what is wrong
     return written
 
 
 def _word(word: Word) -> str | dict[str, str]:
-    # Most are plain: then there is nothing to encode and look at.
     return word if isinstance(word, str) and word.isascii() else word_value(_bytes(word))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import count
+from operator import eq
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -50,12 +52,12 @@ class Batch(Struct):
     #: What the broker itself keeps of workers, as stored.
     standings: dict[str, Standing] = field(default_factory=dict)
 
-    def insert(self, job: Job) -> None:
-        """Add a new job."""
-        assert job.id == self.next_id
-        self.next_id += 1
-        self.changes.put(None, job)
-        self.board.put(job)
+    def insert(self, jobs: Sequence[Job]) -> None:
+        """Add new jobs, whose ids are the next ones."""
+        assert all(map(eq, (job.id for job in jobs), count(self.next_id)))
+        self.next_id += len(jobs)
+        self.changes.inserted.update({job.id: job for job in jobs})
+        self.board.put_new(jobs)
 
     def bring_back(self, job: Job) -> None:
         """Add a job that had an id, and a placement, before the store forgot it."""

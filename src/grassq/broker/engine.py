@@ -15,6 +15,7 @@ from grassq.broker.decide import Call, Decider, Effects, FromWorker, Message
 from grassq.broker.watch import Watch
 from grassq.core.messages import Hello, Order, Report, Silent
 from grassq.errors import Deposed, Gone, GrassError, Refused
+from grassq.garbage import uncollected
 from grassq.store.base import Submission
 
 log = logging.getLogger(__name__)
@@ -142,11 +143,15 @@ class Engine:
     async def _decide(self, messages: list[Message]) -> Effects:
         began = time.monotonic()
         if began < self._wary_until or not self.decider.is_brisk or not _are_brief(messages):
-            return await asyncio.wrap_future(self._thread.submit(self.decider.process, messages))
+            return await asyncio.wrap_future(self._thread.submit(self._process, messages))
         effects = self.decider.process(messages)
         if time.monotonic() - began > SLOW_S:
             self._wary_until = began + WARY_S
         return effects
+
+    def _process(self, messages: list[Message]) -> Effects:
+        with uncollected():
+            return self.decider.process(messages)
 
     async def _something_to_do(self) -> None:
         if self._arrived.is_set():

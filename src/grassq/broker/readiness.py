@@ -20,6 +20,7 @@ class Unreadiness:
     def __init__(self, batch: Batch) -> None:
         self._board = batch.board
         self._never: dict[Shape, str | None] = {}
+        self._why: dict[Shape, str | None] = {}
 
     def never(self, shape: Shape) -> str | None:
         """Why no known worker could ever run this, or None."""
@@ -29,6 +30,11 @@ class Unreadiness:
 
     def why(self, shape: Shape) -> str | None:
         """Why a job of this shape may not be placed now, or None."""
+        if shape not in self._why:
+            self._why[shape] = self._look(shape)
+        return self._why[shape]
+
+    def _look(self, shape: Shape) -> str | None:
         if next(self._board.offering(shape[0]), None) is None:
             return f"no queue {shape[0]!r} yet; `grass create-queue {shape[0]}` makes it"
         never = self.never(shape)

@@ -51,9 +51,8 @@ def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes) -> li
         if never is not None:
             raise Refused(f"this can never run: {never}")
     first = batch.next_id
-    for draft in drafts:
-        batch.changes.environments[draft.spec.env_digest] = draft.environment
-        batch.insert(_new_job(batch, draft, unready))
+    batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
+    batch.insert([_new_job(batch, draft, id_, unready) for id_, draft in enumerate(drafts, first)])
     batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
     return list(range(first, first + len(drafts)))
 
@@ -82,9 +81,9 @@ def ids_of(submission: Submission) -> list[int]:
     return list(range(submission.first_id, submission.first_id + submission.count))
 
 
-def _new_job(batch: Batch, draft: Draft, unready: Unreadiness) -> Job:
+def _new_job(batch: Batch, draft: Draft, id_: int, unready: Unreadiness) -> Job:
     job = Job(
-        id=batch.next_id,
+        id=id_,
         spec=draft.spec,
         name=draft.name,
         priority=draft.priority,

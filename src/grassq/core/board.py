@@ -137,6 +137,29 @@ class Board:
         elif job.state is State.WAITING:
             self._park(job)
 
+    def put_new(self, jobs: Sequence[Job]) -> None:
+        """Put new jobs, in order of id: many of one shape in a row cost little more than their places."""
+        alike: list[int] = []
+        last: Job | None = None
+        for job in jobs:
+            if job.state is not State.QUEUED:
+                self.put(job)
+                continue
+            if last is None or not _is_alike(last, job):
+                self._queue(last, alike)
+                alike = []
+            last = job
+            alike.append(job.order)
+            if len(self._near) < self._near_max:
+                self._keep_near(job)
+        self._queue(last, alike)
+
+    def _queue(self, one: Job | None, orders: list[int]) -> None:
+        if one is not None and orders:
+            names, amounts = amounts_of(one.spec.request)
+            self._kind(one.spec.queue, one.spec.terms, names).extend(amounts, orders)
+            self._line.extend(orders)
+
     def _hold(self, job: Job) -> None:
         assert job.placement is not None
         self.jobs[job.id] = self.holding[job.id] = job
@@ -196,7 +219,7 @@ class Board:
         """
         if state is State.QUEUED:
             names, amounts = amounts_of(shape[1])
-            self._kind(shape[0], shape[2], names).extend(amounts, orders)
+            self._kind(shape[0], shape[2], names).load(amounts, orders)
         else:
             self.parked[shape] = Line(orders)
 
@@ -370,6 +393,13 @@ class Board:
     def next_ids(self, most: int) -> list[int]:
         """The next queued jobs in line, at most so many."""
         return [id_in(order) for order in self._line.upto(most)]
+
+
+def _is_alike(one: Job, other: Job) -> bool:
+    """Whether two jobs are of one shape and priority: quick, and false for some that are."""
+    mine, its = one.spec, other.spec
+    same = mine.request is its.request and mine.terms is its.terms and mine.queue is its.queue
+    return same and one.priority == other.priority
 
 
 def shape_of(job: Job) -> Shape:

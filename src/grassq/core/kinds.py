@@ -69,13 +69,32 @@ class Kind:
             self.index.put(key, amounts, order)
 
     def extend(self, amounts: Amounts, orders: Sequence[int]) -> None:
-        """Many jobs of a shape that has none came; sorted."""
+        """Many jobs of one shape came; sorted."""
+        self.count += len(orders)
+        before = self._put_in_line(amounts, orders)
+        key = self._keys[amounts]
+        if before is None or orders[0] < before:
+            self.index.put(key, amounts, orders[0])
+
+    def load(self, amounts: Amounts, orders: Sequence[int]) -> None:
+        """The same, for a shape that had none; `index_all` comes after all of them."""
+        self.count += len(orders)
+        self._put_in_line(amounts, orders)
+
+    def _put_in_line(self, amounts: Amounts, orders: Sequence[int]) -> int | None:
+        """Who was first in line before."""
         key = self._keys.get(amounts)
         if key is None:
             key = self._new(amounts)
-        assert key not in self._lines
-        self.count += len(orders)
-        self._lines[key] = orders[0] if len(orders) == 1 else Line(orders)
+        line = self._lines.get(key)
+        if line is None:
+            self._lines[key] = orders[0] if len(orders) == 1 else Line(orders)
+            return None
+        first = _first(line)
+        if isinstance(line, int):
+            line = self._lines[key] = Line((line,))
+        line.extend(orders)
+        return first
 
     def index_all(self) -> None:
         """After `extend`s: build the index at once."""

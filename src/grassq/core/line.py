@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 #: A part longer than this becomes two, so that adding and removing move few bytes.
@@ -67,6 +67,23 @@ class Line:
             half = len(part) // 2
             self._parts[which : which + 1] = [part[:half], part[half:]]
             self._firsts.insert(which, part[half])
+
+    def extend(self, orders: Sequence[int]) -> None:
+        """Let many in, sorted; at the end of the line that costs next to nothing."""
+        part = self._parts[-1]
+        if not orders or (part and orders[0] <= part[-1]):
+            for order in orders:
+                self.add(order)
+            return
+        more = Line(orders)
+        if not part:
+            self._parts.pop()
+            self._firsts = self._firsts[:-1]
+        if self._parts:
+            self._firsts.append(more.first)
+        self._parts += more._parts
+        self._firsts += more._firsts
+        self._length += len(orders)
 
     def remove(self, order: int) -> None:
         """Let somebody go; ValueError when they were not there."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from array import array
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from itertools import islice
 from operator import lt
 from sys import intern
@@ -45,18 +43,6 @@ def gather(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[Parked]
         key, orders = alike.popitem()
         groups.append(Parked(state, rows.shape_from(intern(key[0]), key[1]), _sorted(orders), reasons.get(key)))
     return groups
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Make millions of things that all stay: to look again and again for garbage among them doubles the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _as_now(spec: bytes) -> _Key:

@@ -15,6 +15,7 @@ from grassq.core import selectors
 from grassq.core.model import ID_MAX, Job, State
 from grassq.core.selectors import Selector
 from grassq.errors import Deposed, GuardFailed, Refused
+from grassq.garbage import uncollected
 from grassq.store import parked, rows, sql
 from grassq.store.base import (
     CODE_KEPT_S,
@@ -158,7 +159,7 @@ class RelationalStore(ABC):
 
     def _parked(self) -> list[Parked]:
         found = []
-        with parked.uncollected():
+        with uncollected():
             for state, statement in sql.SELECT_PARKED.items():
                 found += parked.gather(State(state), self._stream(statement, parked.PARKED_AT_ONCE))
         return found

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -14,6 +12,7 @@ from grassq.core.argv import Enqueue
 from grassq.core.names import shown
 from grassq.core.resources import Request
 from grassq.errors import BadInput
+from grassq.garbage import uncollected
 from grassq.web import bodies, intake
 from grassq.web.sight import Eyes, Sight
 
@@ -96,7 +95,7 @@ def _cast(pattern: Draft, command: tuple[bytes, ...]) -> Draft:
 def of_lines(text: bytes, press: Press) -> list[Draft]:
     """A job of every line that holds a command; what is wrong with one is said with its number."""
     drafts: list[Draft] = []
-    with _no_collector():
+    with uncollected():
         for number, line in enumerate(lines.split(text), 1):
             command = lines.command(line)
             if command is None:
@@ -115,7 +114,7 @@ def of_commands(commands: Sequence[bodies.Command], press: Press) -> list[Draft]
     if not 1 <= len(commands) <= lines.LINES_MAX:
         raise BadInput(f"a submission has 1 to {lines.LINES_MAX:,} commands")
     drafts: list[Draft] = []
-    with _no_collector():
+    with uncollected():
         for command in commands:
             try:
                 drafts.append(_of_command(command, press))
@@ -131,16 +130,3 @@ def _of_command(command: bodies.Command, press: Press) -> Draft:
     if not line.strip():
         raise BadInput("there is nothing to run: the command is empty")
     return press.of_line(line)
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Of a million new records none is garbage; the collector would look at all of them again and again."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
