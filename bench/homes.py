@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import socket
@@ -38,12 +39,13 @@ def clean_environment() -> Iterator[None]:
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder for one measurement."""
+    """A folder for one measurement; it is there until all of them are over.
+
+    On ext4 whoever makes files soon after many were deleted is slowed down, and that would be the next in turn.
+    """
     folder = Path(tempfile.mkdtemp(prefix="grass-bench."))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    yield folder
 
 
 @contextmanager
