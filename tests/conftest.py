@@ -1,6 +1,7 @@
 """How properties are searched: the same examples in every run, so that a change is judged and not the dice.
 
-`EXPLORE=1 make test` draws others; what it finds becomes a test of its own. No deadline, because a busy machine is no bug.
+`EXPLORE=1 make test` draws others; what it finds becomes a test of its own. There is no deadline, because a busy
+machine is no bug.
 """
 
 from __future__ import annotations
