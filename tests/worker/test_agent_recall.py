@@ -11,7 +11,7 @@ from tests.worker.workbench import ACK, ALIVE, CHECK, DONE, ENDED, ME, NOBODY, O
 from grassq.core.messages import Forget, Recall, Recalled, Start
 from grassq.core.reconcile import Found
 from grassq.core.states import Lost, Started
-from grassq.worker import agent as agents
+from grassq.worker import holdings
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S
 
 RECALL = Recall(1, 1)
@@ -103,7 +103,7 @@ def test_a_late_start_of_a_forgotten_job_starts_nothing() -> None:
 
 
 def test_only_so_many_forgotten_jobs_are_remembered_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "FORGOTTEN_MAX", 2)
+    monkeypatch.setattr(holdings, "FORGOTTEN_MAX", 2)
     bench = Bench()
     bench.order(Forget((1, 2)), Forget((3,)))
     bench.did()

@@ -31,7 +31,7 @@ from grassq.core.reconcile import Found, Verdict, judge
 from grassq.core.states import Exited, Lost, Refused, Started, Stuck
 from grassq.core.states import Report as Event
 from grassq.run.leases import GRACE_PART
-from grassq.worker.holdings import End, Holding, Phase, Runner, exited, one_alone
+from grassq.worker.holdings import End, Forgotten, Holding, Phase, Runner, exited, one_alone
 from grassq.worker.lender import Lender
 from grassq.worker.outbox import Outbox
 
@@ -46,8 +46,6 @@ RUNNING_LOOK_S = 10.0
 RUNNING_LOOKS_MAX = 10
 #: How many attempts are named in a hello; the broker asks of itself about older ones it believes to run.
 HELD_MAX = 10_000
-#: Jobs that were removed are remembered, so that a start that comes late makes none of them again; the oldest go first.
-FORGOTTEN_MAX = 20_000
 
 ToBroker = Hello | Report | Recalled
 
@@ -78,7 +76,7 @@ class Agent:
         self._outbox = Outbox(runner)
         #: Who takes over from an attempt when that has ended.
         self._next: dict[AttemptId, AttemptId] = {}
-        self._forgotten: dict[int, None] = {}
+        self._forgotten = Forgotten()
 
     def hello(self, *, fresh: bool = True) -> None:
         """Tell the broker who this is; on a fresh connection it answers with what it believes runs here."""
@@ -87,8 +85,17 @@ class Agent:
         # What the broker still wants started it says again; what it wanted before may run elsewhere by now.
         self._put_off = {key: order for key, order in self._put_off.items() if not isinstance(order, Start)}
         self._held = {attempt: holding for attempt, holding in self._held.items() if not holding.traceless}
+        self._give_up_followers()
         self._outbox.fill()
         self._send(Hello(self.info, True, tuple(self._runner.inventory(HELD_MAX)), self._seen()))
+
+    def _give_up_followers(self) -> None:
+        """Nobody begins without being asked after this: a broker restored from a backup would not know of it."""
+        for attempt, holding in list(self._held.items()):
+            if holding.waits_behind:
+                with one_alone(attempt):
+                    if self._runner.void(attempt, self._runner.boot):
+                        del self._held[attempt]
 
     def describe(self, info: WorkerInfo) -> None:
         """Something about this worker is new: its offers, or its devices."""
@@ -146,9 +153,7 @@ class Agent:
     def _forget(self, order: Forget) -> None:
         active = {holding.id[0] for holding in self._held.values() if holding.end is None}
         jobs = [job for job in order.jobs if job not in active]
-        self._forgotten |= dict.fromkeys(jobs)
-        for job in list(self._forgotten)[: max(0, len(self._forgotten) - FORGOTTEN_MAX)]:
-            del self._forgotten[job]
+        self._forgotten.add(jobs)
         gone = set(jobs)
         self._held = {attempt: holding for attempt, holding in self._held.items() if attempt[0] not in gone}
         self._runner.forget(jobs, order.spare)
@@ -163,9 +168,8 @@ class Agent:
         if holding is None:
             self._recover(start.id, start, start.placement.boot)
         else:
-            waited = holding.start is not None and holding.start.placement.after is not None
-            holding.start = start
-            if waited and start.placement.after is None and holding.phase is Phase.ORDERED:
+            waited, holding.start = holding.waits_behind, start
+            if waited and start.placement.after is None:
                 # The one it waited behind is over, as the broker knows.
                 self._begin(holding)
             self._tell(holding)

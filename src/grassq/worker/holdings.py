@@ -18,6 +18,8 @@ from grassq.worker.leases import Lease
 
 log = logging.getLogger(__name__)
 
+FORGOTTEN_MAX = 20_000
+
 End = Exited | Lost | Refused
 
 
@@ -101,6 +103,27 @@ class Holding(Struct):
     laid_out: bool = False
     #: What is in its run dir, for an attempt that may be started elsewhere.
     lease: Lease | None = None
+
+    @property
+    def waits_behind(self) -> bool:
+        """Whether it begins by itself when another has ended."""
+        return self.phase is Phase.ORDERED and self.start is not None and self.start.placement.after is not None
+
+
+class Forgotten:
+    """Jobs that were removed: a start that comes late makes none of them again. The oldest are let go first."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, None] = {}
+
+    def __contains__(self, job: int) -> bool:
+        return job in self._jobs
+
+    def add(self, jobs: Collection[int]) -> None:
+        """These were removed."""
+        self._jobs |= dict.fromkeys(jobs)
+        for job in list(self._jobs)[: max(0, len(self._jobs) - FORGOTTEN_MAX)]:
+            del self._jobs[job]
 
 
 def exited(attempt: int, record: dict[str, Any]) -> End:
