@@ -64,12 +64,7 @@ def by_hand(jobs: list[Job]) -> dict[tuple[State, Shape], Parked]:
         if job.state is State.QUEUED or (job.state is State.WAITING and job.ready_at is None):
             groups[job.state, shape_of(job)].append(job)
     return {
-        (state, shape): Parked(
-            state,
-            shape,
-            array("q", sorted(job.order for job in alike)),
-            alike[0].reason if len({job.reason for job in alike}) == 1 else None,
-        )
+        (state, shape): Parked(state, shape, array("q", sorted(job.order for job in alike)))
         for (state, shape), alike in groups.items()
     }
 
@@ -89,22 +84,6 @@ def test_what_must_be_known_is_loaded_whole_and_the_others_by_shape(store: Store
     assert loaded.jobs == sorted(busy + calm[:whole], key=lambda job: job.id)
     assert {(group.state, group.shape): group for group in loaded.parked} == by_hand(jobs)
     assert len(loaded.parked) == len(by_hand(jobs)) and all(group.orders.typecode == "q" for group in loaded.parked)
-
-
-@pytest.mark.parametrize(
-    ("reasons", "shared"),
-    [(["a", "a"], "a"), ([None, None], None), (["a", None], None), ([None, "a"], None), (["a", "b", "a"], None)],
-)
-def test_a_reason_is_of_the_group_only_if_all_have_it(
-    store: Store, reasons: list[str | None], shared: str | None
-) -> None:
-    store.commit(new(a_job(9, "other", state=State.WAITING), *_waiting(reasons)))
-    found = {group.shape[0]: group.reason for group in store.load(0).parked}
-    assert found == {"other": None, "default": shared}
-
-
-def _waiting(reasons: list[str | None]) -> list[Job]:
-    return [replace(a_job(id_, state=State.WAITING), reason=why) for id_, why in enumerate(reasons, start=10)]
 
 
 def test_more_jobs_than_are_read_at_once_are_all_loaded(opened: Opened) -> None:

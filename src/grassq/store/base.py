@@ -130,8 +130,6 @@ class Parked(Struct, gc=False):
     shape: Shape
     #: What `Job.order` of each is, ascending; 64-bit numbers.
     orders: array[int]
-    #: The reason all of them have; None if they differ, or have none.
-    reason: str | None = None
 
 
 class Loaded(Struct, frozen=True):

@@ -23,25 +23,19 @@ _Key = tuple[str, bytes]
 def gather(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[Parked]:
     """The jobs of SELECT_PARKED, one group for each shape."""
     alike: dict[_Key, array[int]] = {}
-    # Of those who have one: the reason, or None if not all have the same.
-    reasons: dict[_Key, str | None] = {}
     for part in parts:
-        for order, queue, asked, reason, spec in part:
+        for order, queue, asked, spec in part:
             key = (queue, asked) if spec is None else _as_now(spec)
             orders = alike.get(key)
             if orders is None:
                 alike[key] = array("q", (order,))
-                if reason is not None:
-                    reasons[key] = reason
-                continue
-            orders.append(order)
-            if (reason is not None or reasons) and reasons.get(key) != reason:
-                reasons[key] = None
+            else:
+                orders.append(order)
     groups = []
     while alike:
         # Taken out one by one, so that there are never two of everything.
         key, orders = alike.popitem()
-        groups.append(Parked(state, rows.shape_from(intern(key[0]), key[1]), _sorted(orders), reasons.get(key)))
+        groups.append(Parked(state, rows.shape_from(intern(key[0]), key[1]), _sorted(orders)))
     return groups
 
 
