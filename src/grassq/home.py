@@ -82,7 +82,9 @@ def certificate_password() -> str | None:
 
 def environment() -> dict[bytes, bytes]:
     """A copy of this process's environment, as bytes."""
-    return dict(os.environb)
+    # CPython keeps it as bytes; a copy by way of its public face encodes every name and decodes every value twice.
+    kept: dict[bytes, bytes] | None = getattr(os.environ, "_data", None)
+    return dict(os.environb if kept is None else kept)
 
 
 def environment_text() -> Mapping[str, str]:

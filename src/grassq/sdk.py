@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from threading import active_count
 from time import monotonic, sleep
 from typing import Any, TypedDict, Unpack
 
@@ -339,6 +340,10 @@ def _bytes(word: Word) -> bytes:
 
 
 def _umask() -> int:
+    if active_count() == 1:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask
     # Read, not set and set back: another thread may be making files.
     try:
         status = Path("/proc/self/status").read_bytes()

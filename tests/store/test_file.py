@@ -68,6 +68,20 @@ def test_commits_are_synced_and_logged_ahead(tmp_path: Path) -> None:
     store.close()
 
 
+def test_no_commit_has_to_wait_for_the_log_to_grow(tmp_path: Path) -> None:
+    store = _store(tmp_path / "store.db")
+    store.load(MANY)
+    log = tmp_path / "store.db-wal"
+    laid_out = log.stat().st_size
+    for id_ in range(1, 21):
+        store.commit(new(a_job(id_)))
+    assert log.stat().st_size == laid_out
+    store.close()
+    again = _store(tmp_path / "store.db")
+    assert len(again.load(MANY).jobs) == 20
+    again.close()
+
+
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_a_store_of_a_newer_release_is_refused_and_not_touched(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "store.db"

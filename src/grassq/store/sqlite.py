@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import msgspec
 
 from grassq.errors import StoreUnavailable
 from grassq.store import schema
+from grassq.store.base import Changes
 from grassq.store.relational import RelationalStore, Result, Row
 from grassq.store.rows import Write
 
@@ -19,13 +22,19 @@ BUSY_TIMEOUT_S = 5.0
 #: Syncing a log that grows costs three times as much as one that is written over, so a longer one is no gain; with a
 #: shorter one the work stops more often to carry over.
 LOG_PAGES = 1000
+#: How long the log is from the start: so many pages of the usual size, each with its header.
+LOG_LAID_OUT = LOG_PAGES * (4096 + 24)
 #: What the log is cut back to when a large submit has made it longer.
 LOG_KEPT_BYTES = 64 << 20
+#: A commit of so many new jobs gets more memory while it lasts, in KiB: else its pages go to the disk and back.
+MANY_JOBS = 10_000
+CACHE_KIB, LARGE_CACHE_KIB = 2000, 64_000
 
 _PRAGMAS = (
     "journal_mode = wal",
     "synchronous = full",
     "foreign_keys = on",
+    f"cache_size = -{CACHE_KIB}",
     f"wal_autocheckpoint = {LOG_PAGES}",
     f"journal_size_limit = {LOG_KEPT_BYTES}",
 )
@@ -54,6 +63,8 @@ class SqliteStore(RelationalStore):
                 for pragma in _PRAGMAS:
                     connection.execute(f"pragma {pragma}").fetchall()
                 _migrate(connection)
+                if self.path != MEMORY:
+                    _lay_out(connection, Path(f"{self.path}-wal"))
             except BaseException:
                 connection.close()
                 raise
@@ -63,6 +74,20 @@ class SqliteStore(RelationalStore):
         if self.path != MEMORY:
             self._connection.close()
             self._connection = self._open()
+
+    def commit(self, changes: Changes) -> None:
+        """Write one batch in one transaction."""
+        if len(changes.inserted) < MANY_JOBS:
+            super().commit(changes)
+            return
+        with self._foreign_errors():
+            self._connection.execute(f"pragma cache_size = -{LARGE_CACHE_KIB}")
+        try:
+            super().commit(changes)
+        finally:
+            with self._foreign_errors():
+                self._connection.execute(f"pragma cache_size = -{CACHE_KIB}")
+                self._connection.execute("pragma shrink_memory")
 
     def _execute(self, statement: str, values: Sequence[object] = ()) -> Result:
         return self._connection.execute(statement, values)
@@ -135,3 +160,21 @@ def _migrate(connection: sqlite3.Connection) -> None:
     version = _version(connection)
     for number, step in enumerate(schema.migrations()[version:], start=version + 1):
         connection.executescript(f"begin immediate; {step}; pragma user_version = {number}; commit;")
+
+
+def _lay_out(connection: sqlite3.Connection, log: Path) -> None:
+    """Make the log as long as it gets anyway, so that no commit has to wait for the file to grow.
+
+    What follows its last record is not read, be it old records, as after every carrying over, or zeros.
+    """
+    if log.exists() and log.stat().st_size >= LOG_LAID_OUT:
+        return
+    # Nobody writes a record meanwhile: the right to is ours.
+    connection.execute("begin immediate")
+    try:
+        with suppress(OSError), log.open("r+b") as file:  # on a full disk it grows as it must, and says so then
+            file.write(bytes(max(0, LOG_LAID_OUT - file.seek(0, os.SEEK_END))))
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        connection.execute("rollback")
