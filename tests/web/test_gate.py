@@ -174,6 +174,8 @@ async def pour(writer: asyncio.StreamWriter, *, chunked: bool) -> int:
         while sent < 1 << 30 and not writer.transport.is_closing():
             writer.write(b"10000\r\n" + block + b"\r\n" if chunked else block)
             await writer.drain()
+            # Of a connection that is gone one hears only when the loop has had its turn, and drain alone gives it none.
+            await asyncio.sleep(0)
             sent += len(block)
     return sent
 
