@@ -31,7 +31,7 @@ def rows(part: int) -> list[Row]:
             with member.client() as client:
                 # The same queues on both sides: jobs from other machines need one with a command of its own.
                 where = os.fsencode(members.folder)
-                client.create_queue([b"bench", b"--slot=%d" % SLOTS, b"/bin/true"], cwd=where)
+                client.create_queue([b"bench", b"--lane=%d" % SLOTS, b"/bin/true"], cwd=where)
                 client.create_queue([b"stamp", *map(os.fsencode, STAMP)], cwd=where)
         homes = str(local.home), str(person.home)
         return [
@@ -73,7 +73,7 @@ def stream(local: str, person: str, address: str, rounds: int) -> Row:
 
 
 def _streamed(requests: Requests, count: int) -> float:
-    job: Document = {"command": ["go"], "queue": "bench", "request": {"slot": 1}}
+    job: Document = {"command": ["go"], "queue": "bench", "request": {"lane": 1}}
     env = {b"PATH": os.fsencode(os.defpath)}
     began = time.perf_counter()
     ids = requests.submit([job] * count, cwd=b"/", env=env, umask=0o077)["ids"]

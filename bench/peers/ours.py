@@ -31,7 +31,7 @@ class Grass(Contestant):
         try:
             home = self._stack.enter_context(own_home())
             for queue, slots in ((QUEUE, SLOTS), (ONE, 1)):
-                words = ["create-queue", queue, f"--slot={slots}"]
+                words = ["create-queue", queue, f"--lane={slots}"]
                 argv = [sys.executable, "-m", "grassq", *words]
                 subprocess.run(argv, stdout=subprocess.DEVNULL, timeout=COMMAND_S, check=True)
             self._client = self._stack.enter_context(Client(home))
@@ -60,7 +60,7 @@ class Grass(Contestant):
         file = self.new_file()
         command = self.stamp(file)
         began = time.monotonic_ns()
-        job = self._client.submit(command, queue=QUEUE, request={"slot": 1})
+        job = self._client.submit(command, queue=QUEUE, request={"lane": 1})
         returned = time.monotonic_ns()
         [at] = stamps(file, 1)
         job.result(timeout=limit_s(1))
@@ -75,7 +75,7 @@ class Grass(Contestant):
         return gaps_between(stamps(file, count))
 
     def _submit(self, command: list[str], count: int, queue: str) -> list[Job]:
-        return self._client.submit_many([command] * count, queue=queue, request={"slot": 1})
+        return self._client.submit_many([command] * count, queue=queue, request={"lane": 1})
 
     def _check(self, jobs: list[Job]) -> None:
         # Figures of jobs that did not run would mean nothing.

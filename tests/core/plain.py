@@ -5,7 +5,7 @@ from __future__ import annotations
 from grassq.core.board import Board, Head
 from grassq.core.model import Job, State
 from grassq.core.placement import PLACEMENTS_MAX, reservations
-from grassq.core.resources import Allocation
+from grassq.core.resources import Allocation, Devices
 from grassq.core.room import fits_ever
 from grassq.core.stations import Station
 from grassq.core.walk import Scratch, first_place
@@ -43,8 +43,19 @@ def _is_able(station: Station, job: Job) -> bool:
         station.takes
         and queue in station.offers
         and station.refuses(queue, job.spec.terms) is None
-        and fits_ever(job.spec.request, station.machine.supply, station.offers[queue].supply) is None
+        and _fits_alone(station, job)
     )
+
+
+def _fits_alone(station: Station, job: Job) -> bool:
+    offer, there = station.offer(job.spec.queue), station.machine.supply
+    assert offer is not None
+    if not offer.slots:
+        return fits_ever(job.spec.request, there, station.offers[offer.queue].supply) is None
+    # Whatever is asked for: one slot is enough whose devices are there.
+    gpus = there.get("gpu", Devices(()))
+    ids = {device.id for device in gpus.devices} if isinstance(gpus, Devices) else set()
+    return any(ids.issuperset(slot.ids) for slot in offer.slots)
 
 
 def _head(board: Board, job: Job, started: list[Started], now: float) -> Head:

@@ -297,6 +297,12 @@ def test_every_option_is_read() -> None:
     )
 
 
+@pytest.mark.parametrize(("retries", "tries"), [("0", 1), ("2", 3), ("999", 1000)])
+def test_retries_are_the_tries_after_the_first(retries: str, tries: int) -> None:
+    assert enqueue(f"--retries {retries} ls").tries == enqueue(f"--retries={retries} -- ls").tries == tries
+    assert enqueue("ls").tries is None
+
+
 @pytest.mark.parametrize("option", ["--on-lost=fail", "--on-lost fail"])
 def test_an_option_takes_its_value_in_either_spelling(option: str) -> None:
     assert enqueue(f"{option} ls").on_lost == "fail"
@@ -308,7 +314,8 @@ def test_an_option_takes_its_value_in_either_spelling(option: str) -> None:
         "--env A ; --env =1 ; -e=A=1 ; -eA=1 ; --env ; --cwd= ; --cwd '' ; --name 1 ; --name all ; "
         "--name wait ; --priority x ; --priority 1e3 ; --priority 99999999 ; "
         "--priority 999999999999999999999999999999 ; --hold=1 ; --quiet= ; --grace 5 ; --grace 5w ; "
-        "--grace 366d ; --on-lost retry ; --tries 0 ; --tries 1.5 ; --name a --name b ; --gpu=1 --gpu=2 ; "
+        "--grace 366d ; --on-lost retry ; --tries 0 ; --tries 1.5 ; "
+        "--retries -1 ; --retries 1000 ; --tries 2 --retries 1 ; --name a --name b ; --gpu=1 --gpu=2 ; "
         "--gpu 1 --GPU=1 ; --cwd a --cwd=b ; --queue exp1 --queue exp1 ; --shell --shell=/bin/sh ; "
         "--shell= ; --require {} --gpu=1 ; --gpu python ; --gpu -1 ; --mem= ; --license 1 ; --hol ; "
         "--nam x ; -x ; -qx ; --Queue=exp1 ; --grass_x=1 ; --home=1 ; --é=1"

@@ -14,7 +14,8 @@ from tests.builders import T0, a_board, a_capacity, a_job, a_placement, a_reques
 from grassq.core.board import EVERYTHING, Board, shape_of
 from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
 from grassq.core.resources import ONE, Allocation, Count, Device, Devices, Pool
-from grassq.core.room import Room, Shortage, empty_room, fit
+from grassq.core.room import Room, Shortage, fit
+from grassq.core.slots import parse_slots
 from grassq.core.stations import machine_capacity
 
 QUEUES = ("a", "b", "c")
@@ -30,6 +31,9 @@ allocations: st.SearchStrategy[Allocation] = st.sampled_from(
         {"vram": {"1": 7}},
         {"tape": {"left": 2 * ONE}},
         {"gpu": {"9": ONE}},
+        {"slot": {"0": ONE}, "gpu": {"0": ONE // 2}},
+        {"slot": {"1": ONE}, "gpu": {"1": ONE}},
+        {"slot": {"5": ONE}},
     ]
 )
 offer_lists = st.lists(
@@ -41,6 +45,8 @@ offer_lists = st.lists(
             an_offer("b", gpu=[0, 7]),
             an_offer("c", tape={"left": 2}, gpu={"0": 0.5}),
             an_offer("c", gpu={"pool": 3}, cpu=99),
+            replace(an_offer("a", gpu=[0, 1]), slots=parse_slots(["0,0,1"])),
+            replace(an_offer("b", gpu=[1]), slots=parse_slots(["1"]), order="rotate"),
         ]
     ),
     unique_by=lambda offer: offer.queue,
@@ -145,11 +151,13 @@ class Boards(RuleBasedStateMachine):
             assert sorted(job.id for job in self.board.held_by(name)) == sorted(job.id for job in held)
             rooms = [(station.machine, None), *((room, queue) for queue, room in station.offers.items())]
             for room, queue in rooms:
-                fresh = empty_room(room.supply)
+                fresh = room.emptied()
                 for job in held:
                     if job.placement and queue in (None, job.spec.queue):
                         fresh.take(job.placement.allocation)
                 assert usage(room) == usage(fresh)
+                if room.rack is not None and fresh.rack is not None:
+                    assert room.rack.holders == fresh.rack.holders and room.rack.free.keys() == fresh.rack.free.keys()
 
 
 TestBoards = Boards.TestCase

@@ -29,6 +29,7 @@ from grassq.core.model import ANYWHERE, Job, Offer, State, WorkerInfo, order_of
 from grassq.core.placement import is_ripe, never_fits, plan, reservations
 from grassq.core.resources import ONE, Allocation, parse_limits
 from grassq.core.room import Bars
+from grassq.core.slots import Slot, limits_of, parse_slots
 
 AT_ONCE = Patience(0, 0.0)
 
@@ -42,6 +43,11 @@ CAPACITIES = [
 LIMITS = [
     parse_limits(x)
     for x in ({}, {}, {"cpu": 3}, {"gpu": 1}, {"gpu": 2, "cpu": 2}, {"gpu": [0, 1]}, {"gpu": {"0": 0.5}})
+]
+SLOTS = [
+    *[()] * 4,
+    *(parse_slots(words.split()) for words in ("0", "0,1 0", "0,0,1", "0 2")),
+    (Slot(""), Slot("0", ("0",))),
 ]
 #: From small to large: a stream of the first ones would starve the last ones if nobody kept room.
 REQUESTS = [
@@ -102,6 +108,13 @@ class World(Struct):
 
 
 @st.composite
+def offers(draw: st.DrawFn, queue: str) -> Offer:
+    """A queue with limits, or with slots."""
+    slots = draw(st.sampled_from(SLOTS))
+    return Offer(queue, limits_of(slots) if slots else draw(st.sampled_from(LIMITS)), slots=slots)
+
+
+@st.composite
 def worlds(draw: st.DrawFn) -> tuple[World, list[Shape]]:
     """One or two machines with one or two queues, and every shape of job that can run there, small ones first."""
     queues = draw(st.sampled_from([("a",), ("a", "b")]))
@@ -110,7 +123,7 @@ def worlds(draw: st.DrawFn) -> tuple[World, list[Shape]]:
             f"w{i}",
             "boot",
             draw(st.sampled_from(CAPACITIES)),
-            tuple(Offer(queue, draw(st.sampled_from(LIMITS))) for queue in queues),
+            tuple(draw(offers(queue)) for queue in queues),
         )
         for i in range(draw(st.integers(1, 2)))
     ]

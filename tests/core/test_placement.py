@@ -31,6 +31,7 @@ from grassq.core.placement import (
 )
 from grassq.core.resources import ONE, Allocation, Devices, Pool, Request, parse_limits
 from grassq.core.room import Shortage, fit
+from grassq.core.slots import Slot, limits_of, parse_slots
 from grassq.core.stations import Station
 
 QUEUES = ("a", "b", "c")
@@ -45,6 +46,7 @@ CAPACITIES = [
     a_capacity(gpu=1, cpu=6, tape={"left": 2, "right": 3}),
 ]
 LIMITS = [parse_limits(x) for x in ({}, {}, {"cpu": 3}, {"gpu": 1}, {"gpu": 2, "cpu": 2}, {"gpu": {"0": 0.5}})]
+SLOTS = [*[()] * 4, *(parse_slots(words.split()) for words in ("0,1", "0,0,1", "1,0 1", "0,7 0 0")), (Slot(""),) * 2]
 REQUESTS = [
     *(a_request(gpu=n / 4) for n in (1, 2, 3, 4, 6, 8, 10)),
     *(a_request(cpu=n) for n in (1, 2, 3)),
@@ -94,12 +96,15 @@ def admits(station: Station, job: Job) -> bool:
 @st.composite
 def offers(draw: st.DrawFn, queue: str) -> Offer:
     """A queue with or without a command of its own, and with what it lets senders from elsewhere do."""
+    slots = draw(st.sampled_from(SLOTS))
     return Offer(
         queue,
-        draw(st.sampled_from(LIMITS)),
+        limits_of(slots) if slots else draw(st.sampled_from(LIMITS)),
         draw(st.sampled_from([(), (b"prefix",)])),
         unsecure=draw(st.booleans()),
         allow_env=draw(st.sampled_from([(), (b"A",), (b"A", b"B")])),
+        slots=slots,
+        order=draw(st.sampled_from(["stack", "rotate"])),
     )
 
 

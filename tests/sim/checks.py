@@ -14,8 +14,9 @@ from grassq.broker.decide import Decider
 from grassq.core.board import NEAR_MAX, Board, shape_of
 from grassq.core.model import FINAL, HOLDING, AttemptId, Job, Offer, Outcome, Placement, State, Terms, WorkerInfo
 from grassq.core.placement import never_fits
-from grassq.core.resources import VRAM, Capacity, Pool
+from grassq.core.resources import ONE, VRAM, Capacity, Pool
 from grassq.core.selectors import All, Ids
+from grassq.core.slots import SLOT
 from grassq.store.base import Loaded
 from grassq.store.sqlite import SqliteStore
 
@@ -45,16 +46,21 @@ def usage(jobs: Iterable[Job], is_over: Callable[[Job], bool] = lambda job: Fals
         assert job.placement is not None
         # Who waits behind another holds nothing until that has ended.
         if job.placement.after not in attempts:
-            held.update(_held(job.placement))
+            held.update(_held(job.placement, job.spec.queue))
     return held
 
 
-def _held(placement: Placement) -> Usage:
+def _held(placement: Placement, queue: str) -> Usage:
     held: Usage = Counter()
     for name, amount in placement.allocation.items():
         for device, part in amount.items() if isinstance(amount, dict) else (("", amount),):
-            held[placement.worker, name, device] += part
+            held[placement.worker, slot_of(queue) if name == SLOT else name, device] += part
     return held
+
+
+def slot_of(queue: str) -> str:
+    """What slots are counted as: those of two queues have nothing to do with each other."""
+    return f"{SLOT} of {queue}"
 
 
 @dataclass(frozen=True)
@@ -161,7 +167,7 @@ class Auditor:
         used: Usage = Counter()
         for command in self._machines[worker].commands():
             if command.id not in self._given_up:
-                used.update(_held(command.start.placement))
+                used.update(_held(command.start.placement, command.start.spec.queue))
         self._check_capacity(used)
 
     def check(self, decider: Decider | None, decided: bool) -> None:
@@ -243,9 +249,17 @@ class Auditor:
             for name, amount in station.machine.pools.items():
                 counted[worker, name, ""] = amount
             for name, loads in station.machine.loads.items():
+                if name == SLOT:
+                    continue  # a machine has none: they are its offers'
                 for device, load in loads.items():
                     counted[worker, name, device] = load.used
                     counted[worker, VRAM, device] = load.vram
+            for queue, room in station.offers.items():
+                for index, holders in room.rack.holders.items() if room.rack is not None else ():
+                    counted[worker, slot_of(queue), str(index)] = holders * ONE
+        # Of a queue that was made anew without slots nobody counts those that are still held.
+        racks = {(worker, slot_of(q)) for worker, s in board.stations.items() for q, r in s.offers.items() if r.rack}
+        held = Counter({key: n for key, n in held.items() if not key[1].startswith(SLOT) or key[:2] in racks})
         if +held != +counted:
             raise Broken(f"jobs hold {+held}, the board counts {+counted}")
 
@@ -376,6 +390,8 @@ def _is_taken(terms: Terms, info: WorkerInfo, offer: Offer) -> bool:
 
 
 def _most(capacity: Capacity, name: str, device: str) -> int:
+    if name.startswith(SLOT):
+        return ONE
     if name == VRAM:
         gpu = capacity["gpu"]
         assert not isinstance(gpu, Pool)

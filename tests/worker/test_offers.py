@@ -46,6 +46,13 @@ def test_a_book_that_cannot_be_written_is_refused_and_the_old_one_stays(tmp_path
     assert offers.load(str(tmp_path), "x") == Book("box")
 
 
+def test_a_book_too_large_to_be_read_again_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
+    offers.save(str(tmp_path), Book("box"))
+    with pytest.raises(Refused, match="16 MiB"):
+        offers.save(str(tmp_path), Book("box", (Offer("q", cwd=b"/" * offers.FILE_MAX),)))
+    assert offers.load(str(tmp_path), "box") == Book("box")
+
+
 def test_the_default_queue_is_always_there_and_may_be_defined() -> None:
     assert offers.all_offers(Book("box")) == (Offer("default"),)
     own = an_offer("default", gpu=1)

@@ -14,6 +14,7 @@ from grassq.core.resources import Capacity, Pool, allocation_json, amount_number
 from grassq.core.room import Spot, free_json, supply_json
 from grassq.core.selectors import Selector
 from grassq.core.selectors import State as InState
+from grassq.core.slots import slots_in
 from grassq.core.stations import Station
 
 SCHEMA = 1
@@ -137,11 +138,24 @@ def queue_document(batch: Batch, station: Station, queue: str) -> Document:
         "paused": batch.board.is_paused(queue),
         "limits": supply_json(_as_declared(offer, spot)),
         "free": free_json(spot, spot.offer.supply),
+        "slots": _slot_documents(batch.board, station, offer),
+        "order": offer.order if offer.slots else None,
         "prefix": [word.decode("utf-8", "backslashreplace") for word in offer.prefix],
         "cwd": None if offer.cwd is None else offer.cwd.decode("utf-8", "backslashreplace"),
         "running": sum(job.spec.queue == queue for job in batch.board.held_by(station.info.name)),
         "queued": batch.board.queued(queue),
     }
+
+
+def _slot_documents(board: Board, station: Station, offer: Offer) -> list[Document]:
+    """The slots of a queue as they were listed, and who holds each now."""
+    holders: dict[int, int] = {}
+    for job in board.held_by(station.info.name) if offer.slots else ():
+        if job.spec.queue == offer.queue and job.placement is not None and board.leader(job) is None:
+            holders.update(dict.fromkeys(slots_in(job.placement.allocation), job.id))
+    return [
+        {"name": slot.name, "gpu": list(slot.ids), "job": holders.get(index)} for index, slot in enumerate(offer.slots)
+    ]
 
 
 def _as_declared(offer: Offer, spot: Spot) -> Capacity:
@@ -196,7 +210,10 @@ def _why(batch: Batch, job: Job) -> Document:
 
 
 def _lines(batch: Batch, job: Job, blockers: list[placement.Blocker]) -> list[str]:
-    head = f"job {job.id} ({request_text(job.spec.request)}, queue {job.spec.queue})"
+    offers = [station.offer(job.spec.queue) for station in batch.board.offering(job.spec.queue)]
+    takes_slot = bool(offers) and all(offer is not None and offer.slots for offer in offers)
+    asked = "a slot" if takes_slot else request_text(job.spec.request)
+    head = f"job {job.id} ({asked}, queue {job.spec.queue})"
     if job.state in FINAL:
         ways = f"`grass log {job.id}` shows what it wrote, `grass rerun {job.id}` runs it again"
         return [f"{head} has ended: {ending(job)}", ways]

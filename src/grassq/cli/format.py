@@ -9,11 +9,13 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 #: Longer than any queue lives; keeps sums of times finite.
 LONGEST_S = 100 * 365 * 86400.0
+#: So many slots of a queue are named in a table.
+SLOTS_NAMED = 8
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
 
@@ -98,6 +100,13 @@ def amounts(request: Mapping[str, Any] | None) -> str:
 def holds(allocation: Mapping[str, Any] | None) -> str:
     """What a job holds: `gpu:0,1 cpu=4`, a share as `gpu:0(0.5)`."""
     return " ".join(_held(name, value) for name, value in (allocation or {}).items())
+
+
+def slots(each: Sequence[Mapping[str, Any]]) -> str:
+    """The slots of a queue by name, `slots 0,1 2`; their number where they are many."""
+    if len(each) > SLOTS_NAMED:
+        return f"{len(each)} slots"
+    return " ".join(["slots", *(str(slot.get("name") or "-") for slot in each)]) if each else "no slot"
 
 
 def result(job: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Jobs": {
         "enqueue": "put a command into the queue and print its id",
         "run": "enqueue, show its output, and exit as the job does",
+        "sweep": "enqueue a command for every combination of some values",
         "kill": "end jobs",
         "rerun": "submit jobs again",
         "hold": "park jobs that have not started",
@@ -71,6 +72,7 @@ How it is treated:
   --priority N         larger is sooner; 30 is neutral
   --hold               wait for `grass release`
   --tries N            start it up to N times until it succeeds
+  --retries N          the same, counted after the first time: --retries 2 is --tries 3
   --on-lost fail|requeue
                        when its machine is lost: fail (default), or run it again elsewhere, once it has surely
                        ended where it was
@@ -129,6 +131,37 @@ What is printed:
   -h, --help           this text
 """
 
+SWEEP = f"""\
+usage: grass sweep TEMPLATE [-p NAME VALUE...]... [options]
+
+Enqueue TEMPLATE once for every combination of the values, with the value for each {{NAME}} in it. All the jobs are
+stored or none, and they share a name, by which all other commands take them together.
+
+  grass sweep "python train.py --lr {{lr}} --seed {{seed}}" -p lr 0.1 0.01 -p seed 1 2 3 --gpu=0.5
+  grass sweep "./fit.sh {{x}} > fit-{{x}}.log" -p x -1 0 1 --retries 2 --name fit
+  grass wait fit; grass rerun --failed fit
+
+  -p, --parameter NAME VALUE...
+                       a parameter and its values; repeat for more. Values go on to the next -p, -q, -e or
+                       --option, and may begin with a minus sign
+  --n-samples N        only N of the combinations, none of them twice (default: all)
+  --sampling-mode shuffled_grid|grid
+                       in random order (default), or as nested loops have it, the last parameter fastest
+  --seed N             the random order: the same with the same N (default: another one each time)
+  --dry-run            print the lines and enqueue nothing
+  --                   what follows is TEMPLATE, also when it begins with a minus sign or stands behind -p
+
+{{{{ and }}}} in TEMPLATE are the braces themselves: ${{{{HOME}}}} is left for the shell, {{{{gpu}}}} for Grass. Each
+line is read as `grass enqueue --stdin` reads it, and the search is that of `simple_hypersearch`. The other options are
+those of `grass enqueue`; the queue is named by --queue.
+
+{_JOB_OPTIONS}
+What is printed:
+  -q, --quiet          the ids alone, as a range such as 12-20
+  --json               the name, the first id and how many as a JSON document
+  -h, --help           this text
+"""
+
 CREATE_QUEUE = """\
 usage: grass create-queue NAME [options] [COMMAND...]
 
@@ -138,9 +171,15 @@ The same definition again changes nothing; another one replaces it.
   grass create-queue exp1 --gpu=2 --cpu=32
   grass create-queue exp2 --gpu=[2,3]
   grass create-queue print --capacity "{printer: 1}" lpr
+  grass create-queue train --slots "0 1 2,3"
 
   --NAME=AMOUNT        a limit; for devices a count, a list of ids such as [2,3], or an object
   --capacity JSON5     all limits at once: "{gpu: [0, 1], cpu: 8}"
+  --slots WORDS        instead of limits, places of which each job takes one and asks for nothing else: 0,1,2 or
+                       "0 1 2" are one gpu each, "0,1 2" a pair and a single one, 2-4 is 2,3,4; an id listed twice
+                       is shared by two jobs
+  --order stack|rotate which free slot is next: the last listed, then the last freed (stack, the default), or the
+                       first listed, then the one free longest
   --cwd DIR            directory its jobs run in
   --env, -e NAME=VALUE one variable for its jobs; repeat for more
   --worker NAME        on that machine of the broker (default: on this one)
@@ -153,7 +192,7 @@ The same definition again changes nothing; another one replaces it.
 """
 
 #: Commands whose words the daemon splits, because only it knows the queues.
-TEXTS = {"enqueue": ENQUEUE, "run": RUN, "create-queue": CREATE_QUEUE}
+TEXTS = {"enqueue": ENQUEUE, "run": RUN, "sweep": SWEEP, "create-queue": CREATE_QUEUE}
 
 _FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state, a queue or a name.

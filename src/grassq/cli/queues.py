@@ -17,7 +17,7 @@ from grassq.net.wire import GUEST_CWD
 #: Options of create-queue whose value is the next word.
 # fmt: off
 VALUE_OPTIONS = frozenset({
-    "--capacity", "--env", "-e", "--allow-env", "--cwd", "--worker", "--broker",
+    "--capacity", "--slots", "--order", "--env", "-e", "--allow-env", "--cwd", "--worker", "--broker",
     "--gpu", "--cpu", "--mem", "--vram", "--disk",
 })
 # fmt: on

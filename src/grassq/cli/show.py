@@ -33,7 +33,7 @@ def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None 
     jobs = answer.get("jobs", [])
     if len(jobs) == 1 and _names_one(selectors):
         return _one(jobs[0])
-    _jobs_table(jobs)
+    _jobs_table(jobs, _with_slots(answer.get("queues", [])))
     if not selectors:
         _rest(answer)
     if answer.get("more"):
@@ -104,7 +104,12 @@ def _one(job: Mapping[str, Any]) -> int:
     return 0
 
 
-def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> None:
+def _with_slots(queues: Sequence[Mapping[str, Any]]) -> set[Any]:
+    """The queues in which a job takes a slot, wherever it runs."""
+    return {queue.get("name") for queue in queues} - {queue.get("name") for queue in queues if not queue.get("slots")}
+
+
+def _jobs_table(jobs: Sequence[Mapping[str, Any]], with_slots: set[Any]) -> None:
     if not jobs:
         render.text("no jobs\n")
         return
@@ -115,7 +120,7 @@ def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> None:
         "QUEUE": [str(job.get("queue") or "") for job in jobs],
         "STATE": [_state(job) for job in jobs],
         "COMMAND": [shape.command(job) for job in jobs],
-        "HOLDS": [_needs(job) for job in jobs],
+        "HOLDS": [_needs(job, with_slots) for job in jobs],
         "WORKER": [str(job.get("worker") or "") for job in jobs],
         "PID": [str(job.get("pid") or "") for job in jobs],
         "CREATED": [shape.clock(job.get("created"), now) for job in jobs],
@@ -165,13 +170,13 @@ def _plain_state(job: Mapping[str, Any]) -> str:
     return UNREACHABLE if job.get("unreachable") else str(job.get("state"))
 
 
-def _needs(job: Mapping[str, Any]) -> str:
+def _needs(job: Mapping[str, Any], with_slots: set[Any]) -> str:
     if job.get("allocation"):
         return shape.holds(job["allocation"])
     # Final jobs hold nothing; of the others it matters what they wait for.
     if job.get("state") in FINAL_STATES:
         return ""
-    return f"needs {shape.amounts(job.get('request'))}"
+    return "needs a slot" if job.get("queue") in with_slots else f"needs {shape.amounts(job.get('request'))}"
 
 
 def _rest(answer: Mapping[str, Any]) -> None:
@@ -205,7 +210,10 @@ def _queue_row(queue: Mapping[str, Any], with_worker: bool) -> list[str]:
     prefix = shape.command({"command": queue.get("prefix") or []})
     counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
     where = [str(queue.get("worker"))] if with_worker else []
-    return [name, *where, shape.holds(queue.get("limits")), shape.holds(queue.get("free")), *counts, prefix]
+    limits, free = shape.holds(queue.get("limits")), shape.holds(queue.get("free"))
+    if slots := queue.get("slots"):
+        limits, free = shape.slots(slots), shape.slots([slot for slot in slots if slot.get("job") is None])
+    return [name, *where, limits, free, *counts, prefix]
 
 
 def _workers_table(workers: Sequence[Mapping[str, Any]]) -> None:

@@ -26,6 +26,7 @@ import msgspec
 from grassq.core import options
 from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, shown
 from grassq.core.options import COMMON_RESOURCES, CREATE_QUEUE, ENQUEUE, RESERVED, Given, is_option, is_resource_name
+from grassq.core.slots import Slot, SlotOrder, typed_slots
 from grassq.errors import BadInput, NotFound
 
 __all__ = [
@@ -96,6 +97,8 @@ class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
     prefix: tuple[bytes, ...] = ()
     capacity: str | None = None
     limits: tuple[tuple[str, str], ...] = ()
+    slots: tuple[Slot, ...] = ()  # instead of limits
+    order: SlotOrder = "stack"
     cwd: bytes | None = None
     env: Pairs = ()
     worker: str | None = None
@@ -147,11 +150,15 @@ def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
         raise BadInput(f"the command of queue {shown(name)} cannot start with {shown(prefix[0])}")
     if given.has("capacity") and given.amounts:
         raise BadInput(f"give either --capacity or --{given.amounts[0][0]}=..., not both")
+    limit = "--capacity" if given.has("capacity") else f"--{given.amounts[0][0]}=..." if given.amounts else None
+    slots, order = typed_slots(given.text("slots"), given.text("order"), limit)
     return CreateQueue(
         name=name,
         prefix=prefix,
         capacity=given.text("capacity"),
         limits=given.amounts,
+        slots=slots,
+        order=order,
         cwd=given.raw("cwd"),
         env=given.env + assigned,
         worker=given.mark("worker", "worker name"),
@@ -256,7 +263,7 @@ def _finish(given: Given, queue: str, job: Sequence[bytes], scene: Scene, separa
         stdin=given.has("stdin"),
         grace_s=given.duration_s("grace"),
         on_lost=_on_lost(given),
-        tries=given.number("tries", 1, options.TRIES_MAX),
+        tries=_tries(given),
         worker=given.mark("worker", "worker name"),
         labels=given.marks("label", "label"),
         broker=given.text("broker"),
@@ -388,6 +395,13 @@ def _on_lost(given: Given) -> Literal["fail", "requeue"] | None:
             return "requeue"
         case other:
             raise BadInput(f"--on-lost needs 'requeue' or 'fail', not {shown(other)}")
+
+
+def _tries(given: Given) -> int | None:
+    if given.has("tries") and given.has("retries"):
+        raise BadInput("give either --tries or --retries, not both; --retries 2 is --tries 3")
+    retries = given.number("retries", 0, options.TRIES_MAX - 1)
+    return given.number("tries", 1, options.TRIES_MAX) if retries is None else retries + 1
 
 
 def _no_queue(word: bytes, scene: Scene) -> NotFound:

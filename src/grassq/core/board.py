@@ -16,7 +16,7 @@ from grassq.core.line import Line
 from grassq.core.model import FINAL, HOLDING, AttemptId, Job, State, Terms, WorkerInfo, id_in
 from grassq.core.resources import VRAM, VRAM_OF
 from grassq.core.room import empty_room
-from grassq.core.stations import Ceilings, Station, bound, machine_capacity
+from grassq.core.stations import Ceilings, Station, machine_capacity, offer_rooms
 
 #: Everything in the pause set: no queue starts anything.
 EVERYTHING = ""
@@ -297,12 +297,11 @@ class Board:
         Of one that is out of touch `heard` says when it last was; its leases are counted from there.
         """
         capacity = machine_capacity(info)
-        bounds = {offer.queue: bound(offer.limits, capacity) for offer in info.offers}
-        offers = {queue: empty_room(bound) for queue, bound in bounds.items()}
         known = self.stations.get(info.name)
+        offers = offer_rooms(info, capacity, known.offers if known else {})
         since = known.since if known and known.online == online else now
         drained = known is not None and known.drained
-        ceilings = Ceilings(capacity, bounds)
+        ceilings = Ceilings(capacity, offers)
         self.stations[info.name] = Station(info, online, since, empty_room(capacity), offers, ceilings, drained, heard)
         self._note_offers()
         for job in self.held_by(info.name):

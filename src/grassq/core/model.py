@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from grassq.core.resources import Allocation, Capacity, Limits, Request
+from grassq.core.slots import SLOTS_MAX, Slot, SlotOrder
 
 NEUTRAL_PRIORITY = 30
 DEFAULT_QUEUE = "default"
@@ -197,6 +198,11 @@ class Offer(Struct, frozen=True):
     unsecure: bool = False
     #: The variables a sender from another machine may set.
     allow_env: tuple[bytes, ...] = ()
+    #: Places that jobs take one of, whatever they ask for, and the order in which they get them.
+    slots: Annotated[tuple[Slot, ...], Meta(max_length=SLOTS_MAX)] = ()
+    order: SlotOrder = "stack"
+    #: It goes when all its jobs have ended and nobody attends it.
+    temporary: bool = False
 
 
 class WorkerInfo(Struct, frozen=True):

@@ -17,6 +17,7 @@ VERBS = (
     "delete-queue",
     "enqueue",
     "run",
+    "sweep",
     "show",
     "info",
     "status",

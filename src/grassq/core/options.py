@@ -68,6 +68,7 @@ ENQUEUE = _table(
     Option("grace"),
     Option("on-lost"),
     Option("tries"),
+    Option("retries"),
     _WORKER,
     Option("label", repeats=True),
     Option("broker"),
@@ -75,6 +76,8 @@ ENQUEUE = _table(
 
 CREATE_QUEUE = _table(
     Option("capacity"),
+    Option("slots"),
+    Option("order"),
     _ENV,
     _CWD,
     _WORKER,
@@ -91,6 +94,8 @@ RESERVED = frozenset(
     # Settings: a daemon that a job starts would read its GRASS_<NAME>.
     | {"store", "capacity", "default_request", "passes", "patience_s", "lease_s", "log_cache_mib", "hosts"}
     | {"cert_pass"}
+    # What an attempt in a slot holds beside the slot's devices.
+    | {"slot"}
     | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}
 )
 

@@ -14,16 +14,19 @@ from msgspec.structs import replace
 
 from grassq.core import ahead
 from grassq.core.board import Board, Head, Patience
-from grassq.core.model import ANYWHERE, Job, Placement, State, Terms, id_in
+from grassq.core.model import ANYWHERE, Job, Offer, Placement, State, Terms, id_in
 from grassq.core.resources import (
     ONE,
     VRAM,
     VRAM_OF,
+    Allocation,
+    Devices,
     Pool,
     Request,
     amount_text,
 )
-from grassq.core.room import Bars, Shortage, Spot, fit, fits_ever
+from grassq.core.room import Bars, Shortage, Spot, fit, fits_ever, slot_missing
+from grassq.core.slots import SLOT, SLOTS_OF, Rack, slots_in
 from grassq.core.stations import Station
 from grassq.core.walk import Left, Reservation, Start, Walk, barring, joined
 
@@ -74,7 +77,14 @@ def _placement(board: Board, start: Start) -> Placement:
     info, offer = start.station.info, start.station.offer(start.queue)
     assert offer is not None
     lease_s = None if info.name == board.local else board.lease_s
-    return Placement(info.name, info.boot, start.allocation, offer.prefix, offer.cwd, offer.env, lease_s, start.after)
+    env = (*offer.env, _visible(offer, start.allocation)) if offer.slots else offer.env
+    return Placement(info.name, info.boot, start.allocation, offer.prefix, offer.cwd, env, lease_s, start.after)
+
+
+def _visible(offer: Offer, allocation: Allocation) -> tuple[bytes, bytes]:
+    """The devices of a slot in the words of its name, so that their order stays as it was listed."""
+    (index,) = slots_in(allocation)
+    return (b"CUDA_VISIBLE_DEVICES", offer.slots[index].name.encode())
 
 
 def _head(board: Board, first: Left, starts: list[Start], now: float) -> Head:
@@ -142,6 +152,8 @@ def _keep(request: Request, spot: Spot) -> tuple[int, Bars]:
     Kept is everything it needs, not only what is missing: what is free today may be gone when the rest comes. And what
     is missing is measured on what is kept: it only shrinks, so no head is tossed from worker to worker for ever.
     """
+    if spot.offer.rack is not None:
+        return _keep_slot(spot.offer.rack, spot)
     missing, devices, pools = 0, dict[str, set[str]](), dict[str, int]()
     asked = dict(request)
     vram = asked.pop(VRAM, 0)
@@ -155,6 +167,24 @@ def _keep(request: Request, spot: Spot) -> tuple[int, Bars]:
             lacking, devices[name] = _freest(name, amount, vram if name == VRAM_OF else 0, spot)
             missing += lacking
     return missing, Bars(devices, pools, {})
+
+
+def _keep_slot(rack: Rack, spot: Spot) -> tuple[int, Bars]:
+    """The same for a queue with slots: the devices of the slot of which least is missing are kept.
+
+    Its slots need no keeping: all jobs of the queue want the same there, so the head is the first to get one.
+    """
+    free = {device.id: device for device in spot.devices_free(SLOTS_OF)}
+    present = spot.machine.supply.get(SLOTS_OF)
+    worth = {device.id: device.worth for device in present.devices} if isinstance(present, Devices) else {}
+    options = []
+    for index, takes in enumerate(rack.takes):
+        if all(part <= worth.get(id_, 0) for id_, part in takes.items()):
+            lacking = slot_missing(takes, free) * ONE // max(1, sum(takes.values()))
+            # One that is held comes after all that are free: who holds it may be long about it.
+            options.append((lacking if index in rack.free else lacking + 2 * ONE, index))
+    missing, index = min(options)
+    return missing, Bars({SLOTS_OF: set(rack.takes[index])}, {}, {})
 
 
 def _freest(name: str, amount: int, vram: int, spot: Spot) -> tuple[int, set[str]]:
@@ -206,7 +236,7 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
             why = f"{found.resource} is free but kept for {heads}, which has waited longer"
             blockers.append(Blocker(name, found.resource, found.needed, found.free, why))
             continue
-        blockers.append(_blocker(board, name, found))
+        blockers.append(_blocker(board, station, job.spec.queue, found))
     return blockers
 
 
@@ -224,11 +254,14 @@ def _closed(station: Station) -> str | None:
     return None
 
 
-def _blocker(board: Board, worker: str, found: Shortage) -> Blocker:
+def _blocker(board: Board, station: Station, queue: str, found: Shortage) -> Blocker:
+    worker = station.info.name
     group = VRAM_OF if found.resource == VRAM else found.resource
-    if board.stations[worker].info.detecting and group not in board.stations[worker].machine.supply:
+    if station.info.detecting and group != SLOT and group not in station.machine.supply:
         return Blocker(worker, found.resource, found.needed, found.free, "devices are still being looked for")
     holders = board.holders(worker, found.resource) or board.holders(worker, group)
+    if group == SLOT:
+        holders = [job for job in holders if job.spec.queue == queue]
     return Blocker(
         worker, found.resource, found.needed, found.free, found.why, tuple(sorted(job.id for job in holders))
     )
@@ -249,11 +282,14 @@ def never_fits(board: Board, queue: str, request: Request, terms: Terms = ANYWHE
         offer = station.offers[queue].supply
         # Until the drivers have answered nobody knows what the machine has, but a queue's own limit holds anyway.
         machine = {**offer, **station.machine.supply} if station.info.detecting else station.machine.supply
-        found = fits_ever(request, machine, offer)
+        found = fits_ever(request, machine, offer, station.offers[queue].rack)
         if found is None or (station.info.detecting and found.resource not in machine):
             return None
-        most = f"has {amount_text(found.free)}" if found.free else "has none"
         where = f"queue {queue!r} on {station.info.name}"
+        if station.offers[queue].rack is not None:
+            reasons.append(f"{where} has no slot whose devices are all there")
+            continue
+        most = f"has {amount_text(found.free)}" if found.free else "has none"
         reasons.append(f"{amount_text(found.needed)} {found.resource} asked, {where} {most}")
     # Many workers often have one reason.
     return "; ".join(dict.fromkeys(reasons)) or None

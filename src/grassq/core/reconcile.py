@@ -93,7 +93,7 @@ def _is_too_much(board: Board, job: Job) -> bool:
     if where is None or where.worker not in board.crowded:
         return False
     station = board.stations.get(where.worker)
-    return station is not None and station.is_overfull(where.allocation)
+    return station is not None and station.is_overfull(job.spec.queue, where.allocation)
 
 
 def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:

@@ -159,7 +159,7 @@ def _parse_limit(name: str, value: object) -> Limit:
 
 
 def _device_ids(name: str, values: list[object]) -> tuple[str, ...]:
-    ids = [_device_id(name, value) for value in values]
+    ids = [check_device_id(name, value) for value in values]
     if len(set(ids)) != len(ids):
         raise BadInput(f"{name}: a list names distinct devices; amounts go in an object such as {{'0': 512}}")
     if len(ids) > DEVICES_MAX:
@@ -167,7 +167,8 @@ def _device_ids(name: str, values: list[object]) -> tuple[str, ...]:
     return tuple(sorted(ids, key=device_order))
 
 
-def _device_id(name: str, value: object) -> str:
+def check_device_id(name: str, value: object) -> str:
+    """Return a device's id as text if a device may be called that, else say what is wrong with it."""
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if not _DEVICE_ID.fullmatch(text):
         raise BadInput(f"{name}: {value!r} is no device id; use whole numbers or names")
@@ -177,11 +178,11 @@ def _device_id(name: str, value: object) -> str:
 def _sorted_items(name: str, value: dict[str, object]) -> list[tuple[str, object]]:
     if len(value) > DEVICES_MAX:
         raise BadInput(f"{name}: more than {DEVICES_MAX} devices")
-    return sorted(value.items(), key=lambda item: device_order(_device_id(name, item[0])))
+    return sorted(value.items(), key=lambda item: device_order(check_device_id(name, item[0])))
 
 
 def _device(name: str, key: str, value: object) -> Device:
-    device = _device_id(name, key)
+    device = check_device_id(name, key)
     if isinstance(value, dict):
         unknown = set(value) - {"worth", "vram"}
         if unknown:

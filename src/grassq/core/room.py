@@ -19,6 +19,10 @@ from grassq.core.resources import (
     Supply,
     amount_text,
 )
+from grassq.core.slots import SLOT, SLOTS_OF, Rack
+
+#: More than any request asks for: where a slot is free, every request of its queue fits.
+ANYTHING = 1 << 62
 
 
 class Load(Struct):
@@ -37,14 +41,20 @@ class Room(Struct):
     supply: Capacity
     pools: dict[str, int]
     loads: dict[str, dict[str, Load]]
+    #: The slots of an offer that has any.
+    rack: Rack | None = None
 
     def take(self, allocation: Allocation) -> None:
         """Count an allocation as taken."""
         self._count(allocation, 1)
+        if self.rack is not None:
+            self.rack.take(allocation)
 
     def give(self, allocation: Allocation) -> None:
         """Count an allocation as free again."""
         self._count(allocation, -1)
+        if self.rack is not None:
+            self.rack.give(allocation)
 
     def copy(self) -> Room:
         """A scratch copy to plan on."""
@@ -52,7 +62,11 @@ class Room(Struct):
             name: {device: Load(x.used, x.vram, x.holders, x.wholes) for device, x in group.items()}
             for name, group in self.loads.items()
         }
-        return Room(self.supply, dict(self.pools), loads)
+        return Room(self.supply, dict(self.pools), loads, None if self.rack is None else self.rack.copy())
+
+    def emptied(self) -> Room:
+        """The same room as if nobody had ever used it."""
+        return Room(self.supply, {}, {}, None if self.rack is None else self.rack.emptied())
 
     def _count(self, allocation: Allocation, sign: int) -> None:
         touched: dict[tuple[str, str], Load] = {}
@@ -181,6 +195,8 @@ class Spot(Struct):
 
 def fit(request: Request, spot: Spot) -> Allocation | Shortage:
     """The devices and amounts a request would get at a spot, or the first thing that is short."""
+    if spot.offer.rack is not None:
+        return _fit_slot(spot.offer.rack, spot)
     asked = dict(request)
     vram = asked.pop(VRAM, 0)
     allocation: Allocation = {}
@@ -196,6 +212,32 @@ def fit(request: Request, spot: Spot) -> Allocation | Shortage:
             return memory
         allocation[VRAM] = memory
     return allocation
+
+
+def _fit_slot(rack: Rack, spot: Spot) -> Allocation | Shortage:
+    """The next slot whose devices are free; what the request asks for is not looked at."""
+    if not rack.free:
+        count = len(rack.slots)
+        return Shortage(SLOT, ONE, 0, f"all {count} slots are taken" if count > 1 else "its only slot is taken")
+    devices = {device.id: device for device in spot.devices_free(SLOTS_OF)}
+    for index in rack.in_order():
+        if slot_missing(rack.takes[index], devices) == 0:
+            return rack.allocation(index)
+    takes = rack.takes[next(rack.in_order())]
+    there = sum(min(part, devices[id_].free) for id_, part in takes.items() if id_ in devices)
+    return Shortage(SLOTS_OF, sum(takes.values()), there, "the devices of its free slots are in use")
+
+
+def slot_missing(takes: Mapping[str, int], devices: Mapping[str, FreeDevice]) -> int:
+    """How much of its devices is not free for a slot, in all; 0 when it can be given."""
+    return sum(part - _there(part, devices.get(id_)) for id_, part in takes.items())
+
+
+def _there(part: int, device: FreeDevice | None) -> int:
+    # One that somebody holds anything of is never given whole.
+    if device is None:
+        return 0
+    return min(part, device.free if device.empty else min(device.free, device.whole - 1))
 
 
 def _fit_one(name: str, amount: int, vram: int, spot: Spot) -> int | dict[str, int] | Shortage:
@@ -268,6 +310,8 @@ def most(name: str, spot: Spot) -> int:
     A request that asks for more of anything does not fit, and one that does not fits, but for memory of devices: that
     has to be on the very devices the request is given.
     """
+    if spot.offer.rack is not None:
+        return -1 if isinstance(_fit_slot(spot.offer.rack, spot), Shortage) else ANYTHING
     if name == VRAM:
         return max((device.vram for device in spot.devices_free(VRAM_OF) if not device.closed), default=-1)
     supply = spot.supply(name)
@@ -284,9 +328,9 @@ def most(name: str, spot: Spot) -> int:
     return empty * ONE + max((part for part, device in zip(parts, devices, strict=True) if not device.empty), default=0)
 
 
-def fits_ever(request: Request, machine: Capacity, offer: Capacity) -> Shortage | None:
+def fits_ever(request: Request, machine: Capacity, offer: Capacity, rack: Rack | None = None) -> Shortage | None:
     """What stands in the way even when nobody else is there; None when the request can run one day."""
-    found = fit(request, Spot(empty_room(machine), empty_room(offer)))
+    found = fit(request, Spot(empty_room(machine), Room(offer, {}, {}, rack).emptied()))
     return found if isinstance(found, Shortage) else None
 
 

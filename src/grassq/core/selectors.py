@@ -46,9 +46,10 @@ class Word(msgspec.Struct, frozen=True, tag="word"):
 
 
 class Queue(msgspec.Struct, frozen=True, tag="queue"):
-    """Every job of one queue."""
+    """Every job of one queue, from an id on."""
 
     name: str
+    first: int = 0
 
 
 class Name(msgspec.Struct, frozen=True, tag="name"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from grassq.core.model import ANYWHERE, Guest, Offer, Terms, WorkerInfo
@@ -20,6 +22,7 @@ from grassq.core.resources import (
     union,
 )
 from grassq.core.room import Room, Shortage, Spot, empty_room, fit, most
+from grassq.core.slots import SLOTS_OF, rack_of, slots_in
 from grassq.errors import Refused
 
 #: Ceilings that are remembered of a worker; all are made anew when there are more.
@@ -41,7 +44,7 @@ class Ceiling:
 class Ceilings:
     """The ceilings of one worker, each made when first asked for."""
 
-    def __init__(self, machine: Capacity, offers: dict[str, Capacity]) -> None:
+    def __init__(self, machine: Capacity, offers: dict[str, Room]) -> None:
         self._machine = empty_room(machine)
         self._offers = offers
         self._known: dict[tuple[str, tuple[str, ...]], Ceiling] = {}
@@ -52,7 +55,7 @@ class Ceilings:
         if found is None:
             if len(self._known) >= CEILINGS_MAX:
                 self._known.clear()
-            found = self._known[queue, names] = Ceiling(Spot(self._machine, empty_room(self._offers[queue])), names)
+            found = self._known[queue, names] = Ceiling(Spot(self._machine, self._offers[queue].emptied()), names)
         return found
 
 
@@ -94,8 +97,13 @@ class Station(Struct):
             return f"worker {self.info.name} has no queue {queue!r}"
         return None if terms.guest is None else _turns_away(offer, terms.guest)
 
-    def is_overfull(self, allocation: Allocation) -> bool:
+    def is_overfull(self, queue: str, allocation: Allocation) -> bool:
         """Whether more is taken than there is of something in an allocation."""
+        room = self.offers.get(queue)
+        if room is not None and room.rack is not None:
+            holders = room.rack.holders
+            if any(holders.get(index, 0) > 1 for index in slots_in(allocation)):
+                return True
         for name, held in allocation.items():
             supply = self.machine.supply.get(VRAM_OF if name == VRAM else name)
             if isinstance(supply, Pool):
@@ -144,6 +152,17 @@ def machine_capacity(info: WorkerInfo) -> Capacity:
             declared = supply_of(limit)
             capacity[name] = union(capacity[name], declared) if name in capacity else declared
     return capacity
+
+
+def offer_rooms(info: WorkerInfo, capacity: Capacity, before: Mapping[str, Room]) -> dict[str, Room]:
+    """A room for each of a worker's offers that nobody uses yet; slots are free in the order they were before."""
+    rooms: dict[str, Room] = {}
+    for offer in info.offers:
+        room = rooms[offer.queue] = empty_room(bound(offer.limits, capacity))
+        if offer.slots:
+            known = before.get(offer.queue)
+            room.rack = rack_of(offer.slots, offer.order, room.supply.get(SLOTS_OF), known.rack if known else None)
+    return rooms
 
 
 def bound(limits: Limits, capacity: Capacity) -> Capacity:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 # The doubled form is tried first, so `{{gpu}}` is never read as a brace around `{gpu}`.
 _BRACES = re.compile(rb"\{\{([^{}]+)\}\}|\{([^{}]+)\}")
@@ -25,6 +25,16 @@ def fill(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
         return values.get(single, match[0])
 
     return _BRACES.sub(put, text)
+
+
+def literal(text: bytes, names: Collection[bytes]) -> bytes:
+    """A text that `fill` turns back into this one, whatever it puts in for these names."""
+
+    def wrap(match: re.Match[bytes]) -> bytes:
+        # With one more pair around it a placeholder is the text it was, and a doubled one stays doubled.
+        return b"{" + match[0] + b"}" if (match[1] or match[2]) in names else match[0]
+
+    return _BRACES.sub(wrap, text) if b"{" in text else text
 
 
 def placeholders(text: bytes) -> set[bytes]:

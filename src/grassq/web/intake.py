@@ -18,6 +18,7 @@ from grassq.core.board import Board
 from grassq.core.model import ANYWHERE, NEUTRAL_PRIORITY, STOP_GRACE_S, Guest, Offer, Pairs, Spec, Terms
 from grassq.core.names import check_mark, shown
 from grassq.core.resources import VRAM, VRAM_OF, Limits, Request, parse_limits, parse_request
+from grassq.core.slots import limits_of
 from grassq.core.template import placeholders
 from grassq.errors import BadInput, Refused
 from grassq.web.loose import parse_object, parse_value
@@ -67,6 +68,11 @@ class Known(Struct, frozen=True):
     local: str | None = None
     local_queues: frozenset[str] = frozenset()
 
+    def has_slots(self, queue: str) -> bool:
+        """Whether the jobs of a queue take slots, wherever they run."""
+        offer = self.offers.get(queue)
+        return offer is not None and bool(offer.slots)
+
     def runs_here(self, queue: str, worker: str | None) -> bool:
         """Whether this machine will run a job, whatever happens."""
         return queue in self.local_queues if worker is None else worker == self.local and queue in self.offers
@@ -86,7 +92,9 @@ def known_of(board: Board) -> Known:
 
 def _together(one: Offer, other: Offer) -> Offer:
     """A queue that several workers have, as far as reading a line goes."""
-    return replace(one, prefix=one.prefix or other.prefix, limits={**other.limits, **one.limits})
+    # Where one has no slots, what a job asks for counts.
+    slots = one.slots if other.slots else ()
+    return replace(one, prefix=one.prefix or other.prefix, limits={**other.limits, **one.limits}, slots=slots)
 
 
 def read_enqueue(
@@ -125,7 +133,7 @@ def read_offer(typed: argv.CreateQueue, who: Submitter, local: str | None = None
 
     Made for another machine than the one it was typed on, it runs in that worker's directory, or where --cwd says.
     """
-    limits = read_limits(typed)
+    limits = limits_of(typed.slots) if typed.slots else read_limits(typed)
     cwd = typed.cwd
     if who.is_guest or typed.worker not in (None, local):
         _check_absolute(cwd)
@@ -134,7 +142,17 @@ def read_offer(typed: argv.CreateQueue, who: Submitter, local: str | None = None
         if cwd is not None:
             cwd = os.path.join(who.cwd, cwd)
             Eyes().check_directory(cwd)
-    return Offer(typed.name, limits, typed.prefix, cwd, typed.env, typed.unsecure, typed.allow_env)
+    return Offer(
+        typed.name,
+        limits,
+        typed.prefix,
+        cwd,
+        typed.env,
+        typed.unsecure,
+        typed.allow_env,
+        slots=typed.slots,
+        order=typed.order,
+    )
 
 
 def read_limits(typed: argv.CreateQueue) -> Limits:
@@ -251,12 +269,14 @@ def _check_values(asked: Enqueue, request: Request, known: Known) -> None:
         raise BadInput("a word or variable holds a NUL byte, which no program can be given")
     if sum(map(len, asked.words)) > WORDS_MAX:
         raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
-    check_placeholders((*asked.words, *(value for _, value in asked.env)), request, known)
+    if known.has_slots(asked.queue) and (asked.amounts or asked.require is not None):
+        raise BadInput(f"queue {shown(asked.queue)} has slots: a job there takes one of them, and asks for no amounts")
+    check_placeholders((*asked.words, *(value for _, value in asked.env)), request, known, asked.queue)
 
 
-def check_placeholders(texts: Sequence[bytes], request: Request, known: Known) -> None:
-    """Refuse `{gpu}` in what is to run when no gpu is asked for."""
-    if not any(b"{" in text for text in texts):
+def check_placeholders(texts: Sequence[bytes], request: Request, known: Known, queue: str) -> None:
+    """Refuse `{gpu}` in what is to run when no gpu is asked for; who takes a slot holds what that has."""
+    if not any(b"{" in text for text in texts) or known.has_slots(queue):
         return
     held = {name for name, _ in request} | ({VRAM_OF} if VRAM in dict(request) else set())
     used = {name.decode() for text in texts for name in placeholders(text)}

@@ -44,13 +44,13 @@ class Press:
             words = lines.plain_words(line)
             if words and self._may_start(words[0]):
                 if b"{" in line:
-                    intake.check_placeholders(words, self._request, self._known)
+                    intake.check_placeholders(words, self._request, self._known, self._typed.queue)
                 return _cast(self._words, words)
         return self._of_shell_line(line)
 
     def _of_shell_line(self, line: bytes) -> Draft:
         lines.check(line)
-        intake.check_placeholders((line,), self._request, self._known)
+        intake.check_placeholders((line,), self._request, self._known, self._typed.queue)
         if self._has_prefix:
             queue = shown(self._typed.queue)
             raise BadInput(f"queue {queue} has a command of its own, so it takes plain words, not a line for a shell")

@@ -41,9 +41,13 @@ def load(home: str, name: str) -> Book:
 def save(home: str, book: Book) -> None:
     """Write the book aside and rename it, so that it is whole at any moment."""
     path = os.path.join(home, FILE_NAME)
+    content = msgspec.json.encode(book)
+    if len(content) > FILE_MAX:
+        # Nobody could read it again.
+        raise Refused(f"the queues of this machine would need more than {FILE_MAX >> 20} MiB; delete some first")
     try:
         with open(path + ".new", "wb") as file:
-            file.write(msgspec.json.encode(book))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(path + ".new", path)
