@@ -217,6 +217,10 @@ def test_a_story_is_told_in_the_order_it_happened(store: Store) -> None:
 def test_reruns_are_found(store: Store) -> None:
     store.commit(new(a_job(1), replace(a_job(2), rerun_of=1), replace(a_job(3), rerun_of=1)))
     assert store.rerun_jobs() == {1}
+    store.commit(new(replace(a_job(4), rerun_of=9)))
+    assert [job.id for job in store.reruns([1])] == [2, 3]
+    assert [job.id for job in store.reruns([9, 1, 2])] == [2, 3, 4]
+    assert store.reruns([]) == store.reruns([2]) == []
 
 
 def test_an_attempt_is_written_over_and_keeps_its_placement(store: Store) -> None:

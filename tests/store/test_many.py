@@ -239,6 +239,7 @@ ASKED: dict[str, Callable[[RelationalStore], object]] = {
     "name": lambda store: store.jobs(parse("name:n"), 1),
     "last": lambda store: store.jobs(parse("@"), 1),
     "reruns": lambda store: store.rerun_jobs(),
+    "runs": lambda store: store.reruns([1, 2]),
     "story": lambda store: store.story(1),
     "attempts": lambda store: store.attempts(1),
     "load": lambda store: store.load(10),

@@ -21,14 +21,14 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 
 
 def paths(house: House) -> list[str]:
-    """Every path the router knows, with a job where it wants one; from the router itself, so none is forgotten."""
+    """Every path the router knows, with a job or a queue where it wants one; from the router, so none is forgotten."""
     found = {route.resource.canonical for route in house.app.router.routes() if route.resource is not None}
-    return sorted(path.replace("{id}", "1") for path in found)
+    return sorted(path.replace("{id}", "1").replace("{queue}", "nosuch") for path in found)
 
 
 def need_of(house: House, method: str, path: str) -> Need | None:
     """What a route needs; None if there is no such route."""
-    path = path.replace("/jobs/1/log", r"/jobs/{id:\d{1,15}}/log")
+    path = path.replace("/jobs/1/log", r"/jobs/{id:\d{1,15}}/log").replace("/queues/nosuch/", "/queues/{queue}/")
     return next((r.need for r in house.api.routes() if (r.method, r.path) == (method, path)), None)
 
 
@@ -154,7 +154,7 @@ def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> Non
         for route in house.api.routes():
             if route.need == "open":
                 continue
-            path = route.path.replace(r"{id:\d{1,15}}", "1")
+            path = route.path.replace(r"{id:\d{1,15}}", "1").replace("{queue}", "nosuch")
             answer = await knock(route.method, path)
             if route.need in opens:
                 assert answer.status not in (401, 403), (path, answer)

@@ -42,12 +42,12 @@ async def with_queues(house: House, *offers: Offer) -> None:
 def test_options_hold_for_every_line() -> None:
     async def test(house: House) -> None:
         text = "/bin/true 1\n\n# a remark\n/bin/true 2"
-        answer = await enqueue(house, "--stdin --cpu=2 --name=sweep --priority=40 --hold -e A=b --tries 3", text)
+        answer = await enqueue(house, "--stdin --cpu=2 --name=lr --priority=40 --hold -e A=b --tries 3", text)
         assert out(answer) == ("2 jobs enqueued: 1-2\n", "")
         one, two = await stored(house)
         assert (one.spec.command, two.spec.command) == ((b"/bin/true", b"1"), (b"/bin/true", b"2"))
         for job in (one, two):
-            assert (job.name, job.priority, job.state, job.spec.tries) == ("sweep", 40, "held", 3)
+            assert (job.name, job.priority, job.state, job.spec.tries) == ("lr", 40, "held", 3)
             assert job.spec.env == ((b"A", b"b"),)
             assert job.spec.request == (("cpu", 2_000_000),)
             assert job.spec.env_digest == one.spec.env_digest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from operator import eq
 from typing import Protocol
@@ -51,6 +51,9 @@ class Batch(Struct):
     finished: list[int]
     #: What the broker itself keeps of workers, as stored.
     standings: dict[str, Standing] = field(default_factory=dict)
+    #: The queues that somebody attends, and the jobs of theirs as each was after a move, in order.
+    attended: Collection[str] = ()
+    told: list[Job] = field(default_factory=list)
 
     def insert(self, jobs: Sequence[Job]) -> None:
         """Add new jobs, whose ids are the next ones."""
@@ -79,6 +82,8 @@ class Batch(Struct):
         self.tell(job.id, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))
         if after.state in FINAL:
             self.finished.append(after.id)
+        if self.attended and after.spec.queue in self.attended:
+            self.told.append(after)
         if isinstance(event, Adopt):
             self.board.crowded.add(event.placement.worker)
         if isinstance(event, Adopt) and (old := _attempt_of(job, job, self.now)) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from grassq.broker import readiness
 from grassq.broker.batch import Batch, Clock
@@ -76,6 +76,8 @@ class Decider:
         #: What workers said that no commit has heard yet; unlike a report, nobody repeats it.
         self._unheard: list[FromWorker] = []
         self.read_only: str | None = None
+        #: The queues that somebody attends; kept by others.
+        self.attended: Collection[str] = ()
         #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
         self.generation = 0
         self.board = Board()
@@ -210,10 +212,11 @@ class Decider:
 
     def _batch(self) -> Batch:
         wall, mono = self._clock.wall(), self._clock.mono()
-        return Batch(self.board, self._store, wall, mono, self._next_id, Changes(), [], self._standings)
+        changes = Changes()
+        return Batch(self.board, self._store, wall, mono, self._next_id, changes, [], self._standings, self.attended)
 
     def _decide(self, batch: Batch, messages: Sequence[Message]) -> Effects:
-        effects = Effects([], [], batch.finished)
+        effects = Effects([], [], batch.finished, told=batch.told)
         for message in messages:
             if isinstance(message, Call):
                 effects.answers.append((message, self._answer(batch, message)))
@@ -389,8 +392,8 @@ class Decider:
             self.stale = True
             self.read_only = str(worse)
             self._retry_at = self._clock.mono() + RETRY_STORE_S
-            return Effects([(m, worse) for m in messages if isinstance(m, Call)], [], [])
-        return Effects(answers, [], [])
+            return Effects([(m, worse) for m in messages if isinstance(m, Call)], [], [], torn=True)
+        return Effects(answers, [], [], torn=True)
 
     def _recalled(self, call: Call) -> object:
         if call.key is None or call.recall is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
+from grassq.broker.audience import Audience
 from grassq.broker.batch import Batch
 from grassq.broker.decide import Call, Decider, Effects, FromWorker, Message
 from grassq.broker.watch import Watch
@@ -45,6 +46,8 @@ class Engine:
         # Made on the thread that will use it: an SQLite connection belongs to one thread.
         self.decider = self._thread.submit(make_decider).result()
         self.watch = Watch()
+        self.audience = Audience()
+        self.decider.attended = self.audience.queues
         self._links: dict[str, SendOrder] = {}
         self._inbox: list[Message] = []
         self._answers: dict[Call, asyncio.Future[object]] = {}
@@ -179,6 +182,8 @@ class Engine:
         if effects.finished:
             for heard in self._finished:
                 heard(effects.finished)
+        if effects.told or effects.torn:
+            self.audience.tell(effects.told, effects.torn)
         if effects.again:
             self._arrived.set()
 
@@ -206,7 +211,7 @@ def _are_brief(messages: list[Message]) -> bool:
 def _failed(messages: list[Message], error: Exception) -> Effects:
     """What follows from a batch that met a bug: nothing was stored, and the decider reads its board again first."""
     failure = GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
-    return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [])
+    return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [], torn=True)
 
 
 def _no_answer(error: BaseException) -> Gone:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from grassq.broker.batch import Batch
 from grassq.core.messages import Hello, Order, Recalled, Report, Silent
+from grassq.core.model import Job
 from grassq.errors import GrassError
 from grassq.store.base import Submission
 
@@ -57,6 +58,10 @@ class Effects(Struct):
     finished: list[int]
     #: Decide again at once: there was more to plan than one batch takes.
     again: bool = False
+    #: Moves of the jobs of attended queues, in order.
+    told: list[Job] = []
+    #: What was stored of the batch is not known: who is told of moves must look for himself.
+    torn: bool = False
 
 
 def said_once(messages: Sequence[Message]) -> list[FromWorker]:

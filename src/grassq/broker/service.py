@@ -11,7 +11,7 @@ from grassq.broker import access
 from grassq.broker.admission import standing_of
 from grassq.broker.batch import Batch
 from grassq.broker.readiness import Unreadiness, settle
-from grassq.broker.selection import NOTES_MAX, by_id_alone, eligible, present, resolve, select
+from grassq.broker.selection import NOTES_MAX, SELECTED_MAX, by_id_alone, eligible, present, resolve, select
 from grassq.core.board import EVERYTHING, shape_of
 from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Outcome, Spec, State
 from grassq.core.names import shown
@@ -40,8 +40,8 @@ class Done(Struct, frozen=True):
     notes: list[str] = []
 
 
-def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes) -> list[int]:
-    """Store new jobs, all or none; the same key again gives the same ids."""
+def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes, as_sweep: bool = False) -> list[int]:
+    """Store new jobs, all or none; the same key again gives the same ids. Those of a sweep share a name."""
     known = recall(batch, key, digest)
     if known is not None:
         return ids_of(known)
@@ -51,10 +51,16 @@ def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes) -> li
         if never is not None:
             raise Refused(f"this can never run: {never}")
     first = batch.next_id
+    name = sweep_name(first) if as_sweep else None
     batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
-    batch.insert([_new_job(batch, draft, id_, unready) for id_, draft in enumerate(drafts, first)])
+    batch.insert([_new_job(batch, draft, id_, unready, name) for id_, draft in enumerate(drafts, first)])
     batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
     return list(range(first, first + len(drafts)))
+
+
+def sweep_name(first: int) -> str:
+    """What the jobs of a sweep are called that was given no name: ids are never used again, so neither is this."""
+    return f"sweep-{first}"
 
 
 def recall(batch: Batch, key: str, digest: bytes) -> Submission | None:
@@ -81,11 +87,11 @@ def ids_of(submission: Submission) -> list[int]:
     return list(range(submission.first_id, submission.first_id + submission.count))
 
 
-def _new_job(batch: Batch, draft: Draft, id_: int, unready: Unreadiness) -> Job:
+def _new_job(batch: Batch, draft: Draft, id_: int, unready: Unreadiness, name: str | None) -> Job:
     job = Job(
         id=id_,
         spec=draft.spec,
-        name=draft.name,
+        name=draft.name or name,
         priority=draft.priority,
         state=State.QUEUED,
         created=batch.now,
@@ -97,8 +103,11 @@ def _new_job(batch: Batch, draft: Draft, id_: int, unready: Unreadiness) -> Job:
     return job if why is None else replace(job, state=State.WAITING, reason=why)
 
 
-def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None) -> Done:
-    """End jobs: those that wait are cancelled at once, those that run are told to stop."""
+def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None, unstarted: bool = False) -> Done:
+    """End jobs: those that wait are cancelled at once, those that run are told to stop, or with `unstarted` left."""
+    if unstarted:
+        waiting = [job for job in select(batch, selectors) if job.state not in FINAL | HOLDING]
+        return Done([batch.move(job, Cancel(grace_s)) for job in waiting])
     named = {job.id for job in select(batch, by_id_alone(selectors))}
     jobs, notes = [], []
     for job in select(batch, selectors):
@@ -158,12 +167,12 @@ def _why_no_priority(job: Job) -> str | None:
     return None
 
 
-def rerun(batch: Batch, selectors: Sequence[Selector], key: str, digest: bytes) -> list[int]:
-    """Submit finished jobs again, as new jobs; the old records stay."""
+def rerun(batch: Batch, selectors: Sequence[Selector], key: str, digest: bytes, failed: bool = False) -> list[int]:
+    """Submit finished jobs again, or of them only what failed, as new jobs; the old records stay."""
     known = recall(batch, key, digest)
     if known is not None:
         return ids_of(known)
-    jobs, _ = eligible(batch, selectors, _why_no_rerun)
+    jobs = _still_failed(batch, selectors) if failed else eligible(batch, selectors, _why_no_rerun)[0]
     return submit(batch, [_again(batch, job) for job in jobs], key, digest)
 
 
@@ -171,6 +180,24 @@ def _why_no_rerun(job: Job) -> str | None:
     if job.state not in FINAL:
         return f"job {job.id} has not ended ({job.state}); only a finished job can be run again"
     return None
+
+
+def _still_failed(batch: Batch, selectors: Sequence[Selector]) -> list[Job]:
+    """What failed, of several runs of one job the last, unless a later one succeeded or has yet to end."""
+    if selectors:
+        chosen = select(batch, selectors)
+    else:
+        chosen = [batch.current(job) for job in batch.store.jobs(parse("failed"), SELECTED_MAX)]
+    last = {job.rerun_of or job.id: job for job in chosen if job.state is State.FAILED}
+    # Also what was submitted earlier in this batch, so that who asks twice at once is not given twice as much.
+    runs = [batch.current(job) for job in batch.store.reruns(list(last))]
+    runs += [job for job in batch.changes.inserted.values() if job.rerun_of in last]
+    for run in runs:
+        if run.state not in (State.FAILED, State.CANCELLED):
+            failed = last.get(run.rerun_of or run.id)
+            if failed is not None and failed.id < run.id:
+                del last[run.rerun_of or run.id]
+    return sorted(last.values(), key=lambda job: job.id)
 
 
 def _again(batch: Batch, job: Job) -> Draft:

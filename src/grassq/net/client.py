@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from grassq import home as homes
 from grassq.errors import BadInput, GrassError, Refused, Unreachable
+from grassq.net.attendance import SILENT_S, Attendance
+from grassq.net.attendance import Place as ReadTo
 from grassq.net.exchange import exchange, persist
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
 from grassq.net.log import Log
@@ -71,12 +73,14 @@ class Client:
         """A client like this one, with a connection of its own."""
         return Client(self.home, autostart=self.autostart, broker=self.broker, tell=self._tell)
 
-    def enqueue(self, words: Iterable[bytes], *, cwd: bytes, umask: int, verb: str = "enqueue") -> Response:
+    def enqueue(
+        self, words: Iterable[bytes], *, cwd: bytes, umask: int, verb: str = "enqueue", lines: bytes | None = None
+    ) -> Response:
         """Send the words of `grass enqueue` untouched; the answer's headers say what to print and to follow."""
         env = homes.environment()
         if self.broker is not None:
             cwd, env, umask = GUEST_CWD, {}, GUEST_UMASK
-        body = enqueue_body(words, cwd=cwd, env=env, umask=umask, key=new_key(), verb=verb)
+        body = enqueue_body(words, cwd=cwd, env=env, umask=umask, key=new_key(), verb=verb, lines=lines)
         return self._ask("POST", "/v1/enqueue", body)
 
     def submit(
@@ -160,13 +164,14 @@ class Client:
 
         return Log(ask, offset, attempt, tail)
 
-    def kill(self, selectors: Iterable[str], *, grace_s: float | None = None) -> Document:
-        """Ask running jobs to end, and cancel the others."""
-        return self._change_jobs("kill", selectors, grace_s=grace_s)
+    def kill(self, selectors: Iterable[str], *, grace_s: float | None = None, unstarted: bool = False) -> Document:
+        """Ask running jobs to end, and cancel the others; with `unstarted`, cancel those others only."""
+        extra = {"unstarted": True} if unstarted else {}
+        return self._change_jobs("kill", selectors, grace_s=grace_s, **extra)
 
-    def rerun(self, selectors: Iterable[str]) -> Document:
-        """Submit the same jobs again; answers the new ones."""
-        return self._change_jobs("rerun", selectors)
+    def rerun(self, selectors: Iterable[str], *, failed: bool = False) -> Document:
+        """Submit the same jobs again, or with `failed` those of them that failed; answers the new ones."""
+        return self._change_jobs("rerun", selectors, **({"failed": True} if failed else {}))
 
     def hold(self, selectors: Iterable[str]) -> Document:
         """Park jobs that have not started."""
@@ -184,10 +189,29 @@ class Client:
         """Remove final jobs with their logs."""
         return self._change_jobs("clean", selectors, older_s=older_s)
 
-    def create_queue(self, words: Iterable[bytes], *, cwd: bytes) -> Document:
-        """Make or replace a queue; the words are those of `grass create-queue`."""
+    def create_queue(self, words: Iterable[bytes], *, cwd: bytes, temporary: bool = False) -> Document:
+        """Make or replace a queue; the words are those of `grass create-queue`.
+
+        A temporary one goes when nobody attends it and all its jobs have ended.
+        """
         where = cwd if self.broker is None else GUEST_CWD
-        return self._change("create-queue", {"words": [word_value(each) for each in words], "cwd": word_value(where)})
+        document: Document = {"words": [word_value(each) for each in words], "cwd": word_value(where)}
+        return self._change("create-queue", document | ({"temporary": True} if temporary else {}))
+
+    def attend(self, queue: str, first_id: int = 1, offsets: Mapping[int, ReadTo] | None = None) -> Attendance:
+        """What becomes of a queue's jobs from an id on, and what they write, as it happens: an iterator of frames.
+
+        `offsets` has the attempt and how far it was read, by job id: these are told on from there. Lasts until it is
+        closed, on a connection of its own; a daemon that dies meanwhile is no end.
+        """
+
+        def ask(first_id: int, offsets: Mapping[int, ReadTo]) -> tuple[Iterator[bytes], Connection]:
+            read = ",".join(f"{job}:{attempt}:{offset}" for job, (attempt, offset) in offsets.items())
+            target = f"/v1/queues/{queue}/attend" + query([("from", first_id), ("offsets", read or None)])
+            _, parts, connection = self._stream(target, SILENT_S)
+            return parts, connection
+
+        return Attendance(ask, first_id, offsets or {})
 
     def delete_queue(self, name: str, *, worker: str | None = None) -> Document:
         """Remove a queue of the daemon's own machine, or of another worker; running jobs finish."""

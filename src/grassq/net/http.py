@@ -6,7 +6,7 @@ Loaded by every enqueue: `_socket` and `os` only (`socket` alone costs 9 ms).
 from __future__ import annotations
 
 import os
-from _socket import AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, socket
+from _socket import AF_UNIX, SHUT_RDWR, SOCK_CLOEXEC, SOCK_STREAM, socket
 from errno import ETIMEDOUT
 from time import monotonic, sleep
 
@@ -89,6 +89,14 @@ class Connection:
     def close(self) -> None:
         """Give the connection up."""
         self._socket.close()
+
+    def interrupt(self) -> None:
+        """End the connection under whoever reads from it, in whatever thread: that hears that it is broken."""
+        try:
+            self._socket.shutdown(SHUT_RDWR)
+        except OSError:
+            # It has ended already.
+            return
 
     def request(self, method: str, target: str, body: bytes = b"", *, keep: bool = False) -> Response:
         """Send one request and read the whole answer."""

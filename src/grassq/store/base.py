@@ -210,6 +210,9 @@ class Store(Protocol):
     def rerun_jobs(self) -> set[int]:
         """The jobs that some kept job runs again."""
 
+    def reruns(self, ids: Sequence[int]) -> list[Job]:
+        """The kept jobs that run any of these again."""
+
     def close(self) -> None:
         """Let go of the store."""
 

@@ -297,8 +297,8 @@ class RelationalStore(ABC):
                 return self._all(sql.SELECT_SUCCEEDED, limit)
             case selectors.State(name):
                 return self._all(sql.SELECT_STATE, name, limit)
-            case selectors.Queue(name):
-                return self._all(sql.SELECT_QUEUE, name, limit)
+            case selectors.Queue(name, first):
+                return self._all(sql.SELECT_QUEUE, name, first, limit)
             case selectors.Name(name) | selectors.Word(name):
                 return self._all(sql.SELECT_NAME, name, limit)
 
@@ -348,6 +348,11 @@ class RelationalStore(ABC):
     def rerun_jobs(self) -> set[int]:
         """The jobs that some kept job runs again."""
         return {row[0] for row in self._read(sql.SELECT_RERUNS)}
+
+    def reruns(self, ids: Sequence[int]) -> list[Job]:
+        """The kept jobs that run any of these again."""
+        with self._foreign_errors():
+            return [rows.job_from(row) for row in self._of_ids(sql.SELECT_RUNS, ids)]
 
     def size(self) -> int:
         """How many rows all tables have."""

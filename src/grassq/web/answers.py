@@ -104,14 +104,16 @@ def enqueue_text(typed: Enqueue, job: int) -> str:
     return f"job {job} {'held' if typed.hold else 'queued'} in {typed.queue}\n"
 
 
-def lines_text(typed: Enqueue, ids: Sequence[int]) -> str:
-    """The line `grass enqueue --stdin` prints: how many jobs, and which."""
+def lines_text(typed: Enqueue, ids: Sequence[int], sweep: str | None = None) -> str:
+    """The line `grass enqueue --stdin` prints, or `grass sweep`: how many jobs, and which."""
     count, which = len(ids), range_text(ids)
     if typed.json:
-        first = ids[0] if ids else None
-        return msgspec.json.encode({"first": first, "count": count, "queue": typed.queue}).decode() + "\n"
+        told = {"first": ids[0] if ids else None, "count": count, "queue": typed.queue}
+        return msgspec.json.encode(told | ({"name": sweep} if sweep else {})).decode() + "\n"
     if typed.quiet:
         return f"{which}\n" if ids else ""
+    if sweep is not None:
+        return f"sweep {sweep}: {count} {'job' if count == 1 else 'jobs'} {which}\n"
     return f"{count} {'job' if count == 1 else 'jobs'} enqueued{': ' if ids else ''}{which}\n"
 
 

@@ -15,6 +15,7 @@ from grassq.core.resources import Request
 from grassq.web.answers import Handler, document, errors_in_words, version_header
 from grassq.web.auth import Guard, Need, Route
 from grassq.web.desk import Fleet
+from grassq.web.doors import Doors
 from grassq.web.hatch import Handlers
 from grassq.web.jobs import Jobs
 from grassq.web.queues import Queues
@@ -44,18 +45,24 @@ class Api:
         self.guard = guard or Guard()
         self.tokens = Tokens(engine, self.guard)
         self._jobs = Jobs(engine, fleet, default)
-        self._queues = Queues(engine, fleet, self.guard)
+        self._doors = Doors(engine, fleet)
+        self._queues = Queues(engine, fleet, self.guard, self._doors)
 
     def app(self) -> web.Application:
         """The application: routes, limits, one guard before all of them and one way errors are told."""
         app = web.Application(middlewares=[errors_in_words, self.guard.check])
         app.on_response_prepare.append(version_header)
         app.on_startup.append(self._begin)
+        app.on_shutdown.append(self._end)
         self.guard.protect(app, self.routes())
         return app
 
     async def _begin(self, app: web.Application) -> None:
         await self.tokens.load()
+        self._doors.start()
+
+    async def _end(self, app: web.Application) -> None:
+        await self._doors.close()
 
     def routes(self) -> list[Route]:
         """The table: nothing is served that is not in it."""
@@ -66,6 +73,7 @@ class Api:
             ("GET", "/v1/why", jobs.why, "read"),
             ("GET", "/v1/wait", jobs.wait, "read"),
             ("GET", r"/v1/jobs/{id:\d{1,15}}/log", jobs.log, "read"),
+            ("GET", "/v1/queues/{queue}/attend", queues.attend, "submit"),
             ("POST", "/v1/enqueue", jobs.enqueue, "submit"),
             ("POST", "/v1/submit", jobs.submit, "submit"),
             ("POST", "/v1/submit-many", jobs.submit_many, "submit"),

@@ -53,7 +53,8 @@ class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):
 
     words: list[Word]
     key: str
-    verb: Literal["enqueue", "run"] = "enqueue"
+    #: A sweep is what --stdin makes of its lines, under one name.
+    verb: Literal["enqueue", "run", "sweep"] = "enqueue"
     #: With --stdin: a command on each line.
     lines: Word | None = None
 
@@ -111,6 +112,10 @@ class SelectBody(Struct, kw_only=True, forbid_unknown_fields=True):
     grace_s: float | None = None
     priority: int = NEUTRAL_PRIORITY
     older_s: float | None = None
+    #: Kill only what has not been placed yet.
+    unstarted: bool = False
+    #: Run again only what failed and has not been run again since; of no selector, of all jobs.
+    failed: bool = False
 
     def __post_init__(self) -> None:
         check_grace(self.grace_s)
@@ -123,6 +128,8 @@ class QueueBody(From, kw_only=True, forbid_unknown_fields=True):
 
     words: list[Word]
     key: str
+    #: It goes when all its jobs have ended and nobody attends it.
+    temporary: bool = False
 
 
 class NameBody(Struct, kw_only=True, forbid_unknown_fields=True):

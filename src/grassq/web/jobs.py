@@ -108,7 +108,9 @@ class Jobs:
 
     async def kill(self, request: web.Request) -> web.Response:
         """End jobs."""
-        return await self._act(request, lambda batch, jobs, body: service.kill(batch, jobs, body.grace_s))
+        return await self._act(
+            request, lambda batch, jobs, body: service.kill(batch, jobs, body.grace_s, body.unstarted)
+        )
 
     async def hold(self, request: web.Request) -> web.Response:
         """Park jobs."""
@@ -146,11 +148,13 @@ class Jobs:
         """Submit finished jobs again."""
         raw = request[BODY]
         body = bodies.decode(raw, bodies.SelectBody)
-        chosen = _some(_selectors(body.selectors))
+        chosen = _selectors(body.selectors) if body.failed else _some(_selectors(body.selectors))
         by = _owner(request)
 
         def handler(batch: Batch) -> list[int]:
-            return access.own(batch, chosen, by, lambda: service.rerun(batch, chosen, body.key, digest(raw)))
+            return access.own(
+                batch, chosen, by, lambda: service.rerun(batch, chosen, body.key, digest(raw), body.failed)
+            )
 
         ids = await self._engine.change(handler, key=body.key, recall=service.ids_of)
         return done_document(Done(await self._engine.read(partial(selection.present, ids=ids))))

@@ -57,6 +57,31 @@ class Sources(Protocol):
         """Where the log of an attempt is read that was given to this worker; refused when that cannot be now."""
 
 
+class Cursor:
+    """A place in one log, where reading goes on."""
+
+    def __init__(self, job: int, attempt: int, stream: str, offset: int = 0) -> None:
+        self.job = job
+        self.attempt = attempt
+        self.stream = stream
+        self.offset = offset
+        #: The offset is one in a copy that leaves out the middle of the log.
+        self.in_copy = False
+
+    async def read(self, source: Source) -> bytes:
+        """The next bytes, up to a bound; none at the end."""
+        self.in_copy = source.cut_at is not None
+        data = await source.reader.read(self.job, self.attempt, self.stream, self.offset)
+        self.offset += len(data)
+        return data
+
+    async def is_lost(self, source: Source) -> bool:
+        """Whether the offset names no place, or another one, in what is read now: a log may shrink."""
+        if source.cut_at is not None and not self.in_copy and self.offset > source.cut_at:
+            return True
+        return self.offset > 0 and await source.reader.size(self.job, self.attempt, self.stream) < self.offset
+
+
 class Found(Struct, frozen=True):
     """A job, and the worker of each of its attempts."""
 
@@ -72,11 +97,11 @@ async def serve_log(request: web.Request, engine: Engine, sources: Sources) -> w
     if stream not in STREAMS or (stream == "log") == job.spec.split:
         has = "out and err" if job.spec.split else "one log"
         raise BadInput(f"job {job.id} has {has}, no stream {stream!r}")
-    attempt = _number(request, "attempt", job.attempt, 1 << 30)
+    attempt = number(request, "attempt", job.attempt, 1 << 30)
     reading = _Reading(engine, sources, found, attempt, stream)
-    tail = _number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
+    tail = number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
     try:
-        await reading.begin(_number(request, "offset", 0, OFFSET_MAX), tail)
+        await reading.begin(number(request, "offset", 0, OFFSET_MAX), tail)
     except GrassError:
         # Of a job that has not ended the worker may come back; but its last lines cannot be counted from here.
         if request.query.get("follow") != "1" or job.state in FINAL or tail is not None:
@@ -106,48 +131,44 @@ class _Reading:
         self._engine = engine
         self._sources = sources
         self._found = found
-        self._id = found.job.id
-        self._attempt = attempt
-        self._stream = stream
-        self._in_copy = False
-        self.offset = 0
+        self._cursor = Cursor(found.job.id, attempt, stream)
+
+    @property
+    def offset(self) -> int:
+        """How far it has come."""
+        return self._cursor.offset
 
     def _source(self) -> Source | None:
-        worker = self._found.workers.get(self._attempt)
-        return None if worker is None else self._sources.source(worker, self._id, self._attempt, self._stream)
+        at = self._cursor
+        worker = self._found.workers.get(at.attempt)
+        return None if worker is None else self._sources.source(worker, at.job, at.attempt, at.stream)
 
     async def begin(self, offset: int, tail: int | None) -> None:
         """Find the place to start at; refused here, and not in the middle, when nobody can be asked."""
-        self.offset = offset
+        at = self._cursor
+        at.offset = offset
         source = self._source()
         if source is None:
             return
         if tail is not None:
-            self.offset = await source.reader.tail_offset(self._id, self._attempt, self._stream, tail)
-            self._in_copy = source.cut_at is not None
+            at.offset = await source.reader.tail_offset(at.job, at.attempt, at.stream, tail)
+            at.in_copy = source.cut_at is not None
         else:
-            await source.reader.size(self._id, self._attempt, self._stream)
+            await source.reader.size(at.job, at.attempt, at.stream)
 
     async def copy(self, response: web.StreamResponse) -> float:
         """Write what there is by now; how long to wait before the next look."""
         source = self._source()
         if source is None:
             return LOOK_S
-        if self.offset and await self._is_elsewhere(source):
+        at = self._cursor
+        if await at.is_lost(source):
             # A job that opens its own stdout anew truncates it; clients know this mark and count on from 0 after it.
-            await response.write(b"\n[grass: the log shrank at %d bytes]\n" % self.offset)
-            self.offset = 0
-        self._in_copy = source.cut_at is not None
-        while data := await source.reader.read(self._id, self._attempt, self._stream, self.offset):
+            await response.write(b"\n[grass: the log shrank at %d bytes]\n" % at.offset)
+            at.offset = 0
+        while data := await at.read(source):
             await response.write(data)
-            self.offset += len(data)
         return source.look_s
-
-    async def _is_elsewhere(self, source: Source) -> bool:
-        """Whether the offset names no place, or another one, in what is read now."""
-        if source.cut_at is not None and not self._in_copy and self.offset > source.cut_at:
-            return True
-        return await source.reader.size(self._id, self._attempt, self._stream) < self.offset
 
     async def follow(self, request: web.Request, response: web.StreamResponse) -> None:
         """Write what comes, until the job has ended or was started anew, or nobody listens any more."""
@@ -155,11 +176,12 @@ class _Reading:
         while request.transport is not None and not request.transport.is_closing():
             known = looks % STATE_EVERY == 0
             if known:
-                self._found = await _find(self._engine, self._id)
+                self._found = await _find(self._engine, self._cursor.job)
             job = self._found.job
             # A job that has not started yet is followed from its first try on.
-            self._attempt = self._attempt or (1 if known and job.attempt else 0)
-            over = known and (job.state in FINAL or job.attempt > self._attempt > 0)
+            at = self._cursor
+            at.attempt = at.attempt or (1 if known and job.attempt else 0)
+            over = known and (job.state in FINAL or job.attempt > at.attempt > 0)
             before = self.offset
             try:
                 look_s = await self.copy(response)
@@ -187,7 +209,8 @@ def _look_up(batch: Batch, id_: int) -> Found:
     return Found(job, workers)
 
 
-def _number(request: web.Request, name: str, default: int, most: int) -> int:
+def number(request: web.Request, name: str, default: int, most: int) -> int:
+    """A number in a request's query."""
     text = request.query.get(name)
     if text is None:
         return default

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from grassq import __version__
 from grassq.core import argv
@@ -65,6 +66,7 @@ class Machine:
         body = bodies.decode(await request.read(), bodies.QueueBody)
         typed = argv.split_create_queue([bodies.word_bytes(word) for word in body.words])
         offer = await asyncio.to_thread(intake.read_offer, typed, body.submitter(OWNER))
+        offer = replace(offer, temporary=body.temporary)
         status, notes = await self._worker.offer(offer)
         shown_as = {"json": typed.json, "quiet": typed.quiet}
         return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import replace
 
 from grassq.broker import access, service
 from grassq.broker.batch import Batch
@@ -22,6 +23,8 @@ from grassq.web.answers import digest, document
 from grassq.web.auth import BODY, NOTE, Guard
 from grassq.web.caller import CALLER
 from grassq.web.desk import Fleet
+from grassq.web.doors import Doors
+from grassq.web.feed import serve_attendance
 
 
 class DrainBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -43,10 +46,11 @@ class RemoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
 class Queues:
     """The handlers, and what they work with."""
 
-    def __init__(self, engine: Engine, fleet: Fleet, guard: Guard) -> None:
+    def __init__(self, engine: Engine, fleet: Fleet, guard: Guard, doors: Doors) -> None:
         self._engine = engine
         self._fleet = fleet
         self._guard = guard
+        self._doors = doors
 
     async def create_queue(self, request: web.Request) -> web.Response:
         """Make or replace a queue, on this machine or on the worker named."""
@@ -55,13 +59,19 @@ class Queues:
         typed = argv.split_create_queue([bodies.word_bytes(word) for word in body.words])
         _check_machine(request, typed.worker)
         local = await self._engine.read(lambda batch: batch.board.local)
-        offer = await asyncio.to_thread(intake.read_offer, typed, who, local)
+        offer = replace(await asyncio.to_thread(intake.read_offer, typed, who, local), temporary=body.temporary)
         request[NOTE].about = _about(offer.queue, typed.worker)
         status, notes = await self._fleet.desk(typed.worker).offer(offer)
+        if offer.temporary:
+            self._doors.made(offer.queue)
         # Answered after the worker's word of it is stored, so the next command sees the queue.
         await self._engine.read(lambda batch: None)
         shown_as = {"json": typed.json, "quiet": typed.quiet}
         return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
+
+    async def attend(self, request: web.Request) -> web.StreamResponse:
+        """What becomes of a queue's jobs and what they write, as it happens."""
+        return await serve_attendance(request, self._engine, self._fleet, self._doors)
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue: what runs finishes, what waits, waits for it to come back."""

@@ -75,7 +75,7 @@ class Submissions:
             else:
                 if typed.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)
-                ids = await self._store(drafts, body.key, raw)
+                ids = await self._store(drafts, body.key, raw, as_sweep=body.verb == "sweep")
         except Gone:
             raise
         except GrassError as error:
@@ -83,7 +83,8 @@ class Submissions:
         notes = "".join(f"grass: {note}\n" for note in typed.warnings)
         if typed.stdin:
             about = f"jobs {range_text(ids)} in {typed.queue}"
-            return enqueued(0, lines_text(typed, ids), notes, about=about)
+            name = (typed.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
+            return enqueued(0, lines_text(typed, ids, name), notes, about=about)
         follow = ids[0] if body.verb == "run" or typed.sync else None
         return enqueued(0, enqueue_text(typed, ids[0]), notes, about=f"job {ids[0]} in {typed.queue}", follow=follow)
 
@@ -144,11 +145,11 @@ class Submissions:
         warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
         return await self._store(drafts, key, raw), warnings
 
-    async def _store(self, drafts: list[service.Draft], key: str, raw: bytes) -> list[int]:
+    async def _store(self, drafts: list[service.Draft], key: str, raw: bytes, as_sweep: bool = False) -> list[int]:
         if not drafts:
             return []
         known_by = await _off_loop(digest, raw)
-        handler = partial(service.submit, drafts=drafts, key=key, digest=known_by)
+        handler = partial(service.submit, drafts=drafts, key=key, digest=known_by, as_sweep=as_sweep)
         return await self._engine.change(handler, key=key, recall=service.ids_of, brief=len(drafts) <= BRIEF_MAX)
 
     async def _stored(self, key: str, raw: bytes) -> Submission | None:
@@ -185,6 +186,7 @@ def _typed(job: bodies.JobBody, words: tuple[bytes, ...]) -> argv.Enqueue:
         words=words,
         queue=check_name(job.queue, "queue name") if job.queue else DEFAULT_QUEUE,
         env=bodies.pairs_bytes(job.env),
+        amounts=tuple((name, str(amount)) for name, amount in (job.request or {}).items()),
         cwd=None if job.cwd is None else bodies.word_bytes(job.cwd),
         shell=b"" if job.shell else None,
         name=None if job.name is None else check_name(job.name),

@@ -1,0 +1,111 @@
+"""Who attends which queue: told of every committed move of its jobs, in order, within a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from grassq.broker.batch import Batch
+from grassq.core.model import ID_MAX, Job
+from grassq.core.names import shown
+from grassq.core.selectors import Queue
+from grassq.errors import NotFound, Refused
+
+#: Who attends at one time, whatever queues.
+ATTENDANTS_MAX = 1000
+#: Moves nobody has taken yet: of one who falls further behind nothing more is kept, and he has to begin anew.
+NEWS_MAX = 10_000
+#: How many jobs are read at a time for one who begins.
+PAGE = 500
+
+#: Above every id.
+_ALL = ID_MAX + 1
+
+
+class Attendant:
+    """One who attends a queue. First it reads what there is, page by page; of those jobs it is told from then on."""
+
+    def __init__(self, queue: str, first: int, wake: Callable[[], None]) -> None:
+        """`wake` is called when there is news, or when too much was missed."""
+        self.queue = queue
+        self.has_missed = False
+        self._news: list[Job] = []
+        self._wake = wake
+        self._first = first
+        #: Jobs below this id were shown.
+        self.upto = first
+        self._before = (first, 0)
+        self._page_batch: list[Job] | None = None
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether all jobs there were have been shown."""
+        return self.upto == _ALL
+
+    def page(self, batch: Batch, first: int) -> list[Job]:
+        """The next jobs from an id on, as they are by now; whatever happens to them afterwards is told."""
+        removed = batch.changes.removed
+        stored = batch.store.jobs(Queue(self.queue, first), PAGE)
+        jobs = [batch.current(job) for job in stored if job.id not in removed]
+        # Of the very batch: told of what happened to others in it before this moment, and to these after it.
+        self._before, self._page_batch = (first, len(batch.told)), batch.told
+        self.upto = stored[-1].id + 1 if len(stored) == PAGE else _ALL
+        if self.is_up_to_date:
+            new = batch.changes.inserted.values()
+            jobs += [job for job in new if job.spec.queue == self.queue and job.id >= first]
+        return jobs
+
+    def take(self) -> list[Job]:
+        """The news since the last time, in order: jobs as each was after a move."""
+        news, self._news = self._news, []
+        return news
+
+    def _tell(self, told: Sequence[Job], torn: bool) -> None:
+        first, mark = self._before if told is self._page_batch else (0, 0)
+        self._page_batch = None
+        for at, job in enumerate(told):
+            if job.spec.queue == self.queue and self._first <= job.id < (first if at < mark else self.upto):
+                self._news.append(job)
+        if torn or len(self._news) > NEWS_MAX:
+            self.has_missed = True
+            self._news.clear()
+        if self._news or self.has_missed:
+            self._wake()
+
+
+class Audience:
+    """Everybody who attends. Changed on the event loop only; the engine's thread looks which queues are attended."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, list[Attendant]] = {}
+        self._count = 0
+
+    def enter(self, attendant: Attendant) -> None:
+        """Somebody attends from now on; tells nothing before its first page."""
+        if self._count >= ATTENDANTS_MAX:
+            raise Refused(f"{ATTENDANTS_MAX:,} attend queues already; end some first")
+        self._count += 1
+        self.queues.setdefault(attendant.queue, []).append(attendant)
+
+    def leave(self, attendant: Attendant) -> None:
+        """Somebody attends no more."""
+        others = self.queues[attendant.queue]
+        others.remove(attendant)
+        self._count -= 1
+        if not others:
+            del self.queues[attendant.queue]
+
+    def is_attended(self, queue: str) -> bool:
+        """Whether anybody attends a queue."""
+        return queue in self.queues
+
+    def tell(self, told: Sequence[Job], torn: bool = False) -> None:
+        """These moves are on disk; `torn` when it is not known which."""
+        for queue in [*self.queues] if torn else {job.spec.queue for job in told}:
+            for attendant in self.queues.get(queue, ()):
+                attendant._tell(told, torn)
+
+
+def check_queue(batch: Batch, queue: str) -> None:
+    """A queue that can be attended is offered, or has jobs: one that is gone still has what became of them."""
+    if queue not in batch.board.queue_names() and not batch.store.jobs(Queue(queue), 1):
+        raise NotFound(f"there is no queue {shown(queue)}; `grass show` lists them")

@@ -1,0 +1,222 @@
+"""Attending a queue: what becomes of its jobs and what they write, as it happens, over connections that may break."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from time import monotonic, sleep
+from typing import Any, NamedTuple
+
+from grassq.errors import Unreachable
+from grassq.net.exchange import TRIES, TRIES_WITHIN_S
+from grassq.net.http import Connection
+
+#: A daemon says something every 15 s at least: one that is silent for so long is gone, or its machine is.
+SILENT_S = 45.0
+#: The line that begins a frame, and the output that may follow one.
+LINE_MAX = 1 << 20
+OUTPUT_MAX = 4 << 20
+#: How many offsets one request tells; of more jobs the output comes again, and what is known of it is left out here.
+OFFSETS_MAX = 250
+
+#: Which attempt of a job was read last, and how far.
+Place = tuple[int, int]
+
+
+class Started(NamedTuple):
+    """An attempt of a job has begun."""
+
+    job: int
+    attempt: int
+    #: As in `show --json`; None if nothing is known of it.
+    allocation: dict[str, Any] | None
+
+
+class Output(NamedTuple):
+    """What a job wrote, from `offset` of its log on. An offset below what was read before: the log was begun anew."""
+
+    job: int
+    attempt: int
+    offset: int
+    data: bytes
+
+
+class Ended(NamedTuple):
+    """A job is final; one that never started has no `Started` before it."""
+
+    job: int
+    state: str
+    exit_code: int | None
+    signal: int | None
+    outcome: str | None
+    error: str | None
+    #: Why the rest of its output cannot be read; None when all of it was told.
+    unread: str | None = None
+
+
+Frame = Started | Output | Ended
+
+#: Opens the stream: from this job on, and of these no output before their offsets.
+Ask = Callable[[int, Mapping[int, Place]], tuple[Iterator[bytes], Connection]]
+
+
+class Attendance:
+    """The frames of one queue, each told once; a daemon that dies meanwhile is no end: the next one is asked.
+
+    It never ends by itself: who has heard enough closes it. As long as it is open, the queue is attended.
+    """
+
+    def __init__(self, ask: Ask, first_id: int, offsets: Mapping[int, Place]) -> None:
+        self._ask = ask
+        self._first = first_id
+        #: Jobs that have started: what was read of them.
+        self._open: dict[int, Place] = dict(offsets)
+        #: Jobs that have ended; without those below the first id.
+        self._ended: set[int] = set()
+        #: Jobs whose output comes again from its start on, up to what is known of it.
+        self._again: dict[int, int] = {}
+        self._connection: Connection | None = None
+        self._is_closed = False
+        self._frames = self._forever()
+
+    def __iter__(self) -> Iterator[Frame]:
+        return self
+
+    def __next__(self) -> Frame:
+        return next(self._frames)
+
+    def __enter__(self) -> Attendance:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def offsets(self) -> dict[int, Place]:
+        """Which attempt of each job that has not ended was read last, and how far: for who attends again later."""
+        return dict(self._open)
+
+    def settled(self, below: int) -> None:
+        """Every job below this id has ended and is of no interest any more: nothing of it need be remembered."""
+        self._first = max(self._first, below)
+        self._ended = {job for job in self._ended if job >= below}
+
+    def close(self) -> None:
+        """Attend no more; the queue may go when its last job has ended. Frames end for whoever reads them."""
+        self._is_closed = True
+        connection = self._connection
+        if connection is not None:
+            connection.interrupt()
+
+    def _forever(self) -> Iterator[Frame]:
+        breaks = 0
+        while not self._is_closed:
+            parts = self._begin()
+            opened, told = monotonic(), False
+            try:
+                for document, data in read_frames(parts):
+                    frame = self._news(document, data)
+                    if frame is not None:
+                        told = True
+                        yield frame
+                why = Unreachable("the daemon ended its answer")
+            except Unreachable as error:
+                why = error
+            finally:
+                self._drop()
+            breaks = 1 if told or monotonic() - opened > TRIES_WITHIN_S else breaks + 1
+            if breaks >= TRIES and not self._is_closed:
+                raise Unreachable(f"{why}; tried {breaks} times") from why
+            sleep(0.2 * (breaks - 1))
+
+    def _begin(self) -> Iterator[bytes]:
+        told = dict(list(self._open.items())[:OFFSETS_MAX])
+        self._again = {job: upto for job, (_, upto) in self._open.items() if job not in told}
+        parts, self._connection = self._ask(self._first, told)
+        return parts
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _news(self, document: dict[str, Any], data: bytes) -> Frame | None:
+        """A frame that says something new: after a break much is told again."""
+        try:
+            if "output" in document:
+                return self._output(int(document["output"]), int(document["attempt"]), int(document["offset"]), data)
+            if "started" in document:
+                return self._started(int(document["started"]), int(document["attempt"]), document["allocation"])
+            if "ended" in document:
+                return self._end(int(document["ended"]), document)
+        except (KeyError, TypeError, ValueError):
+            raise _strange() from None
+        return None
+
+    def _started(self, job: int, attempt: int, allocation: dict[str, Any] | None) -> Frame | None:
+        if job in self._ended or self._open.get(job, (0, 0))[0] >= attempt:
+            return None
+        self._open[job] = (attempt, 0)
+        return Started(job, attempt, allocation)
+
+    def _output(self, job: int, attempt: int, offset: int, data: bytes) -> Frame | None:
+        if job in self._ended or attempt < self._open.get(job, (0, 0))[0]:
+            return None
+        known = self._again.get(job, 0)
+        if known > offset:
+            data, offset = data[known - offset :], min(known, offset + len(data))
+            if not data:
+                return None
+        self._again.pop(job, None)
+        self._open[job] = (attempt, offset + len(data))
+        return Output(job, attempt, offset, data)
+
+    def _end(self, job: int, document: dict[str, Any]) -> Frame | None:
+        if job in self._ended:
+            return None
+        self._ended.add(job)
+        self._open.pop(job, None)
+        how = {name: document[name] for name in ("state", "exit_code", "signal", "outcome", "error")}
+        return Ended(job, **how, unread=document.get("unread"))
+
+
+def read_frames(parts: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Each frame of a stream: its line as a document, and the bytes that belong to it."""
+    buffer = b""
+    while True:
+        while (end := buffer.find(b"\n")) < 0:
+            if len(buffer) > LINE_MAX:
+                raise _strange()
+            part = next(parts, b"")
+            if not part:
+                return
+            buffer += part
+        document, buffer = _read_line(buffer[:end]), buffer[end + 1 :]
+        size = document.get("size", 0) if "output" in document else 0
+        if not isinstance(size, int) or not 0 <= size <= OUTPUT_MAX:
+            raise _strange()
+        pieces = [buffer]
+        missing = size - len(buffer)
+        while missing > 0:
+            part = next(parts, b"")
+            if not part:
+                return
+            pieces.append(part)
+            missing -= len(part)
+        buffer = b"".join(pieces)
+        data, buffer = buffer[:size], buffer[size:]
+        yield document, data
+
+
+def _read_line(line: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _strange() from None
+    if not isinstance(document, dict):
+        raise _strange()
+    return document
+
+
+def _strange() -> Unreachable:
+    return Unreachable("what the daemon tells of the queue cannot be read; is it another version? try `grass restart`")

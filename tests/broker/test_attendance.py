@@ -1,0 +1,186 @@
+"""Attending a queue: every committed move of its jobs is told once and in order, within a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from tests.broker.desk import Desk, a_desk, a_draft, chosen
+from tests.builders import a_worker, an_offer
+
+from grassq.broker import audience as audiences
+from grassq.broker import service
+from grassq.broker.audience import Attendant, Audience, check_queue
+from grassq.broker.batch import Batch
+from grassq.broker.decide import Call, Effects, FromWorker
+from grassq.core.messages import Report
+from grassq.core.model import Job, Outcome
+from grassq.core.states import Cancel, Exited, Started
+from grassq.errors import NotFound, Refused
+
+Seen = list[tuple[int, str]]
+
+
+class Hall:
+    """A broker whose moves are told as the engine tells them."""
+
+    def __init__(self) -> None:
+        self.desk = Desk(a_worker("w", cpu=4, offers=[an_offer(), an_offer("q")]))
+        self.audience = Audience()
+        self.desk.decider.attended = self.audience.queues
+        self.woken = 0
+
+    def process(self, *messages: Call | FromWorker) -> Effects:
+        effects = self.desk.decider.process(messages)
+        if effects.told or effects.torn:
+            self.audience.tell(effects.told, effects.torn)
+        return effects
+
+    def attend(self, queue: str = "q", first: int = 1) -> Attendant:
+        attendant = Attendant(queue, first, self._wake)
+        self.audience.enter(attendant)
+        return attendant
+
+    def page(self, attendant: Attendant) -> Call:
+        return Call(partial(attendant.page, first=attendant.upto), False)
+
+    def shown(self, attendant: Attendant) -> Seen:
+        answer = self.process(self.page(attendant)).answers[0][1]
+        assert isinstance(answer, list)
+        return seen(answer)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+
+def seen(jobs: list[Job]) -> Seen:
+    return [(job.id, str(job.state)) for job in jobs]
+
+
+def started(job: int) -> FromWorker:
+    return FromWorker("w", Report(job, Started(1, 4711)))
+
+
+def exited(job: int) -> FromWorker:
+    return FromWorker("w", Report(job, Exited(1, Outcome.EXITED, 0)))
+
+
+def killing(text: str | int, **more: bool) -> Callable[[Batch], object]:
+    return lambda batch: service.kill(batch, chosen(text), None, **more)
+
+
+def test_the_moves_of_an_attended_queue_are_told_in_order_and_of_no_other() -> None:
+    hall = Hall()
+    mine = hall.attend()
+    assert hall.shown(mine) == []
+    hall.process(hall.desk.submission(a_draft("q"), a_draft("default"), a_draft("q")))
+    hall.process(started(3), exited(2), exited(1), exited(3))
+    assert seen(mine.take()) == [(1, "placed"), (3, "placed"), (3, "running"), (1, "succeeded"), (3, "succeeded")]
+    assert mine.take() == []
+    assert hall.woken == 2
+
+
+def test_nothing_is_gathered_when_nobody_attends() -> None:
+    hall = Hall()
+    hall.audience.leave(hall.attend())
+    assert hall.process(hall.desk.submission(a_draft("q"))).told == []
+
+
+def test_what_a_page_has_shown_is_not_told_again_and_what_came_after_it_is() -> None:
+    hall = Hall()
+    other, mine = hall.attend(), hall.attend()
+    hall.shown(other)
+    hall.process(hall.desk.submission(a_draft("q"), a_draft("q")))
+    other.take()
+    # All in one batch: one end before the look, one after it.
+    answers = hall.process(exited(1), hall.page(mine), exited(2)).answers
+    assert seen(answers[0][1]) == [(1, "succeeded"), (2, "placed")]  # type: ignore[arg-type]
+    assert seen(mine.take()) == [(2, "succeeded")]
+    assert seen(other.take()) == [(1, "succeeded"), (2, "succeeded")]
+
+
+def test_a_job_submitted_and_ended_in_the_batch_of_the_first_look_is_shown() -> None:
+    hall = Hall()
+    mine = hall.attend()
+    held = hall.desk.submission(a_draft("q", hold=True))
+    answers = hall.process(held, Call(lambda batch: batch.move(batch.fetch([1])[1], Cancel())), hall.page(mine))
+    assert seen(answers.answers[2][1]) == [(1, "cancelled")]  # type: ignore[arg-type]
+    assert mine.take() == []
+
+
+def test_of_jobs_on_later_pages_nothing_is_told_before_their_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audiences, "PAGE", 2)
+    hall = Hall()
+    hall.process(hall.desk.submission(*[a_draft("q")] * 3))
+    mine = hall.attend()
+    assert hall.shown(mine) == [(1, "placed"), (2, "placed")]
+    assert not mine.is_up_to_date
+    hall.process(exited(2), exited(3))
+    assert seen(mine.take()) == [(2, "succeeded")]
+    assert hall.shown(mine) == [(3, "succeeded")]
+    assert mine.is_up_to_date
+    assert mine.take() == []
+
+
+def test_jobs_below_the_first_id_are_neither_shown_nor_told() -> None:
+    hall = Hall()
+    hall.process(hall.desk.submission(a_draft("q"), a_draft("q")))
+    mine = hall.attend(first=2)
+    hall.process(exited(1))
+    assert hall.shown(mine) == [(2, "placed")]
+    hall.process(exited(2))
+    assert seen(mine.take()) == [(2, "succeeded")]
+
+
+def test_who_falls_behind_is_told_so_and_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audiences, "NEWS_MAX", 3)
+    hall = Hall()
+    mine = hall.attend()
+    hall.shown(mine)
+    hall.process(hall.desk.submission(*[a_draft("q")] * 3))
+    assert not mine.has_missed
+    hall.process(exited(1))
+    assert mine.has_missed
+    assert mine.take() == []
+
+
+def test_after_a_commit_that_failed_whoever_attends_must_look_again() -> None:
+    hall = Hall()
+    mine = hall.attend()
+    hall.shown(mine)
+    hall.desk.trouble.at = ["before commit"]
+    hall.process(hall.desk.submission(a_draft("q")))
+    assert hall.desk.trouble.at == [], "the trouble was met"
+    assert mine.has_missed
+
+
+def test_only_so_many_attend_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audiences, "ATTENDANTS_MAX", 1)
+    hall = Hall()
+    mine = hall.attend()
+    with pytest.raises(Refused):
+        hall.attend("default")
+    hall.audience.leave(mine)
+    assert hall.attend("default")
+
+
+def test_a_queue_that_is_gone_can_be_attended_while_it_has_jobs_and_an_unknown_one_cannot() -> None:
+    desk = Desk(a_worker("w", cpu=4, offers=[an_offer("q")]))
+    desk.submit(a_draft("q"))
+    desk.exited(1)
+    desk.hello(a_worker("w", cpu=4), fresh=False)
+    desk.do(lambda batch: check_queue(batch, "q"))
+    with pytest.raises(NotFound):
+        desk.do(lambda batch: check_queue(batch, "qq"))
+
+
+def test_kill_unstarted_cancels_what_waits_and_leaves_what_was_placed() -> None:
+    desk = a_desk(cpu=2)
+    desk.submit(a_draft(), a_draft(), a_draft(), a_draft(hold=True), a_draft("nowhere"))
+    desk.started(1)
+    done = desk.do(killing("all", unstarted=True))
+    assert seen(done.jobs) == [(3, "cancelled"), (4, "cancelled"), (5, "cancelled")]
+    assert [desk.job(id_).state for id_ in (1, 2)] == ["running", "placed"]
+    assert not desk.job(1).cancel_requested and not desk.job(2).cancel_requested
+    assert seen(desk.do(killing(1, unstarted=True)).jobs) == []
