@@ -54,7 +54,7 @@ def test_the_help_of_a_job_names_every_option(name: str, option: str) -> None:
 
 
 REMOTE = "show info status why kill rerun hold release priority clean wait log follow pause resume delete-queue"
-REMOTE += " token drain remove audit run enqueue create-queue"
+REMOTE += " token drain remove audit run sweep enqueue create-queue"
 
 
 @pytest.mark.parametrize("name", texts.names())

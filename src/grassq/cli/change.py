@@ -7,9 +7,10 @@ import argparse
 from grassq.cli import render
 from grassq.cli.link import connect
 from grassq.core.durations import duration_s
-from grassq.errors import GrassError
+from grassq.errors import BadInput, GrassError
 from grassq.net.client import Document, compact
 
+_DEFAULTS = {"clean": " (default: all that have ended)", "rerun": " (default with --failed: all)"}
 _DONE = {"hold": "held", "release": "released", "priority": "changed"}
 
 
@@ -18,9 +19,12 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "selectors",
         metavar="SELECTOR",
-        nargs="*" if name == "clean" else "+",
-        help="the jobs" + (" (default: all that have ended)" if name == "clean" else ""),
+        nargs="*" if name in ("clean", "rerun") else "+",
+        help="the jobs" + _DEFAULTS.get(name, ""),
     )
+    if name == "rerun":
+        help_ = "only those that failed and have not been run again since, or only to fail again"
+        parser.add_argument("--failed", action="store_true", help=help_)
     if name == "kill":
         parser.add_argument("--grace", metavar="DURATION", help="time between asking and killing, such as 2s")
     if name == "priority":
@@ -34,6 +38,8 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def change(arguments: argparse.Namespace) -> int:
     """Change the selected jobs and say what became of them."""
+    if arguments.verb == "rerun" and not (arguments.selectors or arguments.failed):
+        raise BadInput("say which jobs to run again, or --failed; see `grass rerun --help`")
     with connect(arguments.broker) as client:
         selectors = arguments.selectors
         if arguments.verb == "kill":
@@ -44,8 +50,10 @@ def change(arguments: argparse.Namespace) -> int:
         elif arguments.verb == "clean":
             older_s = None if arguments.older is None else duration_s(arguments.older)
             answer = client.clean(selectors or ["all"], older_s=older_s)
+        elif arguments.verb == "rerun":
+            answer = client.rerun(selectors, failed=arguments.failed)
         else:
-            answer = {"rerun": client.rerun, "hold": client.hold, "release": client.release}[arguments.verb](selectors)
+            answer = {"hold": client.hold, "release": client.release}[arguments.verb](selectors)
     try:
         _report(arguments, answer)
     except BrokenPipeError:
@@ -68,6 +76,8 @@ def _report(arguments: argparse.Namespace, answer: Document) -> None:
     elif arguments.verb == "clean":
         removed = answer.get("removed", 0)
         render.line(f"removed {removed} {'job' if removed == 1 else 'jobs'}")
+    elif arguments.verb == "rerun" and not jobs:
+        render.line("nothing to run again: of these jobs none failed that has not been run again")
     else:
         for job in jobs:
             if arguments.verb == "kill" and job.get("state") in ("succeeded", "failed"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # fmt: off
 VALUE_OPTIONS = frozenset({
     "--require", "--gpu", "--cpu", "--mem", "--vram", "--disk", "--env", "-e", "--cwd", "--queue", "--name",
-    "--priority", "--grace", "--on-lost", "--tries", "--broker", "--worker", "--label",
+    "--priority", "--grace", "--on-lost", "--tries", "--retries", "--broker", "--worker", "--label",
 })
 # fmt: on
 #: `show` and its other names.
@@ -186,12 +186,12 @@ def _stored(text: bytes) -> str:
 
     if text.startswith(b'{"first"'):
         return "the jobs are stored"
-    several = re.match(rb"(?:[0-9]+ jobs? enqueued: )?([0-9]+-[0-9]+)\n", text)
-    if several:
-        return f"jobs {several[1].decode()} are stored"
-    # In all its other forms the first number of an answer is the job's id, if it does not say how many.
-    number = re.search(rb"[0-9]+", text.removeprefix(b"1 job enqueued: "))
-    return f"job {number[0].decode()} is stored" if number else "the job is stored"
+    # Of several jobs the ids stand at the end, behind how many; of one, the first number is its id.
+    ids = re.search(rb"(?:^|: |jobs? )([0-9]+(?:-[0-9]+)?)\n\Z", text) or re.search(rb"([0-9]+)", text)
+    if ids is None:
+        return "the job is stored"
+    which = ids[1].decode()
+    return f"jobs {which} are stored" if "-" in which else f"job {which} is stored"
 
 
 def warn_of_version(daemon: str | None) -> None:

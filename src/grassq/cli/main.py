@@ -28,7 +28,7 @@ MODULES = {
 #: Commands about this machine; all others can be asked of a broker elsewhere.
 LOCAL = {"daemon", "start", "stop", "restart", "doctor", "join", "login", "use", "store"}
 BROKER_HELP = "the broker to ask, HOST or HOST:PORT (default: $GRASS_BROKER, then `grass use`); local is this machine's"
-WORDS = {"enqueue": "run", "run": "run", "create-queue": "queues"}
+WORDS = {"enqueue": "run", "run": "run", "sweep": "sweep", "create-queue": "queues"}
 #: What a program ends with that could not write because its reader had gone, as under a shell.
 EXIT_BROKEN_PIPE = 141
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic, sleep
 from typing import Any
 
@@ -41,14 +41,15 @@ def wait(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("no longer waiting; the jobs run on") from None
     done = [job for job in jobs.values() if job.get("state") in FINAL_STATES]
+    counted = done if arguments.any else _last_runs(done)
     if arguments.json:
         render.document({"done": finished, "jobs": list(jobs.values())})
     else:
-        render.notes(_remark(job) for job in done if job.get("state") != "succeeded")
+        render.notes(_remark(job) for job in counted if job.get("state") != "succeeded")
     if not finished:
         render.error(f"not done after {shape.span(timeout_s)}: {len(jobs) - len(done)} of {len(jobs)}")
         return EXIT_TIMED_OUT
-    return EXIT_OK if all(job.get("state") == "succeeded" for job in done) else EXIT_JOB_FAILED
+    return EXIT_OK if all(job.get("state") == "succeeded" for job in counted) else EXIT_JOB_FAILED
 
 
 def until_done(
@@ -79,6 +80,12 @@ def until_done(
             jobs.update({job["id"]: job for job in answer["jobs"]})
         if monotonic() - began < 0.01:
             sleep(0.02)  # an answer that came at once and changed nothing must not become a busy loop
+
+
+def _last_runs(jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of a job and its reruns, where both are waited for, only the last one counts."""
+    last = {job.get("rerun_of") or job["id"]: job for job in sorted(jobs, key=lambda job: int(job["id"]))}
+    return list(last.values())
 
 
 def _watched(client: Client, arguments: argparse.Namespace, deadline: float) -> tuple[Jobs, bool]:

@@ -1,0 +1,114 @@
+"""simple_hypersearch: a command with parameters as lines, for `simple_gpu_scheduler` or `grass enqueue --stdin`.
+
+Its words are those of the program of that name. Nothing heavy is imported: the first line is out at once.
+"""
+
+from __future__ import annotations
+
+import os
+
+from grassq.core import sweep
+from grassq.errors import BadInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME = "simple_hypersearch"
+#: What is written at once after the first line, unless lines are longer.
+BLOCK_BYTES = 64 << 10
+BLOCK_LINES = 1024
+SEED_BYTES = 8
+EXIT_INTERRUPTED = 130
+#: What a program ends with that could not write because its reader had gone, as under a shell.
+EXIT_BROKEN_PIPE = 141
+
+HELP = """\
+usage: simple_hypersearch PATTERN [-p NAME VALUE...]... [options]
+
+Print PATTERN once for every combination of the values, a line each, with the value for each {NAME} in it.
+
+  simple_hypersearch "python train.py --lr {lr} --seed {seed}" -p lr 0.1 0.01 -p seed 1 2 3
+  simple_hypersearch "./run.sh {x}" -p x -1 0 1 --n-samples 2 | simple_gpu_scheduler --gpus 0,1
+  simple_hypersearch "./run.sh {x}" -p x -1 0 1 --sampling-mode grid | grass enqueue --gpu=0.5 --stdin
+
+  -p, --parameter NAME VALUE...
+                       a parameter and its values; repeat for more. Values go on to the next -p or --option, and may
+                       begin with a minus sign
+  --n-samples N        only N of the combinations, none of them twice (default: all)
+  --sampling-mode {shuffled_grid,grid}
+                       in random order (default), or as nested loops have it, the last parameter fastest
+  --seed N             the random order: the same with the same N (default: another one each time)
+  --                   what follows is PATTERN, also when it begins with a minus sign or stands behind -p
+  -h, --help           this text
+
+{{ and }} in PATTERN are the braces themselves, so ${{HOME}} is left for the shell. {NAME:>8} and the like set the width
+of a value. Values are put in as they are: quotes are for you to write.
+
+Exit: 0 printed, 1 stdout cannot be written, 2 the words make no sense, 141 nobody reads stdout any more.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Print the lines of a search and return the exit code."""
+    try:
+        typed = sweep.read(argv, _unknown)
+        if typed.help:
+            return _print(iter([HELP.removesuffix("\n")]))
+        search = typed.search()
+        for note in search.notes:
+            _say(note)
+        return _print(search.lines(typed.order(_chance)))
+    except BadInput as error:
+        _say(f"{error}; see {NAME} --help")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def _unknown(word: str) -> int:
+    raise BadInput(f"unknown option {sweep.shown(word)}")
+
+
+def _chance() -> int:
+    return int.from_bytes(os.urandom(SEED_BYTES), "big")
+
+
+def _print(lines: Iterator[str]) -> int:
+    try:
+        write_lines(1, lines)
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        _say(f"stdout: {error.strerror}")
+        return 1
+    return 0
+
+
+def write_lines(descriptor: int, lines: Iterator[str]) -> None:
+    """Write the first line at once, the others in blocks, none of which is kept."""
+    from itertools import islice
+
+    many = 1
+    while block := list(islice(lines, many)):
+        block.append("")
+        _write(descriptor, os.fsencode("\n".join(block)))
+        many = min(BLOCK_LINES, 1 + BLOCK_BYTES // (1 + len(block[0])))
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:
+            from select import select
+
+            # Somebody else has made it so that it does not wait.
+            select([], [descriptor], [])
+
+
+def _say(message: str) -> None:
+    try:
+        os.write(2, f"{NAME}: {message}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        return

@@ -1,0 +1,80 @@
+"""A random order of many numbers that needs no list of them: each place of it is computed by itself.
+
+The numbers are the cells of a table with about as many rows as columns. A round moves every cell within its row, then
+every cell within its column, by a way that only the row or the column decides: that can be undone, so no two numbers
+ever meet. The table has a few cells more than there are numbers; who lands on one of those is moved on until it is off.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Three make a large table look random. In a small one the rows are few and alike: there it takes more, until every
+#: order of five numbers is about as frequent as any other, and it costs nothing.
+ROUNDS = 3
+SMALL = 4096
+ROUNDS_OF_SMALL = 12
+#: Bits beyond those of a row or column, so that none is met more often than another.
+_SPARE_BITS = 24
+
+_WORD_BITS = 64
+_WORD = (1 << _WORD_BITS) - 1
+
+
+def order(count: int, seed: int) -> Iterator[int]:
+    """Every number below `count` once, in an order that `seed` alone decides."""
+    rows = 1 << max(1, ((count - 1).bit_length() + 1) // 2)
+    columns = -(-count // rows)
+    half = max(rows, columns).bit_length() + _SPARE_BITS
+    mask, low = (1 << 2 * half) - 1, rows - 1
+    rounds = _keys(seed, 2 * half, ROUNDS if count > SMALL else ROUNDS_OF_SMALL)
+    for number in range(count):
+        while True:
+            column, row = divmod(number, rows)
+            for add, times, again, add_too, times_too, again_too in rounds:
+                # Multiplied twice with a fold in between: once alone would be a straight line.
+                mixed = (column + add) * times & mask
+                row = row + (((mixed ^ mixed >> half) * again & mask) >> half) & low
+                mixed = (row + add_too) * times_too & mask
+                column = (column + (((mixed ^ mixed >> half) * again_too & mask) >> half)) % columns
+            number = column * rows + row
+            if number < count:
+                break
+        yield number
+
+
+def _keys(seed: int, bits: int, rounds: int) -> list[tuple[int, ...]]:
+    """For each round two numbers to add and four to multiply with, all odd: an odd one loses nothing."""
+    words = _words(seed)
+    many = -(-bits // _WORD_BITS)
+
+    def key() -> int:
+        value = 0
+        for _ in range(many):
+            value = value << _WORD_BITS | next(words)
+        return value >> (many * _WORD_BITS - bits) | 1
+
+    return [tuple([key() for _ in range(6)]) for _ in range(rounds)]
+
+
+def _words(seed: int) -> Iterator[int]:
+    """Words without end that look random; any two seeds, of any size and sign, give different ones."""
+    state, left = 0, 2 * abs(seed) + (seed < 0)
+    while True:
+        state = _scatter(state ^ left & _WORD)
+        left >>= _WORD_BITS
+        if not left:
+            break
+    while True:
+        state = state + 0x9E3779B97F4A7C15 & _WORD
+        yield _scatter(state)
+
+
+def _scatter(word: int) -> int:
+    # The finaliser of SplitMix64 (public domain).
+    word = (word + 0x9E3779B97F4A7C15) & _WORD
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & _WORD
+    return word ^ word >> 31
