@@ -8,11 +8,11 @@ import json
 import sys
 from pathlib import Path
 
-from bench import broker, local, partition, takeover
+from bench import broker, local, partition, sgs, takeover
 from bench.table import Row, Skipped, document, show
 
 QUICK = 10
-PARTS = ("local", "broker", "takeover", "partition")
+PARTS = ("local", "sgs", "broker", "takeover", "partition")
 #: Parts with a table and options of their own, loaded when asked for: `python -m bench peers --help`.
 APART = {
     "peers": "bench.peers.run",
@@ -59,6 +59,8 @@ def main() -> int:
 def _measure(name: str, part: int) -> tuple[list[Row], list[Skipped]]:
     if name == "local":
         return local.rows(part), []
+    if name == "sgs":
+        return sgs.rows(part)
     if name == "broker":
         return broker.rows(part), []
     return takeover.rows(part) if name == "takeover" else partition.rows(part)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 from grassq.net.client import Client
 
@@ -30,3 +31,11 @@ def check_succeeded(requests: Client, ids: list[int]) -> None:
     good = sum(job["state"] == "succeeded" and job["exit_code"] == 0 for job in jobs)
     if good != len(ids):
         raise SystemExit(f"only {good} of {len(ids)} jobs succeeded: the figures mean nothing")
+
+
+def program(name: str) -> str:
+    """A program of ours, as it was installed."""
+    path = Path(sys.executable).with_name(name)
+    if not path.exists():
+        raise SystemExit(f"there is no {path}; install Grass into this environment: pip install .")
+    return str(path)

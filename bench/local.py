@@ -6,10 +6,9 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from bench.homes import own_home
-from bench.jobs import SLOTS, STAMP, STREAM_JOBS, WARM_UP, await_all, check_succeeded
+from bench.jobs import SLOTS, STAMP, STREAM_JOBS, WARM_UP, await_all, check_succeeded, program
 from bench.table import Row
 from grassq.net.client import Client as Requests
 from grassq.net.client import Document
@@ -26,7 +25,12 @@ XARGS = f"seq {STREAM_JOBS} | xargs -P{SLOTS} -n1 /bin/true"
 def rows(part: int) -> list[Row]:
     """Every comparison, with a part of the rounds."""
     found = []
-    for measure, times in ((enqueue, ENQUEUE_ROUNDS), (latency, LATENCY_ROUNDS), (stream, STREAM_ROUNDS)):
+    for measure, times in (
+        (enqueue, ENQUEUE_ROUNDS),
+        (first_line, ENQUEUE_ROUNDS),
+        (latency, LATENCY_ROUNDS),
+        (stream, STREAM_ROUNDS),
+    ):
         with own_home() as home:
             found.append(measure(home, max(1, times // part)))
     return found
@@ -34,9 +38,7 @@ def rows(part: int) -> list[Row]:
 
 def enqueue(home: str, rounds: int) -> Row:
     """One `grass enqueue` from the start of its process to its end, against a Python that does nothing."""
-    grass = str(Path(sys.executable).with_name("grass"))
-    if not Path(grass).exists():
-        raise SystemExit(f"there is no {grass}; install Grass into this environment: pip install .")
+    grass = program("grass")
     ours, reference = [], []
     with Client(home) as client:
         for turn in range(WARM_UP + rounds):
@@ -48,6 +50,27 @@ def enqueue(home: str, rounds: int) -> Row:
                 ours.append(enqueued)
                 reference.append(nothing)
     return Row("grass enqueue", "ms", ours, reference, "python -c pass")
+
+
+def first_line(home: str, rounds: int) -> Row:
+    """The first line of a `simple_hypersearch` over ten million points, against a Python that does nothing."""
+    digits = [str(digit) for digit in range(10)]
+    argv = [program("simple_hypersearch"), "{a}{b}{c}{d}{e}{f}{g}"]
+    for name in "abcdefg":
+        argv += ["-p", name, *digits]
+    ours, reference = [], []
+    for turn in range(WARM_UP + rounds):
+        began = time.perf_counter()
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            took = (time.perf_counter() - began) * 1000
+            process.kill()
+        nothing = _timed([sys.executable, "-c", "pass"])
+        if turn >= WARM_UP:
+            ours.append(took)
+            reference.append(nothing)
+    return Row("simple_hypersearch, first of 10,000,000 lines", "ms", ours, reference, "python -c pass")
 
 
 def latency(home: str, rounds: int) -> Row:
@@ -72,9 +95,9 @@ def stream(home: str, rounds: int) -> Row:
     ours, reference = [], []
     cwd, umask = os.fsencode(home), 0o077
     env = {b"PATH": os.fsencode(os.defpath)}
-    job: Document = {"command": ["/bin/true"], "queue": "bench", "request": {"slot": 1}}
+    job: Document = {"command": ["/bin/true"], "queue": "bench", "request": {"lane": 1}}
     with Requests(home) as requests:
-        requests.create_queue([b"bench", b"--slot=%d" % SLOTS], cwd=cwd)
+        requests.create_queue([b"bench", b"--lane=%d" % SLOTS], cwd=cwd)
         requests.submit([job] * 10, cwd=cwd, env=env, umask=umask)
         await_all(requests)
         for _ in range(rounds):

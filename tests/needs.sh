@@ -1,6 +1,16 @@
 #!/bin/sh
-# Programs that tests run for real: as root on Debian or Ubuntu, install what is missing; else say what is.
+# What tests run for real, the original of simple_gpu_scheduler among it: tests/needs.sh [ENVIRONMENT]
+# As root on Debian or Ubuntu, programs that are missing are installed; else it is said which are.
 set -eu
+cd "$(dirname "$0")/.."
+environment=${1:-.venv}
+original=$environment/original
+# A folder of its own: its programs have the names of ours.
+if [ -x "$environment/bin/python" ] && [ ! -d "$original/simple_gpu_scheduler" ]; then
+    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+        --target "$original" simple-gpu-scheduler ||
+        echo "grass: some tests will be skipped, for want of the original simple-gpu-scheduler" >&2
+fi
 missing=
 for pair in ip:iproute2 nft:nftables openssl:openssl curl:curl setsid:util-linux; do
     program=${pair%%:*} package=${pair#*:}

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sdk": {"net", "home"},
     "daemon": {"core", "settings", "home", "store", "broker", "worker", "run", "net", "web"},
     "cli": {"sdk", "net", "home", "core", "daemon"},
+    "compat": {"sdk", "net", "home", "core", "cli"},
     "__init__": {"sdk"},
     "__main__": {"cli"},
 }
@@ -37,6 +38,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 ONLY: dict[tuple[str, str], set[str]] = {
     # How long `wait` and `kill` were told to wait, and how a store is named; nothing of what is decided.
     ("cli", "core"): {"core.durations", "core.urls"},
+    # A search, which options of `enqueue` have a word of their own behind them, and how many lines it takes.
+    ("cli.sweep", "core"): {"core.sweep", "core.options", "core.lines"},
+    # How things look on a terminal; and the same kind of parsers.
+    ("compat", "cli"): {"cli.bar", "cli.format", "cli.render"},
+    ("compat", "core"): {"core.slots", "core.sweep", "core.template"},
     ("cli", "daemon"): set(),
     ("cli.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
     ("cli.store", "daemon"): {"daemon"},  # `grass store copy` is done by who knows the stores

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.sgs import place_of_original
 from tests.docs.blocks import ROOT
 
 #: How many rows each part prints.
-ROWS = {"local": 3, "broker": 2, "takeover": 3, "partition": 2}
+ROWS = {"local": 4, "sgs": 1, "broker": 2, "takeover": 3, "partition": 2}
 
 
 def bench(*words: str, folder: Path) -> tuple[str, dict[str, Any]]:
@@ -35,6 +36,8 @@ def bench(*words: str, folder: Path) -> tuple[str, dict[str, Any]]:
 def test_the_benchmarks_run_and_write_figures_that_make_sense(tmp_path: Path, part: str) -> None:
     if part == "partition" and (os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("nft")):
         pytest.skip("network namespaces need root, iproute2 and nftables")
+    if part == "sgs" and place_of_original() is None:
+        pytest.skip("the original is not installed: tests/needs.sh")
     printed, figures = bench(part, folder=tmp_path)
     assert figures["skipped"] == []
     assert len(figures["rows"]) == ROWS[part]
@@ -42,7 +45,7 @@ def test_the_benchmarks_run_and_write_figures_that_make_sense(tmp_path: Path, pa
         # How fast is for `make bench` on an idle machine to say; a test machine is busy with other tests.
         assert row["name"] in printed
         assert row["ours"]["min"] > 0
-        if part in ("local", "broker"):
+        if part in ("local", "sgs", "broker"):
             assert row["ratio_of_medians"] > 0
 
 

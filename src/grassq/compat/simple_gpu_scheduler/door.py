@@ -1,0 +1,263 @@
+"""The loop: commands from stdin to the daemon, and what becomes of them to stdout, until both are over."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import Any
+
+from grassq.cli import format as shape
+from grassq.compat.simple_gpu_scheduler.arguments import Arguments
+from grassq.compat.simple_gpu_scheduler.ear import Ear, Ended, Frame, Started
+from grassq.compat.simple_gpu_scheduler.handover import Handover
+from grassq.compat.simple_gpu_scheduler.lines import Command, Found, Reader
+from grassq.compat.simple_gpu_scheduler.output import Output
+from grassq.compat.simple_gpu_scheduler.signals import Signals
+from grassq.compat.simple_gpu_scheduler.table import CANCELLED, SUCCEEDED, Table
+from grassq.compat.simple_gpu_scheduler.voice import Voice
+from grassq.errors import GrassError, NotFound, Refused
+from grassq.net.client import Client, compact
+
+#: With so many jobs that have not ended, stdin is left alone; what one read brings may come on top.
+UNFINISHED_MAX = 10_000
+READ_SIZE = 64 << 10
+#: A daemon that goes away again each time it was attended for less than this is given up after so many times.
+STEADY_S = 30.0
+FAILURES_MAX = 20
+PAUSE_S = 1.0
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_SIGNAL = 128
+
+
+class Door:
+    """One call of simple_gpu_scheduler."""
+
+    def __init__(self, client: Client, arguments: Arguments, voice: Voice, signals: Signals) -> None:
+        self._client = client
+        self._slots = arguments.slots
+        self._always_zero = arguments.always_zero
+        self._voice = voice
+        self._signals = signals
+        self._asked = 0
+        self._queue = f"sgs-{os.urandom(4).hex()}"
+        self._reader = Reader()
+        self._table = Table()
+        self._output = Output()
+        self._is_reading = True
+        self._is_finite = _is_file(0)
+        self._bad = 0
+        self._failures = 0
+        self._told_of_output = False
+        self._create_queue()
+        self._ear = Ear(client.attend(self._queue))
+        self._attended = monotonic()
+        self._handover = Handover(client, self._queue, self._create_queue, voice)
+
+    def run(self) -> int:
+        """Until the input and all commands are over; the exit code."""
+        while self._is_reading or self._table or (self._output.is_waiting and not self._output.trouble):
+            for act in self._await():
+                act()
+        self._voice.hide()
+        if not self._table.first:
+            # So quick that it may not be attended yet: then the daemon would wait for somebody who does.
+            with suppress(NotFound):
+                self._client.delete_queue(self._queue)
+        self._ear.close()
+        self._handover.close()
+        if self._table.failed or self._table.unstarted:
+            self._voice.say(self._table.summary())
+        return self._exit_code()
+
+    def _exit_code(self) -> int:
+        if self._signals.first:
+            return EXIT_SIGNAL + self._signals.first
+        if self._bad:
+            return EXIT_BAD_INPUT
+        if self._table.failed or self._table.unstarted:
+            return 0 if self._always_zero else EXIT_FAILED
+        return 0
+
+    def _create_queue(self) -> None:
+        words = [self._queue, "--slots", " ".join(slot.name for slot in self._slots), "--order", "stack"]
+        self._client.create_queue([os.fsencode(word) for word in words], cwd=b"/", temporary=True)
+
+    def _await(self) -> list[Callable[[], None]]:
+        """What there is to do, waited for without a look at the clock; signals first."""
+        acts = {self._signals.fileno(): self._signalled}
+        poll = select.poll()
+        poll.register(self._signals, select.POLLIN)
+        if self._output.is_waiting:
+            acts[1] = self._flush
+            poll.register(1, select.POLLOUT)
+        if self._output.has_room:
+            acts[self._ear.fileno()] = self._hear
+            poll.register(self._ear, select.POLLIN)
+        if self._is_reading and len(self._table) < UNFINISHED_MAX:
+            acts[0] = self._read
+            poll.register(0, select.POLLIN)
+        again_s = self._draw()
+        ready = {descriptor for descriptor, _ in poll.poll(None if again_s is None else again_s * 1000)}
+        return [act for descriptor, act in acts.items() if descriptor in ready]
+
+    def _draw(self) -> float | None:
+        if self._output.is_midline:
+            return None
+        return self._voice.draw(self._table) if self._is_finite and self._table.total else None
+
+    def _read(self) -> None:
+        if not self._is_reading:
+            return  # the signal that ended it came at the same moment
+        try:
+            data = os.read(0, READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._voice.say(f"stdin cannot be read: {error.strerror}")
+            self._bad += 1
+            data = b""
+        if data:
+            self._take(self._reader.feed(data))
+            return
+        self._is_reading = False
+        self._is_finite = True
+        self._take(self._reader.end())
+
+    def _take(self, found: list[Found]) -> None:
+        commands: list[Command] = []
+        for each in found:
+            if isinstance(each, Command):
+                commands.append(each)
+            else:
+                self._complain(f"line {each.number}: {each.why}; it is not run")
+        stored, refused = self._handover.store(commands)
+        for batch in stored:
+            self._table.add(batch.first, batch.commands)
+        for command, why in refused:
+            self._complain(f"{command.shown.decode('utf-8', 'backslashreplace')}: {why}; it is not run")
+
+    def _complain(self, why: str) -> None:
+        self._voice.say(why)
+        self._bad += 1
+        self._table.unstarted += 1
+
+    def _hear(self) -> None:
+        try:
+            frames = self._ear.take()
+        except GrassError as error:
+            self._attend_again(error)
+            return
+        for frame in frames:
+            self._heard(frame)
+        self._ear.lowest = self._table.lowest
+        self._flush()
+
+    def _heard(self, frame: Frame) -> None:
+        if isinstance(frame, Started):
+            command = self._table.start(frame.job, frame.attempt)
+            if command is not None:
+                where = self._slot(frame.allocation).encode()
+                self._output.line(b"Processing command `" + command.shown + b"` on gpu " + where)
+        elif isinstance(frame, Ended):
+            self._output.end(frame.job)
+            command = self._table.end(frame.job, frame.state)
+            if command is not None and frame.unread:
+                self._voice.say(f"of job {frame.job} not all output can be passed on: {frame.unread}")
+            # What was cancelled because we were asked to stop is told when it is done.
+            if command is not None and frame.state != SUCCEEDED and not (frame.state == CANCELLED and self._asked):
+                self._tell_failure(frame, command)
+        elif frame.job in self._table:
+            self._output.write(frame.job, frame.data)
+
+    def _slot(self, allocation: dict[str, Any] | None) -> str:
+        try:
+            [index] = (allocation or {})["slot"]
+            return self._slots[int(index)].name
+        except (KeyError, ValueError, IndexError):
+            return "?"
+
+    def _tell_failure(self, end: Ended, command: Command) -> None:
+        how = "failed (" + shape.result(end._asdict()).replace("exit ", "exit code ") + ")"
+        if end.state == CANCELLED:
+            how = "was cancelled"
+        elif end.error:
+            how = f"failed ({end.error})"
+        text = command.shown.decode("utf-8", "backslashreplace")
+        self._flush()  # on a terminal this comes after what the command wrote
+        self._voice.say(f"`{text}` {how}; grass log {end.job}")
+
+    def _attend_again(self, error: GrassError) -> None:
+        """The daemon was away for longer than a client bears: ask on from where we were."""
+        now = monotonic()
+        self._failures = self._failures + 1 if now - self._attended < STEADY_S else 1
+        if self._failures > FAILURES_MAX:
+            raise error
+        places = self._ear.places()
+        self._ear.close()
+        if isinstance(error, NotFound):
+            # The queue went while we were away, suspended perhaps; its jobs wait for it.
+            self._create_queue()
+        elif self._failures == 1:
+            self._voice.say(f"{error}; asking again")
+        else:
+            sleep(PAUSE_S)
+        self._ear = Ear(self._client.attend(self._queue, max(1, self._table.lowest), places))
+        self._attended = now
+
+    def _flush(self) -> None:
+        if self._output.is_waiting:
+            self._voice.step_aside()
+            self._output.flush()
+        if self._output.trouble and not self._told_of_output:
+            self._told_of_output = True
+            why = f"stdout cannot be written any more ({self._output.trouble})"
+            self._voice.say(f"{why}; the commands run on, and `grass log` has their output")
+
+    def _signalled(self) -> None:
+        before, self._asked = self._asked, self._signals.take()
+        if before < 1 <= self._asked:
+            self._stop()
+        if before < 2 <= self._asked:
+            self._end_all()
+
+    def _stop(self) -> None:
+        """No command starts any more; those that run finish."""
+        was_reading, self._is_reading = self._is_reading, False
+        left = self._reader.left()
+        waiting = dict(self._table.waiting())
+        cancelled = self._cancel(waiting, unstarted=True)
+        typed = [waiting[job].typed for job in cancelled if job in waiting] + ([left] if left else [])
+        self._table.unstarted += bool(left)
+        running = len(self._table) - len(cancelled)
+        ends = f"{running} running, which finish; once more ends them" if running else "none is running"
+        self._voice.say(f"no command starts any more; {ends}" + ("; the input was not read further" * was_reading))
+        if typed:
+            count = f"{len(typed)} command{'s were' if len(typed) > 1 else ' was'}"
+            self._voice.write(b"# %s not started:\n" % count.encode() + b"".join(each + b"\n" for each in typed))
+
+    def _end_all(self) -> None:
+        if self._table:
+            self._voice.say(f"ending {len(self._table)} commands; once more leaves them")
+            self._cancel(self._table.unfinished(), unstarted=False)
+
+    def _cancel(self, jobs: Collection[int], *, unstarted: bool) -> list[int]:
+        if not jobs:
+            return []
+        try:
+            answer = self._client.kill(compact(jobs), unstarted=unstarted)
+        except (NotFound, Refused):
+            return []  # all of them have ended or started by now
+        return [int(job["id"]) for job in answer["jobs"] if job.get("state") == CANCELLED]
+
+
+def _is_file(descriptor: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
