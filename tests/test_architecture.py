@@ -42,7 +42,7 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("cli.sweep", "core"): {"core.sweep", "core.options", "core.lines"},
     # How things look on a terminal; and the same kind of parsers.
     ("compat", "cli"): {"cli.bar", "cli.format", "cli.render"},
-    ("compat", "core"): {"core.slots", "core.sweep", "core.template"},
+    ("compat", "core"): {"core.slot_words", "core.sweep", "core.template"},
     ("cli", "daemon"): set(),
     ("cli.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
     ("cli.store", "daemon"): {"daemon"},  # `grass store copy` is done by who knows the stores

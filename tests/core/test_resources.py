@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import a_capacity, a_request
 
+from grassq.core.device_ids import DEVICES_MAX, device_order
 from grassq.core.resources import (
-    DEVICES_MAX,
     ONE,
     UNITS_MAX,
     Count,
@@ -25,7 +25,6 @@ from grassq.core.resources import (
     amount_text,
     bind,
     check_name,
-    device_order,
     parse_amount,
     parse_limits,
     parse_request,

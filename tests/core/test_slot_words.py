@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from msgspec import json
 
 from grassq.core.argv import split_create_queue
+from grassq.core.device_ids import device_order
 from grassq.core.model import Offer
 from grassq.core.options import is_resource_name
-from grassq.core.resources import ONE, Ids, device_order
-from grassq.core.slots import SLOTS_MAX, Slot, limits_of, parse_slots, parts
+from grassq.core.resources import ONE, Ids
+from grassq.core.slot_words import SLOTS_MAX
+from grassq.core.slots import Slot, limits_of, parse_slots, parts
 from grassq.errors import BadInput
 
 

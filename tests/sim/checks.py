@@ -16,7 +16,7 @@ from grassq.core.model import FINAL, HOLDING, AttemptId, Job, Offer, Outcome, Pl
 from grassq.core.placement import never_fits
 from grassq.core.resources import ONE, VRAM, Capacity, Pool
 from grassq.core.selectors import All, Ids
-from grassq.core.slots import SLOT
+from grassq.core.slot_words import SLOT
 from grassq.store.base import Loaded
 from grassq.store.sqlite import SqliteStore
 

@@ -107,6 +107,20 @@ def test_the_lease_is_there_before_the_order(bench: Bench, monkeypatch: pytest.M
     assert seen == [["files", "lease", "spec.json"], ["files", "spec.json"]]
 
 
+def test_one_that_should_have_followed_is_ordered_without_being_laid_out_again(bench: Bench) -> None:
+    bench.crew.start()
+    bench.runner.begin(a_start("true"), None)
+    bench.ended((1, 1))
+    follower = a_start("sh", "-c", "exit 7", job=2, where={"after": (1, 1)})
+    bench.runner.begin(follower, None, (1, 1))
+    spec = Path(bench.runner.path((2, 1))) / "spec.json"
+    laid_out = spec.stat().st_ino
+    bench.runner.begin(replace(follower, placement=replace(follower.placement, after=None)), None)
+    end = bench.ended((2, 1))
+    assert isinstance(end, Exited) and end.code == 7
+    assert spec.stat().st_ino == laid_out
+
+
 def test_a_leased_attempt_runs_while_its_lease_is_renewed_and_is_lost_when_it_is_not(bench: Bench) -> None:
     bench.crew.start()
     start = a_start("sleep", "600", where={"lease_s": 4.0})

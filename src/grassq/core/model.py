@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from grassq.core.resources import Allocation, Capacity, Limits, Request
-from grassq.core.slots import SLOTS_MAX, Slot, SlotOrder
+from grassq.core.slot_words import SLOTS_MAX
+from grassq.core.slots import Slot, SlotOrder
 
 NEUTRAL_PRIORITY = 30
 DEFAULT_QUEUE = "default"

@@ -26,7 +26,8 @@ from grassq.core.resources import (
     amount_text,
 )
 from grassq.core.room import Bars, Shortage, Spot, fit, fits_ever, slot_missing
-from grassq.core.slots import SLOT, SLOTS_OF, Rack, slots_in
+from grassq.core.slot_words import SLOT, SLOTS_OF
+from grassq.core.slots import Rack, slots_in
 from grassq.core.stations import Station
 from grassq.core.walk import Left, Reservation, Start, Walk, barring, joined
 

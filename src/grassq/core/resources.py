@@ -12,13 +12,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from grassq.core.device_ids import DEVICES_MAX, check_device_id, device_order
 from grassq.core.names import shown
 from grassq.core.options import is_resource_name
 from grassq.errors import BadInput, Refused
 
 ONE = 1_000_000
 UNITS_MAX = 10**9
-DEVICES_MAX = 4096
 POOLS = frozenset({"cpu", "mem", "disk"})
 SIZES = frozenset({"mem", "disk", "vram"})
 VRAM = "vram"
@@ -27,7 +27,6 @@ DETECTED = frozenset({"gpu"})
 #: The devices whose memory `vram` counts.
 VRAM_OF = "gpu"
 
-_DEVICE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 _SIZE = re.compile(r"(?P<number>[^A-Za-z]*)(?P<unit>[KMGT])(i?B)?", re.IGNORECASE | re.ASCII)
 _FINEST = Decimal(1) / ONE
 _MIB = {"K": Decimal(1) / 1024, "M": Decimal(1), "G": Decimal(1024), "T": Decimal(1024) ** 2}
@@ -167,14 +166,6 @@ def _device_ids(name: str, values: list[object]) -> tuple[str, ...]:
     return tuple(sorted(ids, key=device_order))
 
 
-def check_device_id(name: str, value: object) -> str:
-    """Return a device's id as text if a device may be called that, else say what is wrong with it."""
-    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    if not _DEVICE_ID.fullmatch(text):
-        raise BadInput(f"{name}: {value!r} is no device id; use whole numbers or names")
-    return text
-
-
 def _sorted_items(name: str, value: dict[str, object]) -> list[tuple[str, object]]:
     if len(value) > DEVICES_MAX:
         raise BadInput(f"{name}: more than {DEVICES_MAX} devices")
@@ -190,12 +181,6 @@ def _device(name: str, key: str, value: object) -> Device:
         worth = parse_amount(name, value.get("worth", 1))
         return Device(device, worth, parse_amount(VRAM, value.get("vram", 0)))
     return Device(device, parse_amount(name, value))
-
-
-def device_order(device: str) -> tuple[bool, int, str]:
-    """Numbers first and by value, then names."""
-    number = device.isascii() and device.isdigit()
-    return (not number, int(device) if number else 0, device)
 
 
 def supply_of(limit: Limit) -> Supply:

@@ -19,7 +19,8 @@ from grassq.core.resources import (
     Supply,
     amount_text,
 )
-from grassq.core.slots import SLOT, SLOTS_OF, Rack
+from grassq.core.slot_words import SLOT, SLOTS_OF
+from grassq.core.slots import Rack
 
 #: More than any request asks for: where a slot is free, every request of its queue fits.
 ANYTHING = 1 << 62

@@ -9,33 +9,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from grassq.core.device_ids import DEVICES_MAX, device_order
 from grassq.core.names import shown
-from grassq.core.resources import (
-    DEVICES_MAX,
-    ONE,
-    Allocation,
-    Devices,
-    Ids,
-    Limits,
-    Supply,
-    check_device_id,
-    device_order,
-)
+from grassq.core.resources import ONE, Allocation, Devices, Ids, Limits, Supply
+from grassq.core.slot_words import SLOT, SLOT_CHARS_MAX, SLOTS_OF, ids_of, slot_names
 from grassq.errors import BadInput
-
-#: The resource whose devices slots take, and what an allocation calls the slot itself.
-SLOTS_OF = "gpu"
-SLOT = "slot"
-#: The most slots a queue can have, the longest name of one, and the most ids in all of them: more are refused.
-SLOTS_MAX = 4096
-SLOT_CHARS_MAX = 4096
-SLOT_IDS_MAX = 65_536
 
 #: Stack: the last listed goes first, then the last freed. Rotate: the first listed, then the one free longest.
 SlotOrder = Literal["stack", "rotate"]
 
 _INDEX = re.compile(r"[0-9]{1,9}")
-_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 
 class Slot(Struct, frozen=True):
@@ -46,21 +29,8 @@ class Slot(Struct, frozen=True):
 
 
 def parse_slots(words: Sequence[str], per_device: int = 1) -> tuple[Slot, ...]:
-    """Read slots as typed: `0,1,2` or `0 1 2` are three, `0,1 2` is a pair and a single one; `2-4` is 2, 3 and 4.
-
-    `per_device` repeats the whole list so many times.
-    """
-    slots = [Slot(name, tuple(name.split(","))) for name in _names(words)]
-    for slot in slots:
-        again = [id_ for id_, times in Counter(slot.ids).items() if times > 1]
-        if again:
-            raise BadInput(f"slot {shown(slot.name)} names device {again[0]} twice; a slot has distinct devices")
-    if not 1 <= per_device <= SLOTS_MAX or len(slots) * per_device > SLOTS_MAX:
-        raise BadInput(f"a queue has from 1 to {SLOTS_MAX:,} slots, not {len(slots) * per_device:,}")
-    named = [id_ for slot in slots for id_ in slot.ids]
-    if len(set(named)) > DEVICES_MAX or len(named) * per_device > SLOT_IDS_MAX:
-        raise BadInput(f"the slots name more than {DEVICES_MAX:,} devices, or {SLOT_IDS_MAX:,} ids in all of them")
-    return tuple(slots) * per_device
+    """Read slots as typed, each with its devices."""
+    return tuple(Slot(name, ids_of(name)) for name in slot_names(words, per_device))
 
 
 def typed_slots(words: str | None, order: str | None, limit: str | None) -> tuple[tuple[Slot, ...], SlotOrder]:
@@ -79,46 +49,6 @@ def typed_slots(words: str | None, order: str | None, limit: str | None) -> tupl
             return slots, "rotate"
         case _:
             raise BadInput(f"--order needs 'stack' or 'rotate', not {shown(order)}")
-
-
-def _names(words: Sequence[str]) -> list[str]:
-    """The slots' names, ranges written out."""
-    if not words:
-        raise BadInput("no slot is given; write them as in 0,1,2")
-    if len(words) == 1:
-        return _items(words[0])
-    names: list[str] = []
-    total = 0
-    for word in words:
-        items = _items(word)
-        # A range without a comma is short for so many words, as it is short for so many items between commas.
-        names += [",".join(items)] if "," in word else items
-        if len(names[-1]) > SLOT_CHARS_MAX:
-            raise BadInput(f"slot {shown(word)} has a name of more than {SLOT_CHARS_MAX:,} characters")
-        if len(names) > SLOTS_MAX or (total := total + len(items)) > SLOT_IDS_MAX:
-            raise BadInput(f"more than {SLOTS_MAX:,} slots, or {SLOT_IDS_MAX:,} ids in all of them")
-    return names
-
-
-def _items(word: str) -> list[str]:
-    ids: list[str] = []
-    for item in word.split(","):
-        text = item.strip()
-        if not text:
-            raise BadInput(f"{shown(word)} has an empty place in it; write slots as in 0,1,2")
-        span = _RANGE.fullmatch(text)
-        ids += [check_device_id(SLOTS_OF, text)] if span is None else _span(text, int(span[1]), int(span[2]))
-        if len(ids) > DEVICES_MAX:
-            raise BadInput(f"{shown(word)} names more than {DEVICES_MAX:,} devices")
-    return ids
-
-
-def _span(text: str, low: int, high: int) -> list[str]:
-    if high < low:
-        raise BadInput(f"the range {shown(text)} runs backwards; write {high}-{low}")
-    if high - low >= DEVICES_MAX:
-        raise BadInput(f"the range {shown(text)} holds more than {DEVICES_MAX:,} devices")
-    return [str(number) for number in range(low, high + 1)]
 
 
 def parts(slots: Sequence[Slot]) -> dict[str, int]:

@@ -22,7 +22,8 @@ from grassq.core.resources import (
     union,
 )
 from grassq.core.room import Room, Shortage, Spot, empty_room, fit, most
-from grassq.core.slots import SLOTS_OF, rack_of, slots_in
+from grassq.core.slot_words import SLOTS_OF
+from grassq.core.slots import rack_of, slots_in
 from grassq.errors import Refused
 
 #: Ceilings that are remembered of a worker; all are made anew when there are more.

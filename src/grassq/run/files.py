@@ -35,6 +35,17 @@ def is_there(path: str) -> bool:
     return True
 
 
+def size(path: str) -> int:
+    """How many bytes one of our files has; 0 when there is no plain file of that name."""
+    try:
+        found = os.lstat(path)
+    except OSError as exc:
+        if exc.errno in _NOT_THERE:
+            return 0
+        raise
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
 def open_read(path: str) -> int | None:
     """A descriptor to read one of our files, or None when there is no plain file of that name."""
     try:

@@ -23,13 +23,7 @@ def read(path: str, stream: str, offset: int, limit: int = READ_LIMIT) -> bytes:
 
 def size(path: str, stream: str) -> int:
     """How many bytes the stream has; 0 when there is none yet."""
-    fd = files.open_read(rundir.log_path(path, stream))
-    if fd is None:
-        return 0
-    try:
-        return os.fstat(fd).st_size
-    finally:
-        os.close(fd)
+    return files.size(rundir.log_path(path, stream))
 
 
 def tail_offset(path: str, stream: str, lines: int) -> int:

@@ -166,7 +166,8 @@ def decode_word(word: object) -> bytes:
 
 def prepare(path: str, spec: bytes) -> None:
     """Lay the run dir out with this spec.json, ready for an order; doing it again changes nothing."""
-    for directory in (path, files_dir(path), checkpoint_dir(path)):
+    # From above, the job's own folder first: each is made at the first try.
+    for directory in (os.path.dirname(path), path, files_dir(path), checkpoint_dir(path)):
         files.make_dirs(directory)
     # Before its first order nobody looks at a spec, and one that is left torn is written anew before the next.
     if not files.write_new(path, "spec.json", spec):

@@ -31,6 +31,8 @@ from grassq.web.logs import DIGITS_MAX, LOOK_S, OFFSET_MAX, Cursor, Source, Sour
 BEAT_S = 15.0
 #: Frames are gathered up to so many bytes, then written; who reads slowly is waited for.
 FLUSH_BYTES = 256 << 10
+#: How long what comes right after something that was written is gathered.
+GATHER_S = 0.01
 #: Offsets that one request may tell.
 OFFSETS_MAX = 1000
 #: A log that gives less than this at a time has been read to its end.
@@ -157,11 +159,15 @@ class Feed:
                     self._out += _BEAT
                 await self._flush(response)
                 await self._wait(max(0.0, look_at - loop.time()) if self._open else BEAT_S)
+                # The first word goes out at once; in a stream of brief jobs what follows is gathered for a moment.
+                await asyncio.sleep(max(0.0, self._said_at + GATHER_S - loop.time()))
         except (GrassError, OSError):
             # The engine ends, or the reader is gone: an answer without its end says that it is not whole.
             return
 
     async def _wait(self, seconds: float) -> None:
+        if self._awake.is_set():
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._awake.wait()

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from grassq.core.device_ids import device_order
 from grassq.core.messages import Start
 from grassq.core.model import Pairs
-from grassq.core.resources import VRAM, VRAM_OF, Allocation, amount_text, device_order
+from grassq.core.resources import VRAM, VRAM_OF, Allocation, amount_text
 from grassq.core.template import fill
 from grassq.run import rundir
 from grassq.worker import orders

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import Any, Protocol
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
@@ -22,6 +22,9 @@ from grassq.worker.leases import Lease
 from grassq.worker.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
+
+#: Of so many attempts that come after another one it is remembered what to run.
+FOLLOWING_MAX = 128
 
 
 class Readers(Protocol):
@@ -67,6 +70,8 @@ class ProcessRunner:
         self._apart = apart
         self._aside = aside
         self._watched: dict[AttemptId, int] = {}
+        #: What to run, of attempts that were laid out behind another one; of the oldest it is made anew if need be.
+        self._following: dict[AttemptId, tuple[Any, ...]] = {}
 
     def path(self, attempt: AttemptId) -> str:
         """The run dir of an attempt."""
@@ -75,6 +80,11 @@ class ProcessRunner:
     def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         """Lay out the run dir, with the lease if there is one, and then order the attempt, or let it take over."""
         path = self.path(start.id)
+        laid_out = self._following.pop(start.id, None)
+        if laid_out is not None and after is None and lease is None:
+            # The one before it was over before it was told who comes next: only the order is missing.
+            self._crew.order(path, laid_out)
+            return
         shared = path if start.checkpoint_of is None else self.path((start.checkpoint_of, 0))
         checkpoint = rundir.checkpoint_dir(shared)
         launch = run_spec(
@@ -93,6 +103,9 @@ class ProcessRunner:
             os.makedirs(checkpoint, mode=0o700, exist_ok=True)
         if after is not None:
             rundir.follow(self.path(after), shim.order_of(path, launch.spec))
+            self._following[start.id] = launch.spec
+            if len(self._following) > FOLLOWING_MAX:
+                del self._following[next(iter(self._following))]
             return
         # When the crew's backlog is full, the agent's tick begins it again.
         self._crew.order(path, launch.spec)

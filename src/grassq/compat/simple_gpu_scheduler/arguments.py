@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from grassq.core.slots import Slot, parse_slots
+from grassq.core.slot_words import slot_names
 from grassq.errors import BadInput
 
 PROGRAM = "simple_gpu_scheduler"
@@ -52,7 +52,8 @@ exit code:
 class Arguments(NamedTuple):
     """What was typed."""
 
-    slots: tuple[Slot, ...]
+    #: The names of the slots.
+    slots: list[str]
     always_zero: bool
 
 
@@ -72,7 +73,7 @@ def read(argv: Sequence[str]) -> Arguments:
     if typed.jobs_per_gpu < 1:
         parser.error(f"--jobs-per-gpu takes 1 or more, not {typed.jobs_per_gpu}")
     try:
-        slots = parse_slots(typed.gpus, typed.jobs_per_gpu)
+        slots = slot_names(typed.gpus, typed.jobs_per_gpu)
     except BadInput as error:
         parser.error(f"--gpus: {error}")
     return Arguments(slots, typed.always_zero)

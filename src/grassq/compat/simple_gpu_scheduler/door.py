@@ -85,7 +85,7 @@ class Door:
         return 0
 
     def _create_queue(self) -> None:
-        words = [self._queue, "--slots", " ".join(slot.name for slot in self._slots), "--order", "stack"]
+        words = [self._queue, "--slots", " ".join(self._slots), "--order", "stack"]
         self._client.create_queue([os.fsencode(word) for word in words], cwd=b"/", temporary=True)
 
     def _await(self) -> list[Callable[[], None]]:
@@ -178,7 +178,7 @@ class Door:
     def _slot(self, allocation: dict[str, Any] | None) -> str:
         try:
             [index] = (allocation or {})["slot"]
-            return self._slots[int(index)].name
+            return self._slots[int(index)]
         except (KeyError, ValueError, IndexError):
             return "?"
 

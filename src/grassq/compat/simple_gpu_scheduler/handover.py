@@ -12,7 +12,7 @@ from grassq import home as homes
 from grassq.compat.simple_gpu_scheduler.lines import Command
 from grassq.compat.simple_gpu_scheduler.records import Note, Record
 from grassq.compat.simple_gpu_scheduler.voice import Voice
-from grassq.core.slots import SLOT, SLOTS_OF
+from grassq.core.slot_words import SLOT, SLOTS_OF
 from grassq.core.template import JOB_PLACEHOLDERS, literal
 from grassq.errors import BadInput, GrassError
 from grassq.net.client import Client
