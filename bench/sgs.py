@@ -14,7 +14,7 @@ from bench.peers.places import own_env, peers_bin
 from bench.table import Row, Skipped
 
 LINES = 1000
-ROUNDS = 5
+ROUNDS = 11
 #: Discarded: the first call starts the daemon, the next ones warm caches.
 WARM_UP = 1
 NAME = "simple_gpu_scheduler"

@@ -12,6 +12,7 @@ from grassq.broker.inbox import Call
 from grassq.core.board import Pace
 from grassq.core.messages import Start, Withdraw
 from grassq.core.model import Outcome, State
+from grassq.core.selectors import All
 from grassq.core.states import Exited, Refused
 from grassq.errors import GuardFailed
 
@@ -129,6 +130,15 @@ def test_a_pause_takes_back_who_waits_behind_another() -> None:
     desk = a_pair()
     effects = desk.process(Call(lambda batch: service.pause(batch, None)))
     assert [order for _, order in effects.orders] == [Withdraw(3, 1, ONE_SLOT.boot)]
+
+
+def test_one_that_is_placed_behind_another_has_not_started() -> None:
+    desk = a_pair()
+    effects = desk.process(Call(lambda batch: service.kill(batch, [All()], None, unstarted=True)))
+    assert [order for _, order in effects.orders] == [Withdraw(3, 1, ONE_SLOT.boot)]
+    desk.report(3, Refused(1, "taken back"))
+    assert states(desk, 4) == [State.SUCCEEDED, State.PLACED, State.CANCELLED, State.CANCELLED]
+    assert not desk.job(2).cancel_requested
 
 
 def test_after_a_restart_a_follower_is_ordered_again_behind_its_leader() -> None:

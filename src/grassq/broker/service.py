@@ -106,7 +106,7 @@ def _new_job(batch: Batch, draft: Draft, id_: int, unready: Unreadiness, name: s
 def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None, unstarted: bool = False) -> Done:
     """End jobs: those that wait are cancelled at once, those that run are told to stop, or with `unstarted` left."""
     if unstarted:
-        waiting = [job for job in select(batch, selectors) if job.state not in FINAL | HOLDING]
+        waiting = [job for job in select(batch, selectors) if _waits(batch, job)]
         return Done([batch.move(job, Cancel(grace_s)) for job in waiting])
     named = {job.id for job in select(batch, by_id_alone(selectors))}
     jobs, notes = [], []
@@ -117,6 +117,11 @@ def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None, uns
             notes.append(f"job {job.id} has ended already ({job.state})")
             jobs.append(job)
     return Done(jobs, notes[:NOTES_MAX])
+
+
+def _waits(batch: Batch, job: Job) -> bool:
+    """Whether a job has yet to begin: it is in line, or placed behind another that still has the devices."""
+    return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.leader(job) is not None)
 
 
 def hold(batch: Batch, selectors: Sequence[Selector]) -> Done:

@@ -74,7 +74,7 @@ async def open_broker(stack: AsyncExitStack, setup: Setup) -> list[asyncio.Task[
         engine.connect(worker.name, worker.deliver)
         parts.append(await worker.start())
         stack.push_async_callback(worker.close)
-    await _open_doors(stack, setup, engine, worker, url, place)
+    await _open_entrances(stack, setup, engine, worker, url, place)
     return parts
 
 
@@ -150,7 +150,7 @@ def _worker(place: str, book: offers.Book, setup: Setup, engine: Engine, keeps: 
     )
 
 
-async def _open_doors(
+async def _open_entrances(
     stack: AsyncExitStack, setup: Setup, engine: Engine, worker: LocalWorker | None, url: str, place: str
 ) -> None:
     identity = _identity(setup)

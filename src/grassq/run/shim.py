@@ -158,10 +158,12 @@ class _Shim:
         # earlier attempt; one for this attempt comes after its `stop`, which is looked for next.
         self.asked = False
         try:
-            started = self._start(attempt, claim)
+            lasts = self._start(attempt) and not self._is_brief(attempt)
+            if lasts:
+                self._note_spawn(attempt, claim)
         finally:
             os.close(claim)
-        if started and not self._is_brief(attempt):
+        if lasts:
             self._tell_started(attempt)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _CHILD)
             self._wait(attempt)
@@ -176,7 +178,7 @@ class _Shim:
         self.unsent.append(pack(message))
         self._flush()
 
-    def _start(self, attempt: _Attempt, claim: int) -> bool:
+    def _start(self, attempt: _Attempt) -> bool:
         try:
             if rundir.may_be_stopped(attempt.path) and rundir.read_stop(attempt.path) is not None:
                 attempt.cancelled = True
@@ -191,13 +193,16 @@ class _Shim:
             return False
         attempt.none_left = False
         attempt.record["started"] = time.time()
-        # A full disk must not end the job: without the note its processes are still found by their environment.
+        return True
+
+    def _note_spawn(self, attempt: _Attempt, claim: int) -> None:
+        # Of what is over at once nobody asks any more. A full disk must not end the job: without the note its processes
+        # are still found by their environment.
         try:
             attempt.ticks = processes.birth_ticks(attempt.pid) or 0
             rundir.note_spawn(claim, attempt.pid, attempt.ticks, attempt.pid)
         except OSError as exc:
             attempt.record["error"] = f"the claim has no note of the command: {exc.strerror}"
-        return True
 
     def _is_brief(self, attempt: _Attempt) -> bool:
         """Wait a moment; whether all of it is over by then."""

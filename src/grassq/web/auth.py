@@ -24,7 +24,7 @@ from grassq.store.base import Scope, Token
 from grassq.web.answers import Denied, Handler, errors_in_words
 from grassq.web.audit import Audit
 from grassq.web.caller import CALLER, OWNER, Caller
-from grassq.web.gate import Door
+from grassq.web.gate import Passage
 
 #: Bodies: the largest, and how long one may take to arrive.
 BODY_MAX = 64 << 20
@@ -67,10 +67,10 @@ BODY = web.RequestKey("body", bytes)
 
 
 class Visit(Struct, frozen=True):
-    """A request as it came: through which door, from where, for what, and by whom."""
+    """A request as it came: through which passage, from where, for what, and by whom."""
 
     #: The gate's end of a TCP connection; None on the unix socket.
-    door: Door | None
+    passage: Passage | None
     peer: str
     need: Need
     caller: Caller | None
@@ -98,7 +98,7 @@ class Guard:
         self._hosts = {"grass", "localhost", *_own_names(), *(host.lower().rstrip(".") for host in hosts)}
         self._needs: dict[tuple[str, str], Need] = {}
         self._tokens: dict[str, Token] = {}
-        self._doors: dict[str, set[Door]] = {}
+        self._passages: dict[str, set[Passage]] = {}
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._failures = _Sparing(FAILURES_PER_MINUTE)
 
@@ -126,8 +126,8 @@ class Guard:
             return
         self._tokens[token.id] = token
         if token.ended is not None:
-            for door in self._doors.pop(token.id, set()):
-                door.cut(spare)
+            for passage in self._passages.pop(token.id, set()):
+                passage.cut(spare)
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -138,8 +138,8 @@ class Guard:
         transport = request.transport
         if transport is None:
             raise Denied(400, "the connection is gone")
-        door = transport.get_protocol()
-        if not isinstance(door, Door) or transport.get_extra_info("sslcontext") is None:
+        passage = transport.get_protocol()
+        if not isinstance(passage, Passage) or transport.get_extra_info("sslcontext") is None:
             return await self._serve_local(request, handler, transport)
         _check_sender(request, self._hosts)
         need = self._need(request)
@@ -147,23 +147,23 @@ class Guard:
         if need == "local":
             raise Denied(403, "this is done on the broker's own machine only")
         if need == "open":
-            return await self._do(request, handler, Visit(door, peer, need, None, Note("nobody", "")))
+            return await self._do(request, handler, Visit(passage, peer, need, None, Note("nobody", "")))
         token = self._token(request)
         if token is None:
             raise Denied(401, f"this broker asks for a token it knows, not revoked or expired: {HOW_IN}")
         # Whoever may make queues could make one for any program: an admin need not take that detour.
         bare = token.bare or token.scope == "admin"
         caller = Caller(token.scope, token.id, token.name, token.queues, bare)
-        self._hold(door, token.id)
+        self._hold(passage, token.id)
         task = asyncio.current_task()
         assert task is not None
-        door.tasks.add(task)
+        passage.tasks.add(task)
         try:
             return await self._do(
-                request, handler, Visit(door, peer, need, caller, Note(f"token {token.id}", token.name))
+                request, handler, Visit(passage, peer, need, caller, Note(f"token {token.id}", token.name))
             )
         finally:
-            door.tasks.discard(task)
+            passage.tasks.discard(task)
 
     async def _serve_local(
         self, request: web.Request, handler: Handler, transport: asyncio.Transport
@@ -195,21 +195,21 @@ class Guard:
             return None
         return token if token.expires is None or self._now() < token.expires else None
 
-    def _hold(self, door: Door, token: str) -> None:
+    def _hold(self, passage: Passage, token: str) -> None:
         """This connection is the token's: it ends with it."""
-        mine = self._doors.setdefault(token, set())
-        if door not in mine:
+        mine = self._passages.setdefault(token, set())
+        if passage not in mine:
             if len(mine) >= DOORS_MAX:
                 raise Denied(429, f"this token has {DOORS_MAX} connections open already; close some first")
-            mine.add(door)
-            door.closing.append(lambda gone: self._let_go(gone, token))
-        door.welcome()
+            mine.add(passage)
+            passage.closing.append(lambda gone: self._let_go(gone, token))
+        passage.welcome()
 
-    def _let_go(self, door: Door, token: str) -> None:
-        mine = self._doors.get(token, set())
-        mine.discard(door)
+    def _let_go(self, passage: Passage, token: str) -> None:
+        mine = self._passages.get(token, set())
+        mine.discard(passage)
         if not mine:
-            self._doors.pop(token, None)
+            self._passages.pop(token, None)
 
     async def _do(self, request: web.Request, handler: Handler, visit: Visit) -> web.StreamResponse:
         """Do it, and tell the audit who did and how it went."""
@@ -234,7 +234,7 @@ class Guard:
             result = f"{answer.status}" if exit_code is None else f"{answer.status} exit {exit_code}"
             return answer
         finally:
-            changing = request.method == "POST" and (visit.door is not None or request.path.startswith(_ALWAYS_TOLD))
+            changing = request.method == "POST" and (visit.passage is not None or request.path.startswith(_ALWAYS_TOLD))
             if changing or connects:
                 await self._tell(request, visit, result)
 
@@ -262,7 +262,7 @@ class Guard:
         if size is not None and size > most:
             raise Denied(413, f"the body is larger than {most:,} bytes")
         # Not those of somebody without a token: small as they are, they would keep the turns of those who have one.
-        large = visit.door is not None and visit.need != "open" and (size is None or size > LARGE)
+        large = visit.passage is not None and visit.need != "open" and (size is None or size > LARGE)
         body = bytearray()
         try:
             async with asyncio.timeout(BODY_S), self._large if large else contextlib.nullcontext():

@@ -46,24 +46,24 @@ HEADERS_MAX = 64
 SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Door(asyncio.Protocol):
+class Passage(asyncio.Protocol):
     """One connection: a stranger's until a request with a good token came through it."""
 
-    def __init__(self, inner: asyncio.Protocol, peer: str, closed: Callable[[Door], None]) -> None:
+    def __init__(self, inner: asyncio.Protocol, peer: str, closed: Callable[[Passage], None]) -> None:
         self.peer = peer
         self.since = asyncio.get_running_loop().time()
         #: The requests under way.
         self.tasks: set[asyncio.Task[object]] = set()
-        self.closing: list[Callable[[Door], None]] = [closed]
+        self.closing: list[Callable[[Passage], None]] = [closed]
         self.is_known = False
         self.was_open = False
         self._inner = inner
         self._transport: asyncio.Transport | None = None
         self._handshake: asyncio.Task[None] | None = None
-        self._known: Callable[[Door], None] | None = None
+        self._known: Callable[[Passage], None] | None = None
         self._limit: asyncio.TimerHandle | None = None
 
-    def begin(self, handshake: asyncio.Task[None], known: Callable[[Door], None]) -> None:
+    def begin(self, handshake: asyncio.Task[None], known: Callable[[Passage], None]) -> None:
         """The time to show a token begins."""
         self._handshake, self._known = handshake, known
         self._limit = asyncio.get_running_loop().call_later(HELLO_S, self.cut)
@@ -142,7 +142,7 @@ class Gate:
         self._server = server
         self._context = context
         #: Oldest first.
-        self._strangers: dict[Door, None] = {}
+        self._strangers: dict[Passage, None] = {}
         self._of_peer: Counter[str] = Counter()
         self._line: dict[str, deque[Arrival]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -192,7 +192,7 @@ class Gate:
 
     def _has_room(self, peer: str, now: float) -> bool:
         if self._of_peer[peer] >= PEER_MAX:
-            oldest = next(door for door in self._strangers if door.peer == peer)
+            oldest = next(passage for passage in self._strangers if passage.peer == peer)
         elif len(self._strangers) >= STRANGERS_MAX:
             oldest = next(iter(self._strangers))
         else:
@@ -204,21 +204,21 @@ class Gate:
         return True
 
     def _admit(self, sock: socket.socket, peer: str) -> None:
-        door = Door(self._server(), peer, self._forget)
-        self._strangers[door] = None
+        passage = Passage(self._server(), peer, self._forget)
+        self._strangers[passage] = None
         self._of_peer[peer] += 1
-        task = asyncio.get_running_loop().create_task(self._shake_hands(sock, door))
+        task = asyncio.get_running_loop().create_task(self._shake_hands(sock, passage))
         self._tasks.add(task)
-        task.add_done_callback(lambda ended: self._shaken(ended, sock, door))
-        door.begin(task, self._forget)
+        task.add_done_callback(lambda ended: self._shaken(ended, sock, passage))
+        passage.begin(task, self._forget)
 
-    async def _shake_hands(self, sock: socket.socket, door: Door) -> None:
+    async def _shake_hands(self, sock: socket.socket, passage: Passage) -> None:
         loop = asyncio.get_running_loop()
         try:
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
             await loop.connect_accepted_socket(
-                lambda: door,
+                lambda: passage,
                 sock,
                 ssl=self._context,
                 ssl_handshake_timeout=HELLO_S,
@@ -226,22 +226,22 @@ class Gate:
             )
         except OSError as error:
             # No TLS, too old a TLS, or a peer that went away: its own affair.
-            log.debug("handshake_failed peer=%s error=%s", door.peer, error)
+            log.debug("handshake_failed peer=%s error=%s", passage.peer, error)
 
-    def _shaken(self, task: asyncio.Task[None], sock: socket.socket, door: Door) -> None:
+    def _shaken(self, task: asyncio.Task[None], sock: socket.socket, passage: Passage) -> None:
         self._tasks.discard(task)
-        if not door.was_open:
+        if not passage.was_open:
             sock.close()
-            door.closed()
+            passage.closed()
 
-    def _forget(self, door: Door) -> None:
+    def _forget(self, passage: Passage) -> None:
         """A stranger no more: it is known now, or gone."""
-        if door not in self._strangers:
+        if passage not in self._strangers:
             return
-        del self._strangers[door]
-        self._of_peer[door.peer] -= 1
-        if not self._of_peer[door.peer]:
-            del self._of_peer[door.peer]
+        del self._strangers[passage]
+        self._of_peer[passage.peer] -= 1
+        if not self._of_peer[passage.peer]:
+            del self._of_peer[passage.peer]
         if self._line and self._look is None:
             self._look = asyncio.get_running_loop().call_later(0, self._looked)
 
@@ -253,8 +253,8 @@ class Gate:
             for arrival in mine:
                 arrival.sock.close()
         self._line.clear()
-        for door in list(self._strangers):
-            door.cut()
+        for passage in list(self._strangers):
+            passage.cut()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
