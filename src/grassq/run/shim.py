@@ -160,11 +160,10 @@ class _Shim:
         try:
             lasts = self._start(attempt) and not self._is_brief(attempt)
             if lasts:
-                self._note_spawn(attempt, claim)
+                self._tell_started(attempt, claim)
         finally:
             os.close(claim)
         if lasts:
-            self._tell_started(attempt)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _CHILD)
             self._wait(attempt)
             signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
@@ -195,15 +194,6 @@ class _Shim:
         attempt.record["started"] = time.time()
         return True
 
-    def _note_spawn(self, attempt: _Attempt, claim: int) -> None:
-        # Of what is over at once nobody asks any more. A full disk must not end the job: without the note its processes
-        # are still found by their environment.
-        try:
-            attempt.ticks = processes.birth_ticks(attempt.pid) or 0
-            rundir.note_spawn(claim, attempt.pid, attempt.ticks, attempt.pid)
-        except OSError as exc:
-            attempt.record["error"] = f"the claim has no note of the command: {exc.strerror}"
-
     def _is_brief(self, attempt: _Attempt) -> bool:
         """Wait a moment; whether all of it is over by then."""
         deadline = time.monotonic() + BRIEF_S
@@ -215,7 +205,14 @@ class _Shim:
             left_s = deadline - time.monotonic()
         return attempt.none_left
 
-    def _tell_started(self, attempt: _Attempt) -> None:
+    def _tell_started(self, attempt: _Attempt, claim: int) -> None:
+        # Of what is over at once nobody asks any more. A full disk must not end the job: without the note its processes
+        # are still found by their environment.
+        try:
+            attempt.ticks = processes.birth_ticks(attempt.pid) or 0
+            rundir.note_spawn(claim, attempt.pid, attempt.ticks, attempt.pid)
+        except OSError as exc:
+            attempt.record["error"] = f"the claim has no note of the command: {exc.strerror}"
         attempt.told = True
         message = {"event": "started", **attempt.ids(), **self._identity(attempt), "at": attempt.record["started"]}
         self.report({**message, "parent": os.getppid()})
