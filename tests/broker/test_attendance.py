@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
@@ -11,7 +11,7 @@ from tests.builders import a_worker, an_offer
 
 from grassq.broker import audience as audiences
 from grassq.broker import service
-from grassq.broker.audience import Attendant, Audience, check_queue
+from grassq.broker.audience import Attendant, Audience, Range, check_queue
 from grassq.broker.batch import Batch
 from grassq.broker.decide import Call, Effects, FromWorker
 from grassq.core.messages import Report
@@ -37,8 +37,8 @@ class Hall:
             self.audience.tell(effects.told, effects.torn)
         return effects
 
-    def attend(self, queue: str = "q", first: int = 1) -> Attendant:
-        attendant = Attendant(queue, first, self._wake)
+    def attend(self, queue: str = "q", first: int = 1, over: Sequence[Range] = ()) -> Attendant:
+        attendant = Attendant(queue, first, self._wake, over)
         self.audience.enter(attendant)
         return attendant
 
@@ -131,6 +131,42 @@ def test_jobs_below_the_first_id_are_neither_shown_nor_told() -> None:
     assert hall.shown(mine) == [(2, "placed")]
     hall.process(exited(2))
     assert seen(mine.take()) == [(2, "succeeded")]
+
+
+def test_jobs_whose_end_is_known_are_not_shown_nor_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audiences, "PAGE", 3)
+    hall = Hall()
+    hall.process(hall.desk.submission(*[a_draft("q")] * 4))
+    hall.process(*(exited(job) for job in (2, 3)))
+    hall.process(hall.desk.submission(*[a_draft("q", hold=True)] * 8))
+    hall.process(Call(killing("5-11")))
+    mine = hall.attend(over=[(2, 3), (5, 5), (7, 11)])
+    assert hall.shown(mine) == [(1, "placed")]
+    assert hall.shown(mine) == [(4, "placed"), (6, "cancelled")]
+    assert mine.upto == 12, "seven to eleven are passed over"
+    assert hall.shown(mine) == [(12, "held")]
+    # Of one that is thought to be over and is not, as in a store that was restored, the end is told.
+    other = hall.attend(over=[(1, 12)])
+    assert hall.shown(other) == []
+    hall.process(exited(1))
+    assert seen(other.take()) == [(1, "succeeded")]
+
+
+def test_the_roll_has_every_job_that_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audiences, "PAGE", 3)
+    hall = Hall()
+    hall.process(hall.desk.submission(*[a_draft("q")] * 6, a_draft("q", hold=True), a_draft("default")))
+    hall.process(exited(2))
+    mine = hall.attend()
+
+    def roll(first: int) -> object:
+        return hall.process(Call(partial(mine.roll, first=first), False)).answers[0][1]
+
+    assert roll(1) == ([1, 3], 4)
+    assert roll(4) == ([4, 5, 6], 7)
+    assert roll(7) == ([7], 0)
+    later = hall.process(exited(1), hall.desk.submission(a_draft("q")), Call(partial(mine.roll, first=7), False))
+    assert later.answers[1][1] == ([7, 9], 0)
 
 
 def test_who_falls_behind_is_told_so_and_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

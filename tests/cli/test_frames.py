@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grassq.errors import NotFound, Unreachable
 from grassq.net import attendance
-from grassq.net.attendance import Attendance, Ended, Frame, Output, Place, Started, read_frames
+from grassq.net.attendance import Attendance, Ended, Frame, Known, Output, Place, Range, Shown, Started, read_frames
 from grassq.net.http import Broken, Connection
 
 BEAT = b'{"beat": true}\n'
@@ -38,10 +38,14 @@ class Wire:
     def __init__(self, *said: bytes) -> None:
         self.said = list(said)
         self.asked: list[tuple[int, dict[int, Place]]] = []
+        self.over: list[list[Range]] = []
         self.closed = 0
 
-    def __call__(self, first: int, offsets: Mapping[int, Place]) -> tuple[Iterator[bytes], Connection]:
+    def __call__(
+        self, first: int, offsets: Mapping[int, Place], over: Sequence[Range]
+    ) -> tuple[Iterator[bytes], Connection]:
         self.asked.append((first, dict(offsets)))
+        self.over.append(list(over))
         if not self.said:
             raise NotFound("there is no queue any more")
         return self._parts(self.said.pop(0)), cast(Connection, self)
@@ -57,11 +61,15 @@ class Wire:
         pass
 
 
-def frames_of(wire: Wire, first: int = 1, offsets: Mapping[int, Place] | None = None) -> list[Frame]:
+def shown(*ids: Range, upto: int = 1 << 40) -> bytes:
+    return json.dumps({"shown": ids, "upto": upto}).encode() + b"\n"
+
+
+def frames_of(wire: Wire, known: Known | None = None) -> list[Frame]:
     """Every frame until the daemon is gone for good."""
     heard: list[Frame] = []
     with pytest.raises(NotFound):
-        for frame in Attendance(wire, first, offsets or {}):
+        for frame in Attendance(wire, 1, {}, known):
             heard.append(frame)
     return heard
 
@@ -113,15 +121,79 @@ def test_a_log_that_was_begun_anew_and_another_attempt_are_told_as_they_are() ->
     assert wire.asked[1] == (1, {7: (2, 1)})
 
 
-def test_settled_jobs_are_not_asked_for_again() -> None:
-    wire = Wire(started(7) + ended(7) + started(8), b"")
+def test_the_first_bytes_of_a_second_attempt_are_told_however_much_was_read_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attendance, "OFFSETS_MAX", 0)
+    wire = Wire(started(7) + output(7, b"abcd"), started(7) + started(7, 2) + output(7, b"xy", attempt=2))
+    assert frames_of(wire)[2:] == [Started(7, 2, {"gpu": {"0": 1}}), Output(7, 2, 0, b"xy")]
+
+
+def test_jobs_that_were_dealt_with_are_not_asked_for_again_and_not_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attendance, "OVER_MAX", 2)
+    unfinished = [5, 7, 8, 100]
+    wire = Wire(started(5) + ended(6), b"")
+    assert len(frames_of(wire, lambda: (200, unfinished))) == 2
+    assert wire.over == [[(9, 99), (101, 200)]] * 3, "the largest"
+    unfinished.clear()
+    wire = Wire(b"")
+    frames_of(wire, lambda: (200, unfinished))
+    assert wire.over[0] == [(1, 200)]
+    wire = Wire(b"")
+    frames_of(wire, lambda: (0, unfinished))
+    assert wire.over[0] == []
+
+
+def test_of_jobs_that_ended_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attendance, "ENDED_MAX", 10)
+    ends = b"".join(ended(job) for job in range(1, 101))
+    assert len(frames_of(Wire(ends))) == 100
+    undone = [95, 100]
+    # Whoever has not dealt with an end yet is not told of it twice.
+    heard = frames_of(Wire(ends, ended(95) + ended(100)), lambda: (100, undone))
+    assert len(heard) == 100
+
+
+def test_what_exists_no_more_is_found_out_but_not_of_what_was_submitted_meanwhile() -> None:
+    last = [0]
+
+    def known() -> tuple[int, list[int]]:
+        return last[0], [5, 7, 9]
+
+    wire = Wire(shown(), started(5) + shown((6, 7), (20, 20), upto=50), shown((5, 9), upto=8))
+    attended = Attendance(wire, 1, {}, known)
+    first = next(attended)
+    assert isinstance(first, Shown) and first.gone([5, 7, 9]) == []
+    last[0] = 9
+    assert next(attended) == Started(5, 1, {"gpu": {"0": 1}})
+    second = next(attended)
+    assert isinstance(second, Shown) and second.gone([5, 6, 7, 9, 10, 20]) == [5, 9]
+    assert attended.offsets == {}, "nothing is remembered of what is gone"
+    third = next(attended)
+    assert isinstance(third, Shown) and third.gone([4, 9]) == [4]
+
+
+def test_a_queue_that_was_deleted_is_said_and_not_asked_for_again() -> None:
+    wire = Wire(started(7) + b'{"gone": true}\n', started(8))
     attended = Attendance(wire, 1, {})
-    assert next(attended).job == next(attended).job == 7
-    attended.settled(8)
     next(attended)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="deleted"):
         next(attended)
-    assert wire.asked == [(1, {}), (8, {8: (1, 0)}), (8, {8: (1, 0)})]
+    assert (len(wire.asked), wire.closed) == (1, 1)
+
+
+def test_closed_while_it_is_opened_it_reads_nothing() -> None:
+    wire = Wire(started(7))
+
+    def known() -> tuple[int, list[int]]:
+        attended.close()  # as another thread may, just before the daemon is asked
+        return 0, []
+
+    attended = Attendance(wire, 1, {}, known)
+    assert list(attended) == []
+    assert (len(wire.asked), wire.closed) == (1, 1)
 
 
 def test_a_closed_attendance_is_at_its_end_and_asks_nobody() -> None:
@@ -146,6 +218,8 @@ def test_a_daemon_that_goes_away_at_once_each_time_is_given_up() -> None:
         b"nonsense\n",
         b"[1]\n",
         b'{"started": 7}\n',
+        b'{"shown": 7, "upto": 1}\n',
+        b'{"shown": [[1, 2]]}\n',
         b'{"output": 7, "attempt": 1, "offset": 0, "size": -1}\n',
         b'{"output": 7, "attempt": 1, "offset": 0, "size": 99999999999}\n',
         b'{"output": "x", "attempt": 1, "offset": 0, "size": 0}\n',

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.compat.schedulers import GATE, PROGRAM, Scheduler
 from tests.e2e.world import DEADLINE_S, eventually
 
@@ -136,7 +137,19 @@ def test_there_is_none_while_nobody_knows_how_many_will_come(scheduler: Schedule
     watched.end()
 
 
+@pytest.mark.parametrize("with_stdout", [False, True])
+def test_a_terminal_that_goes_away_changes_nothing_for_the_commands(scheduler: Scheduler, with_stdout: bool) -> None:
+    file = scheduler.file("lines", "true", f"{GATE.format('gate')}; echo a; touch end")
+    watched = Watched(scheduler, file, with_stdout=with_stdout)
+    watched.until(lambda raw: "1/2" in raw and "1 running" in raw)
+    os.close(watched.terminal)
+    scheduler.open_gate("gate")
+    assert watched.process.wait(DEADLINE_S) == 0
+    assert scheduler.states() == ["succeeded"] * 2 and scheduler.log(2) == "a\n"
+    assert not list((scheduler.home / "doors").iterdir())
+
+
 def test_nothing_heavy_is_loaded_before_somebody_looks() -> None:
-    code = "import grassq.compat.simple_gpu_scheduler.main, sys; print(*sorted(sys.modules))"
+    code = "import grassq.compat.simple_gpu_scheduler.call, sys; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     assert not {"rich", "asyncio", "aiohttp", "ssl", "json5", "cryptography"} & set(loaded)

@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
+import subprocess
+import sys
+from typing import NoReturn
 
+import pytest
 from tests.compat.schedulers import GATE, Scheduler, others, processing
-from tests.e2e.world import end, eventually
+from tests.e2e.world import DEADLINE_S, end, eventually
+
+from grassq.compat.simple_gpu_scheduler.ear import Ear
+from grassq.errors import Unreachable
+from grassq.net.attendance import Attendance
+
+#: A daemon that waits a moment only for what its workers tell; else that is ten seconds.
+HURRIED = (
+    "import sys; from grassq.web import doors; doors.SETTLE_S = 1.0\n"
+    "from grassq.cli.main import main; main(sys.argv[1:])"
+)
 
 #: Writes numbered lines, slowly, and ends when there is a gate.
 COUNTS = "for i in $(seq {0}); do echo {1} $i; sleep 0.005; done; touch counted.{1}; " + GATE.format("gate")
+
+
+def hurried(scheduler: Scheduler, *words: str) -> None:
+    """Start that daemon and wait until it answers."""
+    argv = [os.fsencode(word) for word in (sys.executable, "-c", HURRIED, "daemon", *words)]
+    with (scheduler.cwd / "said").open("ab") as said:
+        process = subprocess.Popen(argv, env=scheduler.env, cwd=scheduler.cwd, stdout=said, stderr=said)
+    scheduler.foreground.append(process)
+    lock = scheduler.home / "daemon.lock"
+    eventually(lambda: lock.exists() and lock.read_text().strip() == str(process.pid), "it has the home")
+    eventually(lambda: (scheduler.home / "grass.sock").exists() and scheduler.json("show"), "it answers")
 
 
 def test_commands_of_a_call_that_was_killed_run_on_and_the_next_call_tells(scheduler: Scheduler) -> None:
@@ -111,6 +138,60 @@ def test_a_queue_that_was_deleted_under_it_is_made_again(scheduler: Scheduler) -
     assert others(call.out()) == ["a", "b", "c"]
 
 
+def test_a_queue_that_was_deleted_under_a_call_whose_input_is_over_is_made_again(scheduler: Scheduler) -> None:
+    lines = scheduler.file("lines", f"touch begun; {GATE.format('gate')}; echo a", "echo b")
+    with lines.open("rb") as given:
+        call = scheduler.call("--gpus", "0", stdin=given)
+    scheduler.made("begun")
+    eventually(lambda: len(scheduler.jobs()) == 2, "both are handed over")
+    queue = scheduler.job(1)["queue"]
+    scheduler.ok("delete-queue", queue)
+    eventually(lambda: queue in {q["name"] for q in scheduler.json("show")["queues"]}, "it is made again")
+    scheduler.open_gate("gate")
+    assert call.process.wait(DEADLINE_S) == 0, call.err()
+    assert others(call.out()) == ["a", "b"]
+    assert call.err().count("\n") <= 1, "and without many words"
+
+
+def test_jobs_that_exist_no_more_are_told_and_not_waited_for(scheduler: Scheduler) -> None:
+    call = scheduler.call("--gpus", "0", "1")
+    call.write(f"echo a; touch begun; {GATE.format('gate')}", f"touch two; {GATE.format('other')}; echo b")
+    call.until_out("\na\n")
+    scheduler.made("two")
+    call.signal(signal.SIGSTOP)
+    scheduler.crash()
+    hurried(scheduler)
+    scheduler.open_gate("gate")
+    eventually(lambda: scheduler.job(1)["state"] == "succeeded", "one ends")
+    scheduler.ok("clean", "1")
+    call.signal(signal.SIGCONT)
+    told = call.until_err("job 1 is gone: the daemon does not know it any more; what became of it is not known\n")
+    assert told.count("is gone") == 1
+    scheduler.open_gate("other")
+    assert call.end() == 1
+    assert others(call.out()) == ["a", "b"]
+    assert "1 succeeded, 1 failed, 0 not started" in call.err()
+
+
+def test_a_daemon_whose_store_died_with_it_leaves_nobody_waiting(scheduler: Scheduler) -> None:
+    hurried(scheduler, "--store", "memory")
+    call = scheduler.call("--gpus", "0")
+    call.write(f"touch begun; {GATE.format('gate')}; echo a", "echo b", "echo c")
+    scheduler.made("begun")
+    eventually(lambda: len(scheduler.jobs()) == 3, "all are handed over")
+    call.signal(signal.SIGSTOP)
+    scheduler.crash()
+    hurried(scheduler, "--store", "memory")
+    call.signal(signal.SIGCONT)
+    for job in (1, 2, 3):
+        call.until_err(f"job {job} is gone: ")
+    call.write("echo d")
+    call.until_out("\nd\n")
+    scheduler.open_gate("gate")
+    assert call.end() == 1, call.err()
+    assert "1 succeeded, 3 failed, 0 not started" in call.err()
+
+
 def test_a_call_that_slept_while_its_queue_went_makes_it_again(scheduler: Scheduler) -> None:
     call = scheduler.call("--gpus", "0")
     eventually(lambda: (scheduler.home / "doors").exists(), "it is ready")
@@ -140,6 +221,17 @@ def test_both_are_killed_and_the_next_call_tells(scheduler: Scheduler) -> None:
     eventually(lambda: scheduler.job(1)["state"] == "succeeded", "its end is known")
     scheduler.piped("", "--gpus", "0")
     assert scheduler.piped("", "--gpus", "0").err == ""
+
+
+def test_a_bug_in_what_is_heard_is_told_in_one_line() -> None:
+    def ask(*_: object) -> NoReturn:
+        raise ValueError("unheard of")
+
+    ear = Ear(Attendance(ask, 1, {}))
+    assert select.select([ear], [], [], DEADLINE_S)[0]
+    with pytest.raises(Unreachable, match=r"\(ValueError: unheard of\)"):
+        eventually(lambda: ear.take() or None, "it is raised")
+    ear.close()
 
 
 def test_a_home_without_a_daemon_gets_one_and_a_broken_one_is_a_sentence(scheduler: Scheduler) -> None:

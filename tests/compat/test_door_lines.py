@@ -148,6 +148,29 @@ def test_a_line_of_a_block_that_is_too_long_spoils_the_block_only() -> None:
     assert [type(each) for each in found] == [Complaint, Command]
 
 
+@pytest.mark.parametrize("frame", [b"%s\n", b"<<A\n%s\nA\n"])
+def test_several_lines_may_be_as_long_as_one_and_no_part_of_them_is_lost(frame: bytes) -> None:
+    start = b"echo \\\n"
+    longest = start + b"x" * (COMMAND_MAX - len(start))
+    assert texts(frame % longest) == [longest]
+    assert [type(each) for each in read(frame % (longest + b"x") + b"echo a\n")] == [Complaint, Command]
+
+
+@pytest.mark.parametrize("end", [b"\\\n", b"\\\r\n"])
+@pytest.mark.parametrize("size", [COMMAND_MAX - 1, COMMAND_MAX, COMMAND_MAX + 1, 3 * COMMAND_MAX])
+def test_what_a_line_that_is_too_long_goes_on_with_is_not_run_either(end: bytes, size: int) -> None:
+    whole = b"x" * size + end + b"rm -r .\\\n  all\necho a\n"
+    for cut in (len(whole), 1000, size, size + 1, size + 2):
+        found = read(*(whole[place : place + cut] for place in range(0, len(whole), cut)))
+        assert [each.number for each in found if isinstance(each, Complaint)] == [1]
+        assert [each.text for each in found if isinstance(each, Command)] == [b"echo a"]
+
+
+def test_two_backslashes_at_the_end_of_a_line_that_is_too_long_join_nothing() -> None:
+    found = read(b"x" * (2 * COMMAND_MAX), b"\\", b"\\", b"\necho a\n")
+    assert [type(each) for each in found] == [Complaint, Command]
+
+
 def test_a_nul_byte_is_an_error_for_that_line_only() -> None:
     found = read(b"echo \0\necho a\n")
     assert [type(each) for each in found] == [Complaint, Command]

@@ -64,6 +64,62 @@ def test_a_note_that_cannot_be_read_is_no_note(tmp_path: Path, content: str) -> 
     assert [left.note for left in left_behind(str(tmp_path))] == [None]
 
 
+def test_the_oldest_is_told_first(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    for name, began in (("sgs-1", 7), ("sgs-2", 5), ("sgs-3", 6)):
+        (tmp_path / FOLDER / f"{name}.json").write_text(json.dumps(Note(name, 1, began)._asdict()))
+    assert [left.note and left.note.began for left in left_behind(str(tmp_path))] == [5, 6, 7]
+
+
+def test_what_cannot_be_read_is_put_aside_and_not_found_again(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "sgs-1.json").write_text("echo a")
+    [left] = left_behind(str(tmp_path))
+    assert Path(left.put_aside()).read_text() == "echo a"
+    assert list(left_behind(str(tmp_path))) == []
+
+
+def test_a_note_that_was_never_finished_goes_in_time(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    old, new = tmp_path / FOLDER / ".sgs-1.new", tmp_path / FOLDER / ".sgs-2.new"
+    old.touch()
+    new.touch()
+    os.utime(old, (1, 1))
+    assert list(left_behind(str(tmp_path))) == []
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_a_note_that_somebody_removed_is_gone_already(tmp_path: Path) -> None:
+    record = Record(str(tmp_path), NOTE)
+    (tmp_path / FOLDER / "sgs-0.json").unlink()
+    record.remove()
+
+
+def test_where_a_note_does_not_fit_the_one_before_stays_readable(tmp_path: Path) -> None:
+    """A disk that is full in the middle of a note."""
+    code = """
+import resource, signal, sys
+from grassq.compat.simple_gpu_scheduler.records import Note, Record
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+record = Record(sys.argv[1], Note("sgs-0", 1, 2))
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    record.write(Note("sgs-0", 1, 2, 3, 4, "x" * 10_000))
+except OSError:
+    print("noticed")
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout == "noticed\n", done.stderr
+    assert [left.note for left in left_behind(str(tmp_path))] == [NOTE]
+
+
+def test_where_no_note_can_be_made_nothing_is_left_of_it(tmp_path: Path) -> None:
+    (tmp_path / FOLDER / "sgs-0.json").mkdir(parents=True)
+    with pytest.raises(OSError, match="sgs-0"):
+        Record(str(tmp_path), NOTE)
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["sgs-0.json"]
+
+
 def test_a_home_where_nobody_was_has_none(tmp_path: Path) -> None:
     assert list(left_behind(str(tmp_path))) == []
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from tests.compat.schedulers import GATE, PROGRAM, Scheduler, others, processing
@@ -31,8 +33,9 @@ def test_asked_to_stop_it_lets_what_runs_finish_and_starts_nothing(
     eventually(lambda: len(scheduler.jobs()) == 3, "all are handed over")
     call.signal(number)
     said = call.until_err("END\n")
+    ends = "ctrl-C once more" if number == signal.SIGINT else f"grass kill queue:{scheduler.job(1)['queue']}"
     assert said == (
-        "simple_gpu_scheduler: no command starts any more; 1 running, which finish; once more ends them"
+        f"simple_gpu_scheduler: no command starts any more; 1 running, which finish; {ends} ends them"
         "; the input was not read further\n"
         "# 2 commands were not started:\ntouch second  # two\n<<END\ntouch third\necho three\nEND\n"
     )
@@ -90,6 +93,65 @@ def test_a_third_one_leaves_at_once_and_the_next_call_tells(scheduler: Scheduler
     done = scheduler.piped("", "--gpus", "0")
     assert "of its commands: 1 running\n  job 1 running: " in done.err
     scheduler.open_gate("gate")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "code"),
+    [
+        ((signal.SIGHUP, signal.SIGHUP, signal.SIGHUP), 129),
+        ((signal.SIGTERM, signal.SIGHUP, signal.SIGTERM), 143),
+        ((signal.SIGTERM, signal.SIGINT, signal.SIGTERM), 143),
+    ],
+    ids=str,
+)
+def test_what_a_closed_terminal_or_a_supervisor_sends_never_ends_what_runs(
+    scheduler: Scheduler, numbers: tuple[signal.Signals, ...], code: int
+) -> None:
+    """Both send several: only ctrl-C means more when it comes again."""
+    call = scheduler.call("--gpus", "0")
+    call.write(LONG)
+    scheduler.made("begun")
+    for number in numbers:
+        call.signal(number)
+        call.until_err("no command starts any more")
+        eventually(lambda: not pending(call.pid), "it was heard")
+    scheduler.open_gate("gate")
+    assert call.process.wait(30) == code
+    assert others(call.out()) == ["finished"]
+    assert "ending" not in call.err()
+
+
+def pending(pid: int) -> int:
+    """The signals that were sent to a process and not delivered."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(fields["ShdPnd"], 16)
+
+
+def test_ctrl_c_held_down_leaves_without_a_traceback(scheduler: Scheduler) -> None:
+    call = scheduler.call("--gpus", "0")
+    call.write("trap '' TERM; touch begun; " + GATE.format("gate"))
+    scheduler.made("begun")
+    while call.process.poll() is None:
+        call.signal(signal.SIGINT)
+    assert call.process.wait(30) == 130
+    assert "Traceback" not in call.err() and "Leave" not in call.err() and "ignored" not in call.err()
+    assert "; what was handed over goes on" in call.err()
+    scheduler.open_gate("gate")
+
+
+@pytest.mark.parametrize("module", ["argparse", "grassq.net.client", "grassq.compat.simple_gpu_scheduler.door"])
+def test_ctrl_c_while_it_is_loading_is_no_traceback(scheduler: Scheduler, module: str) -> None:
+    code = f"""
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from grassq.compat.simple_gpu_scheduler.main import main
+sys.exit(main(["--gpus", "0"]))
+"""
+    assert scheduler.program(sys.executable, "-c", code) == (130, "", "")
 
 
 def test_stopping_when_nothing_runs_ends_at_once(scheduler: Scheduler) -> None:

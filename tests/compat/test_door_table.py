@@ -49,16 +49,12 @@ def test_jobs_of_somebody_else_are_nothing_to_it() -> None:
     assert table.done == 0
 
 
-def test_it_knows_below_which_id_all_have_ended() -> None:
+def test_what_had_an_id_before_another_got_it_is_lost() -> None:
     table = a_table("a", "b")
-    table.add(10, [a_command("c")])
-    assert (table.first, table.last, table.lowest) == (5, 10, 5)
-    table.end(6, "succeeded")
-    assert table.lowest == 5
-    table.end(5, "succeeded")
-    assert table.lowest == 10
-    table.end(10, "succeeded")
-    assert table.lowest == 11
+    table.start(6, 1)
+    table.add(6, [a_command("c")])
+    assert (table.failed, table.running, table.unfinished()) == (1, 0, [5, 6])
+    assert [command.text for _, command in table.waiting()] == [b"a", b"c"]
 
 
 def test_those_that_wait_are_told_in_the_order_they_were_read() -> None:

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from tests.e2e.world import DEADLINE_S, Grass, end, eventually
 
-from grassq.net.attendance import Attendance, Ended, Frame, Output, Started
+from grassq.net.attendance import Attendance, Ended, Frame, Output, Shown, Started
 from grassq.net.client import Client
 
 QUEUE = "sgs-0123abcd"
+Told = Started | Output | Ended
 
 
 class Attending:
@@ -33,16 +34,17 @@ class Attending:
     def _listen(self) -> None:
         self._heard.extend(self.attendance)
 
-    def frames(self) -> list[Frame]:
-        return list(self._heard)
+    def frames(self) -> list[Told]:
+        """What was told of jobs."""
+        return [frame for frame in list(self._heard) if not isinstance(frame, Shown)]
 
-    def until_ended(self, *jobs: int) -> list[Frame]:
+    def until_ended(self, *jobs: int) -> list[Told]:
         """Every frame so far, once these jobs have ended."""
         eventually(lambda: set(jobs) <= {f.job for f in self.frames() if isinstance(f, Ended)}, f"{jobs} ended")
         return self.frames()
 
-    def until(self, wanted: type[Frame], job: int) -> Frame:
-        def found() -> list[Frame]:
+    def until(self, wanted: type[Told], job: int) -> Told:
+        def found() -> list[Told]:
             return [frame for frame in self.frames() if type(frame) is wanted and frame.job == job]
 
         return eventually(found, f"{wanted} of {job}")[0]
@@ -93,7 +95,7 @@ def door(grass: Grass) -> Iterator[Door]:
     door.close()
 
 
-def outputs(frames: list[Frame]) -> dict[int, bytes]:
+def outputs(frames: list[Told]) -> dict[int, bytes]:
     """What each job wrote: each byte once, and no gap."""
     found: dict[int, bytes] = defaultdict(bytes)
     for frame in frames:
@@ -103,7 +105,7 @@ def outputs(frames: list[Frame]) -> dict[int, bytes]:
     return found
 
 
-def check_order(frames: list[Frame], jobs: list[int]) -> None:
+def check_order(frames: list[Told], jobs: list[int]) -> None:
     """Of every job one start, then its output, then one end."""
     for job in jobs:
         kinds = [type(frame) for frame in frames if frame.job == job]

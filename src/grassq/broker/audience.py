@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 
 from grassq.broker.batch import Batch
-from grassq.core.model import ID_MAX, Job
+from grassq.core.model import FINAL, ID_MAX, Job
 from grassq.core.names import shown
 from grassq.core.selectors import Queue
 from grassq.errors import NotFound, Refused
@@ -20,19 +21,23 @@ PAGE = 500
 #: Above every id.
 _ALL = ID_MAX + 1
 
+#: The first and the last of some ids that follow one another.
+Range = tuple[int, int]
+
 
 class Attendant:
     """One who attends a queue. First it reads what there is, page by page; of those jobs it is told from then on."""
 
-    def __init__(self, queue: str, first: int, wake: Callable[[], None]) -> None:
-        """`wake` is called when there is news, or when too much was missed."""
+    def __init__(self, queue: str, first: int, wake: Callable[[], None], over: Iterable[Range] = ()) -> None:
+        """`wake` is called when there is news, or when too much was missed; of those `over` the end is known."""
         self.queue = queue
         self.has_missed = False
         self._news: list[Job] = []
         self._wake = wake
         self._first = first
+        self._over = sorted(over)
         #: Jobs below this id were shown.
-        self.upto = first
+        self.upto = self._skip(first)
         self._before = (first, 0)
         self._page_batch: list[Job] | None = None
 
@@ -45,19 +50,35 @@ class Attendant:
         """The next jobs from an id on, as they are by now; whatever happens to them afterwards is told."""
         removed = batch.changes.removed
         stored = batch.store.jobs(Queue(self.queue, first), PAGE)
-        jobs = [batch.current(job) for job in stored if job.id not in removed]
+        known = (batch.current(job) for job in stored if job.id not in removed)
+        jobs = [job for job in known if job.state not in FINAL or self._skip(job.id) == job.id]
         # Of the very batch: told of what happened to others in it before this moment, and to these after it.
         self._before, self._page_batch = (first, len(batch.told)), batch.told
-        self.upto = stored[-1].id + 1 if len(stored) == PAGE else _ALL
+        self.upto = self._skip(stored[-1].id + 1) if len(stored) == PAGE else _ALL
         if self.is_up_to_date:
             new = batch.changes.inserted.values()
             jobs += [job for job in new if job.spec.queue == self.queue and job.id >= first]
         return jobs
 
+    def roll(self, batch: Batch, first: int) -> tuple[list[int], int]:
+        """Those of the next jobs from an id on that have not ended, and from where on to ask for more; 0 at the end."""
+        removed = batch.changes.removed
+        stored = batch.store.jobs(Queue(self.queue, self._skip(first)), PAGE)
+        jobs = [batch.current(job) for job in stored if job.id not in removed]
+        is_last = len(stored) < PAGE
+        if is_last:
+            jobs += [job for job in batch.changes.inserted.values() if job.spec.queue == self.queue and job.id >= first]
+        return [job.id for job in jobs if job.state not in FINAL], 0 if is_last else stored[-1].id + 1
+
     def take(self) -> list[Job]:
         """The news since the last time, in order: jobs as each was after a move."""
         news, self._news = self._news, []
         return news
+
+    def _skip(self, id_: int) -> int:
+        """The next id, from one on, whose end is not known."""
+        at = bisect_left(self._over, (id_ + 1,))
+        return max(id_, self._over[at - 1][1] + 1) if at else id_
 
     def _tell(self, told: Sequence[Job], torn: bool) -> None:
         first, mark = self._before if told is self._page_batch else (0, 0)
@@ -103,6 +124,11 @@ class Audience:
         for queue in [*self.queues] if torn else {job.spec.queue for job in told}:
             for attendant in self.queues.get(queue, ()):
                 attendant._tell(told, torn)
+
+
+def standing(batch: Batch, queue: str) -> tuple[bool, bool]:
+    """Whether a queue is offered by anybody, and whether it has jobs that will still run, or do."""
+    return queue in batch.board.queue_names(), batch.board.unfinished(queue) > 0
 
 
 def check_queue(batch: Batch, queue: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
-from grassq.errors import Unreachable
+from grassq.errors import NotFound, Unreachable
 from grassq.net.exchange import TRIES, TRIES_WITHIN_S
 from grassq.net.http import Connection
 
@@ -17,10 +19,17 @@ SILENT_S = 45.0
 LINE_MAX = 1 << 20
 OUTPUT_MAX = 4 << 20
 #: How many offsets one request tells; of more jobs the output comes again, and what is known of it is left out here.
-OFFSETS_MAX = 250
+OFFSETS_MAX = 200
+#: How many ranges of jobs that are over one request tells; of the others everything comes again, and is left out here.
+#: With that many offsets beside them a request line stays below the 8,190 bytes that a daemon takes.
+OVER_MAX = 40
+#: So many jobs that have ended are remembered; then those that the reader has dealt with are forgotten.
+ENDED_MAX = 20_000
 
 #: Which attempt of a job was read last, and how far.
 Place = tuple[int, int]
+#: The first and the last of some ids.
+Range = tuple[int, int]
 
 
 class Started(NamedTuple):
@@ -54,24 +63,54 @@ class Ended(NamedTuple):
     unread: str | None = None
 
 
-Frame = Started | Output | Ended
+class Shown(NamedTuple):
+    """All that there was has been told, once for each connection: what has not ended is among `ids`, or gone."""
 
-#: Opens the stream: from this job on, and of these no output before their offsets.
-Ask = Callable[[int, Mapping[int, Place]], tuple[Iterator[bytes], Connection]]
+    #: This concerns jobs up to here: later ones may have been submitted meanwhile.
+    upto: int
+    #: The first and the last of ids that follow one another, in ascending order.
+    ids: Sequence[Range]
+
+    def gone(self, jobs: Iterable[int]) -> list[int]:
+        """Those of some jobs, none of which was told to have ended, that exist no more."""
+        firsts = [first for first, _ in self.ids]
+        found = []
+        for job in jobs:
+            at = bisect_right(firsts, job)
+            if job <= self.upto and not (at and job <= self.ids[at - 1][1]):
+                found.append(job)
+        return found
+
+
+Frame = Started | Output | Ended | Shown
+
+#: Opens the stream: from this job on, of these no output before their offsets, and nothing of those that are over.
+Ask = Callable[[int, Mapping[int, Place], Sequence[Range]], tuple[Iterator[bytes], Connection]]
+#: What the reader waits for: the last job that it knows of, and all jobs up to it whose end it has not dealt with.
+#: Called by the thread that reads.
+Known = Callable[[], tuple[int, Collection[int]]]
 
 
 class Attendance:
     """The frames of one queue, each told once; a daemon that dies meanwhile is no end: the next one is asked.
 
-    It never ends by itself: who has heard enough closes it. As long as it is open, the queue is attended.
+    It never ends by itself: who has heard enough closes it. As long as it is open, the queue is attended. NotFound says
+    that the queue was deleted under jobs that wait for it.
     """
 
-    def __init__(self, ask: Ask, first_id: int, offsets: Mapping[int, Place]) -> None:
+    def __init__(self, ask: Ask, first_id: int, offsets: Mapping[int, Place], known: Known | None = None) -> None:
+        """Jobs that `known` says were dealt with may be told again, but are mostly not even asked for.
+
+        Without it everything is asked for again, and `Shown` concerns no job.
+        """
         self._ask = ask
+        self._known = known
+        #: The last job that was known when this connection was opened: what is told now concerns it.
+        self._last = 0
         self._first = first_id
         #: Jobs that have started: what was read of them.
         self._open: dict[int, Place] = dict(offsets)
-        #: Jobs that have ended; without those below the first id.
+        #: Jobs that have ended; without those that the reader has dealt with.
         self._ended: set[int] = set()
         #: Jobs whose output comes again from its start on, up to what is known of it.
         self._again: dict[int, int] = {}
@@ -96,11 +135,6 @@ class Attendance:
         """Which attempt of each job that has not ended was read last, and how far: for who attends again later."""
         return dict(self._open)
 
-    def settled(self, below: int) -> None:
-        """Every job below this id has ended and is of no interest any more: nothing of it need be remembered."""
-        self._first = max(self._first, below)
-        self._ended = {job for job in self._ended if job >= below}
-
     def close(self) -> None:
         """Attend no more; the queue may go when its last job has ended. Frames end for whoever reads them."""
         self._is_closed = True
@@ -114,6 +148,8 @@ class Attendance:
             parts = self._begin()
             opened, told = monotonic(), False
             try:
+                if self._is_closed:
+                    return  # while it was opened, when there was nothing to interrupt
                 for document, data in read_frames(parts):
                     frame = self._news(document, data)
                     if frame is not None:
@@ -132,8 +168,19 @@ class Attendance:
     def _begin(self) -> Iterator[bytes]:
         told = dict(list(self._open.items())[:OFFSETS_MAX])
         self._again = {job: upto for job, (_, upto) in self._open.items() if job not in told}
-        parts, self._connection = self._ask(self._first, told)
+        parts, self._connection = self._ask(self._first, told, self._settle())
         return parts
+
+    def _settle(self) -> list[Range]:
+        """Forget what the reader has dealt with; the jobs that need not be told again."""
+        if self._known is None:
+            return []
+        self._last, unfinished = self._known()
+        self._forget(self._last, unfinished)
+        return _gaps(sorted(unfinished), self._last)
+
+    def _forget(self, last: int, unfinished: Collection[int]) -> None:
+        self._ended = {job for job in self._ended if job > last} | self._ended.intersection(unfinished)
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -149,6 +196,10 @@ class Attendance:
                 return self._started(int(document["started"]), int(document["attempt"]), document["allocation"])
             if "ended" in document:
                 return self._end(int(document["ended"]), document)
+            if "shown" in document:
+                return self._shown([(int(first), int(last)) for first, last in document["shown"]], document["upto"])
+            if "gone" in document:
+                raise NotFound("the queue was deleted")
         except (KeyError, TypeError, ValueError):
             raise _strange() from None
         return None
@@ -156,6 +207,7 @@ class Attendance:
     def _started(self, job: int, attempt: int, allocation: dict[str, Any] | None) -> Frame | None:
         if job in self._ended or self._open.get(job, (0, 0))[0] >= attempt:
             return None
+        self._again.pop(job, None)
         self._open[job] = (attempt, 0)
         return Started(job, attempt, allocation)
 
@@ -174,10 +226,28 @@ class Attendance:
     def _end(self, job: int, document: dict[str, Any]) -> Frame | None:
         if job in self._ended:
             return None
+        if len(self._ended) >= ENDED_MAX:
+            # If nobody says what he has dealt with, the lowest half: they may be told again.
+            self._forget(*(self._known() if self._known else (sorted(self._ended)[ENDED_MAX // 2], ())))
         self._ended.add(job)
         self._open.pop(job, None)
         how = {name: document[name] for name in ("state", "exit_code", "signal", "outcome", "error")}
         return Ended(job, **how, unread=document.get("unread"))
+
+    def _shown(self, ids: list[Range], upto: int) -> Frame:
+        shown = Shown(min(self._last, int(upto)), ids)
+        for job in shown.gone(self._open):
+            del self._open[job]
+        return shown
+
+
+def _gaps(ids: Sequence[int], last: int) -> list[Range]:
+    """The largest ranges between ids in ascending order, before them, and from them to the last one; bounded."""
+    edges = [0, *ids, last + 1]
+    found = [(edge + 1, after - 1) for edge, after in pairwise(edges) if after > edge + 1]
+    if len(found) > OVER_MAX:
+        found = sorted(sorted(found, key=lambda gap: gap[0] - gap[1])[:OVER_MAX])
+    return found
 
 
 def read_frames(parts: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:

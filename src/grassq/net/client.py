@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grassq import home as homes
-from grassq.errors import BadInput, GrassError, Refused, Unreachable
-from grassq.net.attendance import SILENT_S, Attendance
+from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
+from grassq.net.attendance import SILENT_S, Attendance, Known
 from grassq.net.attendance import Place as ReadTo
 from grassq.net.exchange import exchange, persist
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
@@ -27,6 +27,8 @@ POLL_LIMIT_S = 30.0
 WAIT_AT_ONCE = 10_000
 #: The largest request a daemon takes.
 REQUEST_MAX = 64 << 20
+#: The status of a refusal that has nothing to do with what was asked: the store cannot be read or written.
+NOT_NOW = 503
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 Document = dict[str, Any]
@@ -198,20 +200,31 @@ class Client:
         document: Document = {"words": [word_value(each) for each in words], "cwd": word_value(where)}
         return self._change("create-queue", document | ({"temporary": True} if temporary else {}))
 
-    def attend(self, queue: str, first_id: int = 1, offsets: Mapping[int, ReadTo] | None = None) -> Attendance:
+    def attend(
+        self,
+        queue: str,
+        first_id: int = 1,
+        offsets: Mapping[int, ReadTo] | None = None,
+        known: Known | None = None,
+    ) -> Attendance:
         """What becomes of a queue's jobs from an id on, and what they write, as it happens: an iterator of frames.
 
-        `offsets` has the attempt and how far it was read, by job id: these are told on from there. Lasts until it is
-        closed, on a connection of its own; a daemon that dies meanwhile is no end.
+        `offsets` has the attempt and how far it was read, by job id: these are told on from there. `known` tells the
+        last job that the caller knows of and those up to it that have not ended; others are not told again. Lasts until
+        it is closed, on a connection of its own; a daemon that dies meanwhile is no end.
         """
 
-        def ask(first_id: int, offsets: Mapping[int, ReadTo]) -> tuple[Iterator[bytes], Connection]:
-            read = ",".join(f"{job}:{attempt}:{offset}" for job, (attempt, offset) in offsets.items())
-            target = f"/v1/queues/{queue}/attend" + query([("from", first_id), ("offsets", read or None)])
+        def ask(
+            first_id: int, offsets: Mapping[int, ReadTo], over: Sequence[tuple[int, int]]
+        ) -> tuple[Iterator[bytes], Connection]:
+            read = ",".join([f"{job}:{attempt}:{offset}" for job, (attempt, offset) in offsets.items()])
+            ended = ",".join([f"{first}-{last}" for first, last in over])
+            # Numbers with commas and colons between: as they are, for an address has a bound.
+            target = f"/v1/queues/{queue}/attend?from={first_id}&offsets={read}&over={ended}"
             _, parts, connection = self._stream(target, SILENT_S)
             return parts, connection
 
-        return Attendance(ask, first_id, offsets or {})
+        return Attendance(ask, first_id, offsets or {}, known)
 
     def delete_queue(self, name: str, *, worker: str | None = None) -> Document:
         """Remove a queue of the daemon's own machine, or of another worker; running jobs finish."""
@@ -382,6 +395,8 @@ def _failure(response: Response, broker: str | None) -> GrassError:
     if isinstance(error, dict):
         code = error.get("exit", 1)
         kind = ERRORS.get(code, GrassError) if isinstance(code, int) else GrassError
+        if kind is Refused and response.status == NOT_NOW:
+            kind = StoreUnavailable
         return kind(str(error.get("message", f"the daemon answered {response.status}")))
     if broker is None:
         return Unreachable(f"the daemon answered {response.status} without a reason; `grass restart` (jobs run on)")

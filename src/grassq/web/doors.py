@@ -13,7 +13,7 @@ from msgspec import Struct
 from grassq.broker.audience import Attendant
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
-from grassq.core.model import State
+from grassq.core.model import Offer, State
 from grassq.core.selectors import State as InState
 from grassq.errors import GrassError
 from grassq.web.cut import cut
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 #: How long a queue waits for somebody to attend it: after a daemon has started, after it was made, and after a
 #: connection ended that may have broken by itself.
 BACK_S = 60.0
+#: So long after a daemon has started its workers have told what they run, also what its store has forgotten.
+SETTLE_S = 10.0
 #: A queue that could not be deleted, because its worker is out of touch, is tried again after so long.
 RETRY_S = 60.0
 #: Looks for queues that may go are so far apart at least, however many jobs end meanwhile.
@@ -49,11 +51,15 @@ class Doors:
         self._changed = asyncio.Event()
         self._open: set[asyncio.BaseTransport] = set()
         self._task: asyncio.Task[None] | None = None
+        #: From when on it is known what runs.
+        self.settled_at = 0.0
         engine.on_finished(self._heard)
 
     def start(self) -> None:
         """Begin to look after queues."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self.settled_at = loop.time() + SETTLE_S
+        self._task = loop.create_task(self._run())
 
     async def close(self) -> None:
         """The daemon ends: no queue goes any more, and who attends is cut off and finds the next daemon."""
@@ -65,8 +71,7 @@ class Doors:
 
     def made(self, queue: str) -> None:
         """A temporary queue was made: somebody will attend it soon."""
-        if not self._engine.audience.is_attended(queue):
-            self._expect(queue, BACK_S)
+        self._expect(queue, BACK_S)
 
     @contextlib.contextmanager
     def attending(self, attendant: Attendant, transport: asyncio.BaseTransport) -> Iterator[Leaving]:
@@ -80,12 +85,12 @@ class Doors:
         finally:
             self._open.discard(transport)
             self._engine.audience.leave(attendant)
-            if not self._engine.audience.is_attended(queue):
-                self._expect(queue, BACK_S if leaving.expected else 0.0)
+            self._expect(queue, BACK_S if leaving.expected else 0.0)
 
     def _expect(self, queue: str, within_s: float) -> None:
-        self._due[queue] = asyncio.get_running_loop().time() + within_s
-        self._changed.set()
+        if not self._engine.audience.is_attended(queue):
+            self._due[queue] = asyncio.get_running_loop().time() + within_s
+            self._changed.set()
 
     def _heard(self, finished: list[int]) -> None:
         if self._due:
@@ -123,28 +128,43 @@ class Doors:
         workers = await self._engine.read(_temporary)
         busy = await self._engine.read(partial(_busy, queues=ripe & workers.keys()))
         for queue in ripe - busy:
-            if queue not in self._due:
+            if self._due.pop(queue, None) is None:
                 continue  # attended meanwhile
-            del self._due[queue]
-            for worker in workers.get(queue, ()):
-                await self._delete(queue, worker)
+            for worker, offer in workers.get(queue, {}).items():
+                if not self._engine.audience.is_attended(queue):
+                    await self._delete(worker, offer)
 
-    async def _delete(self, queue: str, worker: str) -> None:
+    async def _delete(self, worker: str, offer: Offer) -> None:
+        queue = offer.queue
         try:
             await self._fleet.desk(worker).withdraw(queue)
-            log.info("temporary_queue_gone queue=%s worker=%s", queue, worker)
         except GrassError as error:
             log.info("temporary_queue_stays queue=%s worker=%s error=%s", queue, worker, error)
             self._expect(queue, RETRY_S)
+            return
+        # Somebody may have come, or submitted, between the look and the deletion: his jobs would wait for ever.
+        is_needed = bool(await self._engine.read(partial(_busy, queues={queue})))
+        if is_needed or self._engine.audience.is_attended(queue):
+            await self._restore(worker, offer)
+        else:
+            log.info("temporary_queue_gone queue=%s worker=%s", queue, worker)
+
+    async def _restore(self, worker: str, offer: Offer) -> None:
+        try:
+            await self._fleet.desk(worker).offer(offer)
+            log.info("temporary_queue_needed_again queue=%s worker=%s", offer.queue, worker)
+        except GrassError as error:
+            log.warning("temporary_queue_missing queue=%s worker=%s error=%s", offer.queue, worker, error)
+        self._expect(offer.queue, 0.0)
 
 
-def _temporary(batch: Batch) -> dict[str, list[str]]:
-    """Every temporary queue, and the workers that have it."""
-    found: dict[str, list[str]] = {}
+def _temporary(batch: Batch) -> dict[str, dict[str, Offer]]:
+    """Every temporary queue, and as what which worker has it."""
+    found: dict[str, dict[str, Offer]] = {}
     for name, station in batch.board.stations.items():
         for offer in station.info.offers:
             if offer.temporary:
-                found.setdefault(offer.queue, []).append(name)
+                found.setdefault(offer.queue, {})[name] = offer
     return found
 
 

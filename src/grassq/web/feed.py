@@ -1,7 +1,8 @@
 """The streamed answer to who attends a queue: starts, output and ends of its jobs, as they happen.
 
 One JSON line each, and after the line of an output its bytes. What is told is committed. A job that was placed behind
-another one is started when it runs, any other when it is placed, so starts come in the order of the plan.
+another one is started when it runs, any other when it is placed, so starts come in the order of the plan. After what
+there was comes `shown`: which jobs have not ended, so that a reader finds out which ones exist no more.
 """
 
 from __future__ import annotations
@@ -10,58 +11,54 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from operator import gt
 from typing import Any, cast
 
 import msgspec
 from aiohttp import web
 
-from grassq.broker.audience import Attendant, check_queue
+from grassq.broker.audience import Attendant, check_queue, standing
+from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
-from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, Job, State
-from grassq.core.names import check_name
+from grassq.core.model import FINAL, HOLDING, ID_MAX, Job, State
 from grassq.core.resources import allocation_json
 from grassq.errors import BadInput, GrassError
 from grassq.web.caller import CALLER
 from grassq.web.cut import cut
 from grassq.web.doors import Doors
-from grassq.web.logs import DIGITS_MAX, LOOK_S, OFFSET_MAX, Cursor, Source, Sources, number
+from grassq.web.logs import LOOK_S, Cursor, Source, Sources
+from grassq.web.wish import Wish, read_wish
 
 #: Something is said so often at least, so that both sides notice when the other is gone.
 BEAT_S = 15.0
 #: Frames are gathered up to so many bytes, then written; who reads slowly is waited for.
 FLUSH_BYTES = 256 << 10
 #: How long what comes right after something that was written is gathered.
-GATHER_S = 0.01
-#: Offsets that one request may tell.
-OFFSETS_MAX = 1000
+GATHER_S = 0.02
+#: So many jobs that have not ended are listed; of those above them nothing is said.
+SHOWN_MAX = 30_000
+#: While workers may still tell of jobs the store has forgotten, nobody is told that they are gone; asked again then.
+ROLL_S = 2.0
 #: A log that gives less than this at a time has been read to its end.
 SHORT = 32 << 10
 
 _BEAT = b'{"beat":true}\n'
-#: The largest job, attempt and offset.
-_MOST = (ID_MAX, ATTEMPT_MAX, OFFSET_MAX)
-
-Offsets = dict[int, tuple[int, int]]
 
 
 async def serve_attendance(request: web.Request, engine: Engine, sources: Sources, doors: Doors) -> web.StreamResponse:
     """Answer with what happens in a queue, until the reader goes; as long as that lasts the queue is attended."""
-    queue = check_name(request.match_info["queue"], "queue name")
-    first = number(request, "from", 1, ID_MAX)
-    offsets = read_offsets(request.query.get("offsets", ""))
+    wish = read_wish(request)
     transport = request.transport
     if transport is None:
         raise BadInput("the connection is gone")
-    feed = Feed(engine, sources, queue, first, offsets)
+    feed = Feed(engine, sources, wish, doors.settled_at)
     with doors.attending(feed.attendant, transport) as leaving:
-        await engine.read(partial(check_queue, queue=queue))
+        await engine.read(partial(check_queue, queue=wish.queue))
         response = web.StreamResponse()
         response.content_type = "application/octet-stream"
         await response.prepare(request)
         task = feed.start(response)
         # As a WebSocket hears of it: nothing else tells while there is nothing to write.
-        request.protocol.set_parser(cast(Any, _Ear(task.cancel)))
+        request.protocol.set_parser(cast(Any, _Hangup(task.cancel)))
         try:
             await asyncio.wait([task])
         finally:
@@ -74,22 +71,7 @@ async def serve_attendance(request: web.Request, engine: Engine, sources: Source
     return response
 
 
-def read_offsets(text: str) -> Offsets:
-    """How far attempts were read: JOB:ATTEMPT:OFFSET, with commas between."""
-    found: Offsets = {}
-    parts = text.split(",", OFFSETS_MAX) if text else []
-    if len(parts) > OFFSETS_MAX:
-        raise BadInput(f"more than {OFFSETS_MAX:,} offsets")
-    for part in parts:
-        words = part.split(":")
-        numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX]
-        if len(words) != len(_MOST) or len(numbers) != len(_MOST) or any(map(gt, numbers, _MOST)):
-            raise BadInput(f"offsets: {part[:40]!r} is not JOB:ATTEMPT:OFFSET")
-        found[numbers[0]] = (numbers[1], numbers[2])
-    return found
-
-
-class _Ear:
+class _Hangup:
     """Hears that the peer has gone; what it still sends is nothing to us."""
 
     def __init__(self, gone: Callable[[], object]) -> None:
@@ -116,11 +98,18 @@ class _Reading:
 class Feed:
     """One reader's frames: what was heard of jobs becomes lines, and logs are read along."""
 
-    def __init__(self, engine: Engine, sources: Sources, queue: str, first: int, offsets: Offsets) -> None:
+    def __init__(self, engine: Engine, sources: Sources, wish: Wish, settled_at: float) -> None:
+        """From `settled_at` on workers have told what they run."""
         self._engine = engine
         self._sources = sources
-        self._offsets = offsets
-        self.attendant = Attendant(queue, first, self._wake)
+        self._first = wish.first
+        self._offsets = dict(wish.offsets)
+        #: When the jobs that have not ended are listed; infinity when they were.
+        self._list_at = settled_at
+        self._was_offered = False
+        #: What was known of queues when it was last looked whether this one is there.
+        self._generation = -1
+        self.attendant = Attendant(wish.queue, wish.first, self._wake, wish.over)
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         #: Attempts that hold devices now, by job.
@@ -155,15 +144,49 @@ class Feed:
                 # Not at every word of a job: of brief ones the log is read once, when they have ended.
                 if self._open and loop.time() >= look_at:
                     look_at = await self._look(response) + loop.time()
+                if loop.time() >= self._list_at:
+                    self._list_at = float("inf") if await self._list(response) else loop.time() + ROLL_S
+                if await self._is_gone():
+                    self._line({"gone": True})
+                    await self._flush(response)
+                    await response.write_eof()
+                    return
                 if loop.time() - self._said_at >= BEAT_S and not self._out:
                     self._out += _BEAT
                 await self._flush(response)
-                await self._wait(max(0.0, look_at - loop.time()) if self._open else BEAT_S)
+                wait_s = look_at - loop.time() if self._open else BEAT_S
+                await self._wait(max(0.0, min(wait_s, self._list_at - loop.time())))
                 # The first word goes out at once; in a stream of brief jobs what follows is gathered for a moment.
                 await asyncio.sleep(max(0.0, self._said_at + GATHER_S - loop.time()))
         except (GrassError, OSError):
             # The engine ends, or the reader is gone: an answer without its end says that it is not whole.
             return
+
+    async def _list(self, response: web.StreamResponse) -> bool:
+        """Say which jobs have not ended; False while that cannot be known for sure."""
+        ids: list[int] = []
+        first = self._first
+        while first and len(ids) < SHOWN_MAX:
+            found = await self._engine.read(partial(_roll, attendant=self.attendant, first=first))
+            if found is None:
+                return False
+            ids += found[0]
+            first = found[1]
+        # One that is not among them may just have ended.
+        for job in self.attendant.take():
+            await self._hear(response, job)
+        self._line({"shown": _ranges(ids), "upto": first - 1 if first else ID_MAX})
+        return True
+
+    async def _is_gone(self) -> bool:
+        """Whether the queue was deleted, so that jobs of it would wait for it; one that has ended wholly is no loss."""
+        generation = self._engine.decider.generation
+        if generation == self._generation:
+            return False
+        self._generation = generation
+        was_offered = self._was_offered
+        self._was_offered, is_needed = await self._engine.read(partial(standing, queue=self.attendant.queue))
+        return not self._was_offered and (was_offered or is_needed)
 
     async def _wait(self, seconds: float) -> None:
         if self._awake.is_set():
@@ -250,6 +273,24 @@ class Feed:
             out, self._out = self._out, bytearray()
             self._said_at = asyncio.get_running_loop().time()
             await response.write(out)
+
+
+def _roll(batch: Batch, attendant: Attendant, first: int) -> tuple[list[int], int] | None:
+    """Jobs that have not ended; None while workers may still bring some back that the store has forgotten."""
+    if batch.board.doubts or batch.board.awaits(batch.mono):
+        return None
+    return attendant.roll(batch, first)
+
+
+def _ranges(ids: list[int]) -> list[list[int]]:
+    """Ids in ascending order as [first, last] of those that follow one another."""
+    found: list[list[int]] = []
+    for id_ in ids:
+        if found and id_ == found[-1][1] + 1:
+            found[-1][1] = id_
+        else:
+            found.append([id_, id_])
+    return found
 
 
 def _has_begun(job: Job) -> bool:

@@ -32,7 +32,9 @@ def tell_of_earlier(client: Client, voice: Voice) -> None:
     """Tell of every call that ended abruptly; once all of its commands have ended, for the last time."""
     try:
         for left in left_behind(client.home):
-            if left.note is None or _tell(client, left.note, voice):
+            if left.note is None:
+                voice.say(f"the note about an earlier call cannot be read; it is kept as {left.put_aside()}")
+            elif _tell(client, left.note, voice):
                 left.remove()
     except (GrassError, OSError) as error:
         voice.say(f"what became of an earlier call cannot be told now: {error}")

@@ -40,7 +40,8 @@ commands of several lines:
 
 signals:
   SIGINT (ctrl-C), SIGTERM or SIGHUP: no command starts any more, those that run finish, and those that were not
-  started are printed on stderr. A second one ends the commands that run, a third one leaves at once.
+  started are printed on stderr. A second ctrl-C ends the commands that run, a third one leaves at once; SIGTERM and
+  SIGHUP mean the same however often they come, and `grass kill queue:NAME` ends what runs.
   If it is killed, or the daemon under it, the commands run on; the next simple_gpu_scheduler tells what became of them.
 
 exit code:

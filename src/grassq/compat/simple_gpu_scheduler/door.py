@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import select
-import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from signal import SIGINT
 from time import monotonic, sleep
 from typing import Any
 
 from grassq.cli import format as shape
 from grassq.compat.simple_gpu_scheduler.arguments import Arguments
-from grassq.compat.simple_gpu_scheduler.ear import Ear, Ended, Frame, Started
+from grassq.compat.simple_gpu_scheduler.ear import Ear, Ended, Frame, Place, Shown, Started
 from grassq.compat.simple_gpu_scheduler.handover import Handover
 from grassq.compat.simple_gpu_scheduler.lines import Command, Found, Reader
-from grassq.compat.simple_gpu_scheduler.output import Output
-from grassq.compat.simple_gpu_scheduler.signals import Signals
+from grassq.compat.simple_gpu_scheduler.output import Output, is_file
+from grassq.compat.simple_gpu_scheduler.signals import END_ALL, STOP, Signals
 from grassq.compat.simple_gpu_scheduler.table import CANCELLED, SUCCEEDED, Table
 from grassq.compat.simple_gpu_scheduler.voice import Voice
-from grassq.errors import GrassError, NotFound, Refused
+from grassq.errors import GrassError, NotFound, Refused, Unreachable
 from grassq.net.client import Client, compact
 
 #: With so many jobs that have not ended, stdin is left alone; what one read brings may come on top.
@@ -38,26 +38,30 @@ EXIT_SIGNAL = 128
 class Door:
     """One call of simple_gpu_scheduler."""
 
-    def __init__(self, client: Client, arguments: Arguments, voice: Voice, signals: Signals) -> None:
+    def __init__(self, client: Client, arguments: Arguments, cwd: bytes, voice: Voice, signals: Signals) -> None:
         self._client = client
         self._slots = arguments.slots
         self._always_zero = arguments.always_zero
         self._voice = voice
         self._signals = signals
         self._asked = 0
+        #: Jobs that were cancelled because we were asked to stop, and commands that could not be handed over then.
+        self._cancelled: set[int] = set()
+        self._unstored: Sequence[Command] = ()
+        self._cancel_at = 0.0
         self._queue = f"sgs-{os.urandom(4).hex()}"
         self._reader = Reader()
         self._table = Table()
         self._output = Output()
         self._is_reading = True
-        self._is_finite = _is_file(0)
+        self._is_finite = is_file(0)
         self._bad = 0
         self._failures = 0
         self._told_of_output = False
         self._create_queue()
-        self._ear = Ear(client.attend(self._queue))
+        self._ear = self._listen({})
         self._attended = monotonic()
-        self._handover = Handover(client, self._queue, self._create_queue, voice)
+        self._handover = Handover(client, self._queue, cwd, self._create_queue, voice, signals)
 
     def run(self) -> int:
         """Until the input and all commands are over; the exit code."""
@@ -136,11 +140,22 @@ class Door:
                 commands.append(each)
             else:
                 self._complain(f"line {each.number}: {each.why}; it is not run")
-        stored, refused = self._handover.store(commands)
-        for batch in stored:
-            self._table.add(batch.first, batch.commands)
-        for command, why in refused:
+        result = self._handover.store(commands)
+        self._table.add(result.first, result.stored)
+        for command, why in result.refused:
             self._complain(f"{command.shown.decode('utf-8', 'backslashreplace')}: {why}; it is not run")
+        if result.trouble is None:
+            return
+        self._table.unstarted += len(result.left)
+        if self._signals.first:
+            self._voice.say(f"{result.trouble}; asked to stop, it is not tried again")
+            self._unstored = result.left  # told with what else is not started
+            return
+        self._list(result.left)
+        if self._table:
+            goes_on = f"what was handed over before goes on ({len(self._table)} not ended)"
+            self._voice.say(f"{goes_on}; grass kill queue:{self._queue} ends it")
+        raise result.trouble
 
     def _complain(self, why: str) -> None:
         self._voice.say(why)
@@ -155,8 +170,9 @@ class Door:
             return
         for frame in frames:
             self._heard(frame)
-        self._ear.lowest = self._table.lowest
         self._flush()
+        if self._asked:
+            self._cancel_again(at_once=any(isinstance(frame, Started | Ended) for frame in frames))
 
     def _heard(self, frame: Frame) -> None:
         if isinstance(frame, Started):
@@ -172,6 +188,9 @@ class Door:
             # What was cancelled because we were asked to stop is told when it is done.
             if command is not None and frame.state != SUCCEEDED and not (frame.state == CANCELLED and self._asked):
                 self._tell_failure(frame, command)
+        elif isinstance(frame, Shown):
+            for job in frame.gone(self._table.unfinished()):
+                self._lose(job)
         elif frame.job in self._table:
             self._output.write(frame.job, frame.data)
 
@@ -192,6 +211,19 @@ class Door:
         self._flush()  # on a terminal this comes after what the command wrote
         self._voice.say(f"`{text}` {how}; grass log {end.job}")
 
+    def _lose(self, job: int) -> None:
+        """The daemon knows nothing of a job that it had taken: its store is another one, or somebody removed it."""
+        self._output.end(job)
+        if self._table.end(job, "lost") is not None:
+            self._flush()  # on a terminal this comes after what the command wrote
+            why = "the daemon does not know it any more"
+            self._voice.say(f"job {job} is gone: {why}; what became of it is not known")
+
+    def _listen(self, places: Mapping[int, Place]) -> Ear:
+        table = self._table
+        # In this order, for the ear has a thread of its own: what is missing among the second has ended by then.
+        return Ear(self._client.attend(self._queue, 1, places, known=lambda: (table.last, table.unfinished())))
+
     def _attend_again(self, error: GrassError) -> None:
         """The daemon was away for longer than a client bears: ask on from where we were."""
         now = monotonic()
@@ -200,14 +232,15 @@ class Door:
             raise error
         places = self._ear.places()
         self._ear.close()
-        if isinstance(error, NotFound):
-            # The queue went while we were away, suspended perhaps; its jobs wait for it.
-            self._create_queue()
-        elif self._failures == 1:
-            self._voice.say(f"{error}; asking again")
-        else:
+        if self._failures > 1:
             sleep(PAUSE_S)
-        self._ear = Ear(self._client.attend(self._queue, max(1, self._table.lowest), places))
+        elif not isinstance(error, NotFound):
+            self._voice.say(f"{error}; asking again")
+        # Somebody may have deleted the queue, or it went while we were suspended: its jobs wait for it. One that is
+        # there stays as it is; what keeps us from making it is met again, and counted, by who attends it.
+        with suppress(GrassError):
+            self._create_queue()
+        self._ear = self._listen(places)
         self._attended = now
 
     def _flush(self) -> None:
@@ -221,25 +254,44 @@ class Door:
 
     def _signalled(self) -> None:
         before, self._asked = self._asked, self._signals.take()
-        if before < 1 <= self._asked:
+        if before < STOP <= self._asked:
             self._stop()
-        if before < 2 <= self._asked:
+        if before < END_ALL <= self._asked:
             self._end_all()
 
     def _stop(self) -> None:
         """No command starts any more; those that run finish."""
         was_reading, self._is_reading = self._is_reading, False
         left = self._reader.left()
-        waiting = dict(self._table.waiting())
-        cancelled = self._cancel(waiting, unstarted=True)
-        typed = [waiting[job].typed for job in cancelled if job in waiting] + ([left] if left else [])
+        cancelled = self._cancel_waiting()
         self._table.unstarted += bool(left)
         running = len(self._table) - len(cancelled)
-        ends = f"{running} running, which finish; once more ends them" if running else "none is running"
+        # Who sent another signal than ctrl-C mostly has no terminal; and only ctrl-C means more when it comes again.
+        more = "ctrl-C once more" if self._signals.first == SIGINT else f"grass kill queue:{self._queue}"
+        ends = f"{running} running, which finish; {more} ends them" if running else "none is running"
         self._voice.say(f"no command starts any more; {ends}" + ("; the input was not read further" * was_reading))
-        if typed:
-            count = f"{len(typed)} command{'s were' if len(typed) > 1 else ' was'}"
-            self._voice.write(b"# %s not started:\n" % count.encode() + b"".join(each + b"\n" for each in typed))
+        self._list([*cancelled, *self._unstored, *([Command(left, left, left)] if left else [])])
+
+    def _cancel_again(self, *, at_once: bool) -> None:
+        """What was about to start when we were asked to stop may have been put back since, and would start later."""
+        now = monotonic()
+        if at_once or now >= self._cancel_at:
+            self._cancel_at = now + PAUSE_S
+            with suppress(Unreachable):  # the daemon starts again, and tells of itself when it has
+                self._list(self._cancel_waiting())
+
+    def _cancel_waiting(self) -> list[Command]:
+        waiting = {job: command for job, command in self._table.waiting() if job not in self._cancelled}
+        cancelled = [job for job in self._cancel(waiting, unstarted=True) if job in waiting]
+        self._cancelled.update(cancelled)
+        return [waiting[job] for job in cancelled]
+
+    def _list(self, commands: Sequence[Command]) -> None:
+        """Print commands that were not started as they can be piped in again."""
+        if commands:
+            count = f"{len(commands)} command{'s were' if len(commands) > 1 else ' was'}"
+            typed = b"".join(each.typed + b"\n" for each in commands)
+            self._voice.write(b"# %s not started:\n" % count.encode() + typed)
 
     def _end_all(self) -> None:
         if self._table:
@@ -254,10 +306,3 @@ class Door:
         except (NotFound, Refused):
             return []  # all of them have ended or started by now
         return [int(job["id"]) for job in answer["jobs"] if job.get("state") == CANCELLED]
-
-
-def _is_file(descriptor: int) -> bool:
-    try:
-        return stat.S_ISREG(os.fstat(descriptor).st_mode)
-    except OSError:
-        return False

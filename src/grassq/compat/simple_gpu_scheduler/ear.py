@@ -6,16 +6,14 @@ import os
 import threading
 
 from grassq.errors import GrassError, Unreachable
-from grassq.net.attendance import Attendance, Ended, Frame, Output, Place, Started
+from grassq.net.attendance import Attendance, Ended, Frame, Output, Place, Shown, Started
 
 #: Bytes heard and not yet taken; with more, the thread stops listening until they are.
 HEARD_MAX = 1 << 20
 #: What a frame weighs beside the output in it.
 FRAME_WEIGHT = 200
-#: So many jobs below all that are unfinished are forgotten at once.
-SETTLE_EVERY = 1000
 
-__all__ = ["Ear", "Ended", "Frame", "Output", "Place", "Started"]
+__all__ = ["Ear", "Ended", "Frame", "Output", "Place", "Shown", "Started"]
 
 
 class Ear:
@@ -23,9 +21,6 @@ class Ear:
 
     def __init__(self, attendance: Attendance) -> None:
         self._attendance = attendance
-        #: Every job below this id has ended and was taken.
-        self.lowest = 0
-        self._settled = 0
         self._heard: list[Frame] = []
         self._weight = 0
         self._failure: GrassError | None = None
@@ -73,6 +68,9 @@ class Ear:
                     return
         except GrassError as error:
             why = error
+        except Exception as error:
+            # The top of this thread's loop: a bug is told like any trouble, and the door asks again or gives up.
+            why = Unreachable(f"what is told of the queue cannot be heard ({type(error).__name__}: {error})")
         finally:
             # Whatever ends this thread: nobody waits for what it would have heard.
             with self._changed:
@@ -87,10 +85,6 @@ class Ear:
                 os.eventfd_write(self._bell, 1)
             self._heard.append(frame)
             self._weight += FRAME_WEIGHT + (len(frame.data) if isinstance(frame, Output) else 0)
-        # Here and not where they are taken: what is remembered of jobs belongs to this thread.
-        if self.lowest >= self._settled + SETTLE_EVERY:
-            self._settled = self.lowest
-            self._attendance.settled(self._settled)
 
     def _drain(self) -> None:
         try:

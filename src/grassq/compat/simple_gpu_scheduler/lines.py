@@ -39,8 +39,9 @@ class Reader:
     def __init__(self) -> None:
         self._number = 0
         self._began = 0
-        #: The line whose end has not come; None while the rest of one that is too long is passed over.
-        self._partial: bytes | None = b""
+        #: The line whose end has not come; of one that is too long, what tells whether the next line belongs to it.
+        self._partial = b""
+        self._is_too_long = False
         #: The lines so far of a command that goes on, and the word that ends it if it is a block.
         self._lines: list[bytes] = []
         self._word: bytes | None = None
@@ -53,16 +54,15 @@ class Reader:
         for part in rest:
             self._whole_line(first, found)
             first = part
-        if self._partial is not None:
-            self._partial += first
-            if len(self._partial) > COMMAND_MAX + 1:  # the one more may be a carriage return
-                self._partial = None
+        self._partial += first
+        if self._is_too_long or len(self._partial) > COMMAND_MAX + 1:  # the one more may be a carriage return
+            self._partial, self._is_too_long = _tail(self._partial), True
         return found
 
     def end(self) -> list[Found]:
         """What is found when nothing more comes: a last line needs no end, a command that goes on has none."""
         found: list[Found] = []
-        if self._partial != b"":
+        if self._partial or self._is_too_long:
             self._whole_line(b"", found)
         if self._lines:
             if self._word is not None:
@@ -75,17 +75,15 @@ class Reader:
 
     def left(self) -> bytes:
         """What was read and is no whole command yet, as it was typed."""
-        return b"\n".join([*self._lines, *([self._partial] if self._partial else [])])
+        return b"\n".join([*self._lines, *([self._partial] if self._partial and not self._is_too_long else [])])
 
     def _whole_line(self, rest: bytes, found: list[Found]) -> None:
         self._number += 1
-        line = None if self._partial is None else (self._partial + rest).removesuffix(b"\r")
-        self._partial = b""
+        line = (self._partial + rest).removesuffix(b"\r")
         if not self._lines:
             self._began, self._size = self._number, 0
-        if line is None:
-            line, self._size = b"", COMMAND_MAX + 1
-        self._size += len(line) + 1
+        self._size += (COMMAND_MAX + 1 if self._is_too_long else len(line)) + 1
+        self._partial, self._is_too_long = b"", False
         if self._word is not None:
             self._in_block(line, found)
         elif self._lines:
@@ -96,7 +94,7 @@ class Reader:
     def _first(self, line: bytes, found: list[Found]) -> None:
         block = _BLOCK.fullmatch(line)
         if block is not None:
-            self._lines, self._word = [line], block[1]
+            self._lines, self._word, self._size = [line], block[1], 0
         elif self._size <= COMMAND_MAX + 1 and line.lstrip(_BLANKS)[:1] in (b"", b"#"):
             return
         elif _goes_on(line):
@@ -117,8 +115,9 @@ class Reader:
             self._keep(line)
             return
         script = self._lines[1:]
+        self._size -= len(line) + 1  # the word is not a part of it
         full = [each for each in script if each.strip()]
-        if full or self._size > COMMAND_MAX:
+        if full or self._size > COMMAND_MAX + 1:
             shown = full[0].strip() + (b" ..." if len(full) > 1 else b"") if full else b""
             typed = b"\n".join([*self._lines, line])
             self._found(Command(b"\n".join(script), typed, shown), found)
@@ -126,8 +125,8 @@ class Reader:
             self._forget()
 
     def _keep(self, line: bytes) -> None:
-        # Of a command that is too long already only its end is of interest.
-        if self._size <= COMMAND_MAX:
+        # Of a command that is too long already only its end is of interest. The one more is the last end of line.
+        if self._size <= COMMAND_MAX + 1:
             self._lines.append(line)
 
     def _found(self, command: Command, found: list[Found]) -> None:
@@ -141,6 +140,12 @@ class Reader:
 
     def _forget(self) -> None:
         self._lines, self._word = [], None
+
+
+def _tail(line: bytes) -> bytes:
+    """The shortest line that ends as this one does: whether it goes on can still be told when more of it comes."""
+    body = line.removesuffix(b"\r")
+    return (b"\\" if _goes_on(body) else b"") + line[len(body) :]
 
 
 def _goes_on(line: bytes) -> bool:

@@ -23,7 +23,7 @@ class Output:
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
-        self._takes = FILE_TAKES if _is_file(descriptor) else PIPE_TAKES
+        self._takes = FILE_TAKES if is_file(descriptor) else PIPE_TAKES
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLOUT)
         #: The beginning of a line whose end has not come, by job.
@@ -95,9 +95,9 @@ class Output:
         self._open = None if data.endswith(b"\n") else who
 
 
-def _is_file(descriptor: int) -> bool:
+def is_file(descriptor: int) -> bool:
+    """Whether what is open there is a plain file."""
     try:
-        mode = os.fstat(descriptor).st_mode
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError:
         return False
-    return stat.S_ISREG(mode)

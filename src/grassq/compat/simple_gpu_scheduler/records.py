@@ -1,7 +1,7 @@
 """A note in the home about a call that lives, so that the next one can tell what became of it if it ended abruptly."""
 
 # The paths are made of text, and pathlib costs more than all of this.
-# ruff: noqa: PTH103, PTH104, PTH108, PTH208
+# ruff: noqa: PTH103, PTH104, PTH108, PTH116, PTH208
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from time import time
 from typing import Any, NamedTuple
 
 FOLDER = "doors"
 ENDING = ".json"
+#: What a note is called while it is made; one of that age was never finished.
+UNFINISHED = ".new"
+UNFINISHED_S = 3600.0
+#: What a note is called that nobody can read.
+ASIDE = ".unreadable"
 #: Notes looked at by one call, and bytes read of one; it has what is being handed over in it, which one read brought.
 RECORDS_MAX = 100
 RECORD_MAX = 8 << 20
@@ -39,61 +46,99 @@ class Record:
         folder = f"{home}/{FOLDER}"
         os.makedirs(folder, 0o700, exist_ok=True)
         self._path = f"{folder}/{note.queue}{ENDING}"
-        made = f"{folder}/.{note.queue}.new"
+        made = f"{folder}/.{note.queue}{UNFINISHED}"
         self._descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        self.write(note)
-        # Locked before it has its name: nobody takes it for one that was left behind.
-        os.rename(made, self._path)
+        self._content = b""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self.write(note)
+            # Locked before it has its name: nobody takes it for one that was left behind.
+            os.rename(made, self._path)
+        except OSError:
+            os.close(self._descriptor)
+            os.unlink(made)
+            raise
 
     def write(self, note: Note) -> None:
-        """Note this instead."""
+        """Note this instead; where it cannot be written, the one before stays."""
         content = json.dumps(note._asdict()).encode() + b"\n"
-        os.pwrite(self._descriptor, content, 0)
-        # What is longer from before goes last: whoever reads takes the first line.
-        os.ftruncate(self._descriptor, len(content))
+        try:
+            self._put(content)
+        except OSError:
+            # It may be half written. What stood there before has its room already.
+            with suppress(OSError):
+                self._put(self._content)
+            raise
+        self._content = content
 
     def remove(self) -> None:
         """A clean end: there is nothing to tell."""
-        os.unlink(self._path)
+        with suppress(FileNotFoundError):  # whoever removed it has done it for us
+            os.unlink(self._path)
         os.close(self._descriptor)
+
+    def _put(self, content: bytes) -> None:
+        written = 0
+        while written < len(content):
+            # Of what does not fit, a part is written at first; then the next part says why.
+            written += os.pwrite(self._descriptor, content[written:], written)
+        # What is longer from before goes last: whoever reads takes the first line.
+        os.ftruncate(self._descriptor, len(content))
 
 
 class Left:
     """A note of a call that is gone; nobody else tells of it meanwhile."""
 
-    def __init__(self, path: str, descriptor: int, note: Note | None) -> None:
-        self._path = path
-        self._descriptor = descriptor
+    def __init__(self, path: str, note: Note | None) -> None:
+        self.path = path
         #: None if it cannot be read.
         self.note = note
 
     def remove(self) -> None:
         """All of it is told."""
-        os.unlink(self._path)
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def put_aside(self) -> str:
+        """Nobody can tell what it says: it is kept under another name, which is returned."""
+        os.rename(self.path, self.path + ASIDE)
+        return self.path + ASIDE
 
 
 def left_behind(home: str) -> Iterator[Left]:
     """The notes of calls that ended abruptly, oldest first."""
     folder = f"{home}/{FOLDER}"
     try:
-        names = [name for name in os.listdir(folder) if name.endswith(ENDING) and not name.startswith(".")]
+        names = os.listdir(folder)
     except FileNotFoundError:
         return
-    for name in sorted(names)[:RECORDS_MAX]:
-        path = f"{folder}/{name}"
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            continue  # another call has told of it
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(descriptor).st_nlink:
-                yield Left(path, descriptor, _read(descriptor))
-        except BlockingIOError:
-            continue  # that call lives
-        finally:
-            os.close(descriptor)
+    _remove_unfinished(f"{folder}/{name}" for name in names if name.startswith(".") and name.endswith(UNFINISHED))
+    paths = sorted(f"{folder}/{name}" for name in names if name.endswith(ENDING) and not name.startswith("."))
+    with ExitStack() as until_told:
+        found = [left for path in paths[:RECORDS_MAX] if (left := _locked(path, until_told)) is not None]
+        yield from sorted(found, key=lambda left: left.note.began if left.note else 0)
+
+
+def _remove_unfinished(paths: Iterator[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if os.stat(path).st_mtime < time() - UNFINISHED_S:
+                os.unlink(path)
+
+
+def _locked(path: str, until_told: ExitStack) -> Left | None:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None  # another call has told of it
+    except OSError:
+        return Left(path, None)
+    until_told.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None  # that call lives
+    return Left(path, _read(descriptor)) if os.fstat(descriptor).st_nlink else None
 
 
 def _read(descriptor: int) -> Note | None:

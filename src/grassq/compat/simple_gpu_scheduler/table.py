@@ -17,7 +17,6 @@ class Table:
         self._unfinished: dict[int, Command] = {}
         #: Which attempt of a job was announced.
         self._started: dict[int, int] = {}
-        self._lowest = 0
         #: The ids of the first and of the last job; 0 before there is one.
         self.first = 0
         self.last = 0
@@ -47,13 +46,6 @@ class Table:
         """How many will do nothing more."""
         return self.succeeded + self.failed + self.unstarted
 
-    @property
-    def lowest(self) -> int:
-        """Every job below this id has ended."""
-        while self._lowest <= self.last and self._lowest not in self._unfinished:
-            self._lowest += 1
-        return self._lowest
-
     def unfinished(self) -> list[int]:
         """The jobs that have not ended."""
         return list(self._unfinished)
@@ -65,8 +57,11 @@ class Table:
     def add(self, first: int, commands: Iterable[Command]) -> None:
         """These were stored; their ids follow one another."""
         if not self.first:
-            self.first = self._lowest = first
+            self.first = first
         for job, command in enumerate(commands, first):
+            # A store that was replaced gives ids again: what had this one before is lost with the old store.
+            self.failed += job in self._unfinished
+            self._started.pop(job, None)
             self._unfinished[job] = command
             self.last = job
 

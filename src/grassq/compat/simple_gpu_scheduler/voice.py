@@ -50,7 +50,11 @@ class Voice:
 
             self._bar = Bar("commands")
         remarks = [f"{table.running} running", f"{table.failed} failed" if table.failed else ""]
-        self._bar.show(table.done, table.total, ", ".join(filter(None, remarks)))
+        try:
+            self._bar.show(table.done, table.total, ", ".join(filter(None, remarks)))
+        except OSError:
+            self._drop()
+            return None
         self._drawn = now
         return DRAW_S
 
@@ -61,5 +65,17 @@ class Voice:
 
     def hide(self) -> None:
         """Leave the terminal without the bar."""
-        if self._bar is not None:
-            self._bar.hide()
+        try:
+            if self._bar is not None:
+                self._bar.hide()
+        except OSError:
+            self._drop()
+
+    def _drop(self) -> None:
+        """The terminal is gone, as after a logout: nothing is drawn any more."""
+        self._bar = None
+        self._is_watched = False
+        # What could not be written is kept for it until the end, where failing again would change the exit code.
+        silence = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(silence, 2)
+        os.close(silence)
