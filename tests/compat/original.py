@@ -30,7 +30,7 @@ def folder() -> Path:
 def run(program: str, words: Sequence[str], *, lines: bytes = b"", cwd: Path, env: Mapping[str, str]) -> Done:
     """Run one of its programs to its end."""
     done = subprocess.run(
-        [sys.executable, "-c", program, *words],
+        [sys.executable, "-u", "-c", program, *words],
         input=lines,
         cwd=cwd,
         env={**env, "PYTHONPATH": os.fspath(folder())},

@@ -44,6 +44,20 @@ def test_a_run_dir_that_cannot_be_made_is_told_and_tried_again() -> None:
     assert bench.did() == ["begin"]
 
 
+def test_a_broker_that_repeats_its_order_does_not_keep_it_from_being_tried_again() -> None:
+    bench = Bench()
+
+    def full(start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+        raise _full()
+
+    begin, bench.runner.begin = bench.runner.begin, full  # type: ignore[method-assign]
+    bench.order(START)
+    bench.runner.begin = begin  # type: ignore[method-assign]
+    bench.tick(ORDER_AGAIN_S - 1)
+    bench.order(START)
+    assert bench.did() == ["begin"]
+
+
 @pytest.mark.parametrize("order", [START, CHECK, STOP])
 def test_an_order_that_cannot_be_done_now_is_done_at_the_tick(order: Start | Check | Stop) -> None:
     bench = Bench(ALIVE)

@@ -169,8 +169,8 @@ class Agent:
             self._recover(start.id, start, start.placement.boot)
         else:
             waited, holding.start = holding.waits_behind, start
-            if waited and start.placement.after is None:
-                # The one it waited behind is over, as the broker knows.
+            if (waited and start.placement.after is None) or (holding.phase is Phase.ORDERED and holding.stuck):
+                # The one it waited behind is over, as the broker knows; or its run dir may be made by now.
                 self._begin(holding)
             self._tell(holding)
 
