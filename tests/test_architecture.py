@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {"core", "store", "garbage"},
     "worker": {"core", "run"},
     "web": {"core", "broker", "store", "run", "garbage"},
-    "sdk": {"net", "home"},
+    "sdk": {"net", "home", "garbage"},
     "daemon": {"core", "settings", "home", "store", "broker", "worker", "run", "net", "web"},
     "cli": {"sdk", "net", "home", "core", "daemon"},
     "compat": {"sdk", "net", "home", "core", "cli"},

@@ -18,6 +18,7 @@ from typing import Any, TypedDict, Unpack
 
 from grassq import home as homes
 from grassq.errors import BadInput, GrassError
+from grassq.garbage import uncollected
 from grassq.net.client import FINAL_STATES, POLL_LIMIT_S, WAIT_AT_ONCE, compact
 from grassq.net.client import Client as _Requests
 from grassq.net.wire import word_value
@@ -216,13 +217,15 @@ class Client:
         """
         common = _common(**options)
         where = self._place(common, cwd)
-        written = [_line(each) if isinstance(each, str) else _written(each) for each in commands]
+        with uncollected():
+            written = [_line(each) if isinstance(each, str) else _written(each) for each in commands]
         if not written:
             return []
         answer = self._requests.submit_many(written, common, cwd=where, env=self._env(), umask=self._umask(), key=key)
         _warn(answer)
         first, count = int(answer["first"]), int(answer["count"])
-        return [Job(self, {"id": id_}) for id_ in range(first, first + count)]
+        with uncollected():
+            return [Job(self, {"id": id_}) for id_ in range(first, first + count)]
 
     def _place(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> bytes:
         """Where a job is to run, said as the daemon of this machine or a broker elsewhere wants it."""
