@@ -87,6 +87,13 @@ def environment() -> dict[bytes, bytes]:
     return dict(os.environb if kept is None else kept)
 
 
+def umask() -> int:
+    """This process's umask, which can only be read by setting it: meanwhile no other thread may make files."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def environment_text() -> Mapping[str, str]:
     """This process's environment, as text; for the settings."""
     return os.environ

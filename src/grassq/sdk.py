@@ -344,9 +344,7 @@ def _bytes(word: Word) -> bytes:
 
 def _umask() -> int:
     if active_count() == 1:
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return mask
+        return homes.umask()
     # Read, not set and set back: another thread may be making files.
     try:
         status = Path("/proc/self/status").read_bytes()

@@ -63,6 +63,21 @@ def test_what_was_not_started_can_be_piped_in_again(scheduler: Scheduler) -> Non
     assert others(scheduler.piped(left, "--gpus", "0").out) == ["two more", "three", "four", "five"]
 
 
+def test_what_was_placed_behind_a_running_command_is_listed_and_not_started(scheduler: Scheduler) -> None:
+    """F55: of brief commands the next is placed ahead of time; that is no start."""
+    call = scheduler.call("--gpus", "0")
+    brief = [f"true {number}" for number in range(20)]
+    call.write(*brief, LONG, "touch ran_1", "touch ran_2")
+    scheduler.made("begun")
+    call.signal(signal.SIGTERM)
+    call.until_err("touch ran_2\n")
+    scheduler.open_gate("gate")
+    assert call.process.wait(30) == 143
+    assert [line for line in call.err().splitlines() if line.startswith("touch ran")] == ["touch ran_1", "touch ran_2"]
+    assert "21 succeeded, 0 failed, 2 not started" in call.err()
+    assert not list(scheduler.cwd.glob("ran_*"))
+
+
 def test_a_second_ctrl_c_ends_what_runs(scheduler: Scheduler) -> None:
     """F55."""
     call = scheduler.call("--gpus", "0", "1")

@@ -114,7 +114,7 @@ def _send(typed: str | None, words: list[str], lines: bytes | None = None) -> tu
     broker = homes.broker(home, typed)
     place: Place = home
     if broker is None:
-        cwd, env, umask = working_directory(), homes.environment(), current_umask()
+        cwd, env, umask = working_directory(), homes.environment(), homes.umask()
     else:
         from grassq.net.remote import open_broker
 
@@ -227,13 +227,6 @@ def working_directory() -> bytes:
         from grassq.errors import BadInput
 
         raise BadInput(f"the current directory cannot be used ({error.strerror}); cd to another one") from error
-
-
-def current_umask() -> int:
-    """The umask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _everything_else(argv: list[str]) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
+from grassq import home as homes
 from grassq.cli import format as shape
 from grassq.cli import render
-from grassq.cli.hot import current_umask, deliver, take_option, working_directory
+from grassq.cli.hot import deliver, take_option, working_directory
 from grassq.cli.link import connect
 from grassq.cli.logs import follow_to_end, one_job, writer
 from grassq.net.client import Client
@@ -20,7 +21,7 @@ def words(name: str, argv: list[str]) -> int:
     with connect(typed) as client:
         sent = [os.fsencode(word) for word in argv]
         cwd = working_directory() if client.broker is None else GUEST_CWD
-        response = client.enqueue(sent, cwd=cwd, umask=current_umask(), verb=name)
+        response = client.enqueue(sent, cwd=cwd, umask=homes.umask(), verb=name)
         code = deliver(response.headers, response.body, stdout=_place_of(response.body) if name == "run" else 1)
         job = response.headers.get("grass-follow", "")
         return _follow(client, int(job)) if code == 0 and is_number(job) else code

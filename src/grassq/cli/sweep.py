@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 
+from grassq import home as homes
 from grassq.cli import render
 from grassq.cli.help import TEXTS
-from grassq.cli.hot import current_umask, deliver, take_option, working_directory
+from grassq.cli.hot import deliver, take_option, working_directory
 from grassq.cli.link import connect
 from grassq.cli.stdin import BYTES_MAX
 from grassq.core import options, sweep
 from grassq.core.lines import LINES_MAX
 from grassq.errors import BadInput
-from grassq.net.wire import GUEST_CWD
+from grassq.net.wire import GUEST_CWD, new_key
 
 DRY_RUN = "--dry-run"
-SEED_BYTES = 8
 #: Lines of a dry run that are written at once.
 PRINTED_AT_ONCE = 1000
 #: Where the values of a parameter end, besides at `--`: the one-letter options.
@@ -34,7 +34,7 @@ def words(name: str, argv: list[str]) -> int:
     if typed.help:
         return render.text(TEXTS[name])
     search = typed.search()
-    lines = search.lines(typed.order(lambda: int.from_bytes(os.urandom(SEED_BYTES), "big")))
+    lines = search.lines(typed.order(lambda: int(new_key(), 16)))
     if DRY_RUN in typed.rest:
         render.notes(search.notes)
         return _print(lines)
@@ -44,7 +44,7 @@ def words(name: str, argv: list[str]) -> int:
     with connect(broker) as client:
         sent = [os.fsencode(word) for word in ("--stdin", *rest)]
         cwd = working_directory() if client.broker is None else GUEST_CWD
-        response = client.enqueue(sent, cwd=cwd, umask=current_umask(), verb=name, lines=text)
+        response = client.enqueue(sent, cwd=cwd, umask=homes.umask(), verb=name, lines=text)
     return deliver(response.headers, response.body)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from grassq.cli import format as shape
 from grassq.compat.simple_gpu_scheduler.arguments import Arguments
-from grassq.compat.simple_gpu_scheduler.ear import Ear, Ended, Frame, Place, Shown, Started
+from grassq.compat.simple_gpu_scheduler.ear import Ear
 from grassq.compat.simple_gpu_scheduler.handover import Handover
 from grassq.compat.simple_gpu_scheduler.lines import Command, Found, Reader
 from grassq.compat.simple_gpu_scheduler.output import Output, is_file
@@ -20,6 +20,7 @@ from grassq.compat.simple_gpu_scheduler.signals import END_ALL, STOP, Signals
 from grassq.compat.simple_gpu_scheduler.table import CANCELLED, SUCCEEDED, Table
 from grassq.compat.simple_gpu_scheduler.voice import Voice
 from grassq.errors import GrassError, NotFound, Refused, Unreachable
+from grassq.net.attendance import Ended, Frame, Place, Shown, Started
 from grassq.net.client import Client, compact
 
 #: With so many jobs that have not ended, stdin is left alone; what one read brings may come on top.
@@ -305,4 +306,5 @@ class Door:
             answer = self._client.kill(compact(jobs), unstarted=unstarted)
         except (NotFound, Refused):
             return []  # all of them have ended or started by now
-        return [int(job["id"]) for job in answer["jobs"] if job.get("state") == CANCELLED]
+        # Also one that was placed behind another: it is taken back, and then cancelled.
+        return [int(job["id"]) for job in answer["jobs"]]

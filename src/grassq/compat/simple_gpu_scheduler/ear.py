@@ -6,14 +6,12 @@ import os
 import threading
 
 from grassq.errors import GrassError, Unreachable
-from grassq.net.attendance import Attendance, Ended, Frame, Output, Place, Shown, Started
+from grassq.net.attendance import Attendance, Frame, Output, Place
 
 #: Bytes heard and not yet taken; with more, the thread stops listening until they are.
 HEARD_MAX = 1 << 20
 #: What a frame weighs beside the output in it.
 FRAME_WEIGHT = 200
-
-__all__ = ["Ear", "Ended", "Frame", "Output", "Place", "Shown", "Started"]
 
 
 class Ear:

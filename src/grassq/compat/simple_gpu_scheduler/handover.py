@@ -54,7 +54,7 @@ class Handover:
         self._make_queue = make_queue
         self._voice = voice
         self._signals = signals
-        self._umask = _umask()
+        self._umask = homes.umask()
         self._note = Note(queue, os.getpid(), int(time()))
         self._is_told = False
         self._record: Record | None = None
@@ -159,9 +159,3 @@ def _place(error: GrassError) -> tuple[int, str] | None:
 
 def _typed(commands: Sequence[Command]) -> str:
     return b"".join(command.typed + b"\n" for command in commands).decode("utf-8", "surrogateescape")
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
