@@ -8,7 +8,7 @@ import time
 from bench.homes import Members, free_address
 from bench.jobs import SLOTS, STAMP, STREAM_JOBS, WARM_UP, await_all, check_succeeded
 from bench.table import Row
-from grassq.net.client import Client as Requests
+from grassq.net.client import ApiClient as Requests
 from grassq.net.client import Document
 from grassq.sdk import Client
 

@@ -21,7 +21,7 @@ from bench.homes import own_folder, own_home, until
 from bench.limit import Programs, compiled
 from bench.peers.base import IDLE_S, limit_s, stamps
 from bench.table import machine
-from grassq.net.client import Client as Requests
+from grassq.net.client import ApiClient as Requests
 from grassq.sdk import Client
 
 JOBS = 1_000_000

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from grassq.core.index import Index
+from grassq.core.planner.firstfit.index import Index
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 DIMS = (1, 2, 3, 4)

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from grassq.errors import GrassError
-from grassq.net.client import Client
+from grassq.net.client import ApiClient
 
 ANSWERS_S = 60.0
 #: How often a condition is looked at: well below what is measured with it.
@@ -93,9 +93,9 @@ class Member:
             return False
         return True
 
-    def client(self) -> Client:
+    def client(self) -> ApiClient:
         """The API of this home's own daemon."""
-        return Client(str(self.home), autostart=False)
+        return ApiClient(str(self.home), autostart=False)
 
     def online(self, worker: str) -> bool:
         """Whether a broker has a worker in touch."""

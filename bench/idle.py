@@ -20,7 +20,7 @@ from typing import NamedTuple
 from bench.deep import resident, ticks
 from bench.homes import own_home, until
 from bench.table import machine
-from grassq.net.client import Client as Requests
+from grassq.net.client import ApiClient as Requests
 from grassq.sdk import Client
 
 JOBS = 1000

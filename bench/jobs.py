@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from grassq.net.client import Client
+from grassq.net.client import ApiClient
 
 STREAM_JOBS = 1000
 STREAM_TIMEOUT_S = 60.0
@@ -17,7 +17,7 @@ WARM_UP = 3
 STAMP = (sys.executable, "-I", "-S", "-c", "import time; print(time.monotonic_ns())")
 
 
-def await_all(requests: Client) -> None:
+def await_all(requests: ApiClient) -> None:
     """Until every job of the queue has ended."""
     deadline = time.monotonic() + STREAM_TIMEOUT_S
     while not requests.wait(["queue:bench"], timeout_s=30)["done"]:
@@ -25,7 +25,7 @@ def await_all(requests: Client) -> None:
             raise SystemExit(f"the jobs have not ended after {STREAM_TIMEOUT_S:g} s")
 
 
-def check_succeeded(requests: Client, ids: list[int]) -> None:
+def check_succeeded(requests: ApiClient, ids: list[int]) -> None:
     """Figures of jobs that did not run would mean nothing."""
     jobs = requests.show([f"{ids[0]}-{ids[-1]}"])["jobs"]
     good = sum(job["state"] == "succeeded" and job["exit_code"] == 0 for job in jobs)

@@ -10,7 +10,7 @@ import time
 from bench.homes import own_home
 from bench.jobs import SLOTS, STAMP, STREAM_JOBS, WARM_UP, await_all, check_succeeded, program
 from bench.table import Row
-from grassq.net.client import Client as Requests
+from grassq.net.client import ApiClient as Requests
 from grassq.net.client import Document
 from grassq.sdk import Client
 

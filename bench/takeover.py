@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from bench.homes import Member, Members, free_address, until
 from bench.table import Row, Skipped
-from grassq.net.client import Client
+from grassq.net.client import ApiClient
 
 ROUNDS = 5
 NAME = "takeover"
@@ -43,9 +43,9 @@ def _measured(url: str, rounds: int) -> list[Row]:
         members.worker(brokers[0], both)
         person = members.person(brokers[0])
         for turn in range(rounds):
-            leader, standby = turn % 2, 1 - turn % 2
+            predecessor, standby = turn % 2, 1 - turn % 2
             _stand_by(brokers[standby], *words[standby])
-            times = _taken_over(brokers[leader], brokers[standby], Client(str(person.home), broker=both))
+            times = _taken_over(brokers[predecessor], brokers[standby], ApiClient(str(person.home), broker=both))
             for kept, took in zip((answered, served, in_touch), times, strict=True):
                 kept.append(took)
     begin = "from kill -9 of the first broker until"
@@ -70,10 +70,10 @@ def _stand_by(broker: Member, *words: str) -> None:
     until(lambda: broker.said.read_text().count(STANDS_BY) > said, "broker that stands by")
 
 
-def _taken_over(leader: Member, standby: Member, client: Client) -> tuple[float, float, float]:
+def _taken_over(predecessor: Member, standby: Member, client: ApiClient) -> tuple[float, float, float]:
     with client, ThreadPoolExecutor(1) as aside:
         client.info()
-        leader.kill()
+        predecessor.kill()
         began = time.monotonic()
 
         def ask() -> float:

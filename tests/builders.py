@@ -7,10 +7,10 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from grassq.core.board import Board, Patience
 from grassq.core.model import DEFAULT_QUEUE, HOLDING, NEUTRAL_PRIORITY, Job, Offer, Placement, Spec, State, WorkerInfo
-from grassq.core.placement import Plan
-from grassq.core.resources import Allocation, Capacity, Request, parse_limits, parse_request, supply_of
+from grassq.core.planner.board import Board, ReservationPolicy
+from grassq.core.planner.plan import Plan
+from grassq.core.resources.capacity import Allocation, Capacity, Request, parse_limits, parse_request, supply_of
 from grassq.core.states import Place, advance
 
 #: When tests begin, in seconds.
@@ -105,7 +105,7 @@ def a_board(
     *workers: WorkerInfo,
     jobs: Iterable[Job] = (),
     paused: Iterable[str] = (),
-    patience: Patience | None = None,
+    patience: ReservationPolicy | None = None,
 ) -> Board:
     """A board with these workers online and these jobs."""
     board = Board(paused, patience)

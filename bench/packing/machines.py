@@ -1,6 +1,6 @@
 """Machines as the referee sees them: who holds what, which choices a request has, and an error when one is overfilled.
 
-Written apart from `grassq.core.room` on purpose: what judges a schedule must not share the mistakes of what made it.
+Separate from `grassq.core.resources.ledger`: what judges a schedule must not share the mistakes of what made it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
-from grassq.core.resources import ONE, VRAM, Allocation, Capacity, Devices, Pool, Request
+from grassq.core.resources.capacity import ONE, VRAM, Allocation, Capacity, Devices, Pool, Request
 
 GPU = "gpu"
 

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 
 from bench.packing.machines import GPU, Machine
 from bench.packing.traces import Task
-from grassq.core.board import Board, Patience
 from grassq.core.model import DEFAULT_QUEUE, Job, Offer, Outcome, Spec, State, WorkerInfo
-from grassq.core.placement import plan
-from grassq.core.resources import ONE, VRAM, Allocation, Request
+from grassq.core.planner.board import Board, ReservationPolicy
+from grassq.core.planner.plan import plan
+from grassq.core.resources.capacity import ONE, VRAM, Allocation, Request
 from grassq.core.states import Exited, Place, Started, advance
 
 #: Of a process that does not exist: nothing is started here.
@@ -42,7 +42,7 @@ class Policy(Protocol):
 class Grass:
     """Grass: the real board and the real planner, told of everything as the broker would."""
 
-    def __init__(self, machines: list[Machine], patience: Patience | None = None) -> None:
+    def __init__(self, machines: list[Machine], patience: ReservationPolicy | None = None) -> None:
         self.board = Board((), patience)
         for machine in machines:
             info = WorkerInfo(machine.name, "boot", machine.capacity, (Offer(DEFAULT_QUEUE),))
@@ -50,7 +50,7 @@ class Grass:
         self.tasks: dict[int, Task] = {}
 
     @property
-    def patience(self) -> Patience:
+    def patience(self) -> ReservationPolicy:
         """When the first in line begins to keep room."""
         return self.board.patience
 
@@ -248,7 +248,7 @@ GRASS = "grass"
 POLICIES: dict[str, Callable[[list[Machine]], Policy]] = {
     GRASS: Grass,
     # What the limit on time costs: these wait for 64 passes, however long that takes.
-    "grass, passes only": lambda machines: Grass(machines, Patience(wait_s=math.inf)),
+    "grass, passes only": lambda machines: Grass(machines, ReservationPolicy(wait_s=math.inf)),
     "strict fifo": lambda machines: InOrder(strict=True),
     "first fit": lambda machines: InOrder(),
     "first fit, least vram": lambda machines: InOrder(thrifty=True),

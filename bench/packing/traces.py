@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bench.packing.machines import GPU, Machine
 from grassq.core.model import NEUTRAL_PRIORITY
-from grassq.core.resources import ONE, VRAM, Request, parse_limits, parse_request, supply_of
+from grassq.core.resources.capacity import ONE, VRAM, Request, parse_limits, parse_request, supply_of
 
 Asked = dict[str, float | str]
 

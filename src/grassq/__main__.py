@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from grassq.cli.hot import main
+from grassq.cli.fast import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

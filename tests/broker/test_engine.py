@@ -11,14 +11,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.broker.desk import Trouble, a_draft, chosen
+from tests.broker.decider_fixture import Trouble, a_draft, chosen
 from tests.builders import HandClock, a_worker
 from tests.sim.touchy import TouchyStore
 
 from grassq.broker import service
 from grassq.broker.batch import Batch
-from grassq.broker.decide import Decider, FromWorker
+from grassq.broker.decider import Decider
 from grassq.broker.engine import SLOW_S, Engine
+from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Hello, Order, Report, Start
 from grassq.core.model import Outcome
 from grassq.core.states import Exited
@@ -170,23 +171,23 @@ def test_one_who_stops_waiting_for_an_answer_disturbs_nobody() -> None:
     play(test)
 
 
-async def thread_of(one: Running, *, brief: bool, takes_s: float = 0.0) -> str:
+async def thread_of(one: Running, *, short: bool, takes_s: float = 0.0) -> str:
     """On which thread a request is worked off."""
 
     def handler(batch: Batch) -> str:
         time.sleep(takes_s)
         return threading.current_thread().name
 
-    return await one.engine.change(handler, brief=brief)
+    return await one.engine.change(handler, short=short)
 
 
 def test_what_is_brief_is_decided_on_the_loop_and_all_else_on_the_engines_thread() -> None:
     async def test(one: Running) -> None:
         await one.submit()
         here = threading.current_thread().name
-        assert await thread_of(one, brief=True) == here
-        assert (await thread_of(one, brief=False)).startswith("engine")
-        both = await asyncio.gather(thread_of(one, brief=True), thread_of(one, brief=False))
+        assert await thread_of(one, short=True) == here
+        assert (await thread_of(one, short=False)).startswith("engine")
+        both = await asyncio.gather(thread_of(one, short=True), thread_of(one, short=False))
         assert here not in both, "one that is not brief takes its whole batch along"
 
     play(test)
@@ -196,7 +197,7 @@ def test_after_a_batch_that_took_long_the_thread_does_it_for_a_while() -> None:
     async def test(one: Running) -> None:
         await one.submit()
         here = threading.current_thread().name
-        assert await thread_of(one, brief=True, takes_s=2 * SLOW_S) == here
-        assert (await thread_of(one, brief=True)).startswith("engine")
+        assert await thread_of(one, short=True, takes_s=2 * SLOW_S) == here
+        assert (await thread_of(one, short=True)).startswith("engine")
 
     play(test)

@@ -4,289 +4,289 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.broker.desk import Desk, a_desk, a_draft, chosen
+from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
 from grassq.broker import service
-from grassq.broker.decide import Call, FromWorker
+from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Ack, Check, Report, Start, Stop
 from grassq.core.model import Outcome, State
-from grassq.core.states import Exited, Lost, Refused, Started, Stuck
+from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 
 
-def _orders(desk: Desk) -> list[str]:
-    return [type(order).__name__ for _, order in desk.process().orders]
+def _orders(fixture: DeciderFixture) -> list[str]:
+    return [type(order).__name__ for _, order in fixture.process().orders]
 
 
 def test_an_unanswered_start_is_sent_again_every_five_seconds() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    assert _orders(desk) == []
-    desk.clock.now += 4.9
-    assert _orders(desk) == []
-    desk.clock.now += 0.2
-    assert _orders(desk) == ["Start"]
-    desk.started(1)
-    desk.clock.now += 60
-    assert _orders(desk) == []
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    assert _orders(fixture) == []
+    fixture.clock.now += 4.9
+    assert _orders(fixture) == []
+    fixture.clock.now += 0.2
+    assert _orders(fixture) == ["Start"]
+    fixture.started(1)
+    fixture.clock.now += 60
+    assert _orders(fixture) == []
 
 
 def test_a_stop_is_sent_at_once_and_again_until_the_job_ends() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.started(1)
-    effects = desk.process(Call(lambda batch: service.kill(batch, chosen("1"), 2.0)))
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.started(1)
+    effects = fixture.process(Call(lambda batch: service.kill(batch, chosen("1"), 2.0)))
     ((_, order),) = effects.orders
     assert isinstance(order, Stop) and order.grace_s == 2.0
-    desk.clock.now += 5
-    assert _orders(desk) == ["Stop"]
-    desk.report(1, Exited(1, Outcome.CANCELLED, None, 15))
-    assert desk.job(1).state is State.CANCELLED and desk.job(1).signal == 15
-    desk.clock.now += 5
-    assert _orders(desk) == []
+    fixture.clock.now += 5
+    assert _orders(fixture) == ["Stop"]
+    fixture.report(1, Exited(1, Outcome.CANCELLED, None, 15))
+    assert fixture.job(1).state is State.CANCELLED and fixture.job(1).signal == 15
+    fixture.clock.now += 5
+    assert _orders(fixture) == []
 
 
 def test_a_shorter_grace_is_sent_at_once() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.do(lambda batch: service.kill(batch, chosen("1"), 60.0))
-    effects = desk.process(Call(lambda batch: service.kill(batch, chosen("1"), 0.0)))
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.do(lambda batch: service.kill(batch, chosen("1"), 60.0))
+    effects = fixture.process(Call(lambda batch: service.kill(batch, chosen("1"), 0.0)))
     assert [getattr(order, "grace_s", None) for _, order in effects.orders] == [0.0]
 
 
 def test_a_fresh_hello_is_answered_with_what_should_run_there() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(), a_draft(), a_draft())
-    desk.started(1)
-    desk.started(2)
-    desk.do(lambda batch: service.kill(batch, chosen("2"), None))
-    orders = desk.hello(a_worker("w", gpu=2, cpu=4))
+    fixture = a_decider()
+    fixture.submit(a_draft(), a_draft(), a_draft())
+    fixture.started(1)
+    fixture.started(2)
+    fixture.do(lambda batch: service.kill(batch, chosen("2"), None))
+    orders = fixture.hello(a_worker("w", gpu=2, cpu=4))
     kinds = [(type(order), order.job) for order in orders if isinstance(order, Check | Start | Stop)]
     assert sorted(kinds, key=str) == [(Check, 1), (Check, 2), (Start, 3), (Stop, 2)] and len(orders) == 4
 
 
 def test_a_hello_that_is_not_fresh_orders_nothing_again() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    assert desk.hello(a_worker("w", gpu=2, cpu=4), fresh=False) == []
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    assert fixture.hello(a_worker("w", gpu=2, cpu=4), fresh=False) == []
 
 
 def test_nothing_is_ordered_of_a_worker_that_has_not_spoken_since_the_restart() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.restart()
-    assert _orders(desk) == []
-    assert [type(order) for order in desk.hello(a_worker("w", gpu=2, cpu=4))] == [Start]
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.restart()
+    assert _orders(fixture) == []
+    assert [type(order) for order in fixture.hello(a_worker("w", gpu=2, cpu=4))] == [Start]
 
 
 @pytest.mark.parametrize(
     ("code", "state"), [(0, State.SUCCEEDED), (1, State.FAILED), (77, State.FAILED)], ids=["ok", "one", "other"]
 )
 def test_an_exit_code_decides_and_is_kept(code: int, state: State) -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.started(1)
-    effects = desk.exited(1, code)
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.started(1)
+    effects = fixture.exited(1, code)
     assert effects.finished == [1]
-    job = desk.job(1)
+    job = fixture.job(1)
     assert (job.state, job.exit_code, job.outcome) == (state, code, Outcome.EXITED)
     assert [type(order) for _, order in effects.orders] == [Ack]
 
 
 def test_an_end_that_is_reported_again_is_acknowledged_and_changes_nothing() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.exited(1, 3)
-    before = desk.job(1)
-    effects = desk.exited(1, 0)
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.exited(1, 3)
+    before = fixture.job(1)
+    effects = fixture.exited(1, 0)
     assert [type(order) for _, order in effects.orders] == [Ack]
-    assert effects.finished == [] and desk.job(1) == before
+    assert effects.finished == [] and fixture.job(1) == before
 
 
 def test_an_end_may_come_before_the_start_was_confirmed() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.exited(1, 0)
-    desk.started(1)
-    assert desk.job(1).state is State.SUCCEEDED
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.exited(1, 0)
+    fixture.started(1)
+    assert fixture.job(1).state is State.SUCCEEDED
 
 
 def test_a_report_of_an_older_attempt_is_ignored() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.report(1, Refused(1, "no room"))
-    assert (desk.job(1).state, desk.job(1).attempt) == (State.PLACED, 2)
-    desk.exited(1, 0, attempt=1)
-    assert desk.job(1).state is State.PLACED
-    desk.exited(1, 0, attempt=2)
-    assert desk.job(1).state is State.SUCCEEDED
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.report(1, RefusedByWorker(1, "no room"))
+    assert (fixture.job(1).state, fixture.job(1).attempt) == (State.PLACED, 2)
+    fixture.exited(1, 0, attempt=1)
+    assert fixture.job(1).state is State.PLACED
+    fixture.exited(1, 0, attempt=2)
+    assert fixture.job(1).state is State.SUCCEEDED
 
 
 def test_a_report_of_another_worker_is_ignored() -> None:
-    desk = Desk(a_worker("w", cpu=4), a_worker("v", cpu=0))
-    desk.submit(a_draft())
-    effects = desk.report(1, Exited(1, Outcome.EXITED, 0), worker="v")
-    assert desk.job(1).state is State.PLACED
+    fixture = DeciderFixture(a_worker("w", cpu=4), a_worker("v", cpu=0))
+    fixture.submit(a_draft())
+    effects = fixture.report(1, Exited(1, Outcome.EXITED, 0), worker="v")
+    assert fixture.job(1).state is State.PLACED
     assert [(worker, type(order)) for worker, order in effects.orders] == [("v", Ack)]
 
 
 def test_a_report_of_a_removed_job_is_acknowledged_so_that_it_stops() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(), a_draft())
-    desk.exited(1)
-    desk.do(lambda batch: service.clean(batch, chosen("1"), None))
-    assert [type(order) for _, order in desk.exited(1).orders] == [Ack]
+    fixture = a_decider()
+    fixture.submit(a_draft(), a_draft())
+    fixture.exited(1)
+    fixture.do(lambda batch: service.clean(batch, chosen("1"), None))
+    assert [type(order) for _, order in fixture.exited(1).orders] == [Ack]
 
 
 def test_a_lost_job_fails_and_is_not_run_again() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.started(1)
-    desk.report(1, Lost(1, Outcome.UNKNOWN, "gone"))
-    job = desk.job(1)
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.started(1)
+    fixture.report(1, Lost(1, Outcome.UNKNOWN, "gone"))
+    job = fixture.job(1)
     assert (job.state, job.outcome, job.exit_code, job.error) == (State.FAILED, Outcome.UNKNOWN, None, "gone")
 
 
 def test_a_lost_job_that_asked_for_it_runs_again_three_times_and_is_then_held() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(on_lost="requeue"))
+    fixture = a_decider()
+    fixture.submit(a_draft(on_lost="requeue"))
     for attempt in (1, 2, 3):
-        assert (desk.job(1).state, desk.job(1).attempt) == (State.PLACED, attempt)
-        desk.report(1, Lost(attempt, Outcome.LOST, "reboot"))
-    assert desk.job(1).state is State.HELD and "lost 3 times" in (desk.job(1).reason or "")
-    assert [attempt.outcome for attempt in desk.store.attempts(1)] == [Outcome.LOST] * 3
+        assert (fixture.job(1).state, fixture.job(1).attempt) == (State.PLACED, attempt)
+        fixture.report(1, Lost(attempt, Outcome.LOST, "reboot"))
+    assert fixture.job(1).state is State.HELD and "lost 3 times" in (fixture.job(1).reason or "")
+    assert [attempt.outcome for attempt in fixture.store.attempts(1)] == [Outcome.LOST] * 3
 
 
 def test_a_running_job_whose_worker_gives_it_up_is_lost_and_not_forgotten() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.started(1)
-    effects = desk.report(1, Refused(1, "cancelled before it started"))
-    assert (desk.job(1).state, desk.job(1).outcome) == (State.FAILED, Outcome.UNKNOWN)
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.started(1)
+    effects = fixture.report(1, RefusedByWorker(1, "cancelled before it started"))
+    assert (fixture.job(1).state, fixture.job(1).outcome) == (State.FAILED, Outcome.UNKNOWN)
     assert [type(order) for _, order in effects.orders] == [Ack]
 
 
 def test_a_final_refusal_is_a_spawn_failure() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.report(1, Refused(1, "no such program", final=True))
-    assert (desk.job(1).state, desk.job(1).outcome) == (State.FAILED, Outcome.SPAWN_FAILED)
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.report(1, RefusedByWorker(1, "no such program", final=True))
+    assert (fixture.job(1).state, fixture.job(1).outcome) == (State.FAILED, Outcome.SPAWN_FAILED)
 
 
 def test_a_stuck_job_keeps_its_devices() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(gpu=2), a_draft(gpu=1))
-    desk.started(1)
-    desk.report(1, Stuck(1, "killed, and yet alive"))
-    assert (desk.job(1).state, desk.job(1).reason) == (State.RUNNING, "killed, and yet alive")
-    assert desk.job(2).state is State.QUEUED
+    fixture = a_decider()
+    fixture.submit(a_draft(gpu=2), a_draft(gpu=1))
+    fixture.started(1)
+    fixture.report(1, Stuck(1, "killed, and yet alive"))
+    assert (fixture.job(1).state, fixture.job(1).reason) == (State.RUNNING, "killed, and yet alive")
+    assert fixture.job(2).state is State.QUEUED
 
 
 def test_devices_are_free_only_when_the_job_has_ended() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(gpu=2), a_draft(gpu=2))
-    desk.started(1)
-    desk.do(lambda batch: service.kill(batch, chosen("1"), None))
-    assert desk.job(2).state is State.QUEUED
-    desk.report(1, Exited(1, Outcome.CANCELLED, None, 9))
-    assert desk.job(2).state is State.PLACED
+    fixture = a_decider()
+    fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
+    fixture.started(1)
+    fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
+    assert fixture.job(2).state is State.QUEUED
+    fixture.report(1, Exited(1, Outcome.CANCELLED, None, 9))
+    assert fixture.job(2).state is State.PLACED
 
 
 def test_a_retry_waits_five_seconds_and_wakes_by_itself() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(tries=2))
-    desk.exited(1, 1)
-    assert desk.job(1).state is State.WAITING
-    assert desk.decider.next_wake() == 5.0
-    desk.clock.now += 4.9
-    desk.process()
-    assert desk.job(1).state is State.WAITING
-    desk.clock.now += 0.1
-    desk.process()
-    assert (desk.job(1).state, desk.job(1).attempt) == (State.PLACED, 2)
-    desk.exited(1, 1, attempt=2)
-    assert desk.job(1).state is State.FAILED
+    fixture = a_decider()
+    fixture.submit(a_draft(tries=2))
+    fixture.exited(1, 1)
+    assert fixture.job(1).state is State.WAITING
+    assert fixture.decider.next_wake() == 5.0
+    fixture.clock.now += 4.9
+    fixture.process()
+    assert fixture.job(1).state is State.WAITING
+    fixture.clock.now += 0.1
+    fixture.process()
+    assert (fixture.job(1).state, fixture.job(1).attempt) == (State.PLACED, 2)
+    fixture.exited(1, 1, attempt=2)
+    assert fixture.job(1).state is State.FAILED
 
 
 @pytest.mark.parametrize("by_s", [-86400.0, 86400.0])
 def test_a_retry_comes_although_the_clock_was_set(by_s: float) -> None:
-    desk = a_desk()
-    desk.submit(a_draft(tries=2))
-    desk.exited(1, 1)
-    desk.clock.set_by = by_s
-    desk.clock.now += 5
-    assert desk.decider.next_wake() == 0.0
-    desk.process()
-    assert desk.job(1).attempt == 2
+    fixture = a_decider()
+    fixture.submit(a_draft(tries=2))
+    fixture.exited(1, 1)
+    fixture.clock.set_by = by_s
+    fixture.clock.now += 5
+    assert fixture.decider.next_wake() == 0.0
+    fixture.process()
+    assert fixture.job(1).attempt == 2
 
 
 def test_a_retry_waits_for_a_queue_that_went_meanwhile() -> None:
-    desk = Desk(a_worker("w", offers=[an_offer("exp")], cpu=4))
-    desk.submit(a_draft("exp", tries=2))
-    desk.hello(a_worker("w", offers=[], cpu=4), fresh=False)
-    desk.exited(1, 1)
-    desk.clock.now += 5
-    desk.process()
-    assert desk.job(1).state is State.WAITING and "no queue" in (desk.job(1).reason or "")
-    desk.hello(a_worker("w", offers=[an_offer("exp")], cpu=4), fresh=False)
-    assert desk.job(1).state is State.PLACED
+    fixture = DeciderFixture(a_worker("w", offers=[an_offer("exp")], cpu=4))
+    fixture.submit(a_draft("exp", tries=2))
+    fixture.hello(a_worker("w", offers=[], cpu=4), fresh=False)
+    fixture.exited(1, 1)
+    fixture.clock.now += 5
+    fixture.process()
+    assert fixture.job(1).state is State.WAITING and "no queue" in (fixture.job(1).reason or "")
+    fixture.hello(a_worker("w", offers=[an_offer("exp")], cpu=4), fresh=False)
+    assert fixture.job(1).state is State.PLACED
 
 
 def test_each_attempt_is_kept_with_its_own_end() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(tries=2))
-    desk.started(1)
-    desk.clock.now = 3.0
-    desk.exited(1, 1)
-    desk.clock.now = 8.0
-    desk.process()
-    desk.started(1, attempt=2)
-    desk.clock.now = 9.0
-    desk.exited(1, 0, attempt=2)
-    first, second = desk.store.attempts(1)
-    t0 = desk.clock.wall() - 9.0
+    fixture = a_decider()
+    fixture.submit(a_draft(tries=2))
+    fixture.started(1)
+    fixture.clock.now = 3.0
+    fixture.exited(1, 1)
+    fixture.clock.now = 8.0
+    fixture.process()
+    fixture.started(1, attempt=2)
+    fixture.clock.now = 9.0
+    fixture.exited(1, 0, attempt=2)
+    first, second = fixture.store.attempts(1)
+    t0 = fixture.clock.wall() - 9.0
     assert (first.started, first.ended, first.exit_code, first.pid) == (t0, t0 + 3, 1, 4711)
     assert (second.started, second.ended, second.exit_code, second.pid) == (t0 + 8, t0 + 9, 0, 4711)
 
 
 def test_reports_and_kills_of_one_batch_do_not_bring_a_job_back() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.started(1)
-    effects = desk.process(
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.started(1)
+    effects = fixture.process(
         FromWorker("w", Report(1, Exited(1, Outcome.EXITED, 0))),
         Call(lambda batch: service.kill(batch, chosen("1"), None)),
     )
     ((_, answer),) = effects.answers
     assert getattr(answer, "notes", None) == ["job 1 has ended already (succeeded)"]
-    assert desk.job(1).state is State.SUCCEEDED and effects.finished == [1]
+    assert fixture.job(1).state is State.SUCCEEDED and effects.finished == [1]
 
 
 def test_a_job_killed_and_held_in_one_batch_stays_cancelled() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(gpu=2), a_draft(gpu=2))
-    effects = desk.process(
+    fixture = a_decider()
+    fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
+    effects = fixture.process(
         Call(lambda batch: service.kill(batch, chosen("2"), None)),
         Call(lambda batch: service.hold(batch, chosen("2"))),
     )
     assert "has ended (cancelled)" in str(effects.answers[1][1])
-    assert desk.job(2).state is State.CANCELLED
+    assert fixture.job(2).state is State.CANCELLED
 
 
 def test_a_started_report_that_says_nothing_new_writes_nothing() -> None:
-    desk = a_desk()
-    desk.submit(a_draft())
-    desk.started(1)
-    commits = desk.store.commits
-    desk.report(1, Started(1, 4711))
-    assert desk.store.commits == commits
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.started(1)
+    commits = fixture.store.commits
+    fixture.report(1, Started(1, 4711))
+    assert fixture.store.commits == commits
 
 
 def test_a_lost_worker_row_is_written_again_when_it_changes() -> None:
-    desk = a_desk()
+    fixture = a_decider()
     info = a_worker("w", gpu=2, cpu=4)
-    commits = desk.store.commits
-    desk.hello(info)
-    assert desk.store.commits == commits
-    desk.hello(replace(info, boot="boot-2"))
-    assert desk.store.commits == commits + 1
+    commits = fixture.store.commits
+    fixture.hello(info)
+    assert fixture.store.commits == commits
+    fixture.hello(replace(info, boot="boot-2"))
+    assert fixture.store.commits == commits + 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker.desk import a_draft, chosen
+from tests.broker.decider_fixture import a_draft, chosen
 from tests.broker.test_restored import A, B, Site, hands, submit
 
 from grassq.broker import service
-from grassq.broker.decide import Call, FromWorker
+from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Ack, Hello, Recalled, Stop
 from grassq.core.model import Outcome, State
 from grassq.core.states import RETRY_DELAY_S, Exited
@@ -103,5 +103,5 @@ def test_a_worker_whose_hello_comes_with_its_removal_is_removed(site: Site) -> N
     remove = Call(lambda batch: service.remove_worker(batch, "a"))
     release = Call(lambda batch: service.release(batch, chosen("1")))
     site.process(remove, FromWorker("a", Hello(A)), release)
-    assert site.decider.board.stations.keys() == {"b"}
+    assert site.decider.board.worker_states.keys() == {"b"}
     assert site.job(1).placement.worker == "b"  # type: ignore[union-attr]

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.broker.desk import Desk, a_draft, chosen
+from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker
 
 from grassq.broker import service, views
-from grassq.broker.decide import AWAIT_S, FromWorker
+from grassq.broker.decider import AWAIT_S
+from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Ack, Check, Hello, Silent, Start, Stop
-from grassq.core.model import Outcome, State, Terms
+from grassq.core.model import Constraints, Outcome, State
 from grassq.core.states import Exited, Started
 from grassq.errors import Deposed
 
@@ -20,235 +21,235 @@ LEASE_S = 60.0
 A, B = a_worker("a", cpu=1), a_worker("b", cpu=1)
 
 
-def two(**more: Any) -> Desk:
+def two(**more: Any) -> DeciderFixture:
     """Two workers of one processor each, and a lease of a minute."""
-    return Desk(A, B, lease_s=LEASE_S, **more)
+    return DeciderFixture(A, B, lease_s=LEASE_S, **more)
 
 
-def on_a(**more: Any) -> Desk:
+def on_a(**more: Any) -> DeciderFixture:
     """A job runs on `a`, and `a` falls silent."""
-    desk = two()
-    desk.submit(a_draft(**more))
-    desk.report(1, Started(1, 4711), worker="a")
-    desk.silent("a")
-    return desk
+    fixture = two()
+    fixture.submit(a_draft(**more))
+    fixture.report(1, Started(1, 4711), worker="a")
+    fixture.silent("a")
+    return fixture
 
 
 def test_a_silent_worker_gets_nothing_and_keeps_what_it_holds() -> None:
-    desk = on_a()
-    desk.submit(a_draft(), a_draft())
-    assert [desk.job(i).state for i in (1, 2, 3)] == [State.RUNNING, State.PLACED, State.QUEUED]
-    assert [desk.job(i).placement.worker for i in (1, 2)] == ["a", "b"]  # type: ignore[union-attr]
-    desk.clock.now += 1e6
-    assert {worker for worker, _ in desk.process().orders} == {"b"}
-    assert desk.job(1).state is State.RUNNING, "without a lease it is never given up"
+    fixture = on_a()
+    fixture.submit(a_draft(), a_draft())
+    assert [fixture.job(i).state for i in (1, 2, 3)] == [State.RUNNING, State.PLACED, State.QUEUED]
+    assert [fixture.job(i).placement.worker for i in (1, 2)] == ["a", "b"]  # type: ignore[union-attr]
+    fixture.clock.now += 1e6
+    assert {worker for worker, _ in fixture.process().orders} == {"b"}
+    assert fixture.job(1).state is State.RUNNING, "without a lease it is never given up"
 
 
 def test_what_a_silent_worker_said_before_still_counts() -> None:
-    desk = on_a()
-    effects = desk.report(1, Exited(1, Outcome.EXITED, 0), worker="a")
-    assert desk.job(1).state is State.SUCCEEDED
+    fixture = on_a()
+    effects = fixture.report(1, Exited(1, Outcome.EXITED, 0), worker="a")
+    assert fixture.job(1).state is State.SUCCEEDED
     assert effects.orders == [("a", Ack(1, 1))]
 
 
 def test_no_orders_wait_for_a_silent_worker_and_nobody_is_woken_for_them() -> None:
-    desk = two()
-    desk.submit(a_draft())
-    desk.silent("a")
-    desk.clock.now += 60
-    assert desk.process().orders == []
-    assert desk.decider.next_wake() is None
-    assert [type(order) for order in desk.hello(A)] == [Start]
+    fixture = two()
+    fixture.submit(a_draft())
+    fixture.silent("a")
+    fixture.clock.now += 60
+    assert fixture.process().orders == []
+    assert fixture.decider.next_wake() is None
+    assert [type(order) for order in fixture.hello(A)] == [Start]
 
 
 def test_a_job_whose_worker_is_silent_is_shown_unreachable_and_why_says_so() -> None:
-    desk = on_a()
+    fixture = on_a()
 
     def shown() -> Any:
-        return desk.do(lambda batch: views.show(batch, chosen("1")), changing=False)
+        return fixture.do(lambda batch: views.show(batch, chosen("1")), changing=False)
 
-    desk.clock.now += views.UNREACHABLE_S - 0.1
+    fixture.clock.now += views.UNREACHABLE_S - 0.1
     assert shown()["jobs"][0]["unreachable"] is False
-    desk.clock.now += 0.1
+    fixture.clock.now += 0.1
     (job,) = shown()["jobs"]
     assert job["unreachable"] is True and job["state"] == "running"
     assert job["reason"] == "worker a has been silent for 5 s; what it runs, runs on"
     worker = shown()["workers"][0]
     assert (worker["online"], worker["silent_s"], worker["since"]) == (False, 5.0, "2023-11-14T22:13:20.000Z")
-    text = desk.do(lambda batch: views.why(batch, chosen("1")), changing=False)["jobs"][0]["text"]
+    text = fixture.do(lambda batch: views.why(batch, chosen("1")), changing=False)["jobs"][0]["text"]
     assert "is unreachable: worker a has been silent for 5 s" in text
-    desk.hello(A)
+    fixture.hello(A)
     assert shown()["jobs"][0]["unreachable"] is False
-    desk.report(1, Exited(1, Outcome.EXITED, 0), worker="a")
-    desk.silent("a")
-    desk.clock.now += 60
+    fixture.report(1, Exited(1, Outcome.EXITED, 0), worker="a")
+    fixture.silent("a")
+    fixture.clock.now += 60
     assert shown()["jobs"][0]["unreachable"] is False, "what has ended is where it is"
 
 
 def test_a_lease_is_over_after_its_whole_length_and_not_before() -> None:
-    desk = on_a(on_lost="requeue")
-    assert desk.job(1).placement.lease_s == LEASE_S  # type: ignore[union-attr]
-    assert desk.decider.next_wake() == LEASE_S
-    desk.clock.now += LEASE_S - 0.001
-    desk.process()
-    assert desk.job(1).state is State.RUNNING
-    desk.clock.now += 0.001
-    ((worker, order),) = desk.process().orders
+    fixture = on_a(on_lost="requeue")
+    assert fixture.job(1).placement.lease_s == LEASE_S  # type: ignore[union-attr]
+    assert fixture.decider.next_wake() == LEASE_S
+    fixture.clock.now += LEASE_S - 0.001
+    fixture.process()
+    assert fixture.job(1).state is State.RUNNING
+    fixture.clock.now += 0.001
+    ((worker, order),) = fixture.process().orders
     assert (worker, type(order)) == ("b", Start)
-    job = desk.job(1)
+    job = fixture.job(1)
     assert (job.state, job.attempt, job.lost) == (State.PLACED, 2, 1)
-    first, _ = desk.store.attempts(1)
+    first, _ = fixture.store.attempts(1)
     assert first.outcome is Outcome.LOST and first.error == "its worker was out of touch for 60 s; its lease is over"
 
 
 def test_a_lease_counts_from_when_its_worker_was_last_heard() -> None:
-    desk = two()
-    desk.submit(a_draft(on_lost="requeue"))
-    desk.clock.now = 15.0
-    desk.silent("a", heard=2.0)
-    desk.clock.now = 61.9
-    desk.process()
-    assert desk.job(1).attempt == 1
-    desk.clock.now = 62.0
-    desk.process()
-    assert desk.job(1).attempt == 2
+    fixture = two()
+    fixture.submit(a_draft(on_lost="requeue"))
+    fixture.clock.now = 15.0
+    fixture.silent("a", heard=2.0)
+    fixture.clock.now = 61.9
+    fixture.process()
+    assert fixture.job(1).attempt == 1
+    fixture.clock.now = 62.0
+    fixture.process()
+    assert fixture.job(1).attempt == 2
 
 
 def test_a_worker_that_comes_back_in_time_keeps_its_job() -> None:
-    desk = on_a(on_lost="requeue")
-    desk.clock.now += LEASE_S - 1
-    assert [type(order) for order in desk.hello(A)] == [Check]
-    desk.clock.now += 1e5
-    desk.process()
-    assert (desk.job(1).state, desk.job(1).attempt) == (State.RUNNING, 1)
-    desk.silent("a")
-    desk.clock.now += LEASE_S - 1
-    desk.process()
-    assert desk.job(1).attempt == 1, "the silence before counts no more"
+    fixture = on_a(on_lost="requeue")
+    fixture.clock.now += LEASE_S - 1
+    assert [type(order) for order in fixture.hello(A)] == [Check]
+    fixture.clock.now += 1e5
+    fixture.process()
+    assert (fixture.job(1).state, fixture.job(1).attempt) == (State.RUNNING, 1)
+    fixture.silent("a")
+    fixture.clock.now += LEASE_S - 1
+    fixture.process()
+    assert fixture.job(1).attempt == 1, "the silence before counts no more"
 
 
 def test_after_a_restart_of_the_broker_a_lease_counts_from_its_start() -> None:
-    desk = on_a(on_lost="requeue")
-    desk.clock.now += LEASE_S - 1
-    desk.restart()
-    desk.hello(B)
-    desk.clock.now += LEASE_S - 0.001
-    desk.process()
-    assert desk.job(1).state is State.RUNNING
-    desk.clock.now += 0.001
-    desk.process()
-    assert (desk.job(1).state, desk.job(1).attempt) == (State.PLACED, 2)
+    fixture = on_a(on_lost="requeue")
+    fixture.clock.now += LEASE_S - 1
+    fixture.restart()
+    fixture.hello(B)
+    fixture.clock.now += LEASE_S - 0.001
+    fixture.process()
+    assert fixture.job(1).state is State.RUNNING
+    fixture.clock.now += 0.001
+    fixture.process()
+    assert (fixture.job(1).state, fixture.job(1).attempt) == (State.PLACED, 2)
 
 
 def test_a_failed_commit_makes_no_lease_shorter() -> None:
-    desk = on_a(on_lost="requeue")
-    desk.clock.now += 30
-    desk.trouble.at = ["before commit"]
-    desk.process(desk.submission(a_draft()))
-    desk.clock.now += 29.9
-    desk.process()
-    assert desk.job(1).attempt == 1
-    desk.clock.now += 0.1
-    desk.process()
-    assert desk.job(1).attempt == 2
+    fixture = on_a(on_lost="requeue")
+    fixture.clock.now += 30
+    fixture.trouble.at = ["before commit"]
+    fixture.process(fixture.submission(a_draft()))
+    fixture.clock.now += 29.9
+    fixture.process()
+    assert fixture.job(1).attempt == 1
+    fixture.clock.now += 0.1
+    fixture.process()
+    assert fixture.job(1).attempt == 2
 
 
 def test_silence_in_a_batch_that_failed_is_not_forgotten() -> None:
-    desk = two()
-    desk.submit(a_draft(on_lost="requeue"))
-    desk.trouble.at = ["before commit"]
-    desk.process(FromWorker("a", Silent(0.0)), desk.submission(a_draft()))
-    desk.process()
-    assert not desk.decider.board.stations["a"].online
-    desk.trouble.at = ["before commit"]
-    desk.process(
-        FromWorker("a", Hello(A)), FromWorker("a", Silent(desk.clock.now)), desk.submission(a_draft(), a_draft())
+    fixture = two()
+    fixture.submit(a_draft(on_lost="requeue"))
+    fixture.trouble.at = ["before commit"]
+    fixture.process(FromWorker("a", Silent(0.0)), fixture.submission(a_draft()))
+    fixture.process()
+    assert not fixture.decider.board.worker_states["a"].online
+    fixture.trouble.at = ["before commit"]
+    fixture.process(
+        FromWorker("a", Hello(A)), FromWorker("a", Silent(fixture.clock.now)), fixture.submission(a_draft(), a_draft())
     )
-    desk.process()
-    assert not desk.decider.board.stations["a"].online, "it came and went"
+    fixture.process()
+    assert not fixture.decider.board.worker_states["a"].online, "it came and went"
 
 
 def test_three_leases_lost_and_the_job_is_held() -> None:
-    desk = two()
-    desk.submit(a_draft(on_lost="requeue"))
+    fixture = two()
+    fixture.submit(a_draft(on_lost="requeue"))
     for attempt in (1, 2, 3):
-        job = desk.job(1)
+        job = fixture.job(1)
         assert (job.state, job.attempt) == (State.PLACED, attempt)
         holder = job.placement.worker  # type: ignore[union-attr]
-        desk.silent(holder)
-        desk.clock.now += LEASE_S
-        desk.process()
-        desk.hello(A if holder == "a" else B)
-    assert desk.job(1).state is State.HELD and "lost 3 times" in (desk.job(1).reason or "")
+        fixture.silent(holder)
+        fixture.clock.now += LEASE_S
+        fixture.process()
+        fixture.hello(A if holder == "a" else B)
+    assert fixture.job(1).state is State.HELD and "lost 3 times" in (fixture.job(1).reason or "")
 
 
 def test_a_cancelled_job_on_a_silent_worker_is_cancelled_when_its_lease_is_over() -> None:
-    desk = on_a(on_lost="requeue")
-    desk.do(lambda batch: service.kill(batch, chosen("1"), None))
-    assert desk.job(1).state is State.RUNNING
-    desk.clock.now += LEASE_S
-    assert desk.process().finished == [1]
-    assert desk.job(1).state is State.CANCELLED
+    fixture = on_a(on_lost="requeue")
+    fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
+    assert fixture.job(1).state is State.RUNNING
+    fixture.clock.now += LEASE_S
+    assert fixture.process().finished == [1]
+    assert fixture.job(1).state is State.CANCELLED
 
 
 def test_an_attempt_that_outlived_its_lease_is_stopped_when_its_worker_is_back() -> None:
-    desk = on_a(on_lost="requeue")
-    desk.clock.now += LEASE_S
-    desk.process()
-    assert Stop(1, 1, 10.0, A.boot) in desk.hello(A)
-    late = desk.report(1, Exited(1, Outcome.CANCELLED, None, 15), worker="a")
-    assert late.orders == [("a", Ack(1, 1))] and desk.job(1).attempt == 2
-    desk.silent("a")
-    assert [order for order in desk.hello(A) if isinstance(order, Stop)] == [], "it has said that it ended"
+    fixture = on_a(on_lost="requeue")
+    fixture.clock.now += LEASE_S
+    fixture.process()
+    assert Stop(1, 1, 10.0, A.boot) in fixture.hello(A)
+    late = fixture.report(1, Exited(1, Outcome.CANCELLED, None, 15), worker="a")
+    assert late.orders == [("a", Ack(1, 1))] and fixture.job(1).attempt == 2
+    fixture.silent("a")
+    assert [order for order in fixture.hello(A) if isinstance(order, Stop)] == [], "it has said that it ended"
 
 
 def test_the_worker_of_the_same_process_needs_no_lease() -> None:
-    desk = Desk(A, local="a", lease_s=LEASE_S)
-    desk.submit(a_draft(on_lost="requeue"))
-    assert desk.job(1).placement.lease_s is None  # type: ignore[union-attr]
+    fixture = DeciderFixture(A, local="a", lease_s=LEASE_S)
+    fixture.submit(a_draft(on_lost="requeue"))
+    assert fixture.job(1).placement.lease_s is None  # type: ignore[union-attr]
 
 
 def test_silence_of_somebody_unknown_is_no_news() -> None:
-    desk = two()
-    assert desk.silent("nobody").orders == []
-    desk.hello(a_worker("c", cpu=8), fresh=False)
-    assert "c" not in desk.decider.board.stations, "who is not known begins with a fresh hello"
+    fixture = two()
+    assert fixture.silent("nobody").orders == []
+    fixture.hello(a_worker("c", cpu=8), fresh=False)
+    assert "c" not in fixture.decider.board.worker_states, "who is not known begins with a fresh hello"
 
 
 # A broker that has just begun.
 
 
 def test_a_broker_that_began_waits_a_moment_for_the_workers_it_knows() -> None:
-    desk = two()
-    desk.restart()
-    desk.hello(A)
-    desk.submit(a_draft())
-    assert desk.job(1).state is State.QUEUED
-    assert desk.decider.next_wake() == AWAIT_S
-    desk.clock.now += AWAIT_S
-    desk.process()
-    assert desk.job(1).state is State.PLACED
+    fixture = two()
+    fixture.restart()
+    fixture.hello(A)
+    fixture.submit(a_draft())
+    assert fixture.job(1).state is State.QUEUED
+    assert fixture.decider.next_wake() == AWAIT_S
+    fixture.clock.now += AWAIT_S
+    fixture.process()
+    assert fixture.job(1).state is State.PLACED
 
 
 def test_it_waits_no_longer_than_until_all_have_spoken() -> None:
-    desk = two()
-    desk.restart()
-    desk.submit(a_draft())
-    desk.hello(A)
-    assert desk.job(1).state is State.QUEUED
-    desk.hello(B)
-    assert desk.job(1).state is State.PLACED
+    fixture = two()
+    fixture.restart()
+    fixture.submit(a_draft())
+    fixture.hello(A)
+    assert fixture.job(1).state is State.QUEUED
+    fixture.hello(B)
+    assert fixture.job(1).state is State.PLACED
 
 
 def test_a_failed_commit_at_the_beginning_does_not_start_the_wait_again() -> None:
-    desk = two()
-    desk.restart()
-    desk.submit(a_draft())
-    desk.hello(A)
-    desk.trouble.at = ["before commit"]
-    desk.hello(replace(B, labels=("new",)))
-    desk.process()
-    assert desk.job(1).state is State.PLACED
+    fixture = two()
+    fixture.restart()
+    fixture.submit(a_draft())
+    fixture.hello(A)
+    fixture.trouble.at = ["before commit"]
+    fixture.hello(replace(B, labels=("new",)))
+    fixture.process()
+    assert fixture.job(1).state is State.PLACED
 
 
 # A store that another broker may take over.
@@ -257,11 +258,11 @@ def test_a_failed_commit_at_the_beginning_does_not_start_the_wait_again() -> Non
 class Beaten:
     """Counts beats, and says at one of them that this broker is deposed."""
 
-    def __init__(self, desk: Desk, beat_s: float) -> None:
+    def __init__(self, fixture: DeciderFixture, beat_s: float) -> None:
         self.count = 0
         self.over = False
-        desk.store.beat_s = beat_s
-        desk.store.beat = self.beat  # type: ignore[method-assign]
+        fixture.store.beat_s = beat_s
+        fixture.store.beat = self.beat  # type: ignore[method-assign]
 
     def beat(self) -> None:
         self.count += 1
@@ -270,25 +271,25 @@ class Beaten:
 
 
 def test_the_store_hears_of_this_broker_often_enough_but_not_more_often() -> None:
-    desk = two()
-    beaten = Beaten(desk, 1.0)
-    desk.clock.now += 0.9
-    desk.process()
-    assert beaten.count == 0 and desk.decider.next_wake() == pytest.approx(0.1)
-    desk.clock.now += 0.1
-    desk.process()
+    fixture = two()
+    beaten = Beaten(fixture, 1.0)
+    fixture.clock.now += 0.9
+    fixture.process()
+    assert beaten.count == 0 and fixture.decider.next_wake() == pytest.approx(0.1)
+    fixture.clock.now += 0.1
+    fixture.process()
     assert beaten.count == 1
-    desk.clock.now += 0.9
-    desk.submit(a_draft(terms=Terms(worker="a")))
-    desk.clock.now += 0.9
-    desk.process()
+    fixture.clock.now += 0.9
+    fixture.submit(a_draft(constraints=Constraints(worker="a")))
+    fixture.clock.now += 0.9
+    fixture.process()
     assert beaten.count == 1, "a commit is a sign of life too"
 
 
 def test_a_broker_that_was_deposed_says_so_and_answers_nothing() -> None:
-    desk = two()
-    beaten = Beaten(desk, 1.0)
+    fixture = two()
+    beaten = Beaten(fixture, 1.0)
     beaten.over = True
-    desk.clock.now += 1.0
+    fixture.clock.now += 1.0
     with pytest.raises(Deposed):
-        desk.decider.process([])
+        fixture.decider.process([])

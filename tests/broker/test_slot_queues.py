@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.desk import Desk, a_draft, chosen
+from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_board, a_request, a_worker, an_offer
 
 from grassq.broker import views
-from grassq.cli import format as shape
-from grassq.core import argv
+from grassq.cli import job_text as shape
 from grassq.core.model import Offer, Spec
-from grassq.core.resources import Ids
-from grassq.core.slots import Slot, limits_of, parse_slots
+from grassq.core.resources.capacity import DeviceIds
+from grassq.core.resources.slots import Slot, limits_of, parse_slots
+from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Refused
-from grassq.web import intake
+from grassq.web.submit import validate
 from grassq.worker import offers
 
-ME = intake.Submitter(b"/", ((b"PATH", b"/usr/bin:/bin"),), 0o022)
+ME = validate.Submitter(b"/", ((b"PATH", b"/usr/bin:/bin"),), 0o022)
 SLOTS = parse_slots(["0,1", "2"])
 SLOTTED = Offer("q", limits_of(SLOTS), slots=SLOTS)
 
@@ -24,8 +24,8 @@ SLOTTED = Offer("q", limits_of(SLOTS), slots=SLOTS)
 def spec(line: str, *workers: tuple[Offer, ...]) -> Spec:
     """What a line asks for, where each worker has these queues."""
     infos = [a_worker(f"w{i}", offers=each, gpu=3, cpu=8) for i, each in enumerate(workers)]
-    known = intake.known_of(a_board(*infos))
-    return intake.read_enqueue([word.encode() for word in line.split()], ME, known, a_request(cpu=1))[1].spec
+    known = validate.snapshot_of(a_board(*infos))
+    return validate.read_enqueue([word.encode() for word in line.split()], ME, known, a_request(cpu=1))[1].spec
 
 
 @pytest.mark.parametrize("amounts", ["--gpu=1", "--cpu 2", "--require {mem:1}", "--gpu=0"])
@@ -50,8 +50,8 @@ def test_a_job_that_takes_a_slot_may_name_its_devices() -> None:
 
 
 def test_a_queue_with_slots_is_limited_to_their_devices() -> None:
-    offer = intake.read_offer(argv.split_create_queue([b"q", b"--slots", b"1,0 2", b"--order=rotate"]), ME)
-    assert (offer.limits, offer.order) == ({"gpu": Ids(("0", "1", "2"))}, "rotate")
+    offer = validate.read_offer(enqueue_syntax.split_create_queue([b"q", b"--slots", b"1,0 2", b"--order=rotate"]), ME)
+    assert (offer.limits, offer.order) == ({"gpu": DeviceIds(("0", "1", "2"))}, "rotate")
     assert [slot.name for slot in offer.slots] == ["1,0", "2"]
     assert offers.check(offer, a_worker(gpu=3)) == offers.check(offer, a_worker(cpu=1)) == []
     with pytest.raises(Refused, match="no gpu 2"):
@@ -61,15 +61,15 @@ def test_a_queue_with_slots_is_limited_to_their_devices() -> None:
 
 
 def test_show_says_who_is_in_which_slot_and_why_that_none_is_left() -> None:
-    desk = Desk(a_worker("w", offers=[an_offer(), SLOTTED], gpu=3))
-    ids = desk.submit(*(a_draft("q") for _ in range(3)))
-    shown = desk.do(lambda batch: views.show(batch, []))
+    fixture = DeciderFixture(a_worker("w", offers=[an_offer(), SLOTTED], gpu=3))
+    ids = fixture.submit(*(a_draft("q") for _ in range(3)))
+    shown = fixture.do(lambda batch: views.show(batch, []))
     assert [queue["order"] for queue in shown["queues"]] == [None, "stack"]
     assert [queue["slots"] for queue in shown["queues"]] == [
         [],
         [{"name": "0,1", "gpu": ["0", "1"], "job": ids[1]}, {"name": "2", "gpu": ["2"], "job": ids[0]}],
     ]
-    told = desk.do(lambda batch: views.why(batch, chosen(ids[2])))["jobs"][0]
+    told = fixture.do(lambda batch: views.why(batch, chosen(ids[2])))["jobs"][0]
     assert told["text"] == (
         f"job {ids[2]} (a slot, queue q) waits for slot:\n"
         f"  on w: slot 1 needed, 0 free; held by job {ids[0]}, {ids[1]} (all 2 slots are taken)"

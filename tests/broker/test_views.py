@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec.structs import replace
-from tests.broker.desk import Desk, a_desk, a_draft, chosen
+from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
 from grassq.broker import service, views
@@ -20,19 +20,19 @@ JOB_KEYS = {
 QUEUE_KEYS = frozenset(("name", "worker", "paused", "limits", "free", "prefix", "cwd", "running", "queued"))
 
 
-def _show(desk: Desk, *selectors: str) -> Any:
+def _show(fixture: DeciderFixture, *selectors: str) -> Any:
     picked = [one for text in selectors for one in chosen(text)]
-    return desk.do(lambda batch: views.show(batch, picked), changing=False)
+    return fixture.do(lambda batch: views.show(batch, picked), changing=False)
 
 
-def _why(desk: Desk, text: str) -> Any:
-    return desk.do(lambda batch: views.why(batch, chosen(text)), changing=False)["jobs"][0]
+def _why(fixture: DeciderFixture, text: str) -> Any:
+    return fixture.do(lambda batch: views.why(batch, chosen(text)), changing=False)["jobs"][0]
 
 
 def test_show_has_the_keys_of_the_contract() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(gpu=1))
-    shown = _show(desk)
+    fixture = a_decider()
+    fixture.submit(a_draft(gpu=1))
+    shown = _show(fixture)
     assert {"schema", "jobs", "queues", "workers", "totals", "more"} <= shown.keys()
     assert shown["schema"] == 1 and shown["more"] is False
     (job,) = shown["jobs"]
@@ -42,38 +42,38 @@ def test_show_has_the_keys_of_the_contract() -> None:
 
 
 def test_unknown_times_are_null_and_known_ones_are_utc() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(gpu=1, command=(b"caf\xc3\xa9", b"\xff")))
-    (job,) = _show(desk, "1")["jobs"]
+    fixture = a_decider()
+    fixture.submit(a_draft(gpu=1, command=(b"caf\xc3\xa9", b"\xff")))
+    (job,) = _show(fixture, "1")["jobs"]
     assert (job["started"], job["finished"], job["created"]) == (None, None, "2023-11-14T22:13:20.000Z")
     assert job["command"] == ["café", "\\xff"]
     assert (job["request"], job["allocation"], job["worker"]) == ({"gpu": 1}, {"gpu": {"0": 1.0}}, "w")
-    desk.started(1)
-    desk.report(1, Exited(1, Outcome.SIGNALLED, None, 11))
-    (job,) = _show(desk, "1")["jobs"]
+    fixture.started(1)
+    fixture.report(1, Exited(1, Outcome.SIGNALLED, None, 11))
+    (job,) = _show(fixture, "1")["jobs"]
     assert (job["state"], job["signal"], job["exit_code"], job["outcome"]) == ("failed", 11, None, "signalled")
     assert job["started"] and job["finished"]
 
 
 def test_a_glance_shows_what_runs_what_is_next_and_what_ended_today() -> None:
-    desk = a_desk(cpu=1)
-    desk.submit(a_draft())
-    desk.exited(1)
-    desk.clock.now += views.RECENT_S + 1
-    desk.submit(*[a_draft() for _ in range(150)])
-    desk.exited(2)
-    shown = _show(desk)
+    fixture = a_decider(cpu=1)
+    fixture.submit(a_draft())
+    fixture.exited(1)
+    fixture.clock.now += views.RECENT_S + 1
+    fixture.submit(*[a_draft() for _ in range(150)])
+    fixture.exited(2)
+    shown = _show(fixture)
     assert [job["id"] for job in shown["jobs"]] == [2, 3, *range(4, 104)]
     assert shown["more"] is True
     assert shown["totals"] == {"succeeded": 2, "placed": 1, "queued": 148}
-    assert len(_show(desk, "all")["jobs"]) == 151
+    assert len(_show(fixture, "all")["jobs"]) == 151
 
 
 def test_queues_and_workers_tell_what_is_free() -> None:
-    desk = Desk(a_worker("w", offers=[an_offer(), an_offer("half", gpu=[0])], gpu=2, cpu=4))
-    desk.submit(a_draft("half", gpu=0.5))
-    desk.do(lambda batch: service.pause(batch, "half"))
-    shown = _show(desk)
+    fixture = DeciderFixture(a_worker("w", offers=[an_offer(), an_offer("half", gpu=[0])], gpu=2, cpu=4))
+    fixture.submit(a_draft("half", gpu=0.5))
+    fixture.do(lambda batch: service.pause(batch, "half"))
+    shown = _show(fixture)
     half = next(queue for queue in shown["queues"] if queue["name"] == "half")
     assert (half["limits"], half["free"]) == ({"gpu": {"0": 1.0}}, {"gpu": {"0": 0.5}})
     assert (half["paused"], half["running"], half["queued"]) == (True, 1, 0)
@@ -83,40 +83,40 @@ def test_queues_and_workers_tell_what_is_free() -> None:
 
 
 def test_why_names_resource_needed_free_and_holders() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(gpu=1), a_draft(gpu=0.5), a_draft(gpu=1))
-    told = _why(desk, "3")
+    fixture = a_decider()
+    fixture.submit(a_draft(gpu=1), a_draft(gpu=0.5), a_draft(gpu=1))
+    told = _why(fixture, "3")
     blocked = {"worker": "w", "resource": "gpu", "needed": 1, "free": 0.5, "holders": [1, 2]}
     assert [{key: one[key] for key in blocked} for one in told["blocked"]] == [blocked]
     assert "waits for gpu" in told["text"] and "held by job 1, 2" in told["text"]
 
 
 def test_why_tells_pauses_holds_missing_queues_and_workers_out_of_touch() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(hold=True), a_draft("nope"))
-    assert "held; `grass release 1`" in _why(desk, "1")["text"]
-    assert "no queue 'nope'" in _why(desk, "2")["text"]
-    desk.do(lambda batch: service.pause(batch, None))
-    desk.submit(a_draft())
-    assert "everything is paused" in _why(desk, "3")["text"]
-    desk.restart()
-    desk.do(lambda batch: service.resume(batch, None))
-    assert "has just begun; for 10 s at most it waits for w" in _why(desk, "3")["text"]
-    desk.clock.now += 10
-    assert "out of touch" in _why(desk, "3")["text"]
+    fixture = a_decider()
+    fixture.submit(a_draft(hold=True), a_draft("nope"))
+    assert "held; `grass release 1`" in _why(fixture, "1")["text"]
+    assert "no queue 'nope'" in _why(fixture, "2")["text"]
+    fixture.do(lambda batch: service.pause(batch, None))
+    fixture.submit(a_draft())
+    assert "everything is paused" in _why(fixture, "3")["text"]
+    fixture.restart()
+    fixture.do(lambda batch: service.resume(batch, None))
+    assert "has just begun; for 10 s at most it waits for w" in _why(fixture, "3")["text"]
+    fixture.clock.now += 10
+    assert "out of touch" in _why(fixture, "3")["text"]
 
 
 def test_why_tells_how_a_job_ended_and_what_to_do() -> None:
-    desk = a_desk()
-    desk.submit(a_draft(), a_draft())
-    desk.exited(1, 3)
-    desk.report(2, Lost(2 - 1, Outcome.UNKNOWN, "it is gone"))
-    assert "failed, exit code 3" in _why(desk, "1")["text"] and "grass rerun 1" in _why(desk, "1")["text"]
-    assert "failed, unknown (it is gone)" in _why(desk, "2")["text"]
+    fixture = a_decider()
+    fixture.submit(a_draft(), a_draft())
+    fixture.exited(1, 3)
+    fixture.report(2, Lost(2 - 1, Outcome.UNKNOWN, "it is gone"))
+    assert "failed, exit code 3" in _why(fixture, "1")["text"] and "grass rerun 1" in _why(fixture, "1")["text"]
+    assert "failed, unknown (it is gone)" in _why(fixture, "2")["text"]
 
 
 def test_a_worker_that_still_looks_for_devices_says_so() -> None:
-    desk = Desk(replace(a_worker("w", cpu=2), detecting=True))
-    desk.submit(a_draft(gpu=1))
-    assert _show(desk)["workers"][0]["detecting"] is True
-    assert _show(desk, "1")["jobs"][0]["state"] == "queued"
+    fixture = DeciderFixture(replace(a_worker("w", cpu=2), detecting=True))
+    fixture.submit(a_draft(gpu=1))
+    assert _show(fixture)["workers"][0]["detecting"] is True
+    assert _show(fixture, "1")["jobs"][0]["state"] == "queued"

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.cli.fake import Handler, Request, _read
 
-from grassq.core.addresses import Address
-from grassq.core.codes import Code, encode
-from grassq.net import brokers
+from grassq.core.syntax.addresses import Address
+from grassq.core.syntax.join_codes import Code, encode
+from grassq.net import broker_file
 
 TOKEN = "0a1b2c3d." + "s" * 43
 STORE_ID = "f" * 32
@@ -146,10 +146,10 @@ def let_in(
     store_id: str = STORE_ID,
 ) -> None:
     """Write down a broker as `grass login` and `grass join` do."""
-    entry = brokers.Entry(list(addresses), fingerprint, store_id)
-    entry.login = None if login is None else brokers.Right(login, "ann", "submit")
-    entry.worker = None if worker is None else brokers.Right(worker, "box", "worker")
-    with brokers.changing(str(home)) as book:
+    entry = broker_file.KnownBroker(list(addresses), fingerprint, store_id)
+    entry.login = None if login is None else broker_file.Permission(login, "ann", "submit")
+    entry.worker = None if worker is None else broker_file.Permission(worker, "box", "worker")
+    with broker_file.changing(str(home)) as book:
         book.entries.append(entry)
 
 

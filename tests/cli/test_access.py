@@ -21,13 +21,14 @@ from tests.cli.fake_broker import (
 )
 
 from grassq.cli.main import main
-from grassq.core.addresses import Address
-from grassq.net import brokers, remote
+from grassq.core.syntax.addresses import Address
+from grassq.net import broker as remote_broker
+from grassq.net import broker_file
 
 Grass = Callable[..., calls.Done]
 
 
-class Desk:
+class DeciderFixture:
     """A broker's answer to codes: each is taken once, and the same secret for it again."""
 
     def __init__(self) -> None:
@@ -54,12 +55,12 @@ def certificate(tmp_path: Path) -> Certificate:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk() -> DeciderFixture:
+    return DeciderFixture()
 
 
 @pytest.fixture
-def broker(certificate: Certificate, desk: Desk) -> Iterator[FakeBroker]:
+def broker(certificate: Certificate, desk: DeciderFixture) -> Iterator[FakeBroker]:
     with FakeBroker(certificate, desk) as broker:
         yield broker
 
@@ -70,7 +71,7 @@ def test_login_keeps_address_fingerprint_and_token(
     done = grass("login", code_for(certificate, broker.address), "--name", "ann")
     assert done.returncode == 0, done.stderr
     assert f"grass use {broker.address}" in done.stdout
-    [entry] = brokers.load(str(home)).entries
+    [entry] = broker_file.load(str(home)).entries
     assert (entry.addresses, entry.fingerprint, entry.store_id) == ([broker.address], certificate.fingerprint, STORE_ID)
     assert entry.login is not None and entry.worker is None
     id_, _, secret = entry.login.token.partition(".")
@@ -94,17 +95,17 @@ def test_join_says_what_to_type_next_and_the_daemon_finds_it(
     done = grass("join", code_for(certificate, broker.address))
     assert done.returncode == 0, done.stderr
     assert f"grass daemon --no-broker --connect {broker.address}" in done.stdout
-    found = remote.worker_credential(str(home), [broker.address])
+    found = remote_broker.worker_credential(str(home), [broker.address])
     assert found.token.startswith("0a1b2c3d.") and found.scope == "worker"
-    assert [each.addresses for each in remote.joined(str(home))] == [[broker.address]]
+    assert [each.addresses for each in remote_broker.joined(str(home))] == [[broker.address]]
 
 
 def test_of_a_code_that_was_refused_no_secret_is_kept(
-    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: Desk
+    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: DeciderFixture
 ) -> None:
     desk.taken["c0de0001"] = "somebody else's"
     assert grass("login", code_for(certificate, broker.address, id="c0de0001")).returncode == 5
-    assert brokers.load(str(home)).pending == {}
+    assert broker_file.load(str(home)).pending == {}
 
 
 def test_a_machine_joins_a_broker_once_unless_it_says_that_it_comes_as_another(
@@ -122,12 +123,12 @@ def test_joining_and_logging_in_are_one_entry(
 ) -> None:
     assert grass("join", code_for(certificate, broker.address)).returncode == 0
     assert grass("login", code_for(certificate, broker.address, id="c0de0002")).returncode == 0
-    [entry] = brokers.load(str(home)).entries
+    [entry] = broker_file.load(str(home)).entries
     assert entry.login is not None and entry.worker is not None
 
 
 def test_a_code_whose_answer_was_lost_can_be_used_again(
-    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: Desk
+    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: DeciderFixture
 ) -> None:
     desk.broken = 2
     assert grass("login", code_for(certificate, broker.address)).returncode == 0
@@ -137,25 +138,25 @@ def test_a_code_whose_answer_was_lost_can_be_used_again(
 def test_a_login_that_crashed_before_it_wrote_the_token_is_made_good_by_another(
     home: Path, certificate: Certificate, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grassq.net import access
+    from grassq.net import redeem
 
     code = code_for(certificate, broker.address)
     with monkeypatch.context() as patch:
-        patch.setattr(access, "read_answer", lambda response: 1 / 0)
+        patch.setattr(redeem, "read_answer", lambda response: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            access.redeem(str(home), code, "login", name="ann")
-    assert brokers.load(str(home)).entries == []
-    assert access.redeem(str(home), code, "login", name="ann").name == "ann"
-    assert brokers.load(str(home)).pending == {}
+            redeem.redeem(str(home), code, "login", name="ann")
+    assert broker_file.load(str(home)).entries == []
+    assert redeem.redeem(str(home), code, "login", name="ann").name == "ann"
+    assert broker_file.load(str(home)).pending == {}
 
 
 def test_a_used_code_is_refused_in_the_brokers_words(
-    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: Desk
+    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: DeciderFixture
 ) -> None:
     desk.taken["c0de0001"] = "of somebody else"
     done = grass("login", code_for(certificate, broker.address))
     assert (done.returncode, done.stderr) == (5, "grass: this code was used already\n")
-    assert brokers.load(str(home)).entries == []
+    assert broker_file.load(str(home)).entries == []
 
 
 def test_the_first_contact_is_pinned_too(home: Path, tmp_path: Path, grass: Grass, broker: FakeBroker) -> None:
@@ -171,7 +172,7 @@ def test_behind_a_nat_the_address_is_typed(
     inside = closed_port()
     typed = f"localhost:{broker.port}"
     assert grass("login", code_for(certificate, inside), "--broker", typed).returncode == 0
-    [entry] = brokers.load(str(home)).entries
+    [entry] = broker_file.load(str(home)).entries
     assert entry.addresses == [Address("localhost", broker.port), inside]
 
 
@@ -180,7 +181,7 @@ def test_the_addresses_in_a_code_are_tried_in_turn(
 ) -> None:
     dead = closed_port()
     assert grass("login", code_for(certificate, dead, broker.address)).returncode == 0
-    [entry] = brokers.load(str(home)).entries
+    [entry] = broker_file.load(str(home)).entries
     assert entry.addresses == [broker.address, dead]
 
 
@@ -192,7 +193,7 @@ def test_a_new_certificate_takes_the_address_but_not_the_tokens(
     let_in(home, b"k" * 32, kept)
     code = code_for(certificate, broker.address, kept)
     assert grass("login", code).returncode == 0
-    entries = {entry.fingerprint: entry for entry in brokers.load(str(home)).entries}
+    entries = {entry.fingerprint: entry for entry in broker_file.load(str(home)).entries}
     assert entries.keys() == {certificate.fingerprint, b"k" * 32}
     fresh = entries[certificate.fingerprint]
     assert (fresh.addresses, fresh.worker) == ([broker.address], None)
@@ -228,7 +229,7 @@ def test_use_recognises_another_name_of_a_known_broker(
 ) -> None:
     let_in(home, certificate.fingerprint, broker.address)
     assert grass("use", f"localhost:{broker.port}").returncode == 0
-    [entry] = brokers.load(str(home)).entries
+    [entry] = broker_file.load(str(home)).entries
     assert entry.addresses == [broker.address, Address("localhost", broker.port)]
 
 
@@ -414,7 +415,7 @@ def test_doctor_names_the_brokers_and_refuses_a_readable_file(home: Path, grass:
     kept = [check["found"] for check in checks if check["check"] == "broker"]
     assert len(kept) == 1 and kept[0].startswith("my.server.com:7500: tokens as ") and "box (worker)" in kept[0]
     assert "none runs, so this machine takes no jobs of its broker" in [check["found"] for check in checks]
-    (home / brokers.FILE_NAME).chmod(0o644)
+    (home / broker_file.FILE_NAME).chmod(0o644)
     done = grass("doctor", "--json")
     failed = [check["check"] for check in json.loads(done.stdout)["checks"] if check["status"] == "fail"]
     assert (done.returncode, "brokers" in failed) == (1, True)
@@ -435,4 +436,4 @@ def test_a_broker_with_odd_words_does_not_get_them_into_the_file(
         done = grass("join", code_for(certificate, broker.address))
     assert done.returncode == 4
     assert "cannot be read" in done.stderr
-    assert brokers.load(str(home)).entries == []
+    assert broker_file.load(str(home)).entries == []

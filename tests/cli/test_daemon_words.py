@@ -11,7 +11,7 @@ from tests.cli.fake_broker import let_in
 
 from grassq import daemon
 from grassq.cli.main import main
-from grassq.core.addresses import Address
+from grassq.core.syntax.addresses import Address
 
 
 @pytest.fixture

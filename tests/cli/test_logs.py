@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
 
-from grassq.cli import format as shape
-from grassq.cli.screen import Screen
-from grassq.net.client import Client
+from grassq.cli import job_text as shape
+from grassq.cli.ansi_filter import AnsiFilter
+from grassq.net.client import ApiClient
 
 Grass = Callable[..., calls.Done]
 
@@ -79,7 +79,7 @@ def test_after_a_log_that_shrank_reading_goes_on_at_the_new_place(home: Path) ->
         asked.append(request.target)
         return stream(b"de", Grass_Attempt=1) if asked[1:] else stream(first + mark + b"c", whole=False)
 
-    with FakeDaemon(home, answer), Client(str(home)) as client:
+    with FakeDaemon(home, answer), ApiClient(str(home)) as client:
         assert b"".join(client.log(5)) == first + mark + b"cde"
     assert "offset=1" in asked[1].split("?")[1].split("&")
 
@@ -104,7 +104,7 @@ def test_log_of_many_jobs_is_exit_2(home: Path, grass: Grass) -> None:
 
 
 def shown(*parts: bytes) -> bytes:
-    screen = Screen()
+    screen = AnsiFilter()
     return b"".join([screen.feed(part) for part in parts] + [screen.feed(b"", last=True)])
 
 

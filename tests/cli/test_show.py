@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from tests.cli import calls
 from tests.cli.fake import FakeDaemon, document, reply
 
-from grassq.cli import format as shape
+from grassq.cli import job_text as shape
 from grassq.cli import render
-from grassq.net import wire
+from grassq.net import encoding
 
 HEAVY = "re json argparse socket typing enum subprocess pathlib logging collections functools datetime shlex rich"
 
@@ -42,7 +42,7 @@ ANSWER = {
 
 def test_a_show_loads_nothing_heavy(home: Path) -> None:
     path = f"import sys; sys.path.insert(0, {str(calls.ROOT / 'src')!r})"
-    program = "from grassq.cli.hot import main; main(['show']); print(*sys.modules)"
+    program = "from grassq.cli.fast import main; main(['show']); print(*sys.modules)"
     with FakeDaemon(home, lambda request: document(ANSWER)):
         done = calls.python(home, "-I", "-S", "-c", f"{path}; {program}")
     lines = done.stdout.splitlines()
@@ -155,11 +155,11 @@ def test_commands_read_as_one_would_type_them(words: list[str]) -> None:
     )
 )
 def test_json_is_read_as_json_reads_it(value: object) -> None:
-    assert wire.parse(json.dumps(value).encode()) == value
-    assert wire.parse(json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")) == value
+    assert encoding.parse(json.dumps(value).encode()) == value
+    assert encoding.parse(json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")) == value
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b"{", b"[1,]", b"nul", b"1 2", b"\xff", b'"\n"'])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
-        wire.parse(data)
+        encoding.parse(data)

@@ -13,7 +13,7 @@ from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, stored
 
 from grassq.cli import stdin
-from grassq.net.wire import text
+from grassq.net.encoding import text
 
 ASKS = stored(b"", b"grass: an old release would say this\n", exit_code=2, Grass_Lines=1)
 

@@ -11,8 +11,9 @@ import pytest
 from tests.cli import calls
 from tests.cli.fake import FakeDaemon, document, stored
 
-from grassq.cli import stdin, sweep
-from grassq.core.lines import LINES_MAX
+from grassq.cli import stdin
+from grassq.cli.commands import sweep
+from grassq.core.syntax.shell_lines import LINES_MAX
 
 SAID = b"sweep sweep-12: 4 jobs 12-15\n"
 

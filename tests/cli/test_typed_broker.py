@@ -12,11 +12,11 @@ import pytest
 from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, document, stored, stream
 from tests.cli.fake_broker import Certificate, FakeBroker, let_in
-from tests.cli.test_hot import HEAVY
+from tests.cli.test_fast import HEAVY
 
-from grassq.core.addresses import Address
+from grassq.core.syntax.addresses import Address
 from grassq.errors import BadInput
-from grassq.net import brokers
+from grassq.net import broker_file
 from grassq.sdk import Client as Sdk
 
 CANARY = "canary-5f1e"
@@ -142,7 +142,7 @@ def test_what_is_typed_comes_before_the_variable_and_that_before_use(
         if variable is not None:
             monkeypatch.setenv("GRASS_BROKER", names.get(variable, variable))
         if used is not None:
-            brokers.choose(str(home), names[used])
+            broker_file.choose(str(home), names[used])
         option = [] if typed is None else ["--broker", names.get(typed, typed)]
         done = calls.grass(home, verb, *option, *([] if verb == "show" else ["ls"]))
     assert done.returncode == 0, done.stderr
@@ -172,7 +172,7 @@ def test_a_broker_left_out_or_named_twice_is_exit_2(home: Path, verb: str, words
 def test_a_remote_enqueue_loads_no_more_than_it_needs(home: Path, taker: FakeBroker) -> None:
     path = f"import sys; sys.path.insert(0, {str(calls.ROOT / 'src')!r})"
     words = ["enqueue", "--broker", str(taker.address), "ls"]
-    program = f"from grassq.cli.hot import main; main({words!r}); print(*sys.modules)"
+    program = f"from grassq.cli.fast import main; main({words!r}); print(*sys.modules)"
     done = calls.python(home, "-I", "-S", "-c", f"{path}; {program}")
     loaded = done.stdout.split()
     assert loaded[0] == "7", done.stderr
@@ -183,7 +183,7 @@ def test_a_remote_enqueue_loads_no_more_than_it_needs(home: Path, taker: FakeBro
 def test_a_local_enqueue_with_brokers_known_loads_nothing_heavy(home: Path, certificate: Certificate) -> None:
     let_in(home, certificate.fingerprint, Address("my.server.com"))
     path = f"import sys; sys.path.insert(0, {str(calls.ROOT / 'src')!r})"
-    program = "from grassq.cli.hot import main; main(['enqueue', '--broker', 'local', 'ls']); print(*sys.modules)"
+    program = "from grassq.cli.fast import main; main(['enqueue', '--broker', 'local', 'ls']); print(*sys.modules)"
     with FakeDaemon(home, lambda request: stored(b"7\n")):
         done = calls.python(home, "-I", "-S", "-c", f"{path}; {program}")
     loaded = done.stdout.split()

@@ -11,7 +11,7 @@ import pytest
 from tests.compat.schedulers import GATE, Scheduler, others, processing
 from tests.e2e.world import eventually
 
-from grassq.compat.simple_gpu_scheduler.lines import COMMAND_MAX
+from grassq.compat.simple_gpu_scheduler.command_reader import COMMAND_MAX
 
 #: A training that ends when three of them run.
 TRAIN = """

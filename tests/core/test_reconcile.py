@@ -8,15 +8,15 @@ import pytest
 from msgspec.structs import replace
 from tests.builders import BOOT, T0, a_board, a_job, a_placement, a_worker
 
-from grassq.core.board import Board
 from grassq.core.messages import Ack, Check, Start, Stop
 from grassq.core.model import AttemptId, Job, Outcome, State
+from grassq.core.planner.board import Board
 from grassq.core.reconcile import (
     RESEND_S,
-    Found,
+    Conclusion,
+    RunState,
     Sent,
     Unknown,
-    Verdict,
     checks,
     due,
     due_in_s,
@@ -26,12 +26,12 @@ from grassq.core.reconcile import (
     stop_of,
     unknown,
 )
-from grassq.core.states import Exited, Lost, Refused
+from grassq.core.states import Exited, Lost, RefusedByWorker
 
 ENDED = Exited(3, Outcome.EXITED, 0)
 #: Everything that can be found of an attempt, sense or not.
 ALL_FOUND = [
-    Found(exit=exit_, void=void, claimed=claimed, shim_alive=shim, command_alive=command)
+    RunState(exit=exit_, void=void, claimed=claimed, shim_alive=shim, command_alive=command)
     for exit_ in (None, ENDED)
     for void, claimed, shim, command in product([False, True], repeat=4)
 ]
@@ -42,14 +42,14 @@ CIRCUMSTANCES = [*product(MAY_START, [False, True])]
 @pytest.mark.parametrize("found", [found for found in ALL_FOUND if found.exit is not None])
 @pytest.mark.parametrize(("may_start", "same_boot"), CIRCUMSTANCES)
 def test_a_valid_exit_record_says_how_it_ended_whatever_else_is_found(
-    found: Found, may_start: bool, same_boot: bool
+    found: RunState, may_start: bool, same_boot: bool
 ) -> None:
     assert judge(3, found, may_start=may_start, same_boot=same_boot) is ENDED
 
 
 @pytest.mark.parametrize("found", [found for found in ALL_FOUND if found.exit is None])
 @pytest.mark.parametrize("may_start", MAY_START)
-def test_placed_under_another_boot_it_is_lost_claimed_or_not(found: Found, may_start: bool) -> None:
+def test_placed_under_another_boot_it_is_lost_claimed_or_not(found: RunState, may_start: bool) -> None:
     verdict = judge(3, found, may_start=may_start, same_boot=False)
     assert isinstance(verdict, Lost)
     assert (verdict.attempt, verdict.outcome) == (3, Outcome.LOST)
@@ -57,27 +57,27 @@ def test_placed_under_another_boot_it_is_lost_claimed_or_not(found: Found, may_s
 
 
 def test_placed_and_not_claimed_it_is_ordered_again_under_the_same_number() -> None:
-    assert judge(3, Found(), may_start=True, same_boot=True) is Verdict.ORDER
+    assert judge(3, RunState(), may_start=True, same_boot=True) is Conclusion.ORDER
 
 
 @pytest.mark.parametrize("may_start", MAY_START)
 def test_a_void_claim_is_a_refusal(may_start: bool) -> None:
-    verdict = judge(3, Found(claimed=True, void=True), may_start=may_start, same_boot=True)
-    assert isinstance(verdict, Refused)
+    verdict = judge(3, RunState(claimed=True, void=True), may_start=may_start, same_boot=True)
+    assert isinstance(verdict, RefusedByWorker)
     assert verdict.attempt == 3 and not verdict.final
 
 
 @pytest.mark.parametrize("may_start", MAY_START)
 @pytest.mark.parametrize("command_alive", [False, True])
 def test_while_its_shim_lives_it_is_watched(may_start: bool, command_alive: bool) -> None:
-    found = Found(claimed=True, shim_alive=True, command_alive=command_alive, pid=5)
-    assert judge(3, found, may_start=may_start, same_boot=True) is Verdict.WATCH
+    found = RunState(claimed=True, shim_alive=True, command_alive=command_alive, pid=5)
+    assert judge(3, found, may_start=may_start, same_boot=True) is Conclusion.WATCH
 
 
 @pytest.mark.parametrize("may_start", MAY_START)
 def test_when_only_its_command_lives_the_devices_are_kept(may_start: bool) -> None:
-    found = Found(claimed=True, command_alive=True, pid=5)
-    assert judge(3, found, may_start=may_start, same_boot=True) is Verdict.ORPHANED
+    found = RunState(claimed=True, command_alive=True, pid=5)
+    assert judge(3, found, may_start=may_start, same_boot=True) is Conclusion.ORPHANED
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_when_only_its_command_lives_the_devices_are_kept(may_start: bool) -> No
     ids=["running, no run dir", "claimed, nobody alive", "running, nobody alive"],
 )
 def test_what_is_gone_without_a_record_is_unknown_and_never_ordered_again(claimed: bool, may_start: bool) -> None:
-    verdict = judge(3, Found(claimed=claimed), may_start=may_start, same_boot=True)
+    verdict = judge(3, RunState(claimed=claimed), may_start=may_start, same_boot=True)
     assert isinstance(verdict, Lost)
     assert (verdict.attempt, verdict.outcome) == (3, Outcome.UNKNOWN)
 
@@ -96,8 +96,8 @@ def test_only_an_unclaimed_attempt_of_this_boot_that_may_start_is_ever_ordered(
     may_start: bool, same_boot: bool
 ) -> None:
     for found in ALL_FOUND:
-        if judge(3, found, may_start=may_start, same_boot=same_boot) is Verdict.ORDER:
-            assert found == Found() and may_start and same_boot
+        if judge(3, found, may_start=may_start, same_boot=same_boot) is Conclusion.ORDER:
+            assert found == RunState() and may_start and same_boot
 
 
 def placed(job_id: int, worker: str = "w", *, state: State = State.PLACED) -> Job:

@@ -24,7 +24,7 @@ from grassq.core.states import (
     Lost,
     Place,
     Ready,
-    Refused,
+    RefusedByWorker,
     Release,
     Started,
     Stuck,
@@ -42,7 +42,7 @@ EVENTS: dict[type[Event], Callable[[int], Event]] = {
     Started: lambda attempt: Started(attempt, 77),
     Exited: lambda attempt: Exited(attempt, Outcome.EXITED, code=0),
     Lost: lambda attempt: Lost(attempt, Outcome.UNKNOWN, "gone"),
-    Refused: lambda attempt: Refused(attempt, "no room"),
+    RefusedByWorker: lambda attempt: RefusedByWorker(attempt, "no room"),
     Stuck: lambda attempt: Stuck(attempt, "stuck"),
     Cancel: lambda attempt: Cancel(),
     Hold: lambda attempt: Hold(),
@@ -69,7 +69,7 @@ MOVES: dict[tuple[State, type[Event]], set[State]] = {
     (PLACED, Started): {RUNNING},
     (PLACED, Exited): {SUCCEEDED, FAILED, WAITING, CANCELLED},
     (PLACED, Lost): {FAILED, QUEUED, HELD, CANCELLED},
-    (PLACED, Refused): {QUEUED, FAILED, CANCELLED},
+    (PLACED, RefusedByWorker): {QUEUED, FAILED, CANCELLED},
     (PLACED, Stuck): {PLACED},
     (PLACED, Cancel): {PLACED},
     (RUNNING, Started): {RUNNING},
@@ -82,23 +82,27 @@ MOVES: dict[tuple[State, type[Event]], set[State]] = {
 }
 
 
-@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("event_class", EVENTS, ids=lambda event_class: event_class.__name__)
 @pytest.mark.parametrize("state", State)
-def test_a_pair_of_state_and_event_is_a_move_of_the_table_or_no_move_at_all(state: State, kind: type[Event]) -> None:
+def test_a_pair_of_state_and_event_is_a_move_of_the_table_or_no_move_at_all(
+    state: State, event_class: type[Event]
+) -> None:
     job = a_job(7, state=state, attempt=3)
-    if (state, kind) in MOVES:
-        assert advance(job, EVENTS[kind](3), T0).state in MOVES[state, kind]
+    if (state, event_class) in MOVES:
+        assert advance(job, EVENTS[event_class](3), T0).state in MOVES[state, event_class]
     else:
-        with pytest.raises(InvalidMove, match=rf"job 7 is {state}: {kind.__name__} makes no sense"):
-            advance(job, EVENTS[kind](3), T0)
+        with pytest.raises(InvalidMove, match=rf"job 7 is {state}: {event_class.__name__} makes no sense"):
+            advance(job, EVENTS[event_class](3), T0)
 
 
-@pytest.mark.parametrize("kind", [Started, Exited, Lost, Refused, Stuck], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "event_class", [Started, Exited, Lost, RefusedByWorker, Stuck], ids=lambda event_class: event_class.__name__
+)
 @pytest.mark.parametrize("attempt", [0, 2, 4])
 @pytest.mark.parametrize("state", State)
-def test_a_report_of_another_attempt_changes_nothing(state: State, attempt: int, kind: type[Event]) -> None:
+def test_a_report_of_another_attempt_changes_nothing(state: State, attempt: int, event_class: type[Event]) -> None:
     job = a_job(state=state, attempt=3)
-    assert advance(job, EVENTS[kind](attempt), T0) is job
+    assert advance(job, EVENTS[event_class](attempt), T0) is job
 
 
 class Life(RuleBasedStateMachine):
@@ -130,9 +134,9 @@ class Life(RuleBasedStateMachine):
             assert after.lost < LOST_ATTEMPTS_MAX, "what is lost again and again waits for somebody to look"
         assert (after.id, after.spec, after.created) == (before.id, before.spec, before.created)
 
-    @rule(kind=st.sampled_from([Hold, Release, Ready, Unready]))
-    def user(self, kind: type[Event]) -> None:
-        self.happen(EVENTS[kind](0))
+    @rule(event_class=st.sampled_from([Hold, Release, Ready, Unready]))
+    def user(self, event_class: type[Event]) -> None:
+        self.happen(EVENTS[event_class](0))
 
     # Most lives should be long: a cancel ends those of jobs that hold nothing.
     @precondition(lambda self: self.job.state in HOLDING or self.job.attempt > 1)
@@ -162,14 +166,16 @@ class Life(RuleBasedStateMachine):
     def end(self, outcome: Outcome, code: int | None, ended: float | None) -> None:
         self.happen(Exited(self.job.attempt, outcome, code, ended=ended))
 
-    @rule(kind=st.sampled_from([Lost, Stuck, Refused, Started, Exited]), final=st.booleans())
-    def report(self, kind: type[Event], final: bool) -> None:
-        event = EVENTS[kind](self.job.attempt)
-        self.happen(replace(event, final=final) if isinstance(event, Refused) else event)
+    @rule(event_class=st.sampled_from([Lost, Stuck, RefusedByWorker, Started, Exited]), final=st.booleans())
+    def report(self, event_class: type[Event], final: bool) -> None:
+        event = EVENTS[event_class](self.job.attempt)
+        self.happen(replace(event, final=final) if isinstance(event, RefusedByWorker) else event)
 
-    @rule(kind=st.sampled_from([Lost, Stuck, Refused, Started, Exited]), back=st.sampled_from([-1, 1, 2]))
-    def stale_report(self, kind: type[Event], back: int) -> None:
-        assert advance(self.job, EVENTS[kind](self.job.attempt - back), self.now) is self.job
+    @rule(
+        event_class=st.sampled_from([Lost, Stuck, RefusedByWorker, Started, Exited]), back=st.sampled_from([-1, 1, 2])
+    )
+    def stale_report(self, event_class: type[Event], back: int) -> None:
+        assert advance(self.job, EVENTS[event_class](self.job.attempt - back), self.now) is self.job
 
     @invariant()
     def the_fields_agree_with_the_state(self) -> None:
@@ -257,18 +263,18 @@ def test_a_lost_attempt_fails_unless_the_job_asked_to_be_queued_again() -> None:
 
 def test_after_three_lost_attempts_a_job_is_parked_until_somebody_looks() -> None:
     job = replace(a_running_job(requeue=True), lost=LOST_ATTEMPTS_MAX - 1)
-    parked = advance(job, Lost(1, Outcome.LOST, "rebooted"), LATER)
-    assert (parked.state, parked.placement, parked.lost) == (HELD, None, LOST_ATTEMPTS_MAX)
-    assert parked.reason is not None and "3 times (rebooted)" in parked.reason
-    released = advance(parked, Release(), LATER)
+    blocked = advance(job, Lost(1, Outcome.LOST, "rebooted"), LATER)
+    assert (blocked.state, blocked.placement, blocked.lost) == (HELD, None, LOST_ATTEMPTS_MAX)
+    assert blocked.reason is not None and "3 times (rebooted)" in blocked.reason
+    released = advance(blocked, Release(), LATER)
     assert (released.state, released.lost, released.reason, released.ready_at) == (QUEUED, 0, None, None)
 
 
 def test_a_refused_attempt_uses_no_try_and_a_final_refusal_is_spawn_failed() -> None:
-    queued = advance(a_job(state=PLACED), Refused(1, "draining"), LATER)
+    queued = advance(a_job(state=PLACED), RefusedByWorker(1, "draining"), LATER)
     assert (queued.state, queued.tried, queued.reason, queued.placement) == (QUEUED, 0, "draining", None)
     assert queued.pid is None
-    failed = advance(a_job(state=PLACED, tries=3), Refused(1, "no such file", final=True), LATER)
+    failed = advance(a_job(state=PLACED, tries=3), RefusedByWorker(1, "no such file", final=True), LATER)
     assert (failed.state, failed.outcome, failed.error) == (FAILED, Outcome.SPAWN_FAILED, "no such file")
     assert (failed.finished, failed.reason) == (LATER, None)
 
@@ -283,8 +289,8 @@ ENDS: list[Event] = [
     Exited(1, Outcome.EXITED, 1, ended=T0 + 2),
     Exited(1, Outcome.SIGNALLED, signal=15, ended=T0 + 2),
     Lost(1, Outcome.UNKNOWN, "gone"),
-    Refused(1, "void"),
-    Refused(1, "void", final=True),
+    RefusedByWorker(1, "void"),
+    RefusedByWorker(1, "void", final=True),
 ]
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tests.e2e.world import BIN, environment, eventually, kill_all, processes_of
 
 from grassq.errors import GrassError
-from grassq.net.client import Client
+from grassq.net.client import ApiClient
 
 #: How many programs start at once: more would only wait for each other.
 AT_ONCE = 4
@@ -92,9 +92,9 @@ class Member:
         """Start the daemon as it was started first."""
         self.serve(*self._words)
 
-    def client(self) -> Client:
+    def client(self) -> ApiClient:
         """The API of this home's own daemon."""
-        return Client(str(self.home), autostart=False)
+        return ApiClient(str(self.home), autostart=False)
 
     def peak_mib(self) -> int:
         """The most memory the daemon has ever held."""
@@ -136,7 +136,7 @@ class Crowd:
             list(pool.map(self._bring_in, self.workers, codes))
         eventually(lambda: len(self.online()) == len(self.workers), "every worker is online", START_S)
 
-    def _code(self, client: Client, worker: Member) -> str:
+    def _code(self, client: ApiClient, worker: Member) -> str:
         made = client.create_token("worker", name=worker.name, queues=None, bare=False, ttl_s=START_S)
         return str(made["code"])
 
@@ -154,9 +154,9 @@ class Crowd:
         offered = [queue for queue in shown["queues"] if queue["name"] == "q"]
         return {worker["name"] for worker in shown["workers"] if worker["online"]} if offered else set()
 
-    def submitter(self) -> Client:
+    def submitter(self) -> ApiClient:
         """The broker's API over TLS, with a token that may only submit."""
-        return Client(str(self.person.home), broker=self.address)
+        return ApiClient(str(self.person.home), broker=self.address)
 
     def started(self) -> int:
         """How many jobs have begun by now, as the workers wrote it down themselves."""

@@ -12,8 +12,8 @@ import pytest
 from tests.crowd.crowd import Crowd, crowd
 from tests.e2e.world import eventually
 
-from grassq.net.client import Client
-from grassq.net.wire import new_key
+from grassq.net.client import ApiClient
+from grassq.net.encoding import new_key
 
 WORKERS = 50
 JOBS = 5_000
@@ -26,7 +26,7 @@ DEADLINE_S = 300.0
 BROKER_MIB = 256
 
 
-def _submit(client: Client, keys: list[str]) -> list[int]:
+def _submit(client: ApiClient, keys: list[str]) -> list[int]:
     """One bulk of jobs for each key."""
     job = {"command": ["go"], "queue": "q", "request": {"cpu": 1}}
     ids: list[int] = []

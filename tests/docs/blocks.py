@@ -43,7 +43,7 @@ def sections(page: Path) -> dict[str, list[Block]]:
     return {title: blocks for title, blocks in found.items() if blocks}
 
 
-class Desk:
+class PageRunner:
     """A directory with a stand-in train.py, a fresh home, and a shell."""
 
     def __init__(self, folder: Path, programs: Path) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.blocks import ROOT, RUN, SHELL, Block, Desk, sections
+from tests.docs.blocks import ROOT, RUN, SHELL, Block, PageRunner, sections
 
 README = ROOT / "README.md"
 #: This one needs hosts of its own: tests/hosts/test_page.py.
@@ -37,14 +37,14 @@ INSTALL_TIMEOUT_S = 100.0
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path / "desk", Path(sys.executable).parent)
+def desk(tmp_path: Path) -> Iterator[PageRunner]:
+    desk = PageRunner(tmp_path / "desk", Path(sys.executable).parent)
     yield desk
     desk.close()
 
 
 @pytest.mark.parametrize("blocks", SECTIONS)
-def test_every_command_of_a_section_works_as_typed(desk: Desk, blocks: list[Block]) -> None:
+def test_every_command_of_a_section_works_as_typed(desk: PageRunner, blocks: list[Block]) -> None:
     for block in blocks:
         assert block.kind in RUN, f"a block of kind {block.kind!r} would be run by nobody"
         desk.run(block)
@@ -59,7 +59,7 @@ def test_the_two_commands_are_make_demo_and_make_test() -> None:
     assert sections(README)["Two commands"] == [Block("sh", "make demo\n"), Block("sh", "make test\n")]
 
 
-def test_make_demo_runs_the_demo(desk: Desk) -> None:
+def test_make_demo_runs_the_demo(desk: PageRunner) -> None:
     assert "$(BIN)/python examples/demo.py" in _recipe("demo")
     said = desk.shell(f"'{sys.executable}' '{ROOT}/examples/demo.py' --seconds 0.5")
     assert said.count(" succeeded ") >= 8
@@ -74,7 +74,7 @@ def test_make_test_is_what_ci_calls() -> None:
 @pytest.mark.timeout(3 * INSTALL_TIMEOUT_S)
 def test_the_lines_that_install_and_uninstall_work(tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=True)
-    desk = Desk(tmp_path / "desk", tmp_path / "env" / "bin")
+    desk = PageRunner(tmp_path / "desk", tmp_path / "env" / "bin")
     [install], [uninstall] = sections(README)["Install"], sections(README)["Uninstall"]
     assert {install.kind, uninstall.kind} <= set(SHELL)
     try:
@@ -88,7 +88,7 @@ def test_the_lines_that_install_and_uninstall_work(tmp_path: Path) -> None:
         desk.close()
 
 
-def _needs_index(desk: Desk, script: str) -> str:
+def _needs_index(desk: PageRunner, script: str) -> str:
     """The script, or a skipped test where its build requirements cannot be had."""
     asked = subprocess.run(
         ["python3", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(desk.folder / "asked"), "hatchling"],

@@ -9,7 +9,7 @@ from tests.docs.blocks import ROOT
 from docs import generate
 from grassq.cli import help as texts
 from grassq.cli.main import parsers
-from grassq.core import options
+from grassq.core.syntax import options
 from grassq.settings import Settings
 
 COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()

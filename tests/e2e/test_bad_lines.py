@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.world import Grass
 
 from grassq.errors import BadInput, Refused
-from grassq.net.wire import new_key
+from grassq.net.encoding import new_key
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 from tests.e2e.world import BIN, DEADLINE_S, FINAL, Grass, end, eventually, is_alive
 
 from grassq.errors import GrassError
-from grassq.net.client import Client
-from grassq.net.wire import new_key
+from grassq.net.client import ApiClient
+from grassq.net.encoding import new_key
 
 JOBS = 60
 SLOTS = 2
@@ -266,7 +266,7 @@ def test_a_lost_job_runs_again_only_if_it_said_so(grass: Grass) -> None:
 def test_a_client_that_cannot_start_a_daemon_says_unreachable(grass: Grass) -> None:
     grass.ok("start")
     grass.crash()
-    with Client(str(grass.home), autostart=False) as client, pytest.raises(GrassError, match="no daemon"):
+    with ApiClient(str(grass.home), autostart=False) as client, pytest.raises(GrassError, match="no daemon"):
         client.info()
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from grassq.errors import GrassError
-from grassq.net.client import Client
+from grassq.net.client import ApiClient
 
 DEADLINE_S = 30.0
 BIN = Path(sys.executable).parent
@@ -188,9 +188,9 @@ class Grass:
         """Let every job behind a gate end."""
         (self.cwd / gate).touch()
 
-    def client(self) -> Client:
+    def client(self) -> ApiClient:
         """The daemon's API."""
-        return Client(str(self.home))
+        return ApiClient(str(self.home))
 
     def jobs(self, *selectors: str) -> list[Job]:
         """The selected jobs, all without a selector."""
@@ -290,7 +290,7 @@ class Grass:
         if not (self.home / "grass.sock").exists():
             return False
         try:
-            with Client(str(self.home), autostart=False) as client:
+            with ApiClient(str(self.home), autostart=False) as client:
                 client.kill(["all"], grace_s=0)
                 eventually(lambda: client.wait(["all"], timeout_s=5)["done"], "jobs end")
                 pid = client.info()["pid"]

@@ -13,7 +13,7 @@ from tests.e2e.world import BIN, Done, Grass, Job, Word, end, eventually, is_ali
 from tests.hosts.net import Host, Net
 
 from grassq.errors import GrassError
-from grassq.net.client import Client
+from grassq.net.client import ApiClient
 
 PORT = 7500
 BROKER = "my.server.com"
@@ -56,7 +56,7 @@ class Machine(Grass):
 
     def _answers(self) -> bool:
         try:
-            with Client(str(self.home), autostart=False) as client:
+            with ApiClient(str(self.home), autostart=False) as client:
                 client.info()
         except GrassError:
             return False
@@ -77,7 +77,7 @@ class Machine(Grass):
 
     def show(self) -> dict[str, Any]:
         """What `show` says on this machine, by its own socket."""
-        with Client(str(self.home), autostart=False) as client:
+        with ApiClient(str(self.home), autostart=False) as client:
             return client.show()
 
     def worker(self, name: str) -> Job:

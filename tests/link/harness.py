@@ -17,32 +17,33 @@ import msgspec
 import trustme
 from aiohttp import web
 from msgspec.structs import replace
-from tests.broker.desk import a_draft
+from tests.broker.decider_fixture import a_draft
 from tests.builders import a_worker
 
 from grassq.broker import service
-from grassq.broker.decide import Decider, FromWorker
+from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
-from grassq.core import frames
-from grassq.core.addresses import Address
-from grassq.core.frames import Pace
+from grassq.broker.inbox import FromWorker
+from grassq.core import protocol
+from grassq.core.endpoint import Endpoint
 from grassq.core.messages import Hello, Order, Report, Start
-from grassq.core.model import Offer, Outcome, State, Terms, WorkerInfo
+from grassq.core.model import Constraints, Offer, Outcome, State, WorkerInfo
+from grassq.core.protocol import LinkTimes
 from grassq.core.states import Exited
-from grassq.core.ways import Way
+from grassq.core.syntax.addresses import Address
 from grassq.errors import Refused
-from grassq.run import logs, rundir
+from grassq.run import log_files, rundir
 from grassq.store.sqlite import MEMORY, SqliteStore
-from grassq.web.answers import Handler, errors_in_words
-from grassq.web.cache import LogCache
-from grassq.web.caller import CALLER, Caller
-from grassq.web.fleet import Fleet
-from grassq.web.logs import serve_log
-from grassq.web.workers import WorkerLinks
-from grassq.worker.link import BrokerLink
+from grassq.web.access.principal import CALLER, Principal
+from grassq.web.logs.cache import LogCache
+from grassq.web.logs.serve import serve_log
+from grassq.web.responses import Handler, errors_in_words
+from grassq.web.workers.directory import WorkerDirectory
+from grassq.web.workers.registry import WorkerRegistry
+from grassq.worker.broker_link import BrokerLink
 
 #: Everything quick, so that what takes a minute in life takes a second here.
-QUICK = Pace(
+QUICK = LinkTimes(
     heartbeat_s=0.1,
     silence_s=0.4,
     greet_s=5.0,
@@ -110,25 +111,25 @@ async def by_token(request: web.Request, handler: Handler) -> web.StreamResponse
     name = request.headers.get("Authorization", "").removeprefix("Bearer ").partition(".")[0]
     if name == "x":
         raise web.HTTPUnauthorized(reason="no such token")
-    request[CALLER] = Caller("submit" if name == "ann" else "worker", name, name)
+    request[CALLER] = Principal("submit" if name == "ann" else "worker", name, name)
     return await handler(request)
 
 
 class Broker:
     """An engine with a real store, and the broker's end of the links."""
 
-    def __init__(self, folder: Path, pace: Pace, store: str = MEMORY) -> None:
+    def __init__(self, folder: Path, times: LinkTimes, store: str = MEMORY) -> None:
         self.alarms: list[str] = []
         self.engine = Engine(lambda: Decider(SqliteStore(store), SystemClock(), life=f"life {time.monotonic_ns()}"))
-        self.links = WorkerLinks(self.engine, pace=pace, alarm=self.alarms.append)
+        self.links = WorkerRegistry(self.engine, times=times, alarm=self.alarms.append)
         self.cache = LogCache(folder / "cache", self.engine, self._reader, most_bytes=1 << 20, log_max=64 << 10)
-        self.fleet = Fleet(self.links, None, self.cache)
+        self.directory = WorkerDirectory(self.links, None, self.cache)
         self.task: asyncio.Task[None] | None = None
         self.address = Address("127.0.0.1", 1)
         self.keys = 0
 
     def _reader(self, worker: str) -> Any:
-        return self.fleet.remote(worker)
+        return self.directory.remote(worker)
 
     async def start(self, stack: AsyncExitStack, host: str = "127.0.0.1", port: int = 0) -> None:
         self.task = asyncio.create_task(self.engine.run())
@@ -138,13 +139,13 @@ class Broker:
         stack.push_async_callback(self.cache.close)
         self.links.on_welcome(self.cache.greet)
         app = web.Application(middlewares=[errors_in_words, by_token])
-        app.router.add_get(frames.PATH, self.links.socket)
+        app.router.add_get(protocol.PATH, self.links.socket)
         app.router.add_get(r"/v1/jobs/{id:\d+}/log", self._log)
         self.address = await serve(stack, app, host=host, port=port)
         stack.push_async_callback(self.links.close)
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
-        return await serve_log(request, self.engine, self.fleet)
+        return await serve_log(request, self.engine, self.directory)
 
     async def _stop(self) -> None:
         assert self.task is not None
@@ -153,14 +154,14 @@ class Broker:
 
     def online(self, worker: str) -> bool:
         """Whether the board has this worker as in touch."""
-        station = self.engine.decider.board.stations.get(worker)
-        return station is not None and station.online
+        worker_state = self.engine.decider.board.worker_states.get(worker)
+        return worker_state is not None and worker_state.online
 
     async def submit(self, worker: str = "w", **more: Any) -> int:
         """A job for one worker; its id."""
         self.keys += 1
         key = f"key {self.keys}"
-        drafts = [a_draft(terms=Terms(worker), **more)]
+        drafts = [a_draft(constraints=Constraints(worker), **more)]
         handler = partial(service.submit, drafts=drafts, key=key, digest=b"d")
         return (await self.engine.change(handler, key=key, recall=service.ids_of))[0]
 
@@ -183,7 +184,7 @@ class Worker:
     """A worker that runs nothing: it notes its orders, and has the logs a test gives it."""
 
     def __init__(
-        self, folder: Path, name: str, addresses: Iterable[Address], pace: Pace, store_id: str, token: str = ""
+        self, folder: Path, name: str, addresses: Iterable[Address], times: LinkTimes, store_id: str, token: str = ""
     ) -> None:
         self.info: WorkerInfo = a_worker(name, cpu=4)
         self.place = folder / f"place {name}"
@@ -191,8 +192,8 @@ class Worker:
         self.orders: list[Order] = []
         self.confirmations: list[float] = []
         self.hellos = 0
-        self.way = Way(tuple(addresses), certificate()[1], token or f"{name}.secret")
-        self.link = BrokerLink(str(self.place), store_id, lambda: self.way, pace=pace)
+        self.way = Endpoint(tuple(addresses), certificate()[1], token or f"{name}.secret")
+        self.link = BrokerLink(str(self.place), store_id, lambda: self.way, times=times)
         self.task: asyncio.Task[None] | None = None
 
     def dial(self, stack: AsyncExitStack) -> None:
@@ -237,13 +238,13 @@ class Worker:
         self.hello(fresh=False)
 
     async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
-        return await asyncio.to_thread(logs.read, self._dir(job, attempt), stream, offset)
+        return await asyncio.to_thread(log_files.read, self._dir(job, attempt), stream, offset)
 
     async def size(self, job: int, attempt: int, stream: str) -> int:
-        return await asyncio.to_thread(logs.size, self._dir(job, attempt), stream)
+        return await asyncio.to_thread(log_files.size, self._dir(job, attempt), stream)
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        return await asyncio.to_thread(logs.tail_offset, self._dir(job, attempt), stream, lines)
+        return await asyncio.to_thread(log_files.tail_offset, self._dir(job, attempt), stream, lines)
 
     def _dir(self, job: int, attempt: int) -> str:
         return rundir.attempt_dir(str(self.place), job, attempt)
@@ -252,18 +253,18 @@ class Worker:
 class World:
     """A broker, its workers and the lines between them, taken down together."""
 
-    def __init__(self, folder: Path, stack: AsyncExitStack, pace: Pace) -> None:
+    def __init__(self, folder: Path, stack: AsyncExitStack, times: LinkTimes) -> None:
         self.folder = folder
         self.stack = stack
-        self.pace = pace
-        self.broker = Broker(folder, pace)
+        self.times = times
+        self.broker = Broker(folder, times)
 
     def worker(
         self, name: str = "w", *, at: Iterable[Address] | None = None, token: str = "", store_id: str | None = None
     ) -> Worker:
         """A worker that dials from now on."""
         known = self.broker.engine.decider.store_id if store_id is None else store_id
-        worker = Worker(self.folder, name, at or [self.broker.address], self.pace, known, token)
+        worker = Worker(self.folder, name, at or [self.broker.address], self.times, known, token)
         worker.dial(self.stack)
         return worker
 
@@ -280,10 +281,10 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path, pace: Pace = PATIENT) -> AsyncIterator[World]:
+async def world(folder: Path, times: LinkTimes = PATIENT) -> AsyncIterator[World]:
     """A world with a broker that listens."""
     async with AsyncExitStack() as stack:
-        one = World(folder, stack, pace)
+        one = World(folder, stack, times)
         await one.broker.start(stack)
         yield one
 
@@ -363,25 +364,25 @@ class FrameLine:
 
     async def open(self, stack: AsyncExitStack) -> FrameLine:
         app = web.Application()
-        app.router.add_get(frames.PATH, self._pass)
+        app.router.add_get(protocol.PATH, self._pass)
         self.address = await serve(stack, app)
         return self
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         self.dialled += 1
-        kept = ("Authorization", frames.PROTOCOL_HEADER, frames.TICKET_HEADER, frames.SEEN_HEADER)
+        kept = ("Authorization", protocol.PROTOCOL_HEADER, protocol.TICKET_HEADER, protocol.SEEN_HEADER)
         headers = {"Host": "grass", **{name: request.headers.get(name, "") for name in kept}, **self.headers}
-        url = f"https://{self._to}{frames.PATH}"
+        url = f"https://{self._to}{protocol.PATH}"
         async with aiohttp.ClientSession() as session:
             pin = aiohttp.Fingerprint(certificate()[1])
             try:
                 far = await session.ws_connect(
-                    url, headers=headers, ssl=pin, max_msg_size=frames.FRAME_MAX, timeout=SHORT
+                    url, headers=headers, ssl=pin, max_msg_size=protocol.FRAME_MAX, timeout=SHORT
                 )
             except aiohttp.WSServerHandshakeError as error:
-                words = error.headers.get(frames.ERROR_HEADER, "") if error.headers else ""
-                return web.Response(status=error.status, headers={frames.ERROR_HEADER: words})
-            near = web.WebSocketResponse(timeout=0.1, max_msg_size=frames.FRAME_MAX)
+                words = error.headers.get(protocol.ERROR_HEADER, "") if error.headers else ""
+                return web.Response(status=error.status, headers={protocol.ERROR_HEADER: words})
+            near = web.WebSocketResponse(timeout=0.1, max_msg_size=protocol.FRAME_MAX)
             await near.prepare(request)
             pumps = [
                 asyncio.create_task(self._pump("up", near, far)),

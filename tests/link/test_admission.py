@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.link.harness import PATIENT, QUICK, Broker, FrameLine, Line, Worker, World, kind_of, play, until, world
 
-from grassq.store.base import Standing
-from grassq.worker import link as links
+from grassq.store.base import WorkerRecord
+from grassq.worker import broker_link as links
 
 
 def copy_of(one: World, worker: Worker, folder: str) -> Worker:
@@ -17,14 +17,14 @@ def copy_of(one: World, worker: Worker, folder: str) -> Worker:
     place.mkdir()
     shutil.copytree(worker.place, place / worker.place.name)
     name = worker.info.name
-    double = Worker(place, name, worker.way.addresses, one.pace, one.broker.engine.decider.store_id)
+    double = Worker(place, name, worker.way.addresses, one.times, one.broker.engine.decider.store_id)
     double.dial(one.stack)
     return double
 
 
-def standing(one: World, worker: str = "w") -> Standing:
+def worker_record(one: World, worker: str = "w") -> WorkerRecord:
     """What the broker keeps of a worker."""
-    return one.broker.engine.decider._standings.get(worker, Standing())
+    return one.broker.engine.decider._worker_records.get(worker, WorkerRecord())
 
 
 def test_a_copy_is_refused_while_the_worker_answers_and_an_alarm_is_raised(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_copy_that_comes_later_is_refused_by_its_old_ticket(tmp_path: Path) ->
         async with world(tmp_path) as one:
             line = await Line(one.broker.address).open(one.stack)
             worker = await one.joined(at=[line.address])
-            await until(lambda: standing(one).next_ticket == "")
+            await until(lambda: worker_record(one).next_ticket == "")
             shutil.copytree(worker.place, tmp_path / "copy")
             line.cut()
             await until(lambda: worker.hellos == 2 and worker.link.online)
@@ -64,7 +64,7 @@ def test_when_the_copy_was_quicker_the_first_is_refused_and_never_both_are_let_i
     async def test() -> None:
         async with world(tmp_path) as one:
             worker = await one.joined()
-            await until(lambda: standing(one).next_ticket == "")
+            await until(lambda: worker_record(one).next_ticket == "")
             await worker.stop()
             await until(lambda: not one.broker.online("w"))
             double = copy_of(one, worker, "elsewhere")
@@ -92,8 +92,8 @@ def test_a_lost_welcome_or_a_lost_kept_locks_nobody_out(tmp_path: Path) -> None:
         async with world(tmp_path, QUICK) as one:
             line = await FrameLine(one.broker.address, lose).open(one.stack)
             worker = one.worker(at=[line.address])
-            await until(lambda: not lost and worker.link.online and standing(one).next_ticket == "")
-            assert standing(one).ticket == links.load(str(worker.place)).ticket
+            await until(lambda: not lost and worker.link.online and worker_record(one).next_ticket == "")
+            assert worker_record(one).ticket == links.load(str(worker.place)).ticket
             assert not one.broker.alarms
 
     play(test)
@@ -103,14 +103,14 @@ def test_a_connection_that_does_not_answer_makes_way_for_the_next(tmp_path: Path
     async def test() -> None:
         # The broker is patient here, so that it is the newcomer that finds the dead connection.
         async with world(tmp_path, PATIENT) as one:
-            one.broker.links._pace = PATIENT
+            one.broker.links._times = PATIENT
             line = await Line(one.broker.address).open(one.stack)
             worker = await one.joined(at=[line.address])
-            await until(lambda: standing(one).next_ticket == "")
+            await until(lambda: worker_record(one).next_ticket == "")
             line.flows.clear()
             old = one.broker.links.get("w")
             assert old is not None
-            old._pace = QUICK
+            old._times = QUICK
             await worker.stop()
             # Its end reaches nobody: the line is frozen.
             again = one.worker()
@@ -145,7 +145,7 @@ def test_a_broker_restored_from_a_backup_lets_its_workers_in_once_whatever_their
             one.broker = broker
             line = await Line(broker.address).open(one.stack)
             worker = await one.joined(at=[line.address])
-            await until(lambda: standing(one).next_ticket == "")
+            await until(lambda: worker_record(one).next_ticket == "")
             backup = tmp_path / "backup"
             backup.mkdir()
             for ending in ("", "-wal"):
@@ -165,7 +165,7 @@ def test_a_broker_restored_from_a_backup_lets_its_workers_in_once_whatever_their
             await until(lambda: again.link.online)
             assert restored.alarms == []
             # The excuse counts once: a copy with the same old ticket is a copy.
-            await until(lambda: standing(one).next_ticket == "")
+            await until(lambda: worker_record(one).next_ticket == "")
             await again.stop()
             await until(lambda: not restored.online("w"))
             links.save(str(again.place), old, sync=False)

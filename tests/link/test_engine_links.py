@@ -11,9 +11,9 @@ from tests.builders import HandClock, a_worker
 from tests.link.harness import play, until
 
 from grassq.broker import engine as engines
-from grassq.broker.decide import Decider, FromWorker
+from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
-from grassq.broker.inbox import Effects, Message
+from grassq.broker.inbox import Effects, FromWorker, Message
 from grassq.core.messages import Hello, Order, Report, Silent
 from grassq.core.model import Outcome
 from grassq.core.states import Exited
@@ -101,10 +101,10 @@ def test_only_the_link_that_is_in_use_can_be_disconnected() -> None:
             engine.connect("w", new)
             engine.disconnect("w", old, 1.0)
             await engine.read(lambda batch: None)
-            assert decider.board.stations["w"].online
+            assert decider.board.worker_states["w"].online
             engine.disconnect("w", new, 2.0)
-            await until(lambda: not decider.board.stations["w"].online)
-            assert decider.board.stations["w"].heard == 2.0
+            await until(lambda: not decider.board.worker_states["w"].online)
+            assert decider.board.worker_states["w"].heard == 2.0
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 from tests.link.harness import certificate, play, serve, until
 
-from grassq.core.addresses import Address
-from grassq.core.ways import Way
-from grassq.web.forward import NO_LOGIN, Forwarder
+from grassq.core.endpoint import Endpoint
+from grassq.core.syntax.addresses import Address
+from grassq.web.worker_only.proxy import NO_LOGIN, Forwarder
 
 CANARY = "hunter2-canary"
 NOBODY = Address("127.0.0.1", 1)
@@ -32,13 +32,13 @@ class Scene:
         self.headers: list[dict[str, str]] = []
         self.follow = asyncio.Event()
         self.left = asyncio.Event()
-        self.way: Way | None = None
+        self.way: Endpoint | None = None
 
     async def start(self, *addresses: Address) -> None:
         app = web.Application(client_max_size=1 << 26)
         app.router.add_route("*", "/{path:.*}", self._broker)
         here = await serve(self.stack, app)
-        self.way = Way((*addresses, here), certificate()[1], "ann.secret")
+        self.way = Endpoint((*addresses, here), certificate()[1], "ann.secret")
         local = {("POST", "/v1/create-queue"): self._local, ("POST", "/v1/delete-queue"): self._local}
         forwarder = Forwarder(lambda: self.way, {**local, ("GET", "/v1/info"): self._local}, seek_s=0.5)
         runner = web.AppRunner(forwarder.app(), shutdown_timeout=0.1, access_log=None)
@@ -158,7 +158,7 @@ def test_without_a_login_one_is_told_what_to_type(tmp_path: Path) -> None:
 def test_a_broker_that_is_not_there_is_exit_4(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         assert scene.way is not None
-        scene.way = Way((NOBODY,), scene.way.fingerprint, scene.way.token)
+        scene.way = Endpoint((NOBODY,), scene.way.fingerprint, scene.way.token)
         status, body, _ = await scene.ask("GET", "/v1/show")
         assert (status, body["error"]["exit"]) == (503, 4)
         assert "jobs that run here run on" in body["error"]["message"]
@@ -178,7 +178,7 @@ def test_the_next_address_is_asked_when_the_first_is_dead(tmp_path: Path) -> Non
 def test_another_certificate_gets_nothing_of_us(tmp_path: Path) -> None:
     async def test(scene: Scene) -> None:
         assert scene.way is not None
-        scene.way = Way(scene.way.addresses, b"\1" * 32, scene.way.token)
+        scene.way = Endpoint(scene.way.addresses, b"\1" * 32, scene.way.token)
         status, body, _ = await scene.ask("GET", "/v1/show")
         assert status == 409 and "another certificate" in body["error"]["message"]
         assert scene.got == []

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 from tests.builders import BOOT
 from tests.link.harness import QUICK, Broker, FrameLine, Line, kind_of, play, seen_by, until, world
 
-from grassq.core import frames
-from grassq.core.addresses import Address
+from grassq.core import protocol
+from grassq.core.endpoint import Endpoint
 from grassq.core.messages import Check, Report
 from grassq.core.model import State
 from grassq.core.states import Started
-from grassq.core.ways import Way
+from grassq.core.syntax.addresses import Address
 from grassq.errors import Refused
-from grassq.web import workers
-from grassq.worker import link as links
-from grassq.worker.link import BrokerLink
+from grassq.web.workers import registry
+from grassq.worker import broker_link as links
+from grassq.worker.broker_link import BrokerLink
 
 
 def test_a_worker_that_dials_is_welcomed_given_jobs_and_heard(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_kind_of_frame_only_a_newer_peer_knows_is_skipped(tmp_path: Path) -> N
         def newer(way: str, data: bytes) -> list[bytes]:
             number, body = msgspec.msgpack.decode(data)
             if body["type"] == "welcome":
-                body["protocol"] = frames.PROTOCOL + 1
+                body["protocol"] = protocol.PROTOCOL + 1
             shifted = msgspec.msgpack.encode([number + added[way], body])
             if added[way] or body["type"] not in ("ping", "pong"):
                 return [shifted]
@@ -106,7 +106,7 @@ def test_a_kind_of_frame_only_a_newer_peer_knows_is_skipped(tmp_path: Path) -> N
 
         async with world(tmp_path) as one:
             line = await FrameLine(one.broker.address, newer).open(one.stack)
-            line.headers = {frames.PROTOCOL_HEADER: str(frames.PROTOCOL + 1)}
+            line.headers = {protocol.PROTOCOL_HEADER: str(protocol.PROTOCOL + 1)}
             worker = await one.joined(at=[line.address])
             await until(lambda: added == {"up": 1, "down": 1})
             job = await one.broker.submit()
@@ -123,8 +123,8 @@ def test_a_version_two_away_is_refused_in_words_that_name_the_older_side(
 ) -> None:
     async def test() -> None:
         async with world(tmp_path) as one:
-            for brokers, whose in ((frames.PROTOCOL + 2, "worker"), (frames.PROTOCOL - 2, "broker")):
-                monkeypatch.setattr(workers, "PROTOCOL", brokers)
+            for brokers, whose in ((protocol.PROTOCOL + 2, "worker"), (protocol.PROTOCOL - 2, "broker")):
+                monkeypatch.setattr(registry, "PROTOCOL", brokers)
                 worker = one.worker(f"by-{whose}")
                 await until(lambda worker=worker: worker.link.describe()["refused"])  # type: ignore[misc]
                 assert f"update Grass on the {whose}'s machine" in str(worker.link.describe()["trouble"])
@@ -135,8 +135,8 @@ def test_a_version_two_away_is_refused_in_words_that_name_the_older_side(
 def test_a_version_one_away_is_welcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with world(tmp_path) as one:
-            for brokers in (frames.PROTOCOL + 1, frames.PROTOCOL - 1):
-                monkeypatch.setattr(workers, "PROTOCOL", brokers)
+            for brokers in (protocol.PROTOCOL + 1, protocol.PROTOCOL - 1):
+                monkeypatch.setattr(registry, "PROTOCOL", brokers)
                 await one.joined(f"w{brokers}")
 
     play(test)
@@ -147,13 +147,13 @@ def test_a_home_whose_list_of_brokers_cannot_be_read_is_told_and_tried_again(tmp
         async with world(tmp_path) as one:
             trouble = [Refused("brokers.json is readable by others")]
 
-            def way() -> Way:
+            def way() -> Endpoint:
                 if trouble:
                     raise trouble[0]
                 return worker.way
 
             worker = one.worker()
-            link = BrokerLink(str(tmp_path), one.broker.engine.decider.store_id, way, pace=one.pace)
+            link = BrokerLink(str(tmp_path), one.broker.engine.decider.store_id, way, times=one.times)
             task = asyncio.create_task(link.run(worker))
             await until(lambda: link.describe()["refused"])
             assert "readable by others" in str(link.describe()["trouble"])
@@ -231,7 +231,7 @@ def test_a_change_between_hello_and_welcome_is_said_after_it(tmp_path: Path) -> 
             line = await FrameLine(one.broker.address, hold_welcome).open(one.stack)
             worker = one.worker(at=[line.address])
             await until(lambda: one.broker.online("w"))
-            await until(lambda: one.broker.engine.decider.board.stations["w"].info.labels == ("new",))
+            await until(lambda: one.broker.engine.decider.board.worker_states["w"].info.labels == ("new",))
 
     play(test)
 
@@ -242,7 +242,7 @@ def test_a_worker_is_called_what_its_token_says(tmp_path: Path) -> None:
             worker = one.worker("mallory", token="w.secret")
             await until(lambda: worker.link.online)
             assert one.broker.online("w")
-            assert "mallory" not in one.broker.engine.decider.board.stations
+            assert "mallory" not in one.broker.engine.decider.board.worker_states
 
     play(test)
 
@@ -323,7 +323,7 @@ def test_workers_find_a_broker_that_was_started_anew(tmp_path: Path) -> None:
 def test_a_broker_at_an_ipv6_address_is_reached(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path) as one:
-            one.broker = Broker(tmp_path, one.pace)
+            one.broker = Broker(tmp_path, one.times)
             await one.broker.start(one.stack, host="::1")
             worker = await one.joined()
             assert worker.link.describe()["address"] == f"[::1]:{one.broker.address.port}"

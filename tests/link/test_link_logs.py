@@ -14,8 +14,8 @@ from grassq.core.messages import Forget, Report
 from grassq.core.model import Offer
 from grassq.core.states import Started
 from grassq.errors import Refused
-from grassq.web.cache import LogCache
-from grassq.web.link import OutOfTouch
+from grassq.web.logs.cache import LogCache
+from grassq.web.workers.connection import OutOfTouch
 
 MIB = 1 << 20
 
@@ -221,7 +221,7 @@ def test_copies_survive_a_restart_and_are_removed_with_their_jobs(tmp_path: Path
             assert again.describe()["bytes"] == len(b"first" + b"second")
             assert not (tmp_path / "cache" / "9.1.log.part").exists()
             jobs = await one.broker.engine.read(lambda batch: batch.store.recent(0, 10))
-            await one.broker.fleet.remove([job for job in jobs if job.id == first], set())
+            await one.broker.directory.remove([job for job in jobs if job.id == first], set())
             assert one.broker.cache.copy(first, 1, "log") is None
             assert one.broker.cache.copy(second, 1, "log") is not None
             await until(lambda: [o for o in worker.orders if isinstance(o, Forget)] == [Forget((first,))])
@@ -247,17 +247,17 @@ def test_a_queue_is_made_and_deleted_on_a_named_worker(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path) as one:
             await one.joined()
-            desk = one.broker.fleet.desk("w")
-            assert await desk.offer(Offer("train")) == ("created", ["a note"])
+            queue_admin = one.broker.directory.queue_admin("w")
+            assert await queue_admin.offer(Offer("train")) == ("created", ["a note"])
             await until(lambda: "train" in one.broker.engine.decider.board.queue_names())
             with pytest.raises(Refused, match="there is no such device"):
-                await desk.offer(Offer("bad"))
-            await desk.withdraw("train")
+                await queue_admin.offer(Offer("bad"))
+            await queue_admin.withdraw("train")
             await until(lambda: "train" not in one.broker.engine.decider.board.queue_names())
             with pytest.raises(OutOfTouch):
-                one.broker.fleet.desk("nobody")
+                one.broker.directory.queue_admin("nobody")
             with pytest.raises(Refused, match="name a worker"):
-                one.broker.fleet.desk()
+                one.broker.directory.queue_admin()
 
     play(test)
 
@@ -268,7 +268,7 @@ def test_a_question_to_a_worker_that_goes_away_is_answered_with_a_refusal(tmp_pa
             line = await Line(one.broker.address).open(one.stack)
             await one.joined(at=[line.address])
             line.flows.clear()
-            asking = asyncio.create_task(one.broker.fleet.desk("w").offer(Offer("train")))
+            asking = asyncio.create_task(one.broker.directory.queue_admin("w").offer(Offer("train")))
             with pytest.raises(OutOfTouch):
                 await asking
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from tests.builders import a_capacity
 from tests.link.harness import QUICK, Line, World, certificate, play, until, world
 
+from grassq.core.endpoint import Endpoint
 from grassq.core.model import State
-from grassq.core.ways import Way
-from grassq.worker.link import BrokerLink
-from grassq.worker.local import LocalWorker
-from grassq.worker.offers import Book
+from grassq.worker.broker_link import BrokerLink
+from grassq.worker.offers import OfferFile
+from grassq.worker.worker import Worker
 
 
 @asynccontextmanager
@@ -23,10 +23,10 @@ async def a_real_worker(one: World, line: Line) -> AsyncIterator[BrokerLink]:
     place = one.folder / "worker"
     place.mkdir(exist_ok=True)
     store_id = one.broker.engine.decider.store_id
-    way = Way((line.address,), certificate()[1], "w.secret")
-    link = BrokerLink(str(place), store_id, lambda: way, pace=one.pace)
-    worker = LocalWorker(
-        str(place), Book("w"), link.send, store_id=store_id, capacity=a_capacity(cpu=2), keeps=True, apart=True
+    way = Endpoint((line.address,), certificate()[1], "w.secret")
+    link = BrokerLink(str(place), store_id, lambda: way, times=one.times)
+    worker = Worker(
+        str(place), OfferFile("w"), link.send, store_id=store_id, capacity=a_capacity(cpu=2), keeps=True, apart=True
     )
     async with AsyncExitStack() as stack:
         await worker.start()

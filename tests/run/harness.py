@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grassq.run import processes, rundir
-from grassq.run.crew import Crew
+from grassq.run.shim_pool import ShimPool
 
 DEADLINE_S = 10.0
 
@@ -65,8 +65,8 @@ class Harness:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.boot = processes.boot_id()
-        self.crew = Crew(sys.executable, str(home))
-        self.crew.start()
+        self.shim_pool = ShimPool(sys.executable, str(home))
+        self.shim_pool.start()
         self.jobs: dict[int, str] = {}
         self.reports: list[dict[str, Any]] = []
         self.closed = False
@@ -81,13 +81,13 @@ class Harness:
     def start(self, *argv: str | bytes, **changes: Any) -> tuple[str, dict[str, Any]]:
         """Order a command and wait until it has started."""
         path = self.prepare(*argv, **changes)
-        self.crew.order(path)
+        self.shim_pool.order(path)
         return path, self.until("started", path)
 
     def run(self, *argv: str | bytes, **changes: Any) -> tuple[str, dict[str, Any]]:
         """Order a command and wait until it has ended."""
         path = self.prepare(*argv, **changes)
-        self.crew.order(path)
+        self.shim_pool.order(path)
         return path, self.ended(path)
 
     def script(self, text: str, **changes: Any) -> tuple[str, dict[str, Any]]:
@@ -103,8 +103,8 @@ class Harness:
 
     def heard(self, event: str, path: str) -> list[dict[str, Any]]:
         """What was said of an attempt; of a command that was over at once its end says that it had started as well."""
-        if not self.closed and select.select([self.crew], [], [], 0.0)[0]:
-            self.reports += self.crew.read()
+        if not self.closed and select.select([self.shim_pool], [], [], 0.0)[0]:
+            self.reports += self.shim_pool.read()
         job = next(job for job, known in self.jobs.items() if known == path)
         about = [report for report in self.reports if report.get("job") == job]
         return [report for report in about if report["event"] == event or (event == "started" and "pid" in report)]
@@ -126,4 +126,4 @@ class Harness:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            self.crew.close()
+            self.shim_pool.close()

@@ -121,6 +121,6 @@ def test_members_are_the_tree_the_session_and_the_marked(start: Start) -> None:
 
 
 def test_the_session_of_a_command_that_is_gone_is_left_alone(start: Start) -> None:
-    leader = start("sleep", "60", session=True)
-    pid, ticks = identity(leader)
+    predecessor = start("sleep", "60", session=True)
+    pid, ticks = identity(predecessor)
     assert processes.members((pid, ticks + 1), [b"GRASS_JOB_ID=-1"]) == []

@@ -89,7 +89,7 @@ def test_of_twenty_claimers_exactly_one_wins(tmp_path: Path) -> None:
         assert names_in(path) == ["files", "spec.json", "started"]
 
 
-def _claimer(path: str, spec: rundir.Spec, gate: int, opener: int) -> int:
+def _claimer(path: str, spec: rundir.RunSpec, gate: int, opener: int) -> int:
     pid = os.fork()
     if pid == 0:
         os.close(opener)
@@ -221,7 +221,7 @@ def test_an_unfinished_second_line_of_a_claim_is_no_command(path: str) -> None:
 
 def test_a_lease_is_read_back_in_its_boot_alone_and_private(path: str) -> None:
     assert rundir.read_lease(path, "boot") is None
-    rundir.write_lease(path, rundir.Lease(12.5, 300.0), "boot")
+    rundir.write_lease(path, rundir.LeaseRecord(12.5, 300.0), "boot")
     found = rundir.read_lease(path, "boot")
     assert found is not None and (found.until, found.length_s) == (12.5, 300.0)
     assert rundir.read_lease(path, "another boot") is None

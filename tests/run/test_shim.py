@@ -104,7 +104,7 @@ def test_a_directory_and_a_command_too_long_are_explained(harness: Harness) -> N
 def test_a_shim_goes_on_after_a_failed_spawn(harness: Harness) -> None:
     assert harness.run("/no/such/program")[1]["outcome"] == "spawn_failed"
     assert harness.run("true")[1]["code"] == 0
-    assert harness.crew.idle == 1
+    assert harness.shim_pool.idle == 1
 
 
 def test_a_program_is_found_on_the_path_of_the_job_and_in_its_directory(harness: Harness, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_shim_is_at_home_again_after_a_start(harness: Harness, tmp_path: Path,
 def test_a_stop_found_before_the_spawn_means_do_not_start(harness: Harness, tmp_path: Path) -> None:
     path = harness.prepare("touch", str(tmp_path / "ran"))
     rundir.request_stop(path, 5.0, "changed my mind")
-    harness.crew.order(path)
+    harness.shim_pool.order(path)
     record = harness.ended(path)
     assert (record["outcome"], record["code"], record["signal"]) == ("cancelled", None, None)
     assert not (tmp_path / "ran").exists()
@@ -168,21 +168,21 @@ def test_an_order_that_brings_its_spec_needs_no_file(harness: Harness) -> None:
     path = harness.prepare("/bin/sh", "-c", "echo $ODD", env={"ODD": b"\xfd"})
     spec = packed(path)
     Path(path, "spec.json").unlink()
-    harness.crew.order(path, spec)
+    harness.shim_pool.order(path, spec)
     assert harness.ended(path)["code"] == 0
     assert harness.log(path) == b"\xfd\n"
 
 
 def test_a_spec_that_is_too_long_for_an_order_is_read(harness: Harness) -> None:
     path = harness.prepare("/bin/sh", "-c", "echo ${#LONG}", env={"LONG": "x" * 100_000})
-    harness.crew.order(path, packed(path))
+    harness.shim_pool.order(path, packed(path))
     assert harness.ended(path)["code"] == 0
     assert harness.log(path) == b"100000\n"
 
 
 def packed(path: str) -> tuple[Any, ...]:
     spec = rundir.read_spec(path)
-    return tuple(getattr(spec, name) for name in rundir.Spec.__slots__)
+    return tuple(getattr(spec, name) for name in rundir.RunSpec.__slots__)
 
 
 def test_that_it_started_is_said_once_and_with_its_end_if_that_comes_at_once(harness: Harness) -> None:
@@ -198,7 +198,7 @@ def test_that_it_started_is_said_once_and_with_its_end_if_that_comes_at_once(har
 def test_an_order_without_a_spec_is_reported(harness: Harness) -> None:
     path = harness.prepare("true")
     Path(path, "spec.json").unlink()
-    harness.crew.order(path)
+    harness.shim_pool.order(path)
 
     def bad_specs() -> list[str]:
         harness.heard("bad_spec", path)
@@ -211,7 +211,7 @@ def test_an_order_without_a_spec_is_reported(harness: Harness) -> None:
 def test_a_directory_in_place_of_the_claim_is_a_claim(harness: Harness) -> None:
     path = harness.prepare("true")
     Path(path, "started").mkdir()
-    harness.crew.order(path)
+    harness.shim_pool.order(path)
     assert harness.until("duplicate", path)
 
 

@@ -10,13 +10,13 @@ from tests.sim.things import Command, RunDir
 from tests.sim.touchy import TouchyStore
 from tests.sim.world import Machine
 
-from grassq.broker.decide import Decider
-from grassq.core.board import NEAR_MAX, Board, shape_of
-from grassq.core.model import FINAL, HOLDING, AttemptId, Job, Offer, Outcome, Placement, State, Terms, WorkerInfo
-from grassq.core.placement import never_fits
-from grassq.core.resources import ONE, VRAM, Capacity, Pool
-from grassq.core.selectors import All, Ids
-from grassq.core.slot_words import SLOT
+from grassq.broker.decider import Decider
+from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, Offer, Outcome, Placement, State, WorkerInfo
+from grassq.core.planner.board import NEAR_MAX, Board, shape_of
+from grassq.core.planner.plan import never_fits
+from grassq.core.resources.capacity import ONE, VRAM, Capacity, Pool
+from grassq.core.syntax.selectors import AllJobs, ByIds
+from grassq.core.syntax.slots import SLOT
 from grassq.store.base import Loaded
 from grassq.store.sqlite import SqliteStore
 
@@ -125,7 +125,7 @@ class Auditor:
 
     def lose_memory(self) -> None:
         """The store is about to be replaced: what it knows may still be at work somewhere."""
-        for job in SqliteStore.jobs(self._store, All(), 1_000_000):
+        for job in SqliteStore.jobs(self._store, AllJobs(), 1_000_000):
             self._lost_rows[job.id] = job
             self._forgotten |= {(job.id, attempt.number) for attempt in SqliteStore.attempts(self._store, job.id)}
         for machine in self._machines.values():
@@ -193,7 +193,7 @@ class Auditor:
         before, self.alive = self.alive, {job.id: job for job in loaded.jobs}
         for job_id in sorted(ended):
             # One that ended and was removed at once is not there any more.
-            if job_id not in self.removed or SqliteStore.jobs(self._store, Ids(((job_id, job_id),)), 1):
+            if job_id not in self.removed or SqliteStore.jobs(self._store, ByIds(((job_id, job_id),)), 1):
                 self._check_final(self._row(job_id))
         for job_id in self.alive.keys() & self._final.keys():
             if job_id in self.removed and any(job_id == job for job, _ in self._forgotten):
@@ -236,7 +236,7 @@ class Auditor:
         known = {i: job for i, job in self.alive.items() if i in board.jobs} | whole
         if board.jobs != known:
             raise Broken(f"board and store differ: {_difference(board.jobs, known)}")
-        for state, lines in ((State.QUEUED, dict(board.shapes())), (State.WAITING, board.parked)):
+        for state, lines in ((State.QUEUED, dict(board.shapes())), (State.WAITING, board.blocked)):
             placed = {(shape, order) for shape, line in lines.items() for order in line}
             stored = {
                 (shape_of(job), job.order) for i, job in self.alive.items() if job.state is state and i not in whole
@@ -245,28 +245,34 @@ class Auditor:
                 raise Broken(f"{state}: the board has {placed}, the store {stored}")
         held = usage(board.jobs.values())
         counted: Usage = Counter()
-        for worker, station in board.stations.items():
-            for name, amount in station.machine.pools.items():
+        for worker, worker_state in board.worker_states.items():
+            for name, amount in worker_state.machine.pools.items():
                 counted[worker, name, ""] = amount
-            for name, loads in station.machine.loads.items():
+            for name, loads in worker_state.machine.loads.items():
                 if name == SLOT:
                     continue  # a machine has none: they are its offers'
                 for device, load in loads.items():
                     counted[worker, name, device] = load.used
                     counted[worker, VRAM, device] = load.vram
-            for queue, room in station.offers.items():
-                for index, holders in room.rack.holders.items() if room.rack is not None else ():
+            for queue, ledger in worker_state.offers.items():
+                for index, holders in ledger.slot_set.holders.items() if ledger.slot_set is not None else ():
                     counted[worker, slot_of(queue), str(index)] = holders * ONE
         # Of a queue that was made anew without slots nobody counts those that are still held.
-        racks = {(worker, slot_of(q)) for worker, s in board.stations.items() for q, r in s.offers.items() if r.rack}
-        held = Counter({key: n for key, n in held.items() if not key[1].startswith(SLOT) or key[:2] in racks})
+        slot_sets = {
+            (worker, slot_of(q)) for worker, s in board.worker_states.items() for q, r in s.offers.items() if r.slot_set
+        }
+        held = Counter({key: n for key, n in held.items() if not key[1].startswith(SLOT) or key[:2] in slot_sets})
         if +held != +counted:
             raise Broken(f"jobs hold {+held}, the board counts {+counted}")
 
     def _check_queued(self, board: Board) -> None:
         """Queued means that it may be placed: its queue is there, and could hold it."""
-        for (queue, request, terms), _ in board.shapes():
-            why = "no queue" if next(board.offering(queue), None) is None else never_fits(board, queue, request, terms)
+        for (queue, request, constraints), _ in board.shapes():
+            why = (
+                "no queue"
+                if next(board.offering(queue), None) is None
+                else never_fits(board, queue, request, constraints)
+            )
             demand(why is None, f"jobs of {queue} that ask {request} are queued, and yet: {why}")
 
     def _check_world(self, decider: Decider | None) -> None:
@@ -289,8 +295,8 @@ class Auditor:
             return False
         if decider is None or decider.stale:
             return True
-        reunion = decider._reunion.state
-        return worker in decider.board.doubts or worker not in reunion.spoken or attempt in reunion.fenced
+        recovery = decider._recovery.state
+        return worker in decider.board.unreconciled or worker not in recovery.spoken or attempt in recovery.fenced
 
     def _check_final(self, job: Job) -> None:
         demand(job.state in FINAL, f"job {job.id} left the queue as {job.state}")
@@ -328,13 +334,13 @@ class Auditor:
         return self._machines[job.placement.worker].dirs.get(job.attempt_id)
 
     def _row(self, job_id: int) -> Job:
-        found = SqliteStore.jobs(self._store, Ids(((job_id, job_id),)), 1)
+        found = SqliteStore.jobs(self._store, ByIds(((job_id, job_id),)), 1)
         demand(bool(found), f"job {job_id} is gone from the store")
         return found[0]
 
     def check_all(self) -> None:
         """The slow checks, for the end: nothing acknowledged is missing, nothing final has changed, one key one set."""
-        rows = {job.id: job for job in SqliteStore.jobs(self._store, All(), 1_000_000)}
+        rows = {job.id: job for job in SqliteStore.jobs(self._store, AllJobs(), 1_000_000)}
         for key, ids in self.acknowledged.items():
             demand(set(ids) <= rows.keys() | self.removed, f"{key}: of {ids} some are gone")
         for job_id, job in self._final.items():
@@ -371,22 +377,22 @@ def _check_placed(job: Job, loaded: Loaded) -> None:
     info = next((known for known in loaded.workers if known.name == job.placement.worker), None)
     if info is None:
         raise Broken(f"{job} was given to {job.placement.worker}, which was removed")
-    standing = loaded.standings.get(info.name)
-    demand(standing is None or not standing.drained, f"{job} was given to {info.name}, which is drained")
+    worker_record = loaded.worker_records.get(info.name)
+    demand(worker_record is None or not worker_record.drained, f"{job} was given to {info.name}, which is drained")
     offer = next((offer for offer in info.offers if offer.queue == job.spec.queue), None)
     demand(offer is not None, f"{job} was given to {info.name}, which has no such queue")
     assert offer is not None
-    demand(_is_taken(job.spec.terms, info, offer), f"{job} was given to {info}, against its terms")
+    demand(_is_taken(job.spec.constraints, info, offer), f"{job} was given to {info}, against its terms")
 
 
-def _is_taken(terms: Terms, info: WorkerInfo, offer: Offer) -> bool:
-    guest = terms.guest
-    right_worker = terms.worker in (None, info.name) and set(terms.labels) <= set(info.labels)
-    if guest is None or not right_worker:
+def _is_taken(constraints: Constraints, info: WorkerInfo, offer: Offer) -> bool:
+    remote = constraints.remote
+    right_worker = constraints.worker in (None, info.name) and set(constraints.labels) <= set(info.labels)
+    if remote is None or not right_worker:
         return right_worker
     if not offer.prefix:
-        return offer.unsecure or guest.bare
-    return not guest.own_cwd and not guest.shell and set(guest.env) <= set(offer.allow_env)
+        return offer.unsecure or remote.bare
+    return not remote.own_cwd and not remote.shell and set(remote.env) <= set(offer.allow_env)
 
 
 def _most(capacity: Capacity, name: str, device: str) -> int:

@@ -19,14 +19,15 @@ from tests.sim.users import Users
 from tests.sim.wire import Wire
 from tests.sim.world import Machine, SimRunner
 
-from grassq.broker.decide import Call, Decider, FromWorker, Message
+from grassq.broker.decider import Decider
+from grassq.broker.inbox import Call, FromWorker, Message
 from grassq.broker.service import Done
-from grassq.core.board import Pace, Patience
 from grassq.core.messages import Hello
 from grassq.core.model import Offer, State, WorkerInfo
-from grassq.core.placement import never_fits
-from grassq.core.resources import ONE, Capacity, Device, Devices, Pool
-from grassq.core.slots import Slot, limits_of
+from grassq.core.planner.board import PrefetchPolicy, ReservationPolicy
+from grassq.core.planner.plan import never_fits
+from grassq.core.resources.capacity import ONE, Capacity, Device, Devices, Pool
+from grassq.core.resources.slots import Slot, limits_of
 from grassq.errors import Deposed, StoreUnavailable
 from grassq.store.base import Store
 from grassq.worker.agent import Agent
@@ -42,7 +43,7 @@ FAULTS = (
 )
 LEASE_S = 9.0
 #: Jobs of the simulator take seconds; those below this are brief enough to be followed.
-PACE = Pace(brief_s=4.0, runs=1, wait_s=3.0)
+PACE = PrefetchPolicy(short_s=4.0, runs=1, wait_s=3.0)
 #: How long a standby waits for a silent broker before it takes over.
 TAKEOVER_S = 4.0
 
@@ -165,16 +166,16 @@ class Play:
     def _can_run(self, job_id: int) -> bool:
         job = self.auditor.alive[job_id]
         assert self.decider is not None
-        return never_fits(self.decider.board, job.spec.queue, job.spec.request, job.spec.terms) is None
+        return never_fits(self.decider.board, job.spec.queue, job.spec.request, job.spec.constraints) is None
 
     def _all_done(self) -> bool:
-        if self.decider is None or self.decider.board.awaited or self.decider.board.doubts:
+        if self.decider is None or self.decider.board.awaited or self.decider.board.unreconciled:
             return False
         # What a restored store has forgotten comes back one by one.
-        return not self.decider._reunion.state.asked and not any(map(self._can_run, self.auditor.alive))
+        return not self.decider._recovery.state.asked and not any(map(self._can_run, self.auditor.alive))
 
     def _check_progress(self) -> None:
-        if self._progress_at != self.now and self.decider is not None and self.decider.board.doubts:
+        if self._progress_at != self.now and self.decider is not None and self.decider.board.unreconciled:
             # A worker that cannot tell what it ran is asked RECALL_TRIES times, and nothing is started meanwhile.
             self._progress_at = self.now
         if self._progress_at != self.now and any(machine.commands() for machine in self.machines.values()):
@@ -287,11 +288,11 @@ class Play:
             self.decider = Decider(
                 led,
                 self.clock,
-                patience=Patience(8, 20.0),
+                patience=ReservationPolicy(8, 20.0),
                 lease_s=LEASE_S,
                 life=f"life{next(self._lives)}",
                 near_max=self._near_max,
-                pace=PACE,
+                prefetch_policy=PACE,
             )
         except StoreUnavailable:
             self.after(1.0, self._start_broker)

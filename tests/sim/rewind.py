@@ -49,7 +49,7 @@ class Rewind:
         play = self._play
         if self.backup is not None or self.is_unsettled or play.decider is None:
             return
-        if play.machines.keys() - play.decider.board.stations.keys() - play.auditor.gone or play.decider.stale:
+        if play.machines.keys() - play.decider.board.worker_states.keys() - play.auditor.gone or play.decider.stale:
             return
         self.backup = Backup(play.now, play.store.number, play.store.image(), play.auditor.books())
         back_in_s = play.rng.uniform(0.5, 15)
@@ -92,9 +92,9 @@ class Rewind:
     def look(self) -> None:
         """Whether everybody has spoken by now."""
         decider = self._play.decider
-        if not self.is_unsettled or decider is None or decider.stale or decider.board.doubts:
+        if not self.is_unsettled or decider is None or decider.stale or decider.board.unreconciled:
             return
-        spoken = decider._reunion.state.spoken
+        spoken = decider._recovery.state.spoken
         if self._play.machines.keys() - self._play.auditor.gone <= spoken:
             self.is_unsettled = False
             self._play.wire.spared = None

@@ -33,7 +33,7 @@ class Shim:
     """A supervisor: the agent it talks to, the launcher that forked it, and the attempt at hand."""
 
     pid: int
-    crew: int
+    shim_pool: int
     launcher: int
     alive: bool = True
     busy: AttemptId | None = None

@@ -11,13 +11,13 @@ import msgspec
 
 from grassq.broker import selection, service, views
 from grassq.broker.batch import Batch
-from grassq.broker.decide import Call
+from grassq.broker.inbox import Call
 from grassq.broker.service import Draft
-from grassq.core.model import ANYWHERE, FINAL, Guest, Offer, Pairs, Spec, State, Terms
-from grassq.core.resources import ONE, Count, Ids, Limits, Pool, Request
-from grassq.core.selectors import All
-from grassq.core.selectors import Ids as JobIds
-from grassq.core.selectors import State as StateSelector
+from grassq.core.model import ANYWHERE, FINAL, Constraints, Offer, Pairs, RemoteSubmitter, Spec, State
+from grassq.core.resources.capacity import ONE, DeviceCount, DeviceIds, Limits, Pool, Request
+from grassq.core.syntax.selectors import AllJobs
+from grassq.core.syntax.selectors import ByIds as JobIds
+from grassq.core.syntax.selectors import ByState as StateSelector
 
 if TYPE_CHECKING:
     from tests.sim.play import Play
@@ -138,7 +138,7 @@ class Users:
         rng = self._rng
         pairs: Pairs = ((b"WHO", rng.choice((b"ann", b"bob"))),)
         environment = msgspec.msgpack.encode(pairs)
-        terms = self._terms()
+        constraints = self._constraints()
         spec = Spec(
             command=(key.encode(), b"\xff\x00raw"),
             queue=rng.choice(("default", "q1" if self._play.has_slots else "default", "q1", "q2")),
@@ -148,20 +148,20 @@ class Users:
             grace_s=rng.choice((0.0, 1.0, 5.0)),
             on_lost=rng.choice(("fail", "requeue")),
             tries=rng.choice((1, 1, 2, 3)),
-            terms=terms,
-            by=None if terms.guest is None else "token",
+            constraints=constraints,
+            by=None if constraints.remote is None else "token",
         )
         return Draft(spec, environment, None, rng.choice((30, 30, 30, 10, 50)), hold=rng.random() < 0.1)
 
-    def _terms(self) -> Terms:
+    def _constraints(self) -> Constraints:
         """Most jobs run anywhere; some want one worker or a label, or come from another machine."""
         rng = self._rng
         if rng.random() < 0.7:
             return ANYWHERE
         worker = rng.choice((None, None, *sorted(self._play.machines)))
         labels = rng.choice(((), (), ("big",), ("big",), ("new",)))
-        guest = Guest(bare=rng.random() < 0.3, env=rng.choice(((), (b"X",))), own_cwd=rng.random() < 0.2)
-        return Terms(worker, labels, guest if rng.random() < 0.5 else None)
+        remote = RemoteSubmitter(bare=rng.random() < 0.3, env=rng.choice(((), (b"X",))), own_cwd=rng.random() < 0.2)
+        return Constraints(worker, labels, remote if rng.random() < 0.5 else None)
 
     def _kill(self) -> None:
         if (chosen := self._some_job()) is not None:
@@ -197,7 +197,7 @@ class Users:
 
     def _look(self) -> None:
         action = self._rng.choice((views.show, views.why))
-        self._ask(lambda batch: action(batch, [All()]))
+        self._ask(lambda batch: action(batch, [AllJobs()]))
 
     def _clean(self) -> None:
         """What has ended is removed; its workers are told to forget it when they connect again."""
@@ -224,19 +224,19 @@ class Users:
         worker, play = self._rng.choice(sorted(self._play.machines)), self._play
 
         def remove(batch: Batch) -> object:
-            if len(batch.board.stations) < 2 or play.rewind.is_unsettled:
+            if len(batch.board.worker_states) < 2 or play.rewind.is_unsettled:
                 return None
             return service.remove_worker(batch, worker, lost=True)
 
         decider = play.decider
-        station = None if decider is None else decider.board.stations.get(worker)
-        if station is not None and (not station.online or self._rng.random() < 0.1):
+        worker_state = None if decider is None else decider.board.worker_states.get(worker)
+        if worker_state is not None and (not worker_state.online or self._rng.random() < 0.1):
             self._ask(remove)
 
     def _make_queue(self) -> None:
         machine = self._play.machines[self._rng.choice(sorted(self._play.machines))]
         queue = self._rng.choice(("q1", "q2", "default"))
-        limits: tuple[Limits, ...] = ({}, {"gpu": Count(1)}, {"gpu": Ids(("0",))}, {"cpu": Pool(2 * ONE)})
+        limits: tuple[Limits, ...] = ({}, {"gpu": DeviceCount(1)}, {"gpu": DeviceIds(("0",))}, {"cpu": Pool(2 * ONE)})
         prefix: tuple[bytes, ...] = self._rng.choice(((), (b"nice",)))
         offer = Offer(
             queue,
@@ -267,6 +267,6 @@ class Users:
 
 
 def _undrain(batch: Batch) -> None:
-    for name, station in batch.board.stations.items():
-        if station.drained:
+    for name, worker_state in batch.board.worker_states.items():
+        if worker_state.drained:
             service.drain(batch, name, undo=True)

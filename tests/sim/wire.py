@@ -14,8 +14,9 @@ from typing import Protocol
 
 from tests.sim.world import Machine
 
-from grassq.broker.decide import Decider, FromWorker
-from grassq.core.messages import Check, Forget, Hello, Moment, Order, Recall, Recalled, Report, Silent
+from grassq.broker.decider import Decider
+from grassq.broker.inbox import FromWorker
+from grassq.core.messages import Check, Forget, Hello, Order, Recall, Recalled, Report, Silent, StorePosition
 
 HEARTBEAT_S = 1.5
 #: Silence after which either end gives a connection up.
@@ -61,7 +62,7 @@ class Link:
     welcome: int = 0
     no_way_in: bool = False
     no_way_out: bool = False
-    seen: Moment | None = None
+    seen: StorePosition | None = None
     seen_at: float = 0.0
 
 
@@ -110,7 +111,7 @@ class Wire:
         if broker is not None and link.broker is broker and not link.no_way_in:
             self._ends.after(self._delay(), partial(self._remember, name, link.number, broker.moment))
 
-    def _remember(self, name: str, number: int, moment: Moment) -> None:
+    def _remember(self, name: str, number: int, moment: StorePosition) -> None:
         link = self.links[name]
         if number == link.number and self._ends.machines[name].agent is not None and not link.no_way_in:
             link.seen, link.seen_at = moment, self._ends.now
@@ -172,7 +173,7 @@ class Wire:
         if not link.no_way_in:
             self._ends.after(self._delay(), partial(self._pong, name, number, at, broker.moment))
 
-    def _pong(self, name: str, number: int, at: float, moment: Moment) -> None:
+    def _pong(self, name: str, number: int, at: float, moment: StorePosition) -> None:
         link, agent = self.links[name], self._ends.machines[name].agent
         if number == link.number and agent is not None and not link.no_way_in:
             link.answered = self._ends.now

@@ -17,10 +17,10 @@ from tests.sim.things import Command, RunDir, Shim
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
-from grassq.core.reconcile import Found
-from grassq.run.leases import GRACE_PART
+from grassq.core.reconcile import RunState
+from grassq.run.lease_timer import GRACE_PART
 from grassq.worker.agent import Agent
-from grassq.worker.holdings import exited
+from grassq.worker.attempts import exited
 from grassq.worker.leases import Lease
 
 TERM, KILL = 15, 9
@@ -51,7 +51,7 @@ class Machine:
     time: Timeline
     labels: tuple[str, ...] = ()
     boots: int = 1
-    crew: int = 0
+    shim_pool: int = 0
     launcher: int = 0
     launcher_alive: bool = True
     agent: Agent | None = None
@@ -110,17 +110,17 @@ class Machine:
 
     def order(self, attempt: AttemptId) -> None:
         """The order goes through the launcher's socket: it may be lost with it, doubled, or outlive its sender."""
-        rng, crew, boots = self.time.rng, self.crew, self.boots
+        rng, shim_pool, boots = self.time.rng, self.shim_pool, self.boots
         for _ in range(rng.choice((0, 1, 1, 1, 1, 1, 1, 1, 1, 2)) if self.time.faulty else 1):
-            self.time.after(rng.uniform(0, 0.4), lambda: self._taken(attempt, crew, boots))
+            self.time.after(rng.uniform(0, 0.4), lambda: self._taken(attempt, shim_pool, boots))
 
-    def look(self, attempt: AttemptId) -> Found:
+    def look(self, attempt: AttemptId) -> RunState:
         found = self.dirs.get(attempt)
         if found is None:
-            return Found()
+            return RunState()
         here = found.boot == self.boot
         command = found.command if here else None
-        return Found(
+        return RunState(
             exit=None if found.record is None else exited(attempt[1], found.record),
             void=found.void,
             claimed=found.claimed,
@@ -155,16 +155,16 @@ class Machine:
 
     # What shims and commands do.
 
-    def _taken(self, attempt: AttemptId, crew: int, boots: int) -> None:
+    def _taken(self, attempt: AttemptId, shim_pool: int, boots: int) -> None:
         """Some shim reads the order."""
         if boots != self.boots:
             return
         folder = self.dirs.get(attempt)
         if folder is None or folder.claimed:
             event = "duplicate" if folder else "bad_spec"
-            self._say(crew, {"event": event, "job": attempt[0], "attempt": attempt[1], "shim": 0})
+            self._say(shim_pool, {"event": event, "job": attempt[0], "attempt": attempt[1], "shim": 0})
             return
-        shim = self._free_shim(crew)
+        shim = self._free_shim(shim_pool)
         folder.shim, folder.boot, shim.busy = shim, self.boot, attempt
         self.time.after(self.time.rng.uniform(0, 0.1), lambda: self._spawn(shim, folder, attempt))
 
@@ -177,12 +177,12 @@ class Machine:
         elif shim.busy == attempt:
             shim.busy = None
 
-    def _free_shim(self, crew: int) -> Shim:
+    def _free_shim(self, shim_pool: int) -> Shim:
         for shim in self.shims:
-            if shim.alive and shim.busy is None and shim.crew == crew:
+            if shim.alive and shim.busy is None and shim.shim_pool == shim_pool:
                 return shim
         self.shims = [shim for shim in self.shims if shim.alive]
-        self.shims.append(Shim(next(self.pids), crew, self.launcher))
+        self.shims.append(Shim(next(self.pids), shim_pool, self.launcher))
         return self.shims[-1]
 
     def _spawn(self, shim: Shim, folder: RunDir, attempt: AttemptId) -> None:
@@ -262,26 +262,26 @@ class Machine:
             "ended": self.time.now,
         }
         shim.busy = None
-        heard = shim.crew == self.crew and self.agent is not None
+        heard = shim.shim_pool == self.shim_pool and self.agent is not None
         folder.synced = not heard
-        follower = folder.next if heard else None
-        self._report(shim, attempt, "exited", record=folder.record, next=follower is not None)
-        if follower is not None:
-            shim.busy = follower
-            self.time.after(self.time.rng.uniform(0, 0.1), lambda: self._follow(shim, follower))
+        prefetched = folder.next if heard else None
+        self._report(shim, attempt, "exited", record=folder.record, next=prefetched is not None)
+        if prefetched is not None:
+            shim.busy = prefetched
+            self.time.after(self.time.rng.uniform(0, 0.1), lambda: self._follow(shim, prefetched))
         if not heard:
             self._gone(shim)
 
     # Who hears of it.
 
     def _report(self, shim: Shim, attempt: AttemptId, event: str, **more: object) -> None:
-        self._say(shim.crew, {"event": event, "job": attempt[0], "attempt": attempt[1], "shim": shim.pid, **more})
+        self._say(shim.shim_pool, {"event": event, "job": attempt[0], "attempt": attempt[1], "shim": shim.pid, **more})
 
-    def _say(self, crew: int, report: dict[str, Any]) -> None:
+    def _say(self, shim_pool: int, report: dict[str, Any]) -> None:
         """Reports of one crew stay in order: it is one socket, read within moments."""
 
         def heard() -> None:
-            if crew == self.crew and self.agent is not None:
+            if shim_pool == self.shim_pool and self.agent is not None:
                 self.agent.heard(report)
 
         self.time.after(0.02, heard)
@@ -289,16 +289,16 @@ class Machine:
     def _gone(self, shim: Shim) -> None:
         shim.alive = False
         if self.launcher_alive and shim.launcher == self.launcher:
-            self._say(shim.crew, {"event": "gone", "shim": shim.pid})
+            self._say(shim.shim_pool, {"event": "gone", "shim": shim.pid})
         for attempt in self.watched:
             if self.dirs[attempt].shim is shim:
                 self._tell_watcher(attempt)
 
     def _tell_watcher(self, attempt: AttemptId) -> None:
-        crew = self.crew
+        shim_pool = self.shim_pool
 
         def told() -> None:
-            if crew == self.crew and self.agent is not None:
+            if shim_pool == self.shim_pool and self.agent is not None:
                 self.agent.shim_gone(attempt)
 
         self.time.after(0.01, told)
@@ -327,7 +327,7 @@ class Machine:
     def agent_gone(self) -> None:
         """The agent's process ends: idle shims leave, busy ones go on."""
         self.agent = None
-        self.crew += 1
+        self.shim_pool += 1
         self.launcher += 1
         self.launcher_alive = True
         self.watched.clear()

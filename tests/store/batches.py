@@ -7,7 +7,7 @@ import hashlib
 from msgspec.structs import replace
 
 from grassq.core.model import Job, Outcome, State
-from grassq.core.selectors import parse
+from grassq.core.syntax.selectors import parse
 from grassq.store.base import Changes, Store
 
 ENV = b"\x90"

@@ -12,7 +12,7 @@ from tests.store.batches import MANY, kept, new
 from grassq.core.model import State
 from grassq.errors import Deposed, GuardFailed, StoreUnavailable
 from grassq.store import sql
-from grassq.store.base import CODE_KEPT_S, LIVES_KEPT, Changes, Scope, Standing, Store, Submission, Token
+from grassq.store.base import CODE_KEPT_S, LIVES_KEPT, Changes, Scope, Store, Submission, Token, WorkerRecord
 from grassq.store.relational import RelationalStore
 
 Opened = Callable[[str], RelationalStore]
@@ -78,32 +78,32 @@ def test_codes_are_forgotten_seven_days_after_they_ended_and_tokens_never(store:
 
 
 def test_a_standing_is_kept_also_before_the_worker_has_spoken(store: Store) -> None:
-    first = Standing(ticket="", next_ticket="n1")
-    store.commit(Changes(standings={"w": first, "v": Standing(drained=True, ticket="t", next_ticket="t2")}))
+    first = WorkerRecord(ticket="", next_ticket="n1")
+    store.commit(Changes(worker_records={"w": first, "v": WorkerRecord(drained=True, ticket="t", next_ticket="t2")}))
     loaded = store.load(MANY)
-    assert loaded.standings == {"v": Standing(True, "t", "t2"), "w": first} and loaded.workers == []
-    store.commit(Changes(standings={"w": Standing(ticket="n1")}, workers={"w": a_worker("w")}))
+    assert loaded.worker_records == {"v": WorkerRecord(True, "t", "t2"), "w": first} and loaded.workers == []
+    store.commit(Changes(worker_records={"w": WorkerRecord(ticket="n1")}, workers={"w": a_worker("w")}))
     loaded = store.load(MANY)
-    assert loaded.standings["w"] == Standing(False, "n1", "") and loaded.workers == [a_worker("w")]
+    assert loaded.worker_records["w"] == WorkerRecord(False, "n1", "") and loaded.workers == [a_worker("w")]
 
 
 def test_a_removed_worker_leaves_nothing_whatever_its_last_batch_said(store: Store) -> None:
-    both = {"w": Standing(ticket="a"), "v": Standing(ticket="b")}
-    store.commit(Changes(workers={name: a_worker(name) for name in both}, standings=both))
+    both = {"w": WorkerRecord(ticket="a"), "v": WorkerRecord(ticket="b")}
+    store.commit(Changes(workers={name: a_worker(name) for name in both}, worker_records=both))
     store.commit(Changes(removed_workers=["w", "nobody"], workers={"w": a_worker("w", boot="boot-2")}))
     loaded = store.load(MANY)
-    assert loaded.workers == [a_worker("v")] and loaded.standings == {"v": Standing(ticket="b")}
+    assert loaded.workers == [a_worker("v")] and loaded.worker_records == {"v": WorkerRecord(ticket="b")}
 
 
 def test_doubts_are_replaced_as_a_whole(store: Store) -> None:
-    store.commit(Changes(doubts={"w", "v"}))
-    assert store.load(MANY).doubts == {"w", "v"}
+    store.commit(Changes(unreconciled={"w", "v"}))
+    assert store.load(MANY).unreconciled == {"w", "v"}
     store.commit(Changes(paused={"q"}))
-    assert store.load(MANY).doubts == {"w", "v"}
-    store.commit(Changes(doubts={"v"}))
-    assert store.load(MANY).doubts == {"v"}
-    store.commit(Changes(doubts=set()))
-    assert store.load(MANY).doubts == set()
+    assert store.load(MANY).unreconciled == {"w", "v"}
+    store.commit(Changes(unreconciled={"v"}))
+    assert store.load(MANY).unreconciled == {"v"}
+    store.commit(Changes(unreconciled=set()))
+    assert store.load(MANY).unreconciled == set()
 
 
 # The number of commits, and the lives of brokers.
@@ -122,10 +122,10 @@ def test_a_commit_that_failed_has_no_number(store: Store) -> None:
     store.commit(new(a_job(1)))
     wrong = replace(kept(store, 1), state=State.HELD)
     with pytest.raises(GuardFailed):
-        store.commit(Changes(updated={1: (wrong, wrong)}, tokens={"t": a_token()}, doubts={"w"}))
+        store.commit(Changes(updated={1: (wrong, wrong)}, tokens={"t": a_token()}, unreconciled={"w"}))
     assert store.number == 1
     loaded = store.load(MANY)
-    assert (store.number, loaded.doubts, store.tokens()) == (1, set(), [])
+    assert (store.number, loaded.unreconciled, store.tokens()) == (1, set(), [])
     store.commit(new(a_job(2)))
     assert store.number == 2
 
@@ -174,8 +174,8 @@ def test_everything_is_there_after_reopening(url: str, opened: Opened) -> None:
     first.commit(
         Changes(
             tokens={"t": a_token("t")},
-            standings={"w": Standing(True, "x", "y")},
-            doubts={"w"},
+            worker_records={"w": WorkerRecord(True, "x", "y")},
+            unreconciled={"w"},
             submissions={"k": Submission("k", b"d", 1, 1, 0.0)},
         )
     )

@@ -14,7 +14,7 @@ from tests.store.test_conformance_broker import a_token
 
 from grassq.core.model import State
 from grassq.errors import BadInput, NotFound, Refused
-from grassq.store.base import Attempt, Changes, Standing, Story, Submission
+from grassq.store.base import Attempt, Changes, Story, Submission, WorkerRecord
 from grassq.store.copy import copy
 from grassq.store.open import open_store
 from grassq.store.relational import ROWS_AT_ONCE, Part, RelationalStore
@@ -38,9 +38,9 @@ def used(url: str) -> None:
     changes.story = [Story(1, at / 3, "kind", f"line {at}") for at in range(LINES)]
     changes.submissions = {"k": Submission("k", b"\x00\xff", 1, 3, 1e9 + 0.1, (1, 2))}
     changes.workers = {"w": a_worker("w", gpu=2)}
-    changes.standings = {"w": Standing(True, "a", "b")}
+    changes.worker_records = {"w": WorkerRecord(True, "a", "b")}
     changes.tokens = {"t": replace(a_token("t"), queues=("q",)), "u": a_token("u")}
-    changes.paused, changes.doubts = {"", "q"}, {"w"}
+    changes.paused, changes.unreconciled = {"", "q"}, {"w"}
     store.commit(changes)
     ended(store, 2)
     store.commit(Changes(removed=[2]))

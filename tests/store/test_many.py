@@ -14,22 +14,26 @@ from msgspec.structs import fields, replace
 from tests.builders import T0, a_job, a_placement, a_request
 from tests.store.batches import DIGEST, MANY, ended, kept, new, text
 
-from grassq.core.kinds import Shape
-from grassq.core.model import FINAL, HOLDING, Guest, Job, Outcome, Spec, State, Terms
-from grassq.core.selectors import parse
+from grassq.core.model import FINAL, HOLDING, Constraints, Job, Outcome, RemoteSubmitter, Spec, State
+from grassq.core.planner.request_classes import Shape
+from grassq.core.syntax.selectors import parse
 from grassq.errors import GuardFailed, StoreUnavailable
 from grassq.store import rows, sql
-from grassq.store.base import Attempt, Changes, Parked, Store, Story
+from grassq.store.base import Attempt, Changes, Store, Story, WaitingGroup
 from grassq.store.relational import RelationalStore
 from grassq.store.sqlite import SqliteStore
 
 Opened = Callable[[str], RelationalStore]
-TERMS = [Terms(), Terms(worker="w"), Terms(labels=("a", "b"), guest=Guest(env=(b"X",), shell=True))]
+CONSTRAINTS = [
+    Constraints(),
+    Constraints(worker="w"),
+    Constraints(labels=("a", "b"), remote=RemoteSubmitter(env=(b"X",), shell=True)),
+]
 
 
 def shape_of(job: Job) -> Shape:
     """What the planner groups a job by."""
-    return job.spec.queue, job.spec.request, job.spec.terms
+    return job.spec.queue, job.spec.request, job.spec.constraints
 
 
 def any_job(chance: random.Random, id_: int) -> Job:
@@ -44,7 +48,7 @@ def any_job(chance: random.Random, id_: int) -> Job:
     )
     reason = chance.choice([None, "no such queue", "too large"]) if state is State.WAITING else None
     ready_at = chance.choice([None, 7.5]) if state is State.WAITING else None
-    spec = replace(job.spec, terms=chance.choice(TERMS), env_digest=DIGEST)
+    spec = replace(job.spec, constraints=chance.choice(CONSTRAINTS), env_digest=DIGEST)
     return replace(job, spec=spec, reason=reason, ready_at=ready_at)
 
 
@@ -57,14 +61,14 @@ def filled(store: Store, jobs: list[Job]) -> None:
     store.commit(changes)
 
 
-def by_hand(jobs: list[Job]) -> dict[tuple[State, Shape], Parked]:
+def by_hand(jobs: list[Job]) -> dict[tuple[State, Shape], WaitingGroup]:
     """What `Loaded.parked` should be."""
     groups: dict[tuple[State, Shape], list[Job]] = defaultdict(list)
     for job in jobs:
         if job.state is State.QUEUED or (job.state is State.WAITING and job.ready_at is None):
             groups[job.state, shape_of(job)].append(job)
     return {
-        (state, shape): Parked(state, shape, array("q", sorted(job.order for job in alike)))
+        (state, shape): WaitingGroup(state, shape, array("q", sorted(job.order for job in alike)))
         for (state, shape), alike in groups.items()
     }
 
@@ -82,8 +86,8 @@ def test_what_must_be_known_is_loaded_whole_and_the_others_by_shape(store: Store
     calm = [job for job in jobs if job not in busy]
     assert busy and len(calm) > 50
     assert loaded.jobs == sorted(busy + calm[:whole], key=lambda job: job.id)
-    assert {(group.state, group.shape): group for group in loaded.parked} == by_hand(jobs)
-    assert len(loaded.parked) == len(by_hand(jobs)) and all(group.orders.typecode == "q" for group in loaded.parked)
+    assert {(group.state, group.shape): group for group in loaded.blocked} == by_hand(jobs)
+    assert len(loaded.blocked) == len(by_hand(jobs)) and all(group.orders.typecode == "q" for group in loaded.blocked)
 
 
 def test_more_jobs_than_are_read_at_once_are_all_loaded(opened: Opened) -> None:
@@ -91,7 +95,7 @@ def test_more_jobs_than_are_read_at_once_are_all_loaded(opened: Opened) -> None:
     store.commit(new(*[a_job(id_, cpu=1 + id_ % 3) for id_ in range(1, 5001)]))
     loaded = store.load(10)
     assert [job.id for job in loaded.jobs] == list(range(1, 11))
-    assert sorted(len(group.orders) for group in loaded.parked) == [1666, 1667, 1667]
+    assert sorted(len(group.orders) for group in loaded.blocked) == [1666, 1667, 1667]
 
 
 # Jobs of some ids.
@@ -197,7 +201,7 @@ def test_lines_of_one_commit_stay_in_order_whatever_their_time(store: Store) -> 
 
 
 def test_every_field_of_a_spec_has_its_place_in_a_row() -> None:
-    columns = {"queue", "request", "terms", "env_digest"}
+    columns = {"queue", "request", "constraints", "env_digest"}
     assert {field.name for field in fields(Spec)} == columns | {field.name for field in fields(rows._Rest)}
 
 

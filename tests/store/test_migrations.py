@@ -14,10 +14,10 @@ from tests.builders import BOOT, T0, a_job, a_placement, a_worker
 from tests.postgres import shared
 from tests.store.batches import DIGEST, ENV, MANY, new, text
 
-from grassq.core.kinds import Shape
 from grassq.core.model import Job, State, order_of
+from grassq.core.planner.request_classes import Shape
 from grassq.store import rows, schema, sql
-from grassq.store.base import Attempt, Changes, Parked, Standing, Story, Submission
+from grassq.store.base import Attempt, Changes, Story, Submission, WaitingGroup, WorkerRecord
 from grassq.store.relational import RelationalStore
 
 Opened = Callable[[str], RelationalStore]
@@ -49,7 +49,7 @@ WRITTEN: list[tuple[str, tuple[object, ...]]] = [
 
 def shape_of(job: Job) -> Shape:
     """What the planner groups a job by."""
-    return job.spec.queue, job.spec.request, job.spec.terms
+    return job.spec.queue, job.spec.request, job.spec.constraints
 
 
 def first_schema(engine: str, folder: Path) -> str:
@@ -79,23 +79,23 @@ def test_a_store_of_the_first_schema_keeps_everything(engine: str, tmp_path: Pat
     loaded = store.load(MANY)
     assert (loaded.store_id, loaded.jobs, loaded.workers) == ("0123456789abcdef", [JOB], [WORKER])
     assert (loaded.paused, loaded.highest_id, store.number) == ({"q"}, 9, 0)
-    assert (loaded.standings, loaded.doubts, loaded.lives, store.tokens()) == ({}, set(), {}, [])
+    assert (loaded.worker_records, loaded.unreconciled, loaded.lives, store.tokens()) == ({}, set(), {}, [])
     assert store.submission("k") == KEPT and store.environment(DIGEST) == ENV
-    assert loaded.parked == [Parked(State.QUEUED, shape_of(JOB), array("q", [JOB.order]))]
+    assert loaded.blocked == [WaitingGroup(State.QUEUED, shape_of(JOB), array("q", [JOB.order]))]
     assert store.totals() == {"queued": 1} and store.some([7]) == [JOB]
     assert store.attempts(7) == [Attempt(job=7, number=1, placement=a_placement(), ended=4.0)]
     assert [line.kind for line in store.story(7)] == ["submitted", "placed", "lost"]
     store.begin("life")
     changes = new(a_job(10))
-    changes.standings = {"w": Standing(drained=True)}
+    changes.worker_records = {"w": WorkerRecord(drained=True)}
     store.commit(changes)
     store.commit(Changes(story=[Story(7, 1.0, "released")]))
     assert [line.kind for line in store.story(7)] == ["submitted", "placed", "lost", "released"]
-    assert [list(group.orders) for group in store.load(0).parked] == [[JOB.order, order_of(30, 10)]]
+    assert [list(group.orders) for group in store.load(0).blocked] == [[JOB.order, order_of(30, 10)]]
     loaded = store.load(MANY)
-    assert (text(store, "all"), loaded.standings, loaded.lives, store.number) == (
+    assert (text(store, "all"), loaded.worker_records, loaded.lives, store.number) == (
         [7, 10],
-        {"w": Standing(drained=True)},
+        {"w": WorkerRecord(drained=True)},
         {"life": 0},
         2,
     )

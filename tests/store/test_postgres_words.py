@@ -10,7 +10,7 @@ from tests.builders import a_job
 from tests.postgres import LOCKED, PASSWORD, shared
 from tests.store.batches import MANY, new, text
 
-from grassq.core.urls import shown_url
+from grassq.core.syntax.store_urls import shown_url
 from grassq.errors import BadInput, GrassError, Refused, StoreTooNew, StoreUnavailable
 from grassq.store import schema
 from grassq.store.open import open_store
@@ -107,7 +107,7 @@ def test_a_row_that_makes_no_sense_is_damage(database: str) -> None:
 def test_a_table_locked_by_somebody_else_does_not_hang_a_commit(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
 
-    monkeypatch.setattr("grassq.store.session.LOCK_S", 0.2)
+    monkeypatch.setattr("grassq.store.postgres_session.LOCK_S", 0.2)
     store = PostgresStore(database)
     assert store.try_lead()
     with psycopg.connect(database) as other:
@@ -171,7 +171,7 @@ def test_both_spellings_are_taken_and_a_password_in_the_query_too(database: str)
 
 
 def test_without_psycopg_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("grassq.store.postgres", "grassq.store.session"):
+    for name in ("grassq.store.postgres", "grassq.store.postgres_session"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(Refused, match=r"needs psycopg .*: pip install 'grassq\[postgres\]'"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.web.house import House, key, play
+from tests.web.broker_fixture import BrokerFixture, key, play
 
 #: What would be done if a request could be hidden inside another.
 HIDDEN = b'{"jobs":[{"command":["hidden"],"hold":true}],"key":"%s"}'
@@ -36,11 +36,11 @@ AMBIGUOUS = {
 
 @pytest.mark.parametrize("name", AMBIGUOUS)
 def test_an_ambiguous_request_is_refused_and_what_it_hides_is_not_done(name: str) -> None:
-    async def test(house: House) -> None:
-        token = await house.token("admin")
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("admin")
         inner = _inner(token)
         lines, framing = AMBIGUOUS[name]
-        reader, writer = await house.connect()
+        reader, writer = await fixture.connect()
         head = f"POST /v1/pause HTTP/1.1\r\nHost: grass\r\nAuthorization: Bearer {token}\r\n"
         writer.write(head.encode() + lines.format(n=len(inner)).encode() + b"\r\n" + framing + inner)
         await writer.drain()
@@ -48,7 +48,7 @@ def test_an_ambiguous_request_is_refused_and_what_it_hides_is_not_done(name: str
         async with asyncio.timeout(20):
             said = await reader.read()
         assert b"HTTP/1.1 2" not in said, said
-        shown = await house.ask("GET", "/v1/show?selector=all", local=True)
+        shown = await fixture.ask("GET", "/v1/show?selector=all", local=True)
         assert b"hidden" not in shown.body and shown.json["paused"] == []
 
     play(test)
@@ -64,9 +64,9 @@ def test_an_ambiguous_request_is_refused_and_what_it_hides_is_not_done(name: str
     ],
 )
 def test_a_first_line_that_makes_no_sense_is_refused(first: str) -> None:
-    async def test(house: House) -> None:
-        reader, writer = await house.connect()
-        token = await house.token("admin")
+    async def test(fixture: BrokerFixture) -> None:
+        reader, writer = await fixture.connect()
+        token = await fixture.token("admin")
         writer.write(f"{first}\r\nHost: grass\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n".encode())
         async with asyncio.timeout(20):
             said = await reader.read(64)
@@ -78,9 +78,9 @@ def test_a_first_line_that_makes_no_sense_is_refused(first: str) -> None:
 def test_behind_a_request_with_a_plain_end_the_same_words_are_a_request_of_their_own() -> None:
     """So the tests above would notice it."""
 
-    async def test(house: House) -> None:
-        token = await house.token("admin")
-        reader, writer = await house.connect()
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("admin")
+        reader, writer = await fixture.connect()
         head = f"POST /v1/pause HTTP/1.1\r\nHost: grass\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
         writer.write(head.encode() + _inner(token))
         async with asyncio.timeout(20):

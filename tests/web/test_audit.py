@@ -11,12 +11,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.web.house import WAIT_S, House, digest_of, key, new_secret, play
-from tests.web.test_join_codes import exchange_of, made, redeem
+from tests.web.broker_fixture import WAIT_S, BrokerFixture, digest_of, key, new_secret, play
+from tests.web.test_redeem_codes import exchange_of, made, redeem
 
-from grassq.core import codes
-from grassq.web import auth
-from grassq.web.audit import FILE_NAME, OLD_NAME, Audit
+from grassq.core.syntax import join_codes
+from grassq.web.access import auth
+from grassq.web.access.audit import FILE_NAME, OLD_NAME, Audit
 
 
 def fill(audit: Audit, count: int, sync: bool = False) -> None:
@@ -126,25 +126,25 @@ def test_words_from_outside_cannot_break_out_of_a_line(tmp_path: Path) -> None:
     audit.close()
 
 
-async def told(house: House) -> list[tuple[str, str, str]]:
+async def told(fixture: BrokerFixture) -> list[tuple[str, str, str]]:
     """Who, what and the result of every line."""
-    answer = await house.ask("GET", "/v1/audit?last=1000", local=True)
+    answer = await fixture.ask("GET", "/v1/audit?last=1000", local=True)
     assert answer.json["whole"] is True and answer.json["broken_at"] is None
     return [(line["who"], line["path"], line["result"]) for line in answer.json["entries"]]
 
 
 def test_every_change_over_tcp_is_told_with_who_and_how_it_ended() -> None:
-    async def test(house: House) -> None:
-        ann, eve = await house.token("submit", bare=True), await house.token("read")
+    async def test(fixture: BrokerFixture) -> None:
+        ann, eve = await fixture.token("submit", bare=True), await fixture.token("read")
         job = {"jobs": [{"command": ["true"], "hold": True}], "key": key()}
-        assert (await house.ask("POST", "/v1/submit", job, ann)).status == 200
-        assert (await house.ask("POST", "/v1/submit", job, eve)).status == 403
-        assert (await house.ask("POST", "/v1/enqueue", {"words": ["-"], "key": key()}, ann)).status == 200
-        assert (await house.ask("POST", "/v1/jobs/kill", {"selectors": ["9"], "key": key()}, ann)).status == 404
-        assert (await house.ask("GET", "/v1/show", token=ann)).status == 200
-        assert (await house.ask("POST", "/v1/pause", {"key": key()}, local=True)).status == 200
+        assert (await fixture.ask("POST", "/v1/submit", job, ann)).status == 200
+        assert (await fixture.ask("POST", "/v1/submit", job, eve)).status == 403
+        assert (await fixture.ask("POST", "/v1/enqueue", {"words": ["-"], "key": key()}, ann)).status == 200
+        assert (await fixture.ask("POST", "/v1/jobs/kill", {"selectors": ["9"], "key": key()}, ann)).status == 404
+        assert (await fixture.ask("GET", "/v1/show", token=ann)).status == 200
+        assert (await fixture.ask("POST", "/v1/pause", {"key": key()}, local=True)).status == 200
         whose = [f"token {token.partition('.')[0]}" for token in (ann, eve)]
-        lines = await told(house)
+        lines = await told(fixture)
         assert lines[0] == (whose[0], "/v1/submit", "200")
         assert lines[1] == (whose[1], "/v1/submit", "403")
         assert lines[2][:2] == (whose[0], "/v1/enqueue") and lines[2][2].startswith("200 exit ")
@@ -154,11 +154,11 @@ def test_every_change_over_tcp_is_told_with_who_and_how_it_ended() -> None:
 
 
 def test_codes_and_tokens_are_told_on_every_socket() -> None:
-    async def test(house: House) -> None:
-        code = await made(house)
-        given = (await redeem(house, code)).json["token"]
-        await house.ask("POST", "/v1/tokens/revoke", {"id": given, "key": key()}, local=True)
-        answer = await house.ask("GET", "/v1/audit", local=True)
+    async def test(fixture: BrokerFixture) -> None:
+        code = await made(fixture)
+        given = (await redeem(fixture, code)).json["token"]
+        await fixture.ask("POST", "/v1/tokens/revoke", {"id": given, "key": key()}, local=True)
+        answer = await fixture.ask("GET", "/v1/audit", local=True)
         lines = answer.json["entries"]
         assert [line["path"] for line in lines] == ["/v1/tokens/create", "/v1/redeem", "/v1/tokens/revoke"]
         assert lines[0]["who"].startswith("uid ") and lines[0]["peer"] == "local" and code.id in lines[0]["about"]
@@ -169,18 +169,18 @@ def test_codes_and_tokens_are_told_on_every_socket() -> None:
 
 
 def test_a_worker_that_comes_and_is_cut_is_told() -> None:
-    async def test(house: House) -> None:
-        token = await house.token("worker", name="box")
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("worker", name="box")
         id_ = token.partition(".")[0]
         shown = {"Authorization": f"Bearer {token}", "Host": "grass"}
         async with aiohttp.ClientSession() as session:
-            url = f"https://127.0.0.1:{house.port}/v1/worker"
-            async with session.ws_connect(url, ssl=house.client_context(), headers=shown):
-                await house.linked.wait()
-                await house.ask("POST", "/v1/tokens/revoke", {"id": id_, "key": key()}, local=True)
-                await house.unlinked.wait()
+            url = f"https://127.0.0.1:{fixture.port}/v1/worker"
+            async with session.ws_connect(url, ssl=fixture.client_context(), headers=shown):
+                await fixture.linked.wait()
+                await fixture.ask("POST", "/v1/tokens/revoke", {"id": id_, "key": key()}, local=True)
+                await fixture.unlinked.wait()
         async with asyncio.timeout(WAIT_S):
-            while len(lines := await told(house)) < 3:  # noqa: ASYNC110
+            while len(lines := await told(fixture)) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         mine = [line for line in lines if line[0] == f"token {id_}"]
         assert mine == [(f"token {id_}", "/v1/worker", "connects"), (f"token {id_}", "/v1/worker", "cut")]
@@ -191,33 +191,33 @@ def test_a_worker_that_comes_and_is_cut_is_told() -> None:
 def test_a_stranger_cannot_fill_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "FAILURES_PER_MINUTE", 3)
 
-    async def test(house: House) -> None:
+    async def test(fixture: BrokerFixture) -> None:
         for _ in range(20):
-            assert (await house.ask("POST", "/v1/redeem", {"code": "x"})).status == 400
-            assert (await house.ask("POST", "/v1/submit", {})).status == 401
+            assert (await fixture.ask("POST", "/v1/redeem", {"code": "x"})).status == 400
+            assert (await fixture.ask("POST", "/v1/submit", {})).status == 401
         # A minute may have begun meanwhile.
-        assert 3 <= len(await told(house)) <= 6
+        assert 3 <= len(await told(fixture)) <= 6
 
     play(test)
 
 
 def test_a_secret_is_in_no_file_no_log_and_no_answer(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(house: House) -> None:
-        code, secret = await made(house, "admin"), new_secret()
-        assert (await redeem(house, code, secret=secret)).status == 200
-        listed = (await house.ask("GET", "/v1/tokens", local=True)).json["tokens"]
+    async def test(fixture: BrokerFixture) -> None:
+        code, secret = await made(fixture, "admin"), new_secret()
+        assert (await redeem(fixture, code, secret=secret)).status == 200
+        listed = (await fixture.ask("GET", "/v1/tokens", local=True)).json["tokens"]
         token = next(each["id"] for each in listed if not each["is_code"]) + "." + secret
         bodies = []
         for method, path in (("GET", "/v1/tokens"), ("GET", "/v1/audit"), ("GET", "/v1/info"), ("GET", "/v1/show")):
-            bodies.append((await house.ask(method, path, token=token)).body)
+            bodies.append((await fixture.ask(method, path, token=token)).body)
         for path, body in (("/v1/pause", {"key": secret}), ("/v1/redeem", exchange_of(code) | {"digest": secret})):
-            bodies.append((await house.ask("POST", path, body, token)).body)
-        bodies.append((await house.ask("GET", "/v1/nosuch", token=token)).body)
-        bodies.append((await house.ask("GET", "/v1/show", token=token + "x")).body)
-        files = [file.read_bytes() for file in house.home.iterdir() if file.is_file() and file.name != "tls.pem"]
-        store = await house.engine.read(lambda batch: repr(batch.store.tokens()))
+            bodies.append((await fixture.ask("POST", path, body, token)).body)
+        bodies.append((await fixture.ask("GET", "/v1/nosuch", token=token)).body)
+        bodies.append((await fixture.ask("GET", "/v1/show", token=token + "x")).body)
+        files = [file.read_bytes() for file in fixture.home.iterdir() if file.is_file() and file.name != "tls.pem"]
+        store = await fixture.engine.read(lambda batch: repr(batch.store.tokens()))
         everything = b"\n".join([*bodies, *files, store.encode(), caplog.text.encode()])
-        for hidden in (secret, code.secret, digest_of(secret).hex(), codes.encode(code)):
+        for hidden in (secret, code.secret, digest_of(secret).hex(), join_codes.encode(code)):
             assert hidden.encode() not in everything
 
     caplog.set_level("DEBUG")

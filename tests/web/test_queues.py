@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.web.house import House, key, play
+from tests.web.broker_fixture import BrokerFixture, key, play
 
 
 def words(*given: str) -> dict[str, object]:
@@ -11,70 +11,70 @@ def words(*given: str) -> dict[str, object]:
 
 
 def test_a_queue_is_made_on_the_machine_it_is_typed_on_or_on_the_worker_named() -> None:
-    async def test(house: House) -> None:
-        here = await house.ask("POST", "/v1/create-queue", words("fast"), local=True)
+    async def test(fixture: BrokerFixture) -> None:
+        here = await fixture.ask("POST", "/v1/create-queue", words("fast"), local=True)
         assert here.json["status"] == "created"
-        admin = await house.token("admin")
-        there = await house.ask("POST", "/v1/create-queue", words("--worker", "box", "far"), admin)
+        admin = await fixture.token("admin")
+        there = await fixture.ask("POST", "/v1/create-queue", words("--worker", "box", "far"), admin)
         assert there.status == 200, there
-        assert [(worker, offer.queue) for worker, offer in house.fleet.made] == [(None, "fast"), ("box", "far")]
+        assert [(worker, offer.queue) for worker, offer in fixture.directory.made] == [(None, "fast"), ("box", "far")]
 
     play(test)
 
 
 @pytest.mark.parametrize("path", ["/v1/create-queue", "/v1/delete-queue"])
 def test_from_another_machine_a_worker_must_be_named(path: str) -> None:
-    async def test(house: House) -> None:
-        admin = await house.token("admin")
+    async def test(fixture: BrokerFixture) -> None:
+        admin = await fixture.token("admin")
         body = words("fast") if "create" in path else {"name": "fast", "key": key()}
-        answer = await house.ask("POST", path, body, admin)
-        assert answer.status == 400 and "--worker" in answer.words and not house.fleet.made
+        answer = await fixture.ask("POST", path, body, admin)
+        assert answer.status == 400 and "--worker" in answer.words and not fixture.directory.made
 
     play(test)
 
 
 def test_a_worker_that_cannot_be_asked_is_told_in_words() -> None:
-    async def test(house: House) -> None:
-        answer = await house.ask("POST", "/v1/create-queue", words("--worker", "gone", "q"), local=True)
+    async def test(fixture: BrokerFixture) -> None:
+        answer = await fixture.ask("POST", "/v1/create-queue", words("--worker", "gone", "q"), local=True)
         assert answer.status == 409 and "out of touch" in answer.words
-        unknown = await house.ask("POST", "/v1/delete-queue", {"name": "q", "worker": "w", "key": key()}, local=True)
+        unknown = await fixture.ask("POST", "/v1/delete-queue", {"name": "q", "worker": "w", "key": key()}, local=True)
         assert unknown.status == 404 and "on w" in unknown.words
 
     play(test)
 
 
 def test_a_drained_worker_is_drained_until_told_otherwise() -> None:
-    async def test(house: House) -> None:
+    async def test(fixture: BrokerFixture) -> None:
         for undo in (False, True):
-            answer = await house.ask("POST", "/v1/drain", {"worker": "w", "undo": undo, "key": key()}, local=True)
+            answer = await fixture.ask("POST", "/v1/drain", {"worker": "w", "undo": undo, "key": key()}, local=True)
             assert answer.status == 200 and answer.json["drained"] is not undo, answer
-            drained = await house.engine.read(lambda batch: batch.board.stations["w"].drained)
+            drained = await fixture.engine.read(lambda batch: batch.board.worker_states["w"].drained)
             assert drained is not undo
-        unknown = await house.ask("POST", "/v1/drain", {"worker": "nosuch", "key": key()}, local=True)
+        unknown = await fixture.ask("POST", "/v1/drain", {"worker": "nosuch", "key": key()}, local=True)
         assert unknown.status == 404
 
     play(test)
 
 
 def test_removing_a_worker_ends_its_token() -> None:
-    async def test(house: House) -> None:
-        token = await house.token("worker", name="old")
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("worker", name="old")
         body = {"worker": "old", "lost": True, "key": key()}
-        answer = await house.ask("POST", "/v1/remove-worker", body, local=True)
+        answer = await fixture.ask("POST", "/v1/remove-worker", body, local=True)
         assert answer.status == 200, answer
-        again = await house.ask("POST", "/v1/remove-worker", body | {"key": key()}, local=True)
+        again = await fixture.ask("POST", "/v1/remove-worker", body | {"key": key()}, local=True)
         assert again.status == 404
-        assert (await house.ask("GET", "/v1/worker", token=token)).status == 401
+        assert (await fixture.ask("GET", "/v1/worker", token=token)).status == 401
 
     play(test)
 
 
 def test_going_on_after_a_restore_concerns_the_whole_broker() -> None:
-    async def test(house: House) -> None:
+    async def test(fixture: BrokerFixture) -> None:
         body = {"restored": True, "queue": "default", "key": key()}
-        assert (await house.ask("POST", "/v1/resume", body, local=True)).status == 400
-        assert (await house.ask("POST", "/v1/pause", {"restored": True, "key": key()}, local=True)).status == 400
-        answer = await house.ask("POST", "/v1/resume", {"restored": True, "key": key()}, local=True)
+        assert (await fixture.ask("POST", "/v1/resume", body, local=True)).status == 400
+        assert (await fixture.ask("POST", "/v1/pause", {"restored": True, "key": key()}, local=True)).status == 400
+        answer = await fixture.ask("POST", "/v1/resume", {"restored": True, "key": key()}, local=True)
         assert answer.json == {"queues": [], "notes": ["nothing waits for a worker to speak"]}
 
     play(test)

@@ -10,34 +10,34 @@ from typing import get_args
 
 import pytest
 from aiohttp import web
-from tests.web.house import Answer, House, answer_from, exchange, key, play
+from tests.web.broker_fixture import Answer, BrokerFixture, answer_from, exchange, key, play
 
 from grassq.store.base import Scope
-from grassq.web.answers import document
-from grassq.web.auth import Guard, Need, Route
-from grassq.web.gate import make_runner
+from grassq.web.access.auth import Guard, Need, Route
+from grassq.web.listen.tcp import make_runner
+from grassq.web.responses import document
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "post")
 
 
-def paths(house: House) -> list[str]:
+def paths(fixture: BrokerFixture) -> list[str]:
     """Every path the router knows, with a job or a queue where it wants one; from the router, so none is forgotten."""
-    found = {route.resource.canonical for route in house.app.router.routes() if route.resource is not None}
+    found = {route.resource.canonical for route in fixture.app.router.routes() if route.resource is not None}
     return sorted(path.replace("{id}", "1").replace("{queue}", "nosuch") for path in found)
 
 
-def need_of(house: House, method: str, path: str) -> Need | None:
+def need_of(fixture: BrokerFixture, method: str, path: str) -> Need | None:
     """What a route needs; None if there is no such route."""
     path = path.replace("/jobs/1/log", r"/jobs/{id:\d{1,15}}/log").replace("/queues/nosuch/", "/queues/{queue}/")
-    return next((r.need for r in house.api.routes() if (r.method, r.path) == (method, path)), None)
+    return next((r.need for r in fixture.api.routes() if (r.method, r.path) == (method, path)), None)
 
 
-async def walk(house: House, send: Callable[[str, str], Awaitable[Answer]], open_too: bool) -> int:
+async def walk(fixture: BrokerFixture, send: Callable[[str, str], Awaitable[Answer]], open_too: bool) -> int:
     """Send every method to every path; all are refused, and how many were is given."""
     count = 0
-    for path in [*paths(house), "/", "/v1", "/v1/nosuch", "/v1/show/", "//v1/show", "/V1/show"]:
+    for path in [*paths(fixture), "/", "/v1", "/v1/nosuch", "/v1/show/", "//v1/show", "/V1/show"]:
         for method in METHODS:
-            if need_of(house, method, path) == "open" and not open_too:
+            if need_of(fixture, method, path) == "open" and not open_too:
                 continue
             answer = await send(method, path)
             assert 400 <= answer.status < 500, (method, path, answer)
@@ -48,13 +48,13 @@ async def walk(house: House, send: Callable[[str, str], Awaitable[Answer]], open
 class Knocker:
     """Sends requests over one connection as long as it stays open."""
 
-    def __init__(self, house: House, token: str | None = None, headers: dict[str, str] | None = None) -> None:
-        self.house, self.token, self.headers = house, token, headers
+    def __init__(self, fixture: BrokerFixture, token: str | None = None, headers: dict[str, str] | None = None) -> None:
+        self.fixture, self.token, self.headers = fixture, token, headers
         self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def __call__(self, method: str, path: str) -> Answer:
         if self.streams is None:
-            self.streams = await self.house.connect()
+            self.streams = await self.fixture.connect()
         body = {"key": key()} if method == "POST" else None
         if method == "HEAD":
             return await self._head(path)
@@ -81,33 +81,33 @@ class Knocker:
         self.streams = None
 
 
-def nothing_happened(house: House) -> None:
-    assert not house.stopped and not house.fleet.made
+def nothing_happened(fixture: BrokerFixture) -> None:
+    assert not fixture.stopped and not fixture.directory.made
 
 
 @pytest.mark.parametrize("shown", [None, "", "x", "deadbeef.secret", "deadbeef." + "A" * 43, "." * 300])
 def test_without_a_token_every_route_and_method_is_refused(shown: str | None) -> None:
-    async def test(house: House) -> None:
-        assert await walk(house, Knocker(house, shown), open_too=False) > 250
-        nothing_happened(house)
+    async def test(fixture: BrokerFixture) -> None:
+        assert await walk(fixture, Knocker(fixture, shown), open_too=False) > 250
+        nothing_happened(fixture)
 
     play(test)
 
 
 @pytest.mark.parametrize("what", ["revoked", "expired", "wrong secret", "id of another"])
 def test_a_token_that_is_not_good_opens_nothing(what: str) -> None:
-    async def test(house: House) -> None:
-        now = house.clock.wall()
+    async def test(fixture: BrokerFixture) -> None:
+        now = fixture.clock.wall()
         more = {"revoked": {"ended": now}, "expired": {"expires": now}}.get(what, {})
-        token = await house.token("admin", **more)
+        token = await fixture.token("admin", **more)
         if what == "wrong secret":
             token = token[:-1] + ("A" if token[-1] != "A" else "B")
         if what == "id of another":
-            token = (await house.token("admin")).partition(".")[0] + "." + token.partition(".")[2]
-        await walk(house, Knocker(house, token), open_too=False)
-        answer = await house.ask("GET", "/v1/show", token=token)
+            token = (await fixture.token("admin")).partition(".")[0] + "." + token.partition(".")[2]
+        await walk(fixture, Knocker(fixture, token), open_too=False)
+        answer = await fixture.ask("GET", "/v1/show", token=token)
         assert answer.status == 401 and "grass login CODE" in answer.words and "grass join CODE" in answer.words
-        nothing_happened(house)
+        nothing_happened(fixture)
 
     play(test)
 
@@ -129,12 +129,12 @@ def test_a_token_that_is_not_good_opens_nothing(what: str) -> None:
     ids=str,
 )
 def test_other_sites_and_other_names_are_refused_whatever_token_they_show(headers: dict[str, str]) -> None:
-    async def test(house: House) -> None:
-        admin = await house.token("admin")
-        await walk(house, Knocker(house, admin, headers), open_too=True)
-        worker = await house.token("worker")
-        assert (await house.ask("GET", "/v1/worker", token=worker, headers=headers)).status in (400, 403, 415, 421)
-        nothing_happened(house)
+    async def test(fixture: BrokerFixture) -> None:
+        admin = await fixture.token("admin")
+        await walk(fixture, Knocker(fixture, admin, headers), open_too=True)
+        worker = await fixture.token("worker")
+        assert (await fixture.ask("GET", "/v1/worker", token=worker, headers=headers)).status in (400, 403, 415, 421)
+        nothing_happened(fixture)
 
     play(test)
 
@@ -148,10 +148,10 @@ def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> Non
         "worker": {"worker"},
     }[scope]
 
-    async def test(house: House) -> None:
-        token = await house.token(scope)
-        knock = Knocker(house, token)
-        for route in house.api.routes():
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token(scope)
+        knock = Knocker(fixture, token)
+        for route in fixture.api.routes():
             if route.need == "open":
                 continue
             path = route.path.replace(r"{id:\d{1,15}}", "1").replace("{queue}", "nosuch")
@@ -161,7 +161,7 @@ def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> Non
             else:
                 assert answer.status == 403, (path, answer)
                 assert "own machine" in answer.words if route.need == "local" else "scope" in answer.words
-        nothing_happened(house)
+        nothing_happened(fixture)
 
     play(test)
 
@@ -170,19 +170,19 @@ def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> Non
     "host", ["grass", "127.0.0.1", "[::1]:7500", "localhost:7500", "broker.example", "x.lab.example."]
 )
 def test_our_own_names_and_addresses_are_taken(host: str) -> None:
-    async def test(house: House) -> None:
-        token = await house.token("read")
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("read")
         own = {"Host": host, "Origin": f"https://{host}"}
-        assert (await house.ask("GET", "/v1/show", token=token, headers=own)).status == 200
+        assert (await fixture.ask("GET", "/v1/show", token=token, headers=own)).status == 200
 
     play(test)
 
 
 def test_two_authorizations_or_two_hosts_are_none() -> None:
-    async def test(house: House) -> None:
-        token = await house.token("read")
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("read")
         for twice in ("Authorization: Bearer x.y\r\n", "Host: grass\r\n"):
-            reader, writer = await house.connect()
+            reader, writer = await fixture.connect()
             shown = f"Host: grass\r\nAuthorization: Bearer {token}\r\n"
             writer.write(f"GET /v1/show HTTP/1.1\r\n{shown}{twice}\r\n".encode())
             assert (await answer_from(reader)).status in (400, 401, 421)
@@ -192,23 +192,23 @@ def test_two_authorizations_or_two_hosts_are_none() -> None:
 
 
 def test_a_token_in_the_address_or_a_cookie_is_none() -> None:
-    async def test(house: House) -> None:
-        token = await house.token("admin")
-        assert (await house.ask("GET", f"/v1/show?token={token}")).status == 401
-        assert (await house.ask("GET", "/v1/show", headers={"Cookie": f"token={token}"})).status == 401
-        assert (await house.ask("GET", "/v1/show", headers={"Authorization": f"Basic {token}"})).status == 401
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("admin")
+        assert (await fixture.ask("GET", f"/v1/show?token={token}")).status == 401
+        assert (await fixture.ask("GET", "/v1/show", headers={"Cookie": f"token={token}"})).status == 401
+        assert (await fixture.ask("GET", "/v1/show", headers={"Authorization": f"Basic {token}"})).status == 401
 
     play(test)
 
 
 def test_the_owner_needs_no_token_on_the_unix_socket_and_is_no_worker() -> None:
-    async def test(house: House) -> None:
-        assert (await house.ask("GET", "/v1/show", local=True, headers={"Host": "x"})).status == 200
-        assert (await house.ask("GET", "/v1/info", local=True)).json["read_only"] is None
-        assert (await house.ask("GET", "/v1/worker", local=True)).status == 403
-        assert (await house.ask("DELETE", "/v1/show", local=True)).status == 405
-        assert (await house.ask("POST", "/v1/stop", {}, local=True)).json == {"running": 0}
-        assert house.stopped
+    async def test(fixture: BrokerFixture) -> None:
+        assert (await fixture.ask("GET", "/v1/show", local=True, headers={"Host": "x"})).status == 200
+        assert (await fixture.ask("GET", "/v1/info", local=True)).json["read_only"] is None
+        assert (await fixture.ask("GET", "/v1/worker", local=True)).status == 403
+        assert (await fixture.ask("DELETE", "/v1/show", local=True)).status == 405
+        assert (await fixture.ask("POST", "/v1/stop", {}, local=True)).json == {"running": 0}
+        assert fixture.stopped
 
     play(test)
 
@@ -216,9 +216,9 @@ def test_the_owner_needs_no_token_on_the_unix_socket_and_is_no_worker() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_another_user_is_refused_on_the_unix_socket_whatever_its_modes() -> None:
-    async def test(house: House) -> None:
-        path = house.home / "grass.sock"
-        house.home.chmod(0o711)
+    async def test(fixture: BrokerFixture) -> None:
+        path = fixture.home / "grass.sock"
+        fixture.home.chmod(0o711)
         path.chmod(0o777)
         answer = await asyncio.to_thread(asked_as, 65534, str(path))
         assert b" 403 " in answer and b"belongs to another user" in answer
@@ -264,13 +264,13 @@ def test_a_route_without_a_known_need_stops_the_daemon_before_anybody_asks() -> 
 
 
 def test_no_other_socket_is_served() -> None:
-    async def test(house: House) -> None:
-        runner = make_runner(house.app, 0.1)
+    async def test(fixture: BrokerFixture) -> None:
+        runner = make_runner(fixture.app, 0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
-        token = await house.token("admin")
+        token = await fixture.token("admin")
         assert (await exchange(reader, writer, "GET", "/v1/show", token=token)).status == 403
         writer.close()
         await runner.cleanup()

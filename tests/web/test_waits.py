@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
-from tests.web.house import House, key, play
+from tests.web.broker_fixture import BrokerFixture, key, play
 
 from grassq.broker import service
 from grassq.broker.batch import Batch
-from grassq.core.selectors import Ids
+from grassq.core.syntax.selectors import ByIds
 
 T = TypeVar("T")
 MANY = 200
@@ -18,41 +18,41 @@ MANY = 200
 LOOKS = 4
 
 
-async def _held(house: House, count: int) -> list[int]:
+async def _held(fixture: BrokerFixture, count: int) -> list[int]:
     job = {"command": ["true"], "hold": True}
     body = {"jobs": [job] * count, "key": key(), "cwd": "/", "env": [["PATH", "/bin"]], "umask": 18}
-    answer = await house.ask("POST", "/v1/submit", body, local=True)
+    answer = await fixture.ask("POST", "/v1/submit", body, local=True)
     ids: list[int] = answer.json["ids"]
     return ids
 
 
-async def _end(house: House, *ids: int) -> None:
-    chosen = [Ids(tuple((id_, id_) for id_ in ids))]
-    await house.engine.change(lambda batch: service.kill(batch, chosen, None))
+async def _end(fixture: BrokerFixture, *ids: int) -> None:
+    chosen = [ByIds(tuple((id_, id_) for id_ in ids))]
+    await fixture.engine.change(lambda batch: service.kill(batch, chosen, None))
 
 
-def _end_one_before_each_look(house: House, ids: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def _end_one_before_each_look(fixture: BrokerFixture, ids: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Jobs end as fast as they are looked at; the list grows by one at each look."""
     looks: list[int] = []
-    read = house.engine.read
+    read = fixture.engine.read
 
     async def noticed(handler: Callable[[Batch], T]) -> T:
         if len(looks) < len(ids):
-            await _end(house, ids[len(looks)])
+            await _end(fixture, ids[len(looks)])
         looks.append(len(looks))
         return await read(handler)
 
-    monkeypatch.setattr(house.engine, "read", noticed)
+    monkeypatch.setattr(fixture.engine, "read", noticed)
     return looks
 
 
 def test_a_wait_for_many_jobs_of_which_one_always_ends_looks_at_them_a_few_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def test(house: House) -> None:
-        ids = await _held(house, MANY)
-        looks = _end_one_before_each_look(house, ids, monkeypatch)
-        answer = await house.ask("GET", "/v1/wait?selector=all&timeout_s=0.5", local=True)
+    async def test(fixture: BrokerFixture) -> None:
+        ids = await _held(fixture, MANY)
+        looks = _end_one_before_each_look(fixture, ids, monkeypatch)
+        answer = await fixture.ask("GET", "/v1/wait?selector=all&timeout_s=0.5", local=True)
         assert answer.json["done"] is False
         assert len(looks) == LOOKS
         assert sum(job["state"] == "cancelled" for job in answer.json["jobs"]) == LOOKS - 1
@@ -64,21 +64,21 @@ def test_a_wait_for_many_jobs_of_which_one_always_ends_looks_at_them_a_few_times
 def test_a_job_that_ends_between_the_look_and_the_wait_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, query: str, count: int
 ) -> None:
-    async def test(house: House) -> None:
-        ids = await _held(house, count)
+    async def test(fixture: BrokerFixture) -> None:
+        ids = await _held(fixture, count)
         looks: list[int] = []
-        read = house.engine.read
+        read = fixture.engine.read
 
         async def noticed(handler: Callable[[Batch], T]) -> T:
             looks.append(1)
             found = await read(handler)
             if len(looks) == 1:
                 # After the first look, and before anybody would be told.
-                await _end(house, *ids[:2])
+                await _end(fixture, *ids[:2])
             return found
 
-        monkeypatch.setattr(house.engine, "read", noticed)
-        answer = await house.ask("GET", f"/v1/wait?{query}&timeout_s=30", local=True)
+        monkeypatch.setattr(fixture.engine, "read", noticed)
+        answer = await fixture.ask("GET", f"/v1/wait?{query}&timeout_s=30", local=True)
         assert answer.json["done"] is True
         assert [job["state"] for job in answer.json["jobs"]][:2] == ["cancelled"] * 2
 

@@ -24,8 +24,8 @@ from tests.worker.workbench import (
 
 from grassq.core.messages import Start, Stop
 from grassq.core.model import AttemptId, Outcome
-from grassq.core.reconcile import Found
-from grassq.core.states import Lost, Refused, Started, Stuck
+from grassq.core.reconcile import RunState
+from grassq.core.states import Lost, RefusedByWorker, Started, Stuck
 from grassq.worker.agent import ORPHAN_LOOK_S, RUNNING_LOOK_S, RUNNING_LOOKS_MAX
 
 # Stopping.
@@ -34,10 +34,10 @@ from grassq.worker.agent import ORPHAN_LOOK_S, RUNNING_LOOK_S, RUNNING_LOOKS_MAX
 def test_a_stop_before_the_start_means_it_never_starts() -> None:
     bench = Bench()
     refused = bench.order(STOP)[0]
-    assert isinstance(refused, Refused) and bench.did() == ["void"]
+    assert isinstance(refused, RefusedByWorker) and bench.did() == ["void"]
     assert bench.order(START) == [refused]
     bench.order(ACK)
-    assert isinstance(bench.order(START)[0], Refused)
+    assert isinstance(bench.order(START)[0], RefusedByWorker)
     assert bench.did() == []
 
 
@@ -94,7 +94,7 @@ def test_a_new_grace_counts_from_when_it_was_asked() -> None:
     ids=["with a record", "with nobody", "with the command alive"],
 )
 @pytest.mark.parametrize("how", ["the launcher says so", "its pidfd says so"])
-def test_when_a_shim_is_gone_what_it_left_decides(found: Found, expected: list[Any], how: str) -> None:
+def test_when_a_shim_is_gone_what_it_left_decides(found: RunState, expected: list[Any], how: str) -> None:
     bench = Bench()
     bench.order(START)
     bench.hear("started", pid=7)
@@ -132,7 +132,7 @@ def test_a_running_attempt_whose_run_dir_vanished_is_never_started_again() -> No
     bench = Bench()
     bench.order(START)
     bench.hear("started", pid=7)
-    bench.runner.found = Found()
+    bench.runner.found = RunState()
     (lost,) = bench.hear("gone")
     assert isinstance(lost, Lost)
     bench.tick(60)
@@ -194,7 +194,7 @@ def with_many_running() -> tuple[Bench, list[AttemptId]]:
         bench.hear("started", pid=7, job=job)
     looks: list[AttemptId] = []
 
-    def look(attempt: AttemptId) -> Found:
+    def look(attempt: AttemptId) -> RunState:
         looks.append(attempt)
         return ALIVE
 

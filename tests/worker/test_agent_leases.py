@@ -12,10 +12,10 @@ from tests.worker.workbench import ALIVE, CHECK, DONE, ENDED, ORPHAN, RECORD, ST
 
 from grassq.core.messages import Ack, Start, Stop
 from grassq.core.model import Outcome
-from grassq.core.reconcile import Found
-from grassq.core.states import Lost, Refused, Started, Stuck
+from grassq.core.reconcile import RunState
+from grassq.core.states import Lost, RefusedByWorker, Started, Stuck
 from grassq.worker.agent import ORDER_AGAIN_S, ORPHAN_LOOK_S
-from grassq.worker.holdings import exited
+from grassq.worker.attempts import exited
 from grassq.worker.leases import LEASE_PART, Lease
 
 LENGTH = 100.0
@@ -23,7 +23,7 @@ PART = LEASE_PART * LENGTH
 LEASED = replace(START, placement=replace(START.placement, lease_s=LENGTH))
 
 
-def a_bench(found: Found | None = None, *, confirmed: float | None = 0.0) -> Bench:
+def a_bench(found: RunState | None = None, *, confirmed: float | None = 0.0) -> Bench:
     bench = Bench(found)
     if confirmed is not None:
         bench.agent.confirmed(confirmed)
@@ -206,7 +206,7 @@ def test_an_unleased_attempt_without_its_supervisor_runs_on() -> None:
 
 def test_a_stop_and_an_acknowledgement_need_no_lease() -> None:
     bench = a_bench(confirmed=None)
-    assert isinstance(bench.order(Stop(1, 1, 0.0, BOOT))[0], Refused)
+    assert isinstance(bench.order(Stop(1, 1, 0.0, BOOT))[0], RefusedByWorker)
     bench.order(Ack(1, 1))
     assert bench.agent.idle
 
@@ -216,7 +216,7 @@ def test_a_stop_and_an_acknowledgement_need_no_lease() -> None:
     [
         ({"code": None, "signal": 15}, Lost(1, Outcome.LOST, "its lease ended while the broker was out of reach")),
         ({"code": 0, "signal": None}, Lost(1, Outcome.LOST, "its lease ended while the broker was out of reach")),
-        ({"code": None, "signal": None}, Refused(1, "its lease was over before it started")),
+        ({"code": None, "signal": None}, RefusedByWorker(1, "its lease was over before it started")),
     ],
 )
 def test_an_ended_lease_is_lost_or_if_nothing_ran_refused(record: dict[str, Any], expected: object) -> None:

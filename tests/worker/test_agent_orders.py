@@ -25,10 +25,10 @@ from tests.worker.workbench import (
 
 from grassq.core.messages import Check, Hello, Start
 from grassq.core.model import Outcome
-from grassq.core.reconcile import Found
-from grassq.core.states import Exited, Lost, Refused, Started, Stuck
+from grassq.core.reconcile import RunState
+from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S
-from grassq.worker.holdings import exited
+from grassq.worker.attempts import exited
 
 # The recovery table.
 
@@ -39,12 +39,12 @@ from grassq.worker.holdings import exited
         (START, ENDED, [DONE], []),
         (CHECK, ENDED, [DONE], []),
         (OLD_START, ENDED, [DONE], []),
-        (OLD_START, Found(), [Lost], []),
+        (OLD_START, RunState(), [Lost], []),
         (OLD_START, ALIVE, [Lost], []),
         (Check(1, 1, "boot-0"), NOBODY, [Lost], []),
-        (START, Found(), [], ["begin"]),
-        (CHECK, Found(), [Lost], []),
-        (START, VOID, [Refused], []),
+        (START, RunState(), [], ["begin"]),
+        (CHECK, RunState(), [Lost], []),
+        (START, VOID, [RefusedByWorker], []),
         (START, ALIVE, [Started(1, 7)], ["watch"]),
         (CHECK, ALIVE, [Started(1, 7)], ["watch"]),
         (START, UNSPAWNED, [], ["watch"]),
@@ -55,7 +55,7 @@ from grassq.worker.holdings import exited
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, list) else None,
 )
-def test_what_is_found_decides(order: Start | Check, found: Found, reports: list[Any], did: list[str]) -> None:
+def test_what_is_found_decides(order: Start | Check, found: RunState, reports: list[Any], did: list[str]) -> None:
     bench = Bench(found)
     events = bench.order(order)
     assert len(events) == len(reports)

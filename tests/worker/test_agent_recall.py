@@ -9,15 +9,15 @@ from tests.worker import workbench as benches
 from tests.worker.workbench import ACK, ALIVE, CHECK, DONE, ENDED, ME, NOBODY, OLD_START, RECORD, START, Bench
 
 from grassq.core.messages import Forget, Recall, Recalled, Start
-from grassq.core.reconcile import Found
+from grassq.core.reconcile import RunState
 from grassq.core.states import Lost, Started
-from grassq.worker import holdings
+from grassq.worker import attempts
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S
 
 RECALL = Recall(1, 1)
 
 
-def with_order(found: Found, start: Start = START) -> Bench:
+def with_order(found: RunState, start: Start = START) -> Bench:
     bench = Bench(found)
     bench.runner.orders[ME] = start
     return bench
@@ -36,7 +36,7 @@ def test_a_recall_of_what_began_before_a_reboot_says_that_it_is_lost() -> None:
 
 
 def test_a_recall_of_what_nobody_claimed_leaves_it_to_the_broker_to_start_it() -> None:
-    bench = with_order(Found())
+    bench = with_order(RunState())
     assert bench.order(RECALL) == [Recalled(START)]
     assert bench.tick(60.0) == [] and bench.did() == []
     bench.order(START)
@@ -44,7 +44,7 @@ def test_a_recall_of_what_nobody_claimed_leaves_it_to_the_broker_to_start_it() -
 
 
 def test_a_recall_of_what_is_held_says_how_it_stands() -> None:
-    bench = with_order(Found())
+    bench = with_order(RunState())
     bench.order(START)
     bench.hear("started", pid=9)
     assert bench.order(RECALL, RECALL) == [Recalled(START), Started(1, 9)] * 2
@@ -70,8 +70,8 @@ def test_removed_jobs_are_forgotten_and_their_checkpoints_spared() -> None:
     assert bench.did() == [("forget", [1, 2, 3], [2])]
 
 
-@pytest.mark.parametrize("found", [Found(), ALIVE, benches.ORPHAN], ids=["ordered", "running", "orphaned"])
-def test_what_has_not_ended_is_never_forgotten(found: Found) -> None:
+@pytest.mark.parametrize("found", [RunState(), ALIVE, benches.ORPHAN], ids=["ordered", "running", "orphaned"])
+def test_what_has_not_ended_is_never_forgotten(found: RunState) -> None:
     bench = Bench(found)
     bench.order(START)
     bench.did()
@@ -96,14 +96,14 @@ def test_a_late_start_of_a_forgotten_job_starts_nothing() -> None:
     bench.hear("exited", record=RECORD)
     bench.order(ACK, Forget((1,)))
     bench.did()
-    bench.runner.found = Found()
+    bench.runner.found = RunState()
     assert bench.order(START) == [] and bench.tick(ORDER_AGAIN_S) == []
     assert bench.did() == []
     assert isinstance(bench.order(CHECK)[0], Lost), "whoever asks is told that it is not here"
 
 
 def test_only_so_many_forgotten_jobs_are_remembered_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holdings, "FORGOTTEN_MAX", 2)
+    monkeypatch.setattr(attempts, "FORGOTTEN_MAX", 2)
     bench = Bench()
     bench.order(Forget((1, 2)), Forget((3,)))
     bench.did()

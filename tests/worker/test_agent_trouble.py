@@ -20,7 +20,7 @@ from tests.worker.workbench import (
 
 from grassq.core.messages import Check, Start, Stop
 from grassq.core.model import AttemptId
-from grassq.core.reconcile import Found
+from grassq.core.reconcile import RunState
 from grassq.core.states import Started, Stuck
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S, RUNNING_LOOK_S
 from grassq.worker.leases import Lease
@@ -84,10 +84,10 @@ def test_one_attempt_that_cannot_be_looked_after_does_not_starve_the_others() ->
     bench.order(START, Start(2, 1, a_spec(), a_placement("w"), ()))
     bench.did()
 
-    def look(attempt: AttemptId) -> Found:
+    def look(attempt: AttemptId) -> RunState:
         if attempt == ME:
             raise OSError(errno.EACCES, "Permission denied")
-        return Found()
+        return RunState()
 
     bench.runner.look = look  # type: ignore[method-assign]
     bench.tick(ORDER_AGAIN_S)

@@ -11,7 +11,7 @@ from tests.builders import a_worker, an_offer
 from grassq.core.model import OFFERS_MAX, Offer
 from grassq.errors import Refused
 from grassq.worker import offers
-from grassq.worker.offers import Book
+from grassq.worker.offers import OfferFile
 
 FULL = replace(
     an_offer("exp", gpu=[0, 1], cpu=4, ram={"pool": 5}), prefix=(b"\xff",), cwd=b"/d", env=((b"K", b"\xfe"),)
@@ -19,11 +19,11 @@ FULL = replace(
 
 
 def test_a_new_home_has_a_new_book(tmp_path: Path) -> None:
-    assert offers.load(str(tmp_path), "box") == Book("box")
+    assert offers.load(str(tmp_path), "box") == OfferFile("box")
 
 
 def test_what_is_saved_is_loaded_under_the_name_it_began_with(tmp_path: Path) -> None:
-    book = Book("box", (FULL,))
+    book = OfferFile("box", (FULL,))
     offers.save(str(tmp_path), book)
     assert offers.load(str(tmp_path), "renamed") == book
     assert [entry.name for entry in tmp_path.iterdir()] == [offers.FILE_NAME]
@@ -39,28 +39,28 @@ def test_a_damaged_book_is_refused_and_kept(tmp_path: Path, content: bytes) -> N
 
 
 def test_a_book_that_cannot_be_written_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
-    offers.save(str(tmp_path), Book("box"))
+    offers.save(str(tmp_path), OfferFile("box"))
     (tmp_path / (offers.FILE_NAME + ".new")).mkdir()
     with pytest.raises(Refused, match="cannot be written"):
-        offers.save(str(tmp_path), Book("box", (FULL,)))
-    assert offers.load(str(tmp_path), "x") == Book("box")
+        offers.save(str(tmp_path), OfferFile("box", (FULL,)))
+    assert offers.load(str(tmp_path), "x") == OfferFile("box")
 
 
 def test_a_book_too_large_to_be_read_again_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
-    offers.save(str(tmp_path), Book("box"))
+    offers.save(str(tmp_path), OfferFile("box"))
     with pytest.raises(Refused, match="16 MiB"):
-        offers.save(str(tmp_path), Book("box", (Offer("q", cwd=b"/" * offers.FILE_MAX),)))
-    assert offers.load(str(tmp_path), "box") == Book("box")
+        offers.save(str(tmp_path), OfferFile("box", (Offer("q", cwd=b"/" * offers.FILE_MAX),)))
+    assert offers.load(str(tmp_path), "box") == OfferFile("box")
 
 
 def test_the_default_queue_is_always_there_and_may_be_defined() -> None:
-    assert offers.all_offers(Book("box")) == (Offer("default"),)
+    assert offers.all_offers(OfferFile("box")) == (Offer("default"),)
     own = an_offer("default", gpu=1)
-    assert offers.all_offers(Book("box", (own,))) == (own,)
+    assert offers.all_offers(OfferFile("box", (own,))) == (own,)
 
 
 def test_offers_are_replaced_by_name_and_removed_by_name() -> None:
-    book = offers.with_offer(offers.with_offer(Book("box"), an_offer("b")), an_offer("a"))
+    book = offers.with_offer(offers.with_offer(OfferFile("box"), an_offer("b")), an_offer("a"))
     assert [offer.queue for offer in book.offers] == ["a", "b"]
     book = offers.with_offer(book, FULL)
     assert offers.with_offer(book, an_offer("exp")).offers[2] == an_offer("exp")
@@ -68,7 +68,7 @@ def test_offers_are_replaced_by_name_and_removed_by_name() -> None:
 
 
 def test_there_is_a_most_of_queues() -> None:
-    book = Book("box", tuple(an_offer(f"q{i}") for i in range(OFFERS_MAX)))
+    book = OfferFile("box", tuple(an_offer(f"q{i}") for i in range(OFFERS_MAX)))
     with pytest.raises(Refused, match="1000 queues already"):
         offers.with_offer(book, an_offer("one-more"))
     assert len(offers.with_offer(book, an_offer("q7", gpu=1)).offers) == OFFERS_MAX

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.builders import BOOT, a_placement, a_spec, a_worker
 
-from grassq.core.messages import Ack, Check, Hello, Moment, Order, Recalled, Report, Start, Stop
+from grassq.core.messages import Ack, Check, Hello, Order, Recalled, Report, Start, Stop, StorePosition
 from grassq.core.model import AttemptId, Outcome
-from grassq.core.reconcile import Found
+from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
 from grassq.worker.agent import Agent
 from grassq.worker.leases import Lease
@@ -30,7 +30,7 @@ class FakeRunner:
     boot = BOOT
 
     def __init__(self) -> None:
-        self.found = Found()
+        self.found = RunState()
         self.left: list[AttemptId] = []
         self.marked: list[AttemptId] = []
         self.orders: dict[AttemptId, Start] = {}
@@ -51,7 +51,7 @@ class FakeRunner:
         else:
             self._do("begin", lease)
 
-    def look(self, attempt: AttemptId) -> Found:
+    def look(self, attempt: AttemptId) -> RunState:
         if self.trouble is not None:
             raise self.trouble
         return self.found
@@ -66,7 +66,7 @@ class FakeRunner:
         self._do("void")
         if self.found.claimed:
             return False
-        self.found = Found(void=True, claimed=True)
+        self.found = RunState(void=True, claimed=True)
         return True
 
     def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
@@ -99,11 +99,11 @@ class FakeRunner:
 class Bench:
     """An agent, its fake runner, its clock, and what it said."""
 
-    def __init__(self, found: Found | None = None) -> None:
+    def __init__(self, found: RunState | None = None) -> None:
         self.runner = FakeRunner()
-        self.runner.found = found or Found()
+        self.runner.found = found or RunState()
         self.now = 0.0
-        self.seen: Moment | None = None
+        self.seen: StorePosition | None = None
         self.said: list[Hello | Report | Recalled] = []
         self.agent = self.new_life()
 
@@ -144,9 +144,9 @@ class Bench:
         return self.events()
 
 
-ALIVE = Found(claimed=True, shim_alive=True, command_alive=True, pid=7)
-UNSPAWNED = Found(claimed=True, shim_alive=True)
-ORPHAN = Found(claimed=True, command_alive=True, pid=7)
-NOBODY = Found(claimed=True, pid=7)
-VOID = Found(claimed=True, void=True)
-ENDED = Found(claimed=True, exit=DONE, pid=7)
+ALIVE = RunState(claimed=True, shim_alive=True, command_alive=True, pid=7)
+UNSPAWNED = RunState(claimed=True, shim_alive=True)
+ORPHAN = RunState(claimed=True, command_alive=True, pid=7)
+NOBODY = RunState(claimed=True, pid=7)
+VOID = RunState(claimed=True, void=True)
+ENDED = RunState(claimed=True, exit=DONE, pid=7)

@@ -11,11 +11,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from grassq.core import states
-from grassq.core.board import Board
 from grassq.core.model import FINAL, HOLDING, Job, Outcome, State
-from grassq.core.states import Adopt, Cancel, Event, Exited, Hold, Lost, Place, Refused, Release, Unready
+from grassq.core.planner.board import Board
+from grassq.core.states import Adopt, Cancel, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
 from grassq.errors import GuardFailed
-from grassq.store.base import Attempt, Changes, Standing, Store, Story, Submission
+from grassq.store.base import Attempt, Changes, Store, Story, Submission, WorkerRecord
 
 #: Events whose name is an order, told as the fact they became.
 _KINDS: dict[type[Event], str] = {
@@ -50,7 +50,7 @@ class Batch(Struct):
     #: Jobs that finished in this batch.
     finished: list[int]
     #: What the broker itself keeps of workers, as stored.
-    standings: dict[str, Standing] = field(default_factory=dict)
+    worker_records: dict[str, WorkerRecord] = field(default_factory=dict)
     #: The queues that somebody attends, and the jobs of theirs as each was after a move, in order.
     attended: Collection[str] = ()
     told: list[Job] = field(default_factory=list)
@@ -176,7 +176,7 @@ def _detail(event: Event, after: Job) -> str:
         case Exited(_, outcome, code, signal):
             how = f"code {code}" if code is not None else f"signal {signal}" if signal is not None else str(outcome)
             return f"{how} -> {after.state}"
-        case Lost(_, _, why) | Refused(_, why):
+        case Lost(_, _, why) | RefusedByWorker(_, why):
             return f"{why} -> {after.state}"
         case Unready(reason):
             return reason

@@ -10,11 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from grassq.broker.inbox import Orders
-from grassq.broker.seals import sealed
-from grassq.core import ahead, reconcile
-from grassq.core.board import Board
+from grassq.broker.signing import sealed
+from grassq.core import reconcile
 from grassq.core.messages import Order, Start
 from grassq.core.model import AttemptId, Job, Pairs
+from grassq.core.planner import prefetch
+from grassq.core.planner.board import Board
 from grassq.errors import StoreUnavailable
 from grassq.store.base import Store
 
@@ -29,7 +30,7 @@ class Dispatch:
     def __init__(self, store: Store) -> None:
         self._store = store
         #: Of the store, read with it.
-        self.seal_key = b""
+        self.signing_key = b""
         self._sent: dict[AttemptId, reconcile.Sent] = {}
         self._environments: OrderedDict[bytes, Pairs] = OrderedDict()
 
@@ -44,9 +45,9 @@ class Dispatch:
     def orders(self, board: Board, mono: float) -> Orders:
         """What is due now; no starts while a worker that has not spoken may know better, as after a backup."""
         orders: Orders = []
-        hushed = bool(board.doubts or board.awaits(mono))
-        for name, station in board.stations.items():
-            if not station.online:
+        hushed = bool(board.unreconciled or board.awaits(mono))
+        for name, worker_state in board.worker_states.items():
+            if not worker_state.online:
                 continue
             for job, told in reconcile.due(board, name, self._sent, mono):
                 if hushed and not (job.cancel_requested or told.back):
@@ -63,8 +64,8 @@ class Dispatch:
 
     def due_in_s(self, board: Board, mono: float) -> Iterator[float]:
         """In how many seconds each order is to be repeated, of workers in touch."""
-        for name, station in board.stations.items():
-            if station.online:
+        for name, worker_state in board.worker_states.items():
+            if worker_state.online:
                 yield from reconcile.due_in_s(board, name, self._sent, mono)
 
     def _order(self, board: Board, job: Job, told: reconcile.Sent) -> Order:
@@ -72,21 +73,21 @@ class Dispatch:
             return reconcile.stop_of(job)
         if not told.back:
             return self._start(board, job)
-        leader = board.leader(job)
-        if leader is not None and told.at - told.since >= board.pace.wait_s:
-            ahead.note_slow(board, leader)
+        predecessor = board.predecessor(job)
+        if predecessor is not None and told.at - told.since >= board.prefetch_policy.wait_s:
+            prefetch.note_slow(board, predecessor)
         return reconcile.withdrawal_of(job)
 
     def _start(self, board: Board, job: Job) -> Start:
         """The order to start a job; sealed where it leaves this process, so that it is known when it comes back."""
         where = job.placement
         assert where is not None
-        if where.after is not None and board.leader(job) is None:
+        if where.after is not None and board.predecessor(job) is None:
             # Whom it waited for is over: nobody there need find that out.
             where = replace(where, after=None)
         env = self._environment(job.spec.env_digest)
         start = Start(job.id, job.attempt, job.spec, where, env, job.name, job.rerun_of)
-        return start if where.worker == board.local else sealed(start, self.seal_key)
+        return start if where.worker == board.local else sealed(start, self.signing_key)
 
     def _environment(self, digest: bytes) -> Pairs:
         if digest in self._environments:

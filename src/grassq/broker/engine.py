@@ -10,13 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
-from grassq.broker.audience import Audience
 from grassq.broker.batch import Batch
-from grassq.broker.decide import Call, Decider, Effects, FromWorker, Message
+from grassq.broker.decider import Decider
+from grassq.broker.inbox import Call, Effects, FromWorker, Message
+from grassq.broker.subscriptions import Subscriptions
 from grassq.broker.watch import Watch
 from grassq.core.messages import Hello, Order, Report, Silent
 from grassq.errors import Deposed, Gone, GrassError, Refused
-from grassq.garbage import uncollected
+from grassq.gc_pause import gc_paused
 from grassq.store.base import Submission
 
 log = logging.getLogger(__name__)
@@ -46,8 +47,8 @@ class Engine:
         # Made on the thread that will use it: an SQLite connection belongs to one thread.
         self.decider = self._thread.submit(make_decider).result()
         self.watch = Watch()
-        self.audience = Audience()
-        self.decider.attended = self.audience.queues
+        self.subscriptions = Subscriptions()
+        self.decider.attended = self.subscriptions.queues
         self._links: dict[str, SendOrder] = {}
         self._inbox: list[Message] = []
         self._answers: dict[Call, asyncio.Future[object]] = {}
@@ -95,13 +96,13 @@ class Engine:
         *,
         key: str | None = None,
         recall: Callable[[Submission], T] | None = None,
-        brief: bool = False,
+        short: bool = False,
     ) -> T:
         """Run a changing handler in the next batch and give its answer once that batch is on disk.
 
         `brief` says that it takes no time worth mentioning.
         """
-        return await self._call(Call(handler, True, key, recall, brief))
+        return await self._call(Call(handler, True, key, recall, short))
 
     async def read(self, handler: Callable[[Batch], T]) -> T:
         """Run a reading handler between two batches."""
@@ -153,7 +154,7 @@ class Engine:
         return effects
 
     def _process(self, messages: list[Message]) -> Effects:
-        with uncollected():
+        with gc_paused():
             return self.decider.process(messages)
 
     async def _something_to_do(self) -> None:
@@ -183,7 +184,7 @@ class Engine:
             for heard in self._finished:
                 heard(effects.finished)
         if effects.told or effects.torn:
-            self.audience.tell(effects.told, effects.torn)
+            self.subscriptions.tell(effects.told, effects.torn)
         if effects.again:
             self._arrived.set()
 
@@ -205,7 +206,7 @@ class Engine:
 def _are_brief(messages: list[Message]) -> bool:
     if len(messages) > BRIEF_MAX:
         return False
-    return all(m.brief if isinstance(m, Call) else isinstance(m.message, Report) for m in messages)
+    return all(m.short if isinstance(m, Call) else isinstance(m.message, Report) for m in messages)
 
 
 def _failed(messages: list[Message], error: Exception) -> Effects:

@@ -24,7 +24,7 @@ class Call(Struct, eq=False):
     #: How to answer from what a key stored, when a commit's fate was unclear.
     recall: Callable[[Submission], object] | None = None
     #: It takes no time worth mentioning, however much is stored.
-    brief: bool = False
+    short: bool = False
 
 
 class FromWorker(Struct, eq=False):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from grassq.broker.batch import Batch
 from grassq.core.model import Job
 from grassq.core.names import shown
-from grassq.core.selectors import All, Ids, Last, Name, Queue, Selector, Word
-from grassq.core.selectors import State as InState
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByWord, LastJob, Selector
+from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import NotFound, Refused
 
 SELECTED_MAX = 1_000_000
@@ -48,7 +48,7 @@ def eligible(
 
 def by_id_alone(selectors: Iterable[Selector]) -> list[Selector]:
     """Those of the selectors that name single jobs, and not all of a kind."""
-    return [selector for selector in selectors if isinstance(selector, Ids | Last)]
+    return [selector for selector in selectors if isinstance(selector, ByIds | LastJob)]
 
 
 def present(batch: Batch, ids: Iterable[int]) -> list[Job]:
@@ -64,32 +64,34 @@ def by_ids(ids: Iterable[int]) -> list[Selector]:
             ranges[-1] = (ranges[-1][0], id_)
         else:
             ranges.append((id_, id_))
-    return [Ids(tuple(ranges))] if ranges else []
+    return [ByIds(tuple(ranges))] if ranges else []
 
 
 def resolve(batch: Batch, selector: Selector) -> Selector:
     """A bare word is a queue if there is one of that name, else the name of a job."""
-    if not isinstance(selector, Word):
+    if not isinstance(selector, ByWord):
         return selector
-    if selector.text in batch.board.queue_names() or batch.store.jobs(Queue(selector.text), 1):
-        return Queue(selector.text)
-    return Name(selector.text)
+    if selector.text in batch.board.queue_names() or batch.store.jobs(ByQueue(selector.text), 1):
+        return ByQueue(selector.text)
+    return ByName(selector.text)
 
 
 def _may_be_empty(batch: Batch, selector: Selector) -> bool:
-    return isinstance(selector, All) or (isinstance(selector, Queue) and selector.name in batch.board.queue_names())
+    return isinstance(selector, AllJobs) or (
+        isinstance(selector, ByQueue) and selector.name in batch.board.queue_names()
+    )
 
 
 def describe(selector: Selector) -> str:
     """A selector in the user's words."""
     match selector:
-        case Ids(ranges):
+        case ByIds(ranges):
             return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges[:4])
-        case Word(text) | Name(text) | Queue(text):
+        case ByWord(text) | ByName(text) | ByQueue(text):
             return shown(text)
         case InState(name):
             return name
-        case Last(back):
+        case LastJob(back):
             return f"@~{back}" if back else "@"
         case _:
             return "all"

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.broker import access
-from grassq.broker.admission import standing_of
+from grassq.broker import tokens
 from grassq.broker.batch import Batch
-from grassq.broker.readiness import Unreadiness, settle
+from grassq.broker.eligibility import Eligibility, settle
 from grassq.broker.selection import NOTES_MAX, SELECTED_MAX, by_id_alone, eligible, present, resolve, select
-from grassq.core.board import EVERYTHING, shape_of
+from grassq.broker.worker_tickets import worker_record_of
 from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Outcome, Spec, State
 from grassq.core.names import shown
-from grassq.core.selectors import Selector, parse
+from grassq.core.planner.board import EVERYTHING, shape_of
 from grassq.core.states import Cancel, Hold, Lost, Release, Unready
+from grassq.core.syntax.selectors import Selector, parse
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
 
@@ -45,8 +45,8 @@ def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes, as_sw
     known = recall(batch, key, digest)
     if known is not None:
         return ids_of(known)
-    unready = Unreadiness(batch)
-    for shape in {(draft.spec.queue, draft.spec.request, draft.spec.terms) for draft in drafts}:
+    unready = Eligibility(batch)
+    for shape in {(draft.spec.queue, draft.spec.request, draft.spec.constraints) for draft in drafts}:
         never = unready.never(shape)
         if never is not None:
             raise Refused(f"this can never run: {never}")
@@ -87,7 +87,7 @@ def ids_of(submission: Submission) -> list[int]:
     return list(range(submission.first_id, submission.first_id + submission.count))
 
 
-def _new_job(batch: Batch, draft: Draft, id_: int, unready: Unreadiness, name: str | None) -> Job:
+def _new_job(batch: Batch, draft: Draft, id_: int, unready: Eligibility, name: str | None) -> Job:
     job = Job(
         id=id_,
         spec=draft.spec,
@@ -121,7 +121,7 @@ def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None, uns
 
 def _waits(batch: Batch, job: Job) -> bool:
     """Whether a job has yet to begin: it is in line, or placed behind another that still has the devices."""
-    return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.leader(job) is not None)
+    return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.predecessor(job) is not None)
 
 
 def hold(batch: Batch, selectors: Sequence[Selector]) -> Done:
@@ -140,7 +140,7 @@ def _why_not_held(job: Job) -> str | None:
 
 def release(batch: Batch, selectors: Sequence[Selector]) -> Done:
     """Let parked jobs go on."""
-    unready = Unreadiness(batch)
+    unready = Eligibility(batch)
     jobs, notes = [], []
     for job in select(batch, selectors):
         if job.state is not State.HELD:
@@ -253,12 +253,12 @@ def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str
 
 def drain(batch: Batch, worker: str, undo: bool = False) -> Done:
     """Start nothing more on a worker, what runs there finishes; or let it take jobs again."""
-    station = batch.board.stations.get(worker)
-    if station is None:
+    worker_state = batch.board.worker_states.get(worker)
+    if worker_state is None:
         raise _no_worker(worker)
-    if station.drained == undo:
-        station.drained = not undo
-        batch.changes.standings[worker] = replace(standing_of(batch, worker), drained=not undo)
+    if worker_state.drained == undo:
+        worker_state.drained = not undo
+        batch.changes.worker_records[worker] = replace(worker_record_of(batch, worker), drained=not undo)
     running = len(batch.board.held_by(worker))
     if undo or not running:
         return Done([])
@@ -267,26 +267,26 @@ def drain(batch: Batch, worker: str, undo: bool = False) -> Done:
 
 def remove_worker(batch: Batch, worker: str, lost: bool = False) -> Done:
     """Forget a worker and end its tokens; `lost` gives up what it held, when its machine will not come back."""
-    station = batch.board.stations.get(worker)
+    worker_state = batch.board.worker_states.get(worker)
     held = batch.board.held_by(worker)
-    if station is not None and station.online and worker == batch.board.local:
+    if worker_state is not None and worker_state.online and worker == batch.board.local:
         raise Refused(f"worker {worker} is part of this daemon; `grass daemon --no-worker` runs without it")
-    if held and (station is None or station.online or not lost):
+    if held and (worker_state is None or worker_state.online or not lost):
         raise Refused(_why_not_removed(worker, held, lost))
-    if not access.end_worker(batch, worker) and station is None:
+    if not tokens.end_worker(batch, worker) and worker_state is None:
         raise _no_worker(worker)
     gone = []
     for job in held:
         outcome = Outcome.UNKNOWN if job.state is State.RUNNING else Outcome.LOST
         gone.append(batch.move(job, Lost(job.attempt, outcome, f"worker {worker} was removed")))
-    if station is not None:
+    if worker_state is not None:
         batch.board.remove_worker(worker)
     batch.changes.workers.pop(worker, None)
-    batch.changes.standings.pop(worker, None)
+    batch.changes.worker_records.pop(worker, None)
     batch.changes.removed_workers.append(worker)
-    if worker in batch.board.doubts:
-        batch.board.doubts = batch.board.doubts - {worker}
-        batch.changes.doubts = set(batch.board.doubts)
+    if worker in batch.board.unreconciled:
+        batch.board.unreconciled = batch.board.unreconciled - {worker}
+        batch.changes.unreconciled = set(batch.board.unreconciled)
     settle(batch)
     return Done(gone)
 
@@ -305,12 +305,12 @@ def _no_worker(worker: str) -> NotFound:
 
 def accept_restored(batch: Batch) -> Done:
     """Start jobs again after a backup was restored, without the workers that have not spoken yet."""
-    missing = sorted(batch.board.doubts)
+    missing = sorted(batch.board.unreconciled)
     if not missing:
         return Done([], ["nothing waits for a worker to speak"])
-    batch.board.doubts = set()
+    batch.board.unreconciled = set()
     batch.board.awaited = set()
-    batch.changes.doubts = set()
+    batch.changes.unreconciled = set()
     return Done([], [f"what {', '.join(missing)} ran since the backup may be started a second time"])
 
 

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 from grassq.broker.batch import Batch
 from grassq.broker.selection import SELECTED_MAX, select
-from grassq.core import placement
-from grassq.core.board import Board, shape_of
 from grassq.core.model import FINAL, Job, Offer, State
-from grassq.core.resources import Capacity, Pool, allocation_json, amount_number, amount_text, request_text
-from grassq.core.room import Spot, free_json, supply_json
-from grassq.core.selectors import Selector
-from grassq.core.selectors import State as InState
-from grassq.core.slots import slots_in
-from grassq.core.stations import Station
+from grassq.core.planner import plan as planning
+from grassq.core.planner.board import Board, shape_of
+from grassq.core.planner.workers import WorkerState
+from grassq.core.resources.capacity import Capacity, Pool, allocation_json, amount_number, amount_text, request_text
+from grassq.core.resources.ledger import FreeView, free_json, supply_json
+from grassq.core.resources.slots import slots_in
+from grassq.core.syntax.selectors import ByState as InState
+from grassq.core.syntax.selectors import Selector
 
 SCHEMA = 1
 NEXT_SHOWN = 100
@@ -39,29 +39,29 @@ def show(batch: Batch, selectors: Sequence[Selector]) -> Document:
     return {
         "schema": SCHEMA,
         "jobs": documents(batch, jobs),
-        "queues": [queue_document(batch, s, offer.queue) for s in _stations(batch) for offer in s.info.offers],
-        "workers": [worker_document(batch, station) for station in _stations(batch)],
+        "queues": [queue_document(batch, s, offer.queue) for s in _worker_states(batch) for offer in s.info.offers],
+        "workers": [worker_document(batch, worker_state) for worker_state in _worker_states(batch)],
         "totals": batch.store.totals(),
         "paused": sorted(batch.board.paused),
-        "restored": sorted(batch.board.doubts),
+        "restored": sorted(batch.board.unreconciled),
         "more": more,
     }
 
 
 def _glance(batch: Batch) -> tuple[list[Job], bool]:
-    parked: list[Job] = []
+    blocked: list[Job] = []
     for state in (State.HELD, State.WAITING):
         stored = batch.store.jobs(InState(state), NEXT_SHOWN + 1)
-        parked += [job for job in map(batch.current, stored) if job.state in (State.HELD, State.WAITING)]
+        blocked += [job for job in map(batch.current, stored) if job.state in (State.HELD, State.WAITING)]
     following = batch.fetch(batch.board.next_ids(NEXT_SHOWN)).values()
     ended = batch.store.recent(batch.now - RECENT_S, RECENT_SHOWN)
-    shown = [*ended, *batch.board.holding.values(), *following, *parked[:NEXT_SHOWN]]
-    more = batch.board.queued() > NEXT_SHOWN or len(parked) > NEXT_SHOWN or len(ended) == RECENT_SHOWN
+    shown = [*ended, *batch.board.holding.values(), *following, *blocked[:NEXT_SHOWN]]
+    more = batch.board.queued() > NEXT_SHOWN or len(blocked) > NEXT_SHOWN or len(ended) == RECENT_SHOWN
     return sorted({job.id: job for job in shown}.values(), key=lambda job: job.id), more
 
 
-def _stations(batch: Batch) -> list[Station]:
-    return [batch.board.stations[name] for name in sorted(batch.board.stations)]
+def _worker_states(batch: Batch) -> list[WorkerState]:
+    return [batch.board.worker_states[name] for name in sorted(batch.board.worker_states)]
 
 
 def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
@@ -71,9 +71,9 @@ def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
 
 def lacking(batch: Batch, job: Job) -> str | None:
     """What a job waits for, in today's words: its own are those of when it came."""
-    leader = batch.board.leader(job) if job.state is State.PLACED else None
-    if leader is not None:
-        return f"starts when job {leader.id} ends, on its devices"
+    predecessor = batch.board.predecessor(job) if job.state is State.PLACED else None
+    if predecessor is not None:
+        return f"starts when job {predecessor.id} ends, on its devices"
     if job.state is not State.WAITING or job.ready_at is not None:
         return None
     return batch.board.reasons.get(shape_of(job))
@@ -81,11 +81,13 @@ def lacking(batch: Batch, job: Job) -> str | None:
 
 def unreachable(batch: Batch, job: Job) -> str | None:
     """Why nobody can say how a job stands, or None: its worker is silent, and what runs there runs on."""
-    station = batch.board.stations.get(job.placement.worker) if job.placement and job.state not in FINAL else None
-    if station is None or (silent_s := station.silent_s(batch.mono)) < UNREACHABLE_S:
+    worker_state = (
+        batch.board.worker_states.get(job.placement.worker) if job.placement and job.state not in FINAL else None
+    )
+    if worker_state is None or (silent_s := worker_state.silent_s(batch.mono)) < UNREACHABLE_S:
         return None
     ends = "; the kill reaches it when it is back" if job.cancel_requested else ""
-    return f"worker {station.info.name} has been silent for {silent_s:.0f} s; what it runs, runs on{ends}"
+    return f"worker {worker_state.info.name} has been silent for {silent_s:.0f} s; what it runs, runs on{ends}"
 
 
 def job_document(job: Job, silent: str | None = None, lacking: str | None = None) -> Document:
@@ -114,71 +116,73 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "cwd": job.spec.cwd.decode("utf-8", "backslashreplace"),
         "split": job.spec.split,
         "cancel_requested": job.cancel_requested,
-        "created": moment(job.created),
-        "started": moment(job.started),
-        "finished": moment(job.finished),
+        "created": timestamp(job.created),
+        "started": timestamp(job.started),
+        "finished": timestamp(job.finished),
     }
 
 
-def moment(at: float | None) -> str | None:
+def timestamp(at: float | None) -> str | None:
     """A time in RFC 3339, UTC."""
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def queue_document(batch: Batch, station: Station, queue: str) -> Document:
+def queue_document(batch: Batch, worker_state: WorkerState, queue: str) -> Document:
     """One queue on one worker as data."""
-    offer = station.offer(queue)
+    offer = worker_state.offer(queue)
     assert offer is not None
-    spot = station.spot(queue)
+    free_view = worker_state.free_view(queue)
     return {
         "name": queue,
-        "worker": station.info.name,
+        "worker": worker_state.info.name,
         "paused": batch.board.is_paused(queue),
-        "limits": supply_json(_as_declared(offer, spot)),
-        "free": free_json(spot, spot.offer.supply),
-        "slots": _slot_documents(batch.board, station, offer),
+        "limits": supply_json(_as_declared(offer, free_view)),
+        "free": free_json(free_view, free_view.offer.supply),
+        "slots": _slot_documents(batch.board, worker_state, offer),
         "order": offer.order if offer.slots else None,
         "prefix": [word.decode("utf-8", "backslashreplace") for word in offer.prefix],
         "cwd": None if offer.cwd is None else offer.cwd.decode("utf-8", "backslashreplace"),
-        "running": sum(job.spec.queue == queue for job in batch.board.held_by(station.info.name)),
+        "running": sum(job.spec.queue == queue for job in batch.board.held_by(worker_state.info.name)),
         "queued": batch.board.queued(queue),
     }
 
 
-def _slot_documents(board: Board, station: Station, offer: Offer) -> list[Document]:
+def _slot_documents(board: Board, worker_state: WorkerState, offer: Offer) -> list[Document]:
     """The slots of a queue as they were listed, and who holds each now."""
     holders: dict[int, int] = {}
-    for job in board.held_by(station.info.name) if offer.slots else ():
-        if job.spec.queue == offer.queue and job.placement is not None and board.leader(job) is None:
+    for job in board.held_by(worker_state.info.name) if offer.slots else ():
+        if job.spec.queue == offer.queue and job.placement is not None and board.predecessor(job) is None:
             holders.update(dict.fromkeys(slots_in(job.placement.allocation), job.id))
     return [
         {"name": slot.name, "gpu": list(slot.ids), "job": holders.get(index)} for index, slot in enumerate(offer.slots)
     ]
 
 
-def _as_declared(offer: Offer, spot: Spot) -> Capacity:
+def _as_declared(offer: Offer, free_view: FreeView) -> Capacity:
     """A queue's limits: sums as they were typed, devices as they were found."""
-    return {name: limit if isinstance(limit, Pool) else spot.offer.supply[name] for name, limit in offer.limits.items()}
-
-
-def worker_document(batch: Batch, station: Station) -> Document:
-    """One worker as data."""
-    capacity = station.machine.supply
-    silent_s = station.silent_s(batch.mono)
     return {
-        "name": station.info.name,
-        "online": station.online,
-        "drained": station.drained,
-        "labels": list(station.info.labels),
-        "silent_s": None if station.online else round(silent_s, 3),
-        "jobs": len(batch.board.held_by(station.info.name)),
+        name: limit if isinstance(limit, Pool) else free_view.offer.supply[name] for name, limit in offer.limits.items()
+    }
+
+
+def worker_document(batch: Batch, worker_state: WorkerState) -> Document:
+    """One worker as data."""
+    capacity = worker_state.machine.supply
+    silent_s = worker_state.silent_s(batch.mono)
+    return {
+        "name": worker_state.info.name,
+        "online": worker_state.online,
+        "drained": worker_state.drained,
+        "labels": list(worker_state.info.labels),
+        "silent_s": None if worker_state.online else round(silent_s, 3),
+        "jobs": len(batch.board.held_by(worker_state.info.name)),
         "capacity": supply_json(capacity),
-        "free": free_json(Spot(station.machine, station.machine), capacity),
+        "free": free_json(FreeView(worker_state.machine, worker_state.machine), capacity),
         # Of one out of touch: since when nothing was heard of it.
-        "since": moment(station.since if station.online else batch.now - silent_s),
-        "detecting": station.info.detecting,
+        "since": timestamp(worker_state.since if worker_state.online else batch.now - silent_s),
+        "detecting": worker_state.info.detecting,
     }
 
 
@@ -188,13 +192,13 @@ def why(batch: Batch, selectors: Sequence[Selector]) -> Document:
 
 
 def _why(batch: Batch, job: Job) -> Document:
-    blockers = placement.explain(batch.board, job, batch.mono) if job.state is State.QUEUED else []
+    blockers = planning.explain(batch.board, job, batch.mono) if job.state is State.QUEUED else []
     story = batch.store.story(job.id)[-STORY_SHOWN:]
     return {
         "id": job.id,
         "state": str(job.state),
         "reason": unreachable(batch, job) or lacking(batch, job) or job.reason,
-        "story": [{"at": moment(line.at), "kind": line.kind, "detail": line.detail} for line in story],
+        "story": [{"at": timestamp(line.at), "kind": line.kind, "detail": line.detail} for line in story],
         "text": "\n".join(_lines(batch, job, blockers)),
         "blocked": [
             {
@@ -209,8 +213,8 @@ def _why(batch: Batch, job: Job) -> Document:
     }
 
 
-def _lines(batch: Batch, job: Job, blockers: list[placement.Blocker]) -> list[str]:
-    offers = [station.offer(job.spec.queue) for station in batch.board.offering(job.spec.queue)]
+def _lines(batch: Batch, job: Job, blockers: list[planning.Blocker]) -> list[str]:
+    offers = [worker_state.offer(job.spec.queue) for worker_state in batch.board.offering(job.spec.queue)]
     takes_slot = bool(offers) and all(offer is not None and offer.slots for offer in offers)
     asked = "a slot" if takes_slot else request_text(job.spec.request)
     head = f"job {job.id} ({asked}, queue {job.spec.queue})"
@@ -231,15 +235,15 @@ def _lines(batch: Batch, job: Job, blockers: list[placement.Blocker]) -> list[st
     return [f"{head} waits for {_wanted(blockers)}:", *(_blocker_line(blocker) for blocker in blockers)]
 
 
-def _wanted(blockers: list[placement.Blocker]) -> str:
-    resources = [blocker.resource for blocker in blockers if blocker.resource != placement.WORKER]
+def _wanted(blockers: list[planning.Blocker]) -> str:
+    resources = [blocker.resource for blocker in blockers if blocker.resource != planning.WORKER]
     return resources[0] if resources else "a worker"
 
 
 def _held_up(board: Board, mono: float) -> str | None:
     """Why nothing at all is started now, beyond pauses."""
-    if board.doubts:
-        names = ", ".join(sorted(board.doubts))
+    if board.unreconciled:
+        names = ", ".join(sorted(board.unreconciled))
         return (
             f"the store was restored from a backup, and {names} may have run jobs since; `grass resume --restored` "
             "goes on without waiting"
@@ -250,8 +254,8 @@ def _held_up(board: Board, mono: float) -> str | None:
     return None
 
 
-def _blocker_line(blocker: placement.Blocker) -> str:
-    if blocker.resource == placement.WORKER:
+def _blocker_line(blocker: planning.Blocker) -> str:
+    if blocker.resource == planning.WORKER:
         return f"  {blocker.why}"
     held = f"; held by job {', '.join(map(str, blocker.holders))}" if blocker.holders else ""
     numbers = f"{amount_text(blocker.needed)} needed, {amount_text(blocker.free)} free"

@@ -14,7 +14,7 @@ from grassq.errors import EXIT_INTERRUPTED, BadInput, GrassError
 
 #: Which file holds a command; the words of those in WORDS are not ours to parse.
 MODULES = {
-    "show": "jobs", "info": "jobs", "status": "jobs", "why": "jobs",
+    "show": "why", "info": "why", "status": "why", "why": "why",
     "kill": "change", "rerun": "change", "hold": "change", "release": "change", "priority": "change", "clean": "change",
     "wait": "wait",
     "log": "logs", "follow": "logs",
@@ -33,7 +33,7 @@ WORDS = {"enqueue": "run", "run": "run", "sweep": "sweep", "create-queue": "queu
 EXIT_BROKEN_PIPE = 141
 
 
-class Noun(Protocol):
+class CommandModule(Protocol):
     """What a file of commands offers."""
 
     def build(self, name: str, parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
 
 def follow_job(job: int, broker: str | None = None) -> int:
     """Follow a job just enqueued and return its own exit code."""
-    from grassq.cli import run
+    from grassq.cli.commands import run
 
     return _guarded(lambda: run.follow(job, broker))
 
@@ -117,7 +117,7 @@ def _help(words: list[str]) -> int:
 
 def _command(name: str, argv: list[str]) -> int:
     if name in WORDS:
-        from grassq.cli.hot import wants_help
+        from grassq.cli.fast import wants_help
 
         if wants_help(argv):
             return render.text(texts.TEXTS[name])
@@ -140,5 +140,5 @@ def _known(name: str) -> None:
     raise BadInput(f"there is no command '{name}'; {hint}")
 
 
-def _noun(module: str) -> Noun:
-    return cast(Noun, importlib.import_module(f"grassq.cli.{module}"))
+def _noun(module: str) -> CommandModule:
+    return cast(CommandModule, importlib.import_module(f"grassq.cli.commands.{module}"))

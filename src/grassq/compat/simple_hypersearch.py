@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from grassq.core import sweep
+from grassq.core.syntax import sweep
 from grassq.errors import BadInput
 
 TYPE_CHECKING = False

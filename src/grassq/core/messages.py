@@ -65,7 +65,7 @@ class Forget(Struct, frozen=True, tag="forget"):
     spare: tuple[JobId, ...] = ()
 
 
-class Moment(Struct, frozen=True):
+class StorePosition(Struct, frozen=True):
     """A point in a store's history: a broker's life, and the number of its last commit."""
 
     life: str
@@ -83,7 +83,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     #: The attempts that have a run dir here, newest first and bounded; only with a fresh hello.
     held: tuple[AttemptId, ...] = ()
     #: The latest moment this worker has heard of; a broker that does not know it was restored from a backup.
-    seen: Moment | None = None
+    seen: StorePosition | None = None
 
 
 class Silent(Struct, frozen=True, tag="silent"):

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from grassq.core.resources import Allocation, Capacity, Limits, Request
-from grassq.core.slot_words import SLOTS_MAX
-from grassq.core.slots import Slot, SlotOrder
+from grassq.core.resources.capacity import Allocation, Capacity, Limits, Request
+from grassq.core.resources.slots import Slot, SlotOrder
+from grassq.core.syntax.slots import SLOTS_MAX
 
 NEUTRAL_PRIORITY = 30
 DEFAULT_QUEUE = "default"
@@ -65,7 +65,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Guest(Struct, frozen=True):
+class RemoteSubmitter(Struct, frozen=True):
     """What the sender of a job from another machine chose itself: only an offer that admits all of it takes the job."""
 
     #: The sender's token lets it use queues that have no command of their own.
@@ -78,16 +78,16 @@ class Guest(Struct, frozen=True):
     shell: bool = False
 
 
-class Terms(Struct, frozen=True):
+class Constraints(Struct, frozen=True):
     """What a job demands of whoever takes it, beyond amounts; jobs of one shape have the same."""
 
     worker: str | None = None
     labels: tuple[str, ...] = ()
     #: Set for a job sent from another machine; its environment, umask and directory are then the worker's.
-    guest: Guest | None = None
+    remote: RemoteSubmitter | None = field(default=None, name="guest")  # the name in stores and run dirs
 
 
-ANYWHERE = Terms()
+ANYWHERE = Constraints()
 
 
 class Spec(Struct, frozen=True):
@@ -111,7 +111,7 @@ class Spec(Struct, frozen=True):
     grace_s: float = STOP_GRACE_S
     on_lost: Literal["fail", "requeue"] = "fail"
     tries: int = 1
-    terms: Terms = ANYWHERE
+    constraints: Constraints = ANYWHERE
     #: The token it was submitted with; None on the user's own socket.
     by: str | None = None
 

@@ -7,19 +7,19 @@ from enum import Enum
 
 from msgspec import Struct
 
-from grassq.core import ahead
-from grassq.core.board import Board
 from grassq.core.messages import Check, Stop, Withdraw
 from grassq.core.model import FINAL, AttemptId, Job, Outcome, State
-from grassq.core.states import Exited, Lost, Refused
+from grassq.core.planner import prefetch
+from grassq.core.planner.board import Board
+from grassq.core.states import Exited, Lost, RefusedByWorker
 
 RESEND_S = 5.0
 
 
-class Found(Struct, frozen=True):
+class RunState(Struct, frozen=True):
     """What a run dir and the process table say of one attempt."""
 
-    exit: Exited | Lost | Refused | None = None
+    exit: Exited | Lost | RefusedByWorker | None = None
     #: The claim says: given up before it started.
     void: bool = False
     claimed: bool = False
@@ -40,7 +40,7 @@ class Sent(Struct, frozen=True):
     back: bool = False
 
 
-class Verdict(Enum):
+class Conclusion(Enum):
     """What to do with an attempt that has not ended."""
 
     ORDER = "nobody claimed it: order it, under the same number"
@@ -48,20 +48,22 @@ class Verdict(Enum):
     ORPHANED = "its shim is gone, its command lives: keep the devices"
 
 
-def judge(attempt: int, found: Found, *, may_start: bool, same_boot: bool) -> Verdict | Exited | Lost | Refused:
+def judge(
+    attempt: int, found: RunState, *, may_start: bool, same_boot: bool
+) -> Conclusion | Exited | Lost | RefusedByWorker:
     """Conclude from what is found how an attempt stands, or how it ended."""
     if found.exit is not None:
         return found.exit
     if not same_boot:
         return Lost(attempt, Outcome.LOST, "the machine restarted while it ran")
     if found.void:
-        return Refused(attempt, "given up before it started")
+        return RefusedByWorker(attempt, "given up before it started")
     if found.shim_alive:
-        return Verdict.WATCH
+        return Conclusion.WATCH
     if found.command_alive:
-        return Verdict.ORPHANED
+        return Conclusion.ORPHANED
     if not found.claimed and may_start:
-        return Verdict.ORDER
+        return Conclusion.ORDER
     return Lost(attempt, Outcome.UNKNOWN, "it is gone and left no exit record")
 
 
@@ -79,8 +81,8 @@ def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -
 
 
 def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
-    if board.leader(job) is not None:
-        return Sent(now, since, None, ahead.is_wanted_back(board, job, now - since))
+    if board.predecessor(job) is not None:
+        return Sent(now, since, None, prefetch.is_wanted_back(board, job, now - since))
     if job.state is State.PLACED and _is_too_much(board, job):
         return Sent(now, since, None, back=True)
     # A stop must not wait until the start before it, or a stop with a longer grace, would be repeated anyway.
@@ -92,8 +94,8 @@ def _is_too_much(board: Board, job: Job) -> bool:
     where = job.placement
     if where is None or where.worker not in board.crowded:
         return False
-    station = board.stations.get(where.worker)
-    return station is not None and station.is_overfull(job.spec.queue, where.allocation)
+    worker_state = board.worker_states.get(where.worker)
+    return worker_state is not None and worker_state.is_overfull(job.spec.queue, where.allocation)
 
 
 def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:
@@ -102,8 +104,8 @@ def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: flo
         if job.state is State.PLACED or job.cancel_requested:
             last = sent.get(job.attempt_id)
             yield (last.at if last else now) + RESEND_S - now
-            if last is not None and not last.back and board.leader(job) is not None:
-                yield last.since + board.pace.wait_s - now
+            if last is not None and not last.back and board.predecessor(job) is not None:
+                yield last.since + board.prefetch_policy.wait_s - now
 
 
 def withdrawal_of(job: Job) -> Withdraw:
@@ -175,18 +177,18 @@ def leased_until(board: Board, job: Job) -> float | None:
     worker waits for less.
     """
     where = job.placement
-    station = board.stations.get(where.worker) if where is not None else None
-    if where is None or where.lease_s is None or station is None or station.online:
+    worker_state = board.worker_states.get(where.worker) if where is not None else None
+    if where is None or where.lease_s is None or worker_state is None or worker_state.online:
         return None
-    return station.heard + where.lease_s
+    return worker_state.heard + where.lease_s
 
 
 def given_up(board: Board, now: float) -> list[tuple[Job, Lost]]:
     """Attempts on workers out of touch whose leases are over."""
     found = []
-    for name, station in board.stations.items():
-        why = f"its worker was out of touch for {station.silent_s(now):.0f} s; its lease is over"
-        for job in [] if station.online else board.held_by(name):
+    for name, worker_state in board.worker_states.items():
+        why = f"its worker was out of touch for {worker_state.silent_s(now):.0f} s; its lease is over"
+        for job in [] if worker_state.online else board.held_by(name):
             until = leased_until(board, job)
             if until is not None and now >= until:
                 found.append((job, Lost(job.attempt, Outcome.LOST, why)))

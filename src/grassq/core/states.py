@@ -57,7 +57,7 @@ class Lost(Struct, frozen=True, tag="lost"):
     why: Words
 
 
-class Refused(Struct, frozen=True, tag="refused"):
+class RefusedByWorker(Struct, frozen=True, tag="refused"):
     """The worker will not run this attempt; `final` when no other would either."""
 
     attempt: AttemptNumber
@@ -103,8 +103,8 @@ class Unready(Struct, frozen=True):
     reason: str
 
 
-Event = Place | Adopt | Started | Exited | Lost | Refused | Stuck | Cancel | Hold | Release | Ready | Unready
-Report = Started | Exited | Lost | Refused | Stuck
+Event = Place | Adopt | Started | Exited | Lost | RefusedByWorker | Stuck | Cancel | Hold | Release | Ready | Unready
+Report = Started | Exited | Lost | RefusedByWorker | Stuck
 
 Rule = Callable[[Job, "Event", float], Job]
 
@@ -196,7 +196,7 @@ def _lost(job: Job, event: Event, at: float) -> Job:
 
 
 def _refused(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Refused)
+    assert isinstance(event, RefusedByWorker)
     back = replace(job, placement=None, pid=None, reason=event.why)
     if job.cancel_requested:
         return _cancelled(back, event, at)
@@ -243,7 +243,7 @@ _REPORTS: dict[type[Event], Rule] = {
     Started: _running,
     Exited: _exited,
     Lost: _lost,
-    Refused: _refused,
+    RefusedByWorker: _refused,
     Stuck: _stuck,
     Cancel: _cancel_flagged,
 }
@@ -261,7 +261,7 @@ RULES: dict[tuple[State, type[Event]], Rule] = {
     (State.QUEUED, Cancel): _cancelled,
     **{(state, Adopt): _adopted for state in State if state not in FINAL},
     **{(State.PLACED, event): rule for event, rule in _REPORTS.items()},
-    **{(State.RUNNING, event): rule for event, rule in _REPORTS.items() if event is not Refused},
+    **{(State.RUNNING, event): rule for event, rule in _REPORTS.items() if event is not RefusedByWorker},
 }
 
 assert not any(state in FINAL for state, _ in RULES), "a final state takes no event"

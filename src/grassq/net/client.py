@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from grassq import home as homes
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
-from grassq.net.attendance import SILENT_S, Attendance, Known
-from grassq.net.attendance import Place as ReadTo
-from grassq.net.exchange import exchange, persist
+from grassq.net.encoding import REMOTE_CWD, REMOTE_UMASK, enqueue_body, new_key, query, word_value
+from grassq.net.event_stream import SILENT_S, EventStream, Known
+from grassq.net.event_stream import Place as ReadTo
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
-from grassq.net.log import Log
-from grassq.net.wire import GUEST_CWD, GUEST_UMASK, enqueue_body, new_key, query, word_value
+from grassq.net.log_stream import LogStream
+from grassq.net.retry import exchange, persist
 
 if TYPE_CHECKING:
-    from grassq.net.http import Place
+    from grassq.net.http import Target
 
 #: The daemon answers a long poll after this many seconds at the latest.
 POLL_LIMIT_S = 30.0
@@ -37,7 +37,7 @@ Command = Any
 Tell = Callable[[str], None]
 
 
-class Client:
+class ApiClient:
     """A sync client of one home's daemon, or of a broker. Keeps one connection open, for threads too; survives a fork.
 
     To a broker on another machine nothing is sent of this one: no environment, no directory, no umask.
@@ -51,7 +51,7 @@ class Client:
         self.broker = broker
         self.autostart = autostart
         self._tell = tell
-        self._place: Place = self.home if broker is None else _find_broker(self.home, broker, tell)
+        self._place: Target = self.home if broker is None else _find_broker(self.home, broker, tell)
         #: Version of the daemon that answered last.
         self.daemon_version: str | None = None
         #: Open connections: of submissions, and of everything else. A daemon answers the former by a shorter way.
@@ -60,7 +60,7 @@ class Client:
         self._lock = threading.Lock()
         _clients.add(self)
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> ApiClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,9 +71,9 @@ class Client:
         with self._lock:
             self._drop_all()
 
-    def another(self) -> Client:
+    def another(self) -> ApiClient:
         """A client like this one, with a connection of its own."""
-        return Client(self.home, autostart=self.autostart, broker=self.broker, tell=self._tell)
+        return ApiClient(self.home, autostart=self.autostart, broker=self.broker, tell=self._tell)
 
     def enqueue(
         self, words: Iterable[bytes], *, cwd: bytes, umask: int, verb: str = "enqueue", lines: bytes | None = None
@@ -81,7 +81,7 @@ class Client:
         """Send the words of `grass enqueue` untouched; the answer's headers say what to print and to follow."""
         env = homes.environment()
         if self.broker is not None:
-            cwd, env, umask = GUEST_CWD, {}, GUEST_UMASK
+            cwd, env, umask = REMOTE_CWD, {}, REMOTE_UMASK
         body = enqueue_body(words, cwd=cwd, env=env, umask=umask, key=new_key(), verb=verb, lines=lines)
         return self._ask("POST", "/v1/enqueue", body)
 
@@ -108,7 +108,7 @@ class Client:
         self, verb: str, document: Document, cwd: bytes, env: Mapping[bytes, bytes], umask: int, key: str | None
     ) -> Document:
         if self.broker is not None:
-            cwd, env, umask = GUEST_CWD, {}, GUEST_UMASK
+            cwd, env, umask = REMOTE_CWD, {}, REMOTE_UMASK
         rest = json.dumps({**document, "cwd": word_value(cwd), "umask": umask, "key": key or new_key()})
         body = f'{rest[:-1]}, "env": {self._environment(env)}}}'.encode("ascii")
         if len(body) > REQUEST_MAX:
@@ -152,7 +152,7 @@ class Client:
         attempt: int | None = None,
         follow: bool = False,
         tail: int | None = None,
-    ) -> Log:
+    ) -> LogStream:
         """Open a job's log on a connection of its own; with `follow` it ends when the attempt is over.
 
         A daemon that dies meanwhile is no end: the next one is asked for the rest.
@@ -164,7 +164,7 @@ class Client:
             # A job that waits for its turn may be silent for days.
             return self._stream(target, None if follow else ANSWER_TIMEOUT_S)
 
-        return Log(ask, offset, attempt, tail)
+        return LogStream(ask, offset, attempt, tail)
 
     def kill(self, selectors: Iterable[str], *, grace_s: float | None = None, unstarted: bool = False) -> Document:
         """Ask running jobs to end, and cancel the others; with `unstarted`, cancel those others only."""
@@ -196,7 +196,7 @@ class Client:
 
         A temporary one goes when nobody attends it and all its jobs have ended.
         """
-        where = cwd if self.broker is None else GUEST_CWD
+        where = cwd if self.broker is None else REMOTE_CWD
         document: Document = {"words": [word_value(each) for each in words], "cwd": word_value(where)}
         return self._change("create-queue", document | ({"temporary": True} if temporary else {}))
 
@@ -206,7 +206,7 @@ class Client:
         first_id: int = 1,
         offsets: Mapping[int, ReadTo] | None = None,
         known: Known | None = None,
-    ) -> Attendance:
+    ) -> EventStream:
         """What becomes of a queue's jobs from an id on, and what they write, as it happens: an iterator of frames.
 
         `offsets` has the attempt and how far it was read, by job id: these are told on from there. `known` tells the
@@ -224,7 +224,7 @@ class Client:
             _, parts, connection = self._stream(target, SILENT_S)
             return parts, connection
 
-        return Attendance(ask, first_id, offsets or {}, known)
+        return EventStream(ask, first_id, offsets or {}, known)
 
     def delete_queue(self, name: str, *, worker: str | None = None) -> Document:
         """Remove a queue of the daemon's own machine, or of another worker; running jobs finish."""
@@ -341,7 +341,7 @@ class Client:
         return read_answer(response, self.broker)
 
 
-_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_clients: weakref.WeakSet[ApiClient] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
@@ -381,8 +381,8 @@ def read_answer(response: Response, broker: str | None = None) -> Document:
     return document
 
 
-def _find_broker(home: str, text: str, tell: Tell | None) -> Place:
-    from grassq.net.remote import open_broker
+def _find_broker(home: str, text: str, tell: Tell | None) -> Target:
+    from grassq.net.broker import open_broker
 
     broker = open_broker(home, text)
     broker.tell = tell
@@ -417,9 +417,9 @@ __all__ = [
     "FINAL_STATES",
     "POLL_LIMIT_S",
     "WAIT_AT_ONCE",
-    "Client",
+    "ApiClient",
     "Document",
-    "Log",
+    "LogStream",
     "Tell",
     "compact",
     "read_answer",

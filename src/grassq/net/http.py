@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeAlias
 
-    from grassq.net.remote import Broker
+    from grassq.net.broker import Broker
 
     #: Where requests go: the daemon of a home, or a broker on another machine.
-    Place: TypeAlias = "str | Broker"
+    Target: TypeAlias = "str | Broker"
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 60.0
@@ -73,7 +73,7 @@ class Response:
 class Connection:
     """An open connection to a home's daemon or to a broker; `request` may be called again while it is kept open."""
 
-    def __init__(self, place: Place, *, timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, place: Target, *, timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
         self._who = "the daemon"
         self._headers: tuple[str, ...] = ()
         self._socket: socket

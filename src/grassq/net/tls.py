@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
-    from grassq.core.addresses import Address
+    from grassq.core.syntax.addresses import Address
 
     Found = TypeVar("Found")
 

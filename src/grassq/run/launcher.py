@@ -1,6 +1,6 @@
 """The launcher: a program of its own that stays warm and forks shims when the daemon asks.
 
-Run as `python -I -S launcher.py --fds C,O,R [--nofile SOFT] [--home DIR]` by `grassq.run.crew`. On the control socket C
+Run as `python -I -S launcher.py --fds C,O,R [--nofile SOFT] [--home DIR]` by `run.shim_pool`. On the control socket C
 each byte is one shim to fork; its end means the daemon is gone, and then only the launcher leaves: shims look after
 themselves. O and R are the orders and reports sockets all shims share. --home only tells a reader of `ps` whose it is.
 """

@@ -149,8 +149,8 @@ def members(command: tuple[int, int] | None, marks: list[bytes]) -> list[tuple[i
     table = _table()
     ours = [pid for pid in table if _is_marked(pid, marks)]
     if command is not None:
-        leader = table.get(command[0])
-        if leader is not None and leader[3] == command[1]:
+        predecessor = table.get(command[0])
+        if predecessor is not None and predecessor[3] == command[1]:
             ours.append(command[0])
             ours += [pid for pid, stat in table.items() if stat[2] == command[0]]
     # Nobody ends itself, whatever it inherited.

@@ -27,7 +27,7 @@ import errno
 import json
 import os
 
-from grassq.run import files, processes
+from grassq.run import atomic_files, processes
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ SPAN_MAX_S = 1e12
 STREAMS = ("log", "out", "err")
 
 
-class Spec:
+class RunSpec:
     """What one attempt runs, with words as bytes."""
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Spec:
         self.leased = bool(raw.get("lease"))
 
     @classmethod
-    def unpacked(cls, values: tuple[Any, ...]) -> Spec:
+    def unpacked(cls, values: tuple[Any, ...]) -> RunSpec:
         """A spec from the values of all its fields in the order of their names, as an order carries them."""
         spec = cls.__new__(cls)
         (
@@ -79,7 +79,7 @@ class Spec:
         return spec
 
 
-class Lease:
+class LeaseRecord:
     """How long an attempt may run unless its lease is renewed."""
 
     __slots__ = ("length_s", "until")
@@ -89,7 +89,7 @@ class Lease:
         self.length_s = length_s  # the broker's whole: by then nothing may be left
 
 
-class Found:
+class RunDirState:
     """What a run dir and the process table say about an attempt: facts for recovery, no conclusions."""
 
     __slots__ = (
@@ -168,26 +168,26 @@ def prepare(path: str, spec: bytes) -> None:
     """Lay the run dir out with this spec.json, ready for an order; doing it again changes nothing."""
     # From above, the job's own folder first: each is made at the first try.
     for directory in (os.path.dirname(path), path, files_dir(path), checkpoint_dir(path)):
-        files.make_dirs(directory)
+        atomic_files.make_dirs(directory)
     # Before its first order nobody looks at a spec, and one that is left torn is written anew before the next.
-    if not files.write_new(path, "spec.json", spec):
-        files.write_aside(path, "spec.json", spec, sync=False)
+    if not atomic_files.write_new(path, "spec.json", spec):
+        atomic_files.write_aside(path, "spec.json", spec, sync=False)
 
 
-def read_spec(path: str) -> Spec:
+def read_spec(path: str) -> RunSpec:
     """What to run; OSError when it is not there, ValueError when it makes no sense."""
-    data = files.read(f"{path}/spec.json", SPEC_LIMIT)
+    data = atomic_files.read(f"{path}/spec.json", SPEC_LIMIT)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, "no spec", f"{path}/spec.json")
     try:
-        return Spec(json.loads(data))
+        return RunSpec(json.loads(data))
     except (KeyError, TypeError, RecursionError) as exc:
         raise ValueError(f"the spec is incomplete: {type(exc).__name__} {exc}") from exc
 
 
 def read_order(path: str) -> tuple[bytes, list[tuple[bytes, bytes]]] | None:
     """The order an attempt came with and the environment it was given; None when that makes no sense."""
-    raw = files.parse(files.read(f"{path}/spec.json", SPEC_LIMIT) or b"")
+    raw = atomic_files.parse(atomic_files.read(f"{path}/spec.json", SPEC_LIMIT) or b"")
     try:
         return None if raw is None else (binascii.a2b_base64(raw["order"], strict_mode=True), _env(raw))
     except (KeyError, TypeError, ValueError):
@@ -210,16 +210,16 @@ def _env(raw: dict[str, Any]) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def claim(path: str, spec: Spec, pid: int, ticks: int) -> int | None:
+def claim(path: str, spec: RunSpec, pid: int, ticks: int) -> int | None:
     """Take the attempt for the shim `pid`: a descriptor for `note_spawn`, None when somebody took it before."""
     ids = _ids(spec.store, spec.job, spec.attempt, spec.boot)
-    return files.create(path, "started", b'%s, "pid": %d, "ticks": %d}\n' % (ids, pid, ticks))
+    return atomic_files.create(path, "started", b'%s, "pid": %d, "ticks": %d}\n' % (ids, pid, ticks))
 
 
 def void(path: str, store: str, job: int, attempt: int, boot: str) -> bool:
     """Give the attempt up before any shim takes it; False when one has."""
-    files.make_dirs(path)
-    fd = files.create(path, "started", b'%s, "void": true}\n' % _ids(store, job, attempt, boot))
+    atomic_files.make_dirs(path)
+    fd = atomic_files.create(path, "started", b'%s, "void": true}\n' % _ids(store, job, attempt, boot))
     if fd is not None:
         os.close(fd)
     return fd is not None
@@ -233,12 +233,14 @@ def _ids(store: str, job: int, attempt: int, boot: str) -> bytes:
 
 def note_spawn(claim: int, pid: int, ticks: int, session: int) -> None:
     """Add the command to the claim."""
-    files.write_all(claim, b'{"pid": %d, "ticks": %d, "session": %d}\n' % (pid, ticks, session))
+    atomic_files.write_all(claim, b'{"pid": %d, "ticks": %d, "session": %d}\n' % (pid, ticks, session))
 
 
 def request_stop(path: str, grace_s: float | None, reason: str) -> None:
     """Leave word that the attempt must end; None is the grace its spec says."""
-    files.write_aside(path, "stop", files.line({"v": FORMAT, "grace_s": grace_s, "reason": reason}), sync=False)
+    atomic_files.write_aside(
+        path, "stop", atomic_files.line({"v": FORMAT, "grace_s": grace_s, "reason": reason}), sync=False
+    )
 
 
 def may_be_stopped(path: str) -> bool:
@@ -248,40 +250,40 @@ def may_be_stopped(path: str) -> bool:
 
 def read_stop(path: str) -> dict[str, Any] | None:
     """The stop request, or None. One that cannot be read is still a request, with the grace of the spec."""
-    data = files.read(f"{path}/stop", RECORD_LIMIT)
+    data = atomic_files.read(f"{path}/stop", RECORD_LIMIT)
     if data is None:
         return None
-    found = files.parse(data) or {}
+    found = atomic_files.parse(data) or {}
     grace_s = found.get("grace_s")
     return {"grace_s": float(grace_s) if isinstance(grace_s, int | float) else None, "reason": found.get("reason")}
 
 
-def write_lease(path: str, lease: Lease, boot: str) -> None:
+def write_lease(path: str, lease: LeaseRecord, boot: str) -> None:
     """Say until when the attempt may run; `boot` is the boot whose clock that is on."""
-    line = files.line({"v": FORMAT, "until": lease.until, "length_s": lease.length_s, "boot": boot})
-    files.write_aside(path, "lease", line, sync=False)
+    line = atomic_files.line({"v": FORMAT, "until": lease.until, "length_s": lease.length_s, "boot": boot})
+    atomic_files.write_aside(path, "lease", line, sync=False)
 
 
-def read_lease(path: str, boot: str) -> Lease | None:
+def read_lease(path: str, boot: str) -> LeaseRecord | None:
     """Until when the attempt may run; None without a lease, or with one of another boot or that makes no sense."""
-    found = files.parse(files.read(f"{path}/lease", RECORD_LIMIT) or b"") or {}
+    found = atomic_files.parse(atomic_files.read(f"{path}/lease", RECORD_LIMIT) or b"") or {}
     until, length_s = found.get("until"), found.get("length_s")
     if found.get("v") != FORMAT or found.get("boot") != boot or not (_is_span(until) and _is_span(length_s)):
         return None
-    return Lease(float(until), float(length_s))
+    return LeaseRecord(float(until), float(length_s))
 
 
-def follow(leader: str, order: bytes) -> None:
+def follow(predecessor: str, order: bytes) -> None:
     """Let what is ordered be begun by the shim that runs `leader`, when that has ended."""
-    files.write_aside(leader, "next", files.checked(order), sync=False)
+    atomic_files.write_aside(predecessor, "next", atomic_files.checked(order), sync=False)
 
 
-def follower(path: str) -> bytes | None:
+def prefetched(path: str) -> bytes | None:
     """The order of the attempt that takes over when this one has ended; one that is damaged is none."""
     if not os.access(f"{path}/next", os.F_OK):
         return None
     try:
-        return files.unchecked(files.read(f"{path}/next", SPEC_LIMIT) or b"")
+        return atomic_files.unchecked(atomic_files.read(f"{path}/next", SPEC_LIMIT) or b"")
     except OSError:
         return None
 
@@ -289,7 +291,7 @@ def follower(path: str) -> bytes | None:
 def mark_acked(path: str) -> None:
     """The broker has the attempt's end on disk. Not synced: a marker that is lost costs one more report."""
     try:
-        files.touch(path, "acked")
+        atomic_files.touch(path, "acked")
     except (FileNotFoundError, NotADirectoryError):
         return  # the run dir is gone, and with it all there was to report
 
@@ -322,16 +324,16 @@ def numbers(folder: str) -> list[int]:
 def write_exit(path: str, record: dict[str, Any], sync: bool) -> None:
     """Put the end of the attempt on record, whole or not at all."""
     body = json.dumps({"v": FORMAT, **record}).encode("ascii")
-    files.write_aside(path, "exit", files.checked(body), sync)
+    atomic_files.write_aside(path, "exit", atomic_files.checked(body), sync)
 
 
 def read_exit(path: str) -> dict[str, Any] | None:
     """How the attempt ended; None when the record is missing, empty, torn, damaged or lacks what it must have."""
-    data = files.read(f"{path}/exit", RECORD_LIMIT)
+    data = atomic_files.read(f"{path}/exit", RECORD_LIMIT)
     if not data:
         return None
-    body = files.unchecked(data)
-    record = None if body is None else files.parse(body)
+    body = atomic_files.unchecked(data)
+    record = None if body is None else atomic_files.parse(body)
     return record if record is not None and _is_whole(record) else None
 
 
@@ -352,13 +354,15 @@ def _is_span(value: object) -> TypeGuard[float]:
 
 def open_log(path: str, stream: str) -> int:
     """A descriptor the job may write its stream to."""
-    return os.open(log_path(path, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | files.OURS, 0o600)
+    return os.open(
+        log_path(path, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | atomic_files.OURS, 0o600
+    )
 
 
-def look(path: str, boot: str) -> Found:
+def look(path: str, boot: str) -> RunDirState:
     """Gather what is known of an attempt; `boot` is the boot id of now. OSError when that cannot be known now."""
-    found = Found()
-    if not files.is_there(path):
+    found = RunDirState()
+    if not atomic_files.is_there(path):
         return found
     _look_at_claim(path, found)
     # A claim says whose it is; reading the spec again would cost every look at a running job its environment.
@@ -376,14 +380,14 @@ def look(path: str, boot: str) -> Found:
     return found
 
 
-def orphans(path: str, found: Found) -> list[tuple[int, int]]:
+def orphans(path: str, found: RunDirState) -> list[tuple[int, int]]:
     """What is left of an attempt whose shim is gone, as (pid, ticks); only for a claim of this boot."""
     if found.job is None or found.attempt is None:
         return []
     return processes.members(found.command, marks(path, found.job, found.attempt))
 
 
-def _look_at_spec(path: str, found: Found) -> None:
+def _look_at_spec(path: str, found: RunDirState) -> None:
     try:
         spec = read_spec(path)
     except (FileNotFoundError, ValueError):
@@ -391,17 +395,17 @@ def _look_at_spec(path: str, found: Found) -> None:
     found.job, found.attempt, found.boot = spec.job, spec.attempt, found.boot or spec.boot
 
 
-def _look_at_claim(path: str, found: Found) -> None:
-    data = files.read(f"{path}/started", RECORD_LIMIT)
+def _look_at_claim(path: str, found: RunDirState) -> None:
+    data = atomic_files.read(f"{path}/started", RECORD_LIMIT)
     if data is None:
         return
     found.claimed = True
     lines = data.split(b"\n")[:-1]  # a line without its newline was never finished
-    claimed = (files.parse(lines[0]) if lines else None) or {}
+    claimed = (atomic_files.parse(lines[0]) if lines else None) or {}
     found.void = claimed.get("void") is True
     found.job, found.attempt, found.boot = claimed.get("job"), claimed.get("attempt"), claimed.get("boot")
     found.shim = _identity(claimed)
-    found.command = _identity(files.parse(lines[1]) or {}) if len(lines) > 1 else None
+    found.command = _identity(atomic_files.parse(lines[1]) or {}) if len(lines) > 1 else None
 
 
 def _identity(line: dict[str, Any]) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 
-from grassq.run import leases, processes, rundir, spared, spawn
+from grassq.run import lease_timer, own_daemon, processes, rundir, spawn
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def serve(orders_fd: int, reports_fd: int) -> None:
             return
         if not shim.run(order):
             return
-        while shim.follower is not None:
-            if not shim.run(shim.follower, followed=True):
+        while shim.prefetched is not None:
+            if not shim.run(shim.prefetched, followed=True):
                 return
 
 
@@ -90,11 +90,11 @@ class _Attempt:
     killed_at: float | None = None
     kill_pause_s = KILL_PAUSE_MIN_S
     cancelled = False
-    guard: leases.Guard | None = None  # of an attempt that may run only under a lease
+    guard: lease_timer.LeaseTimer | None = None  # of an attempt that may run only under a lease
     lease_ended = False
     stuck = False
 
-    def __init__(self, path: str, spec: rundir.Spec) -> None:
+    def __init__(self, path: str, spec: rundir.RunSpec) -> None:
         self.path = path
         self.spec = spec
         now = time.time()
@@ -108,7 +108,7 @@ class _Attempt:
 
     def is_spared(self, pid: int) -> bool:
         """Whether a process below us is the daemon of our home or its, and not the job's."""
-        return spared.is_spared(pid, rundir.home_of(self.path))
+        return own_daemon.is_spared(pid, rundir.home_of(self.path))
 
 
 class _Shim:
@@ -122,7 +122,7 @@ class _Shim:
         self.unsent: list[bytes] = []
         self.deaf = False  # nobody reads our reports any more
         self.asked = False  # a SIGTERM came: there may be a `stop`
-        self.follower: bytes | None = None  # who takes over from the attempt that has just ended
+        self.prefetched: bytes | None = None  # who takes over from the attempt that has just ended
         self.followed = False  # the attempt at hand was not ordered: it took over
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.wake, wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -137,7 +137,7 @@ class _Shim:
     def run(self, order: bytes, *, followed: bool = False) -> bool:
         """Run what is ordered; whether this shim may take another."""
         self.followed = followed
-        self.follower = None
+        self.prefetched = None
         word, _, packed = order.partition(b"\0")
         path = os.fsdecode(word)
         try:
@@ -221,7 +221,7 @@ class _Shim:
         return {"pid": attempt.pid, "ticks": attempt.ticks, "shim_ticks": self.ticks}
 
     def _is_leased(self, attempt: _Attempt) -> bool:
-        attempt.guard = leases.Guard(attempt.path, attempt.spec.boot)
+        attempt.guard = lease_timer.LeaseTimer(attempt.path, attempt.spec.boot)
         return attempt.guard.holds()
 
     def _wait(self, attempt: _Attempt) -> None:
@@ -368,10 +368,10 @@ class _Shim:
         synced = self.deaf
         recorded = self._record(attempt, sync=synced)
         # With nobody to hear of it nothing new is begun.
-        self.follower = rundir.follower(attempt.path) if attempt.none_left and not self.deaf else None
-        idle = attempt.none_left and self.follower is None
+        self.prefetched = rundir.prefetched(attempt.path) if attempt.none_left and not self.deaf else None
+        idle = attempt.none_left and self.prefetched is None
         message = {"event": "exited", **attempt.ids(), "record": attempt.record, "idle": idle}
-        if self.follower is not None:
+        if self.prefetched is not None:
             message["next"] = True
         if attempt.pid and not attempt.told:
             message |= self._identity(attempt)
@@ -425,12 +425,12 @@ class _Shim:
         self.asked = True
 
 
-def _unpacked(packed: bytes) -> rundir.Spec | None:
+def _unpacked(packed: bytes) -> rundir.RunSpec | None:
     """The spec that came with an order; None if it has none, or one of another release: the file is for all."""
     if not packed:
         return None
     try:
-        return rundir.Spec.unpacked(marshal.loads(packed))
+        return rundir.RunSpec.unpacked(marshal.loads(packed))
     except (EOFError, TypeError, ValueError):
         return None
 

@@ -7,7 +7,7 @@ import os
 import signal
 import stat
 
-from grassq.run import programs, rundir
+from grassq.run import rundir, which
 
 ERROR_MAX = 1000  # characters of a sentence that goes into the exit record
 HOME = "/"  # where launcher and shims are while they start nothing
@@ -19,7 +19,7 @@ _DUP2 = os.POSIX_SPAWN_DUP2
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR)
 
 
-def spawn(spec: rundir.Spec, path: str, null: int) -> int:
+def spawn(spec: rundir.RunSpec, path: str, null: int) -> int:
     """Start the command in its own session and return its pid; OSError or ValueError when it cannot be."""
     out = rundir.open_log(path, "out" if spec.split else "log")
     err = out
@@ -39,10 +39,10 @@ def spawn(spec: rundir.Spec, path: str, null: int) -> int:
             os.close(err)
 
 
-def _start(spec: rundir.Spec, files: tuple[tuple[int, int, int], ...]) -> int:
+def _start(spec: rundir.RunSpec, files: tuple[tuple[int, int, int], ...]) -> int:
     """Start the first of the files the command may mean that can be started."""
     # Looked up here and not by the daemon: a file system that hangs then hangs this one job's shim.
-    places, words = programs.to_start(tuple(spec.argv), spec.env, spec.cwd)
+    places, words = which.to_start(tuple(spec.argv), spec.env, spec.cwd)
     spec.env.pop(b"", None)  # a variable without a name, which a broken parent may hand on, is nobody's
     failure: OSError | None = None
     for place in places:
@@ -58,12 +58,12 @@ def _start(spec: rundir.Spec, files: tuple[tuple[int, int, int], ...]) -> int:
     raise failure
 
 
-def reason(exc: OSError | ValueError, spec: rundir.Spec) -> str:
+def reason(exc: OSError | ValueError, spec: rundir.RunSpec) -> str:
     """Why the command did not start, as one line for a human."""
     return f"cannot start: {_cause(exc, spec)}"[:ERROR_MAX]
 
 
-def _cause(exc: OSError | ValueError, spec: rundir.Spec) -> str:
+def _cause(exc: OSError | ValueError, spec: rundir.RunSpec) -> str:
     if isinstance(exc, ValueError):
         return f"the command or its environment cannot be passed to a program: {exc}"
     if isinstance(exc.filename, str):
@@ -86,10 +86,10 @@ def _cause_in_cwd(cwd: bytes) -> str | None:
     return None
 
 
-def _cause_in_program(exc: OSError, spec: rundir.Spec) -> str:
+def _cause_in_program(exc: OSError, spec: rundir.RunSpec) -> str:
     program = spec.argv[0]
     shown = _show(program)
-    places = programs.places(program, spec.env, spec.cwd)
+    places = which.places(program, spec.env, spec.cwd)
     found = next((place for place in places if os.path.lexists(place)), None)
     if exc.errno in (errno.ENOENT, errno.ENOTDIR):
         if found is not None:

@@ -8,9 +8,9 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
-from grassq.core.kinds import Shape
 from grassq.core.model import Job, Outcome, Placement, State, WorkerInfo
-from grassq.core.selectors import Selector
+from grassq.core.planner.request_classes import Shape
+from grassq.core.syntax.selectors import Selector
 
 
 class Submission(Struct, frozen=True):
@@ -75,7 +75,7 @@ class Token(Struct, frozen=True, kw_only=True):
     became: str | None = None
 
 
-class Standing(Struct, frozen=True):
+class WorkerRecord(Struct, frozen=True):
     """What the broker itself keeps of a worker, whatever that says."""
 
     drained: bool = False
@@ -96,13 +96,13 @@ class Changes(Struct):
     environments: dict[bytes, bytes] = field(default_factory=dict)
     submissions: dict[str, Submission] = field(default_factory=dict)
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
-    standings: dict[str, Standing] = field(default_factory=dict)
+    worker_records: dict[str, WorkerRecord] = field(default_factory=dict)
     removed_workers: list[str] = field(default_factory=list)
     tokens: dict[str, Token] = field(default_factory=dict)
     #: The new set of paused queues, if it changed.
     paused: set[str] | None = None
     #: The workers that must speak before a restored broker starts anything, if that set changed.
-    doubts: set[str] | None = None
+    unreconciled: set[str] | None = None
     removed: list[int] = field(default_factory=list)
 
     def put(self, before: Job | None, after: Job) -> None:
@@ -118,11 +118,11 @@ class Changes(Struct):
     def empty(self) -> bool:
         """Nothing to commit."""
         jobs = (self.inserted, self.updated, self.attempts, self.story, self.submissions, self.removed)
-        others = (self.workers, self.standings, self.removed_workers, self.tokens)
-        return not any((*jobs, *others)) and self.paused is None and self.doubts is None
+        others = (self.workers, self.worker_records, self.removed_workers, self.tokens)
+        return not any((*jobs, *others)) and self.paused is None and self.unreconciled is None
 
 
-class Parked(Struct, gc=False):
+class WaitingGroup(Struct, gc=False):
     """Jobs of one shape that only wait: their places in line, and nothing else of them."""
 
     #: Queued, or waiting without a time.
@@ -137,7 +137,7 @@ class Loaded(Struct, frozen=True):
 
     store_id: str
     #: What only a broker on this store knows: with it orders are sealed, so that they are known again.
-    seal_key: bytes
+    signing_key: bytes
     #: Of those that are not finished, by id: every one that is placed, running or waits for a time, and the first few
     #: of the others.
     jobs: list[Job]
@@ -145,12 +145,12 @@ class Loaded(Struct, frozen=True):
     paused: set[str]
     #: The highest id ever given, also to a job removed since.
     highest_id: int
-    standings: dict[str, Standing] = {}
-    doubts: set[str] = set()
+    worker_records: dict[str, WorkerRecord] = {}
+    unreconciled: set[str] = set()
     #: The lives of brokers on this store, oldest first: which commit was the last before each.
     lives: dict[str, int] = {}
     #: Every queued job and every one that waits without a time, also those in `jobs`, grouped by state and shape.
-    parked: list[Parked] = []
+    blocked: list[WaitingGroup] = []
 
 
 class Store(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from grassq.core.urls import is_postgres
+from grassq.core.syntax.store_urls import is_postgres
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.open import IN_MEMORY, open_store, sqlite_path
 from grassq.store.relational import Part, RelationalStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grassq.core.urls import is_postgres, shown_url
+from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.errors import BadInput, Refused
 from grassq.store.relational import RelationalStore
 from grassq.store.sqlite import MEMORY, SqliteStore

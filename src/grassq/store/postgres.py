@@ -17,10 +17,10 @@ import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from grassq.core.urls import shown_url
+from grassq.core.syntax.store_urls import shown_url
 from grassq.errors import Deposed, StoreUnavailable
-from grassq.store import schema, session, sql
-from grassq.store.relational import RelationalStore, Result, Row
+from grassq.store import postgres_session, schema, sql
+from grassq.store.relational import QueryResult, RelationalStore, Row
 from grassq.store.rows import Write
 
 #: How often a leader says that it lives, and after what silence a standby takes over.
@@ -42,13 +42,13 @@ class PostgresStore(RelationalStore):
 
     beat_s: float | None = BEAT_S
 
-    def __init__(self, url: str, *, answer_s: float = session.ANSWER_S) -> None:
+    def __init__(self, url: str, *, answer_s: float = postgres_session.ANSWER_S) -> None:
         super().__init__(shown_url(url))
         # Also the name of our sessions on the server, so that one left behind can be told from others'.
         self._holder = f"{socket.gethostname()[:24]} {os.getpid()} {secrets.token_hex(8)}"
-        self._settings = {**session.parameters(url), "application_name": f"grass {self._holder}"}
+        self._settings = {**postgres_session.parameters(url), "application_name": f"grass {self._holder}"}
         self._answer_s = answer_s
-        self._session: session.Session | None = None
+        self._session: postgres_session.Session | None = None
         self._term: int | None = None
         #: The machine whose broker leads, as far as the last `try_lead` saw.
         self.leader = ""
@@ -130,7 +130,7 @@ class PostgresStore(RelationalStore):
         again = self._session is not None
         if self._session is not None:
             self._session.close()
-        self._session = session.connect(self._settings, self._answer_s)
+        self._session = postgres_session.connect(self._settings, self._answer_s)
         if again:
             # The server may not have noticed yet that we lost the old one; what it was doing ends now, either way.
             self._execute(sql.END_SESSIONS, (self._settings["application_name"],))
@@ -139,12 +139,12 @@ class PostgresStore(RelationalStore):
         with self._foreign_errors():
             self._connect()
 
-    def _open_session(self) -> session.Session:
+    def _open_session(self) -> postgres_session.Session:
         if self._session is None:
             raise Deposed(f"this broker does not lead {self.where}")
         return self._session
 
-    def _execute(self, statement: str, values: Sequence[object] = ()) -> Result:
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> QueryResult:
         return self._open_session().execute(_translated(statement), _storable(values) if values else None)
 
     def _many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
@@ -176,7 +176,7 @@ class PostgresStore(RelationalStore):
         self._execute("close every")
 
     def _patient(self) -> None:
-        self._execute(sql.SET_PATIENCE, [f"{int(session.COPY_S * 1000)}ms"] * 2)
+        self._execute(sql.SET_PATIENCE, [f"{int(postgres_session.COPY_S * 1000)}ms"] * 2)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -203,12 +203,12 @@ class PostgresStore(RelationalStore):
         try:
             yield
         except psycopg.Error as error:
-            raise StoreUnavailable(session.in_words(error, self.where)) from error
+            raise StoreUnavailable(postgres_session.in_words(error, self.where)) from error
         except msgspec.MsgspecError as error:
             raise StoreUnavailable(f"{self.where} is damaged ({error}); restore it from a backup") from error
 
 
-def _undo(connection: session.Session) -> None:
+def _undo(connection: postgres_session.Session) -> None:
     """Leave no transaction open, whatever happened in it."""
     if connection.closed or connection.info.transaction_status == TransactionStatus.IDLE:
         return

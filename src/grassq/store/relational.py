@@ -11,12 +11,12 @@ from itertools import groupby, starmap
 from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
-from grassq.core import selectors
 from grassq.core.model import ID_MAX, Job, State
-from grassq.core.selectors import Selector
+from grassq.core.syntax import selectors
+from grassq.core.syntax.selectors import Selector
 from grassq.errors import Deposed, GuardFailed, Refused
-from grassq.garbage import uncollected
-from grassq.store import parked, rows, sql
+from grassq.gc_pause import gc_paused
+from grassq.store import rows, sql, waiting_groups
 from grassq.store.base import (
     CODE_KEPT_S,
     LIVES_KEPT,
@@ -24,10 +24,10 @@ from grassq.store.base import (
     Attempt,
     Changes,
     Loaded,
-    Parked,
     Story,
     Submission,
     Token,
+    WaitingGroup,
 )
 
 Row = tuple[Any, ...]
@@ -40,7 +40,7 @@ ROWS_AT_ONCE = 500
 LINES_MAX = 1 << 24
 
 
-class Result(Protocol):
+class QueryResult(Protocol):
     """What a statement led to."""
 
     @property
@@ -68,7 +68,7 @@ class RelationalStore(ABC):
         self._totals: Counter[str] | None = None
 
     @abstractmethod
-    def _execute(self, statement: str, values: Sequence[object] = ()) -> Result:
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> QueryResult:
         """Run one statement of `sql`."""
 
     @abstractmethod
@@ -134,15 +134,15 @@ class RelationalStore(ABC):
             highest += [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
-                seal_key=bytes.fromhex(self._all(sql.GET_META, "seal_key")[0][0]),
+                signing_key=bytes.fromhex(self._all(sql.GET_META, "seal_key")[0][0]),
                 jobs=self._alive(whole),
                 workers=[rows.worker_from(row) for row in self._all(sql.SELECT_WORKERS)],
                 paused={row[0] for row in self._all(sql.SELECT_PAUSES)},
                 highest_id=max(highest, default=0),
-                standings=dict(rows.standing_from(row) for row in self._all(sql.SELECT_STANDINGS)),
-                doubts={row[0] for row in self._all(sql.SELECT_DOUBTS)},
+                worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_STANDINGS)),
+                unreconciled={row[0] for row in self._all(sql.SELECT_DOUBTS)},
                 lives={row[0]: row[1] for row in self._all(sql.SELECT_LIVES)},
-                parked=self._parked(),
+                blocked=self._blocked(),
             )
             totals = self._counted()
         self.number, self._totals = number, totals
@@ -157,11 +157,11 @@ class RelationalStore(ABC):
         calm.sort(key=itemgetter(0))
         return [rows.job_from(row) for row in sorted(busy + calm[:whole], key=itemgetter(0))]
 
-    def _parked(self) -> list[Parked]:
+    def _blocked(self) -> list[WaitingGroup]:
         found = []
-        with uncollected():
+        with gc_paused():
             for state, statement in sql.SELECT_PARKED.items():
-                found += parked.gather(State(state), self._stream(statement, parked.PARKED_AT_ONCE))
+                found += waiting_groups.gather(State(state), self._stream(statement, waiting_groups.PARKED_AT_ONCE))
         return found
 
     def _counted(self) -> Counter[str]:
@@ -252,8 +252,8 @@ class RelationalStore(ABC):
             self._many(sql.PUT_TOKEN, [rows.token_row(token) for token in tokens])
         if changes.workers:
             self._many(sql.PUT_WORKER, [rows.worker_row(info) for info in changes.workers.values()])
-        if changes.standings:
-            self._many(sql.PUT_STANDING, [rows.standing_row(*item) for item in changes.standings.items()])
+        if changes.worker_records:
+            self._many(sql.PUT_STANDING, [rows.worker_record_row(*item) for item in changes.worker_records.items()])
         # Removed last: whatever else the same batch heard of a worker goes with it.
         if gone := [(name,) for name in changes.removed_workers]:
             self._many(sql.REMOVE_WORKER, gone)
@@ -261,9 +261,9 @@ class RelationalStore(ABC):
         if changes.paused is not None:
             self._execute(sql.CLEAR_PAUSES)
             self._many(sql.INSERT_PAUSE, [(queue,) for queue in sorted(changes.paused)])
-        if changes.doubts is not None:
+        if changes.unreconciled is not None:
             self._execute(sql.CLEAR_DOUBTS)
-            self._many(sql.INSERT_DOUBT, [(worker,) for worker in sorted(changes.doubts)])
+            self._many(sql.INSERT_DOUBT, [(worker,) for worker in sorted(changes.unreconciled)])
 
     def submission(self, key: str) -> Submission | None:
         """What a key was used for."""
@@ -282,24 +282,24 @@ class RelationalStore(ABC):
 
     def _selected(self, selector: Selector, limit: int) -> list[Row]:
         match selector:
-            case selectors.Ids(ranges):
+            case selectors.ByIds(ranges):
                 single = [low for low, high in ranges if low == high]
                 found = {row[0]: row for row in self._of_ids(sql.SELECT_SOME, sorted(set(single)), limit)}
                 for low, high in ranges:
                     if low != high:
                         found |= {row[0]: row for row in self._all(sql.SELECT_RANGE, low, high, limit)}
                 return [found[id_] for id_ in sorted(found)][:limit]
-            case selectors.Last(back):
+            case selectors.LastJob(back):
                 return self._all(sql.SELECT_LAST, back)
-            case selectors.All():
+            case selectors.AllJobs():
                 return self._all(sql.SELECT_RANGE, 0, selectors.MAX_NUMBER, limit)
-            case selectors.State(State.SUCCEEDED.value):
+            case selectors.ByState(State.SUCCEEDED.value):
                 return self._all(sql.SELECT_SUCCEEDED, limit)
-            case selectors.State(name):
+            case selectors.ByState(name):
                 return self._all(sql.SELECT_STATE, name, limit)
-            case selectors.Queue(name, first):
+            case selectors.ByQueue(name, first):
                 return self._all(sql.SELECT_QUEUE, name, first, limit)
-            case selectors.Name(name) | selectors.Word(name):
+            case selectors.ByName(name) | selectors.ByWord(name):
                 return self._all(sql.SELECT_NAME, name, limit)
 
     def some(self, ids: Sequence[int]) -> list[Job]:

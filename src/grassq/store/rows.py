@@ -12,11 +12,23 @@ import msgspec
 import msgspec.structs
 from msgspec import Struct
 
-from grassq.core.kinds import Shape
-from grassq.core.model import ANYWHERE, FINAL, HOLDING, Job, Outcome, Pairs, Placement, Spec, State, Terms, WorkerInfo
-from grassq.core.resources import Request
+from grassq.core.model import (
+    ANYWHERE,
+    FINAL,
+    HOLDING,
+    Constraints,
+    Job,
+    Outcome,
+    Pairs,
+    Placement,
+    Spec,
+    State,
+    WorkerInfo,
+)
+from grassq.core.planner.request_classes import Shape
+from grassq.core.resources.capacity import Request
 from grassq.store import sql
-from grassq.store.base import Attempt, Standing, Submission, Token
+from grassq.store.base import Attempt, Submission, Token, WorkerRecord
 
 #: A statement and its values.
 Write = tuple[str, tuple[object, ...]]
@@ -26,7 +38,7 @@ class _Asked(Struct, array_like=True, frozen=True):
     """What the column `shape` holds: what is asked for, and of whom if not of anyone."""
 
     request: Request
-    terms: Terms = ANYWHERE
+    constraints: Constraints = ANYWHERE
 
 
 class _Rest(Struct, array_like=True, frozen=True):
@@ -51,7 +63,7 @@ class _OldShape(Struct, frozen=True):
 
     queue: str
     request: Request
-    terms: Terms = ANYWHERE
+    constraints: Constraints = ANYWHERE
 
 
 _STATES = {state.value: state for state in State}
@@ -121,7 +133,7 @@ def job_inserts(jobs: Iterable[Job]) -> Iterator[Write]:
             _plain_text(job.state),
             job.priority,
             spec.queue,
-            bytearray(asked_column(spec.request, spec.terms)),
+            bytearray(asked_column(spec.request, spec.constraints)),
             job.created,
             digest,
             bytearray(_encode(_rest_of(spec))),
@@ -204,7 +216,7 @@ def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec
         rest.grace_s,
         rest.on_lost,
         rest.tries,
-        asked.terms,
+        asked.constraints,
         rest.by,
     )
 
@@ -213,18 +225,18 @@ def shape_from(queue: str, shape: bytes) -> Shape:
     """What the planner groups a job by, from its columns."""
     asked = _asked(shape)
     # A million shapes name the same few resources.
-    return queue, tuple([(intern(name), amount) for name, amount in asked.request]), asked.terms
+    return queue, tuple([(intern(name), amount) for name, amount in asked.request]), asked.constraints
 
 
 def old_shape(spec: bytes) -> Shape:
     """The same of a row without a shape, from its spec."""
     old = _old_shape(spec)
-    return old.queue, old.request, old.terms
+    return old.queue, old.request, old.constraints
 
 
-def asked_column(request: Request, terms: Terms) -> bytes:
+def asked_column(request: Request, constraints: Constraints) -> bytes:
     """The column `shape`."""
-    return _encode((request,) if terms is ANYWHERE or terms == ANYWHERE else (request, terms))
+    return _encode((request,) if constraints is ANYWHERE or constraints == ANYWHERE else (request, constraints))
 
 
 def is_untold(attempt: Attempt) -> bool:
@@ -275,14 +287,14 @@ def worker_from(row: tuple[Any, ...]) -> WorkerInfo:
     return _info(row[0])
 
 
-def standing_row(worker: str, standing: Standing) -> tuple[object, ...]:
+def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object, ...]:
     """The columns of what a broker keeps of a worker."""
-    return (worker, int(standing.drained), standing.ticket, standing.next_ticket)
+    return (worker, int(worker_record.drained), worker_record.ticket, worker_record.next_ticket)
 
 
-def standing_from(row: tuple[Any, ...]) -> tuple[str, Standing]:
+def worker_record_from(row: tuple[Any, ...]) -> tuple[str, WorkerRecord]:
     """A worker's name and its standing, from the columns of SELECT_STANDINGS."""
-    return row[0], Standing(bool(row[1]), row[2], row[3])
+    return row[0], WorkerRecord(bool(row[1]), row[2], row[3])
 
 
 def token_row(token: Token) -> tuple[object, ...]:

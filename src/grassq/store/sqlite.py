@@ -13,7 +13,7 @@ import msgspec
 from grassq.errors import StoreUnavailable
 from grassq.store import schema
 from grassq.store.base import Changes
-from grassq.store.relational import RelationalStore, Result, Row
+from grassq.store.relational import QueryResult, RelationalStore, Row
 from grassq.store.rows import Write
 
 MEMORY = ":memory:"
@@ -89,7 +89,7 @@ class SqliteStore(RelationalStore):
                 self._connection.execute(f"pragma cache_size = -{CACHE_KIB}")
                 self._connection.execute("pragma shrink_memory")
 
-    def _execute(self, statement: str, values: Sequence[object] = ()) -> Result:
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> QueryResult:
         return self._connection.execute(statement, values)
 
     def _many(self, statement: str, values: Iterable[Sequence[object]]) -> None:

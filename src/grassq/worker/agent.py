@@ -17,23 +17,23 @@ from grassq.core.messages import (
     Check,
     Forget,
     Hello,
-    Moment,
     Order,
     Recall,
     Recalled,
     Report,
     Start,
     Stop,
+    StorePosition,
     Withdraw,
 )
 from grassq.core.model import STOP_GRACE_S, AttemptId, WorkerInfo
-from grassq.core.reconcile import Found, Verdict, judge
-from grassq.core.states import Exited, Lost, Refused, Started, Stuck
+from grassq.core.reconcile import Conclusion, RunState, judge
+from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event
-from grassq.run.leases import GRACE_PART
-from grassq.worker.holdings import End, Forgotten, Holding, Phase, Runner, exited, one_alone
+from grassq.run.lease_timer import GRACE_PART
+from grassq.worker.attempts import End, Forgotten, HeldAttempt, Machine, Phase, exited, one_alone
 from grassq.worker.lender import Lender
-from grassq.worker.outbox import Outbox
+from grassq.worker.unacked import UnackedReports
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +56,12 @@ class Agent:
     def __init__(
         self,
         info: WorkerInfo,
-        runner: Runner,
+        runner: Machine,
         send: Callable[[ToBroker], None],
         mono: Callable[[], float],
         *,
         boottime: Callable[[], float],
-        seen: Callable[[], Moment | None] = lambda: None,
+        seen: Callable[[], StorePosition | None] = lambda: None,
     ) -> None:
         """`boottime` is the clock of pings and leases; `seen` says which moment of the broker's store we know of."""
         self.info = info
@@ -70,10 +70,10 @@ class Agent:
         self._mono = mono
         self._lender = Lender(boottime, runner)
         self._seen = seen
-        self._held: dict[AttemptId, Holding] = {}
+        self._held: dict[AttemptId, HeldAttempt] = {}
         #: Orders that met a disk or process table that could not be read; tried again at the tick.
         self._put_off: dict[tuple[type[Order], AttemptId], Order] = {}
-        self._outbox = Outbox(runner)
+        self._outbox = UnackedReports(runner)
         #: Who takes over from an attempt when that has ended.
         self._next: dict[AttemptId, AttemptId] = {}
         self._forgotten = Forgotten()
@@ -147,7 +147,7 @@ class Agent:
             return
         self._send(Recalled(start))
         # What nobody has claimed may yet be started: the broker orders it, as it does every attempt that is placed.
-        if attempt in self._held or self._runner.look(attempt) != Found():
+        if attempt in self._held or self._runner.look(attempt) != RunState():
             self._check(attempt, start.placement.boot)
 
     def _forget(self, order: Forget) -> None:
@@ -181,32 +181,32 @@ class Agent:
         else:
             self._tell(holding)
 
-    def _recover(self, attempt: AttemptId, start: Start | None, boot: str, found: Found | None = None) -> None:
+    def _recover(self, attempt: AttemptId, start: Start | None, boot: str, found: RunState | None = None) -> None:
         """Look how an attempt stands, and go on from there."""
         found = found or self._runner.look(attempt)
         verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._runner.boot)
         now = self._mono()
         laid_out = found.claimed
-        holding = Holding(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now, laid_out=laid_out)
-        if verdict is Verdict.ORDER and not self._lender.grant(holding):
+        holding = HeldAttempt(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now, laid_out=laid_out)
+        if verdict is Conclusion.ORDER and not self._lender.grant(holding):
             return
-        if verdict in (Verdict.WATCH, Verdict.ORPHANED):
+        if verdict in (Conclusion.WATCH, Conclusion.ORPHANED):
             holding.lease = self._runner.leased(attempt)
         self._held[attempt] = holding
         match verdict:
-            case Verdict.ORDER:
+            case Conclusion.ORDER:
                 self._begin(holding)
-            case Verdict.WATCH:
+            case Conclusion.WATCH:
                 holding.phase = Phase.RUNNING
                 self._watch(holding)
                 self._tell(holding)
-            case Verdict.ORPHANED:
+            case Conclusion.ORPHANED:
                 self._orphaned(holding)
-            case Exited() | Lost() | Refused():
-                holding.traceless = found == Found()
+            case Exited() | Lost() | RefusedByWorker():
+                holding.traceless = found == RunState()
                 self._ended(holding, verdict)
 
-    def _begin(self, holding: Holding) -> None:
+    def _begin(self, holding: HeldAttempt) -> None:
         assert holding.start is not None
         holding.at = self._mono()
         before, holding.stuck = holding.stuck, None
@@ -242,9 +242,9 @@ class Agent:
         elif holding.end is not None:
             self._tell(holding)
         elif holding.phase is Phase.ORDERED and self._runner.void(attempt, boot):
-            self._ended(holding, Refused(attempt[1], "taken back, to start where there is room sooner"))
+            self._ended(holding, RefusedByWorker(attempt[1], "taken back, to start where there is room sooner"))
 
-    def _orphaned(self, holding: Holding) -> None:
+    def _orphaned(self, holding: HeldAttempt) -> None:
         holding.phase = Phase.ORPHANED
         self._report(holding, Started(holding.id[1], holding.pid))
         if holding.lease is None:
@@ -256,17 +256,17 @@ class Agent:
             self._runner.end_orphan(holding.id, kill=self._mono() >= holding.stop_at)
         self._report(holding, Stuck(holding.id[1], why))
 
-    def _ended(self, holding: Holding, end: End, *, goes_on: bool = False) -> None:
+    def _ended(self, holding: HeldAttempt, end: End, *, goes_on: bool = False) -> None:
         """Report an end; `goes_on` says that its shim begins the attempt that takes over."""
         holding.phase, holding.end = Phase.ENDED, end
         self._report(holding, end)
-        follower = self._held.get(self._next.pop(holding.id, holding.id))
-        if follower is None or follower is holding or follower.phase is not Phase.ORDERED or goes_on:
+        prefetched = self._held.get(self._next.pop(holding.id, holding.id))
+        if prefetched is None or prefetched is holding or prefetched.phase is not Phase.ORDERED or goes_on:
             return
-        with one_alone(follower.id):
-            self._begin(follower)
+        with one_alone(prefetched.id):
+            self._begin(prefetched)
 
-    def _tell(self, holding: Holding) -> None:
+    def _tell(self, holding: HeldAttempt) -> None:
         """Say again how an attempt stands."""
         if holding.end is not None:
             return self._report(holding, holding.end)
@@ -278,7 +278,7 @@ class Agent:
         if holding.stuck is not None:
             self._report(holding, Stuck(holding.id[1], holding.stuck))
 
-    def _report(self, holding: Holding, event: Event) -> None:
+    def _report(self, holding: HeldAttempt, event: Event) -> None:
         holding.at = self._mono()
         self._send(Report(holding.id[0], event))
 
@@ -300,8 +300,8 @@ class Agent:
         """A stop for an attempt never heard of: give it up if nobody claimed it, else look."""
         if boot == self._runner.boot and self._runner.void(attempt, boot):
             self._ended(
-                self._held.setdefault(attempt, Holding(attempt, Phase.ENDED, self._mono())),
-                Refused(attempt[1], "given up before it started"),
+                self._held.setdefault(attempt, HeldAttempt(attempt, Phase.ENDED, self._mono())),
+                RefusedByWorker(attempt[1], "given up before it started"),
             )
         else:
             self._recover(attempt, None, boot)
@@ -318,7 +318,7 @@ class Agent:
             with one_alone(holding.id):
                 self._heard_of(holding, event, report)
 
-    def _heard_of(self, holding: Holding, event: str, report: dict[str, Any]) -> None:
+    def _heard_of(self, holding: HeldAttempt, event: str, report: dict[str, Any]) -> None:
         match event:
             case "started":
                 holding.phase, holding.pid, holding.shim = Phase.RUNNING, report["pid"], report["shim"]
@@ -345,7 +345,7 @@ class Agent:
         if holding is not None and holding.end is None:
             self._look_again(holding)
 
-    def _look_again(self, holding: Holding) -> None:
+    def _look_again(self, holding: HeldAttempt) -> None:
         holding.looked_at = self._mono()
         try:
             found = self._runner.look(holding.id)
@@ -357,17 +357,17 @@ class Agent:
         may_start = holding.start is not None and holding.phase is Phase.ORDERED
         verdict = judge(holding.id[1], found, may_start=may_start, same_boot=True)
         match verdict:
-            case Verdict.ORDER:
+            case Conclusion.ORDER:
                 holding.phase = Phase.ORDERED
-            case Verdict.WATCH:
+            case Conclusion.WATCH:
                 if holding.phase is Phase.ORDERED:
                     holding.phase, holding.stuck = Phase.RUNNING, None
                     self._watch(holding)
                     self._tell(holding)
-            case Verdict.ORPHANED:
+            case Conclusion.ORPHANED:
                 if holding.phase is not Phase.ORPHANED:
                     self._orphaned(holding)
-            case Exited() | Lost() | Refused():
+            case Exited() | Lost() | RefusedByWorker():
                 self._ended(holding, verdict)
 
     def tick(self) -> None:
@@ -385,7 +385,7 @@ class Agent:
             with one_alone(attempt):
                 self._recover(attempt, None, self._runner.boot, found)
 
-    def _look_after(self, holding: Holding, now: float) -> None:
+    def _look_after(self, holding: HeldAttempt, now: float) -> None:
         waited = now - holding.at
         if holding.phase is Phase.ENDED and waited >= REPEAT_S:
             self._tell(holding)
@@ -406,7 +406,7 @@ class Agent:
             with one_alone(holding.id):
                 self._look_again(holding)
 
-    def _order_again(self, holding: Holding) -> None:
+    def _order_again(self, holding: HeldAttempt) -> None:
         found = self._runner.look(holding.id)
         holding.at = self._mono()
         if found.claimed or found.exit is not None or found.void:
@@ -425,7 +425,7 @@ class Agent:
                 with one_alone(holding.id):
                     self._watch(holding)
 
-    def _watch(self, holding: Holding) -> None:
+    def _watch(self, holding: HeldAttempt) -> None:
         self._runner.watch(holding.id)
         holding.watched = True
 

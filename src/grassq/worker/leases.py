@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-#: What the worker uses of a lease; the rest is for ending the attempt (grassq.run.leases) and for clocks that differ.
+#: What the worker uses of a lease; the rest is for ending the attempt (run.lease_timer) and for clocks that differ.
 LEASE_PART = 0.75
 #: A lease is written again when that moves its end by at least this part of its length.
 RENEW_PART = 0.1

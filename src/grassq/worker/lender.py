@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from grassq.worker.holdings import Holding, Phase, Runner
+from grassq.worker.attempts import HeldAttempt, Machine, Phase
 from grassq.worker.leases import Leases
 
 log = logging.getLogger(__name__)
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 class Lender:
     """Leases of the attempts a worker holds."""
 
-    def __init__(self, boottime: Callable[[], float], runner: Runner) -> None:
+    def __init__(self, boottime: Callable[[], float], runner: Machine) -> None:
         self._leases = Leases(boottime)
         self._runner = runner
 
@@ -22,7 +22,7 @@ class Lender:
         """The broker has answered a ping sent at this moment of `boottime`; whether leases may last longer now."""
         return self._leases.confirm(at)
 
-    def grant(self, holding: Holding) -> bool:
+    def grant(self, holding: HeldAttempt) -> bool:
         """Give an attempt its lease, if it is to have one; False when that would be over already."""
         assert holding.start is not None
         if holding.start.placement.lease_s is None:
@@ -32,7 +32,7 @@ class Lender:
             log.warning("start_ignored job=%s attempt=%s: the broker has not answered lately", *holding.id)
         return holding.lease is not None
 
-    def renew(self, holding: Holding) -> None:
+    def renew(self, holding: HeldAttempt) -> None:
         """Let a lease last longer, if that is worth writing; OSError: not now."""
         if holding.lease is None or holding.end is not None:
             return
@@ -42,6 +42,6 @@ class Lender:
                 self._runner.lease(holding.id, lease)
             holding.lease = lease
 
-    def has_lapsed(self, holding: Holding) -> bool:
+    def has_lapsed(self, holding: HeldAttempt) -> bool:
         """Whether an attempt nobody has claimed has to wait for the broker to order it anew."""
         return holding.phase is Phase.ORDERED and holding.lease is not None and self._leases.is_over(holding.lease)

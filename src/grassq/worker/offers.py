@@ -9,28 +9,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.core.model import DEFAULT_QUEUE, OFFERS_MAX, Offer, WorkerInfo
-from grassq.core.resources import ONE, Count, Limit, Pool, Supply, amount_text, bind
-from grassq.core.stations import machine_capacity
+from grassq.core.planner.workers import machine_capacity
+from grassq.core.resources.capacity import ONE, DeviceCount, Limit, Pool, Supply, amount_text, bind
 from grassq.errors import Refused
 
 FILE_NAME = "worker.json"
 FILE_MAX = 16 << 20
 
 
-class Book(Struct, frozen=True):
+class OfferFile(Struct, frozen=True):
     """What a worker remembers of itself: the name it took when it was new, and its offers."""
 
     name: str
     offers: tuple[Offer, ...] = ()
 
 
-def load(home: str, name: str) -> Book:
+def load(home: str, name: str) -> OfferFile:
     """The book in a home, or a new one under this name."""
     try:
         with open(os.path.join(home, FILE_NAME), "rb") as file:
-            book = msgspec.json.decode(file.read(FILE_MAX), type=Book)
+            book = msgspec.json.decode(file.read(FILE_MAX), type=OfferFile)
     except FileNotFoundError:
-        return Book(name)
+        return OfferFile(name)
     except (msgspec.MsgspecError, OSError) as error:
         raise Refused(
             f"{os.path.join(home, FILE_NAME)} cannot be read: {error}; move it away to start afresh"
@@ -38,7 +38,7 @@ def load(home: str, name: str) -> Book:
     return book
 
 
-def save(home: str, book: Book) -> None:
+def save(home: str, book: OfferFile) -> None:
     """Write the book aside and rename it, so that it is whole at any moment."""
     path = os.path.join(home, FILE_NAME)
     content = msgspec.json.encode(book)
@@ -55,24 +55,24 @@ def save(home: str, book: Book) -> None:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
 
 
-def all_offers(book: Book) -> tuple[Offer, ...]:
+def all_offers(book: OfferFile) -> tuple[Offer, ...]:
     """The offers of a book, and `default`, which always exists."""
     if any(offer.queue == DEFAULT_QUEUE for offer in book.offers):
         return book.offers
     return (Offer(DEFAULT_QUEUE), *book.offers)
 
 
-def with_offer(book: Book, offer: Offer) -> Book:
+def with_offer(book: OfferFile, offer: Offer) -> OfferFile:
     """The book with one offer added or replaced."""
     others = tuple(known for known in book.offers if known.queue != offer.queue)
     if len(others) >= OFFERS_MAX:
         raise Refused(f"there are {OFFERS_MAX} queues already; delete one first")
-    return Book(book.name, tuple(sorted((*others, offer), key=lambda known: known.queue)))
+    return OfferFile(book.name, tuple(sorted((*others, offer), key=lambda known: known.queue)))
 
 
-def without(book: Book, queue: str) -> Book:
+def without(book: OfferFile, queue: str) -> OfferFile:
     """The book without a queue."""
-    return Book(book.name, tuple(offer for offer in book.offers if offer.queue != queue))
+    return OfferFile(book.name, tuple(offer for offer in book.offers if offer.queue != queue))
 
 
 def check(offer: Offer, info: WorkerInfo) -> list[str]:
@@ -103,7 +103,7 @@ def _asked(limit: Limit) -> int | None:
     match limit:
         case Pool(amount):
             return amount
-        case Count(n):
+        case DeviceCount(n):
             return n * ONE
         case _:
             return None

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from grassq.core.slot_words import slot_names
+from grassq.core.syntax.slots import slot_names
 from grassq.errors import BadInput
 
 PROGRAM = "simple_gpu_scheduler"

@@ -25,7 +25,7 @@ RECORDS_MAX = 100
 RECORD_MAX = 8 << 20
 
 
-class Note(NamedTuple):
+class RunNote(NamedTuple):
     """What is known of a call."""
 
     queue: str
@@ -39,10 +39,10 @@ class Note(NamedTuple):
     handing: str = ""
 
 
-class Record:
+class RunRecord:
     """The note about this call: locked as long as the process lives, gone after a clean end."""
 
-    def __init__(self, home: str, note: Note) -> None:
+    def __init__(self, home: str, note: RunNote) -> None:
         folder = f"{home}/{FOLDER}"
         os.makedirs(folder, 0o700, exist_ok=True)
         self._path = f"{folder}/{note.queue}{ENDING}"
@@ -59,7 +59,7 @@ class Record:
             os.unlink(made)
             raise
 
-    def write(self, note: Note) -> None:
+    def write(self, note: RunNote) -> None:
         """Note this instead; where it cannot be written, the one before stays."""
         content = json.dumps(note._asdict()).encode() + b"\n"
         try:
@@ -86,10 +86,10 @@ class Record:
         os.ftruncate(self._descriptor, len(content))
 
 
-class Left:
+class KilledRun:
     """A note of a call that is gone; nobody else tells of it meanwhile."""
 
-    def __init__(self, path: str, note: Note | None) -> None:
+    def __init__(self, path: str, note: RunNote | None) -> None:
         self.path = path
         #: None if it cannot be read.
         self.note = note
@@ -105,7 +105,7 @@ class Left:
         return self.path + ASIDE
 
 
-def left_behind(home: str) -> Iterator[Left]:
+def left_behind(home: str) -> Iterator[KilledRun]:
     """The notes of calls that ended abruptly, oldest first."""
     folder = f"{home}/{FOLDER}"
     try:
@@ -126,26 +126,26 @@ def _remove_unfinished(paths: Iterator[str]) -> None:
                 os.unlink(path)
 
 
-def _locked(path: str, until_told: ExitStack) -> Left | None:
+def _locked(path: str, until_told: ExitStack) -> KilledRun | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None  # another call has told of it
     except OSError:
-        return Left(path, None)
+        return KilledRun(path, None)
     until_told.callback(os.close, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return None  # that call lives
-    return Left(path, _read(descriptor)) if os.fstat(descriptor).st_nlink else None
+    return KilledRun(path, _read(descriptor)) if os.fstat(descriptor).st_nlink else None
 
 
-def _read(descriptor: int) -> Note | None:
+def _read(descriptor: int) -> RunNote | None:
     content = os.pread(descriptor, RECORD_MAX, 0).partition(b"\n")[0]
     try:
         document: dict[str, Any] = json.loads(content)
-        note = Note(**document)
+        note = RunNote(**document)
         numbers = (note.pid, note.began, note.first, note.last)
         is_sound = all(type(each) is int for each in numbers) and isinstance(note.queue, str)
         return note if is_sound and isinstance(note.handing, str) else None

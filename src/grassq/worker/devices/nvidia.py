@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 
-from grassq.core.resources import ONE, Capacity, Device, Devices
+from grassq.core.resources.capacity import ONE, Capacity, Device, Devices
 
 log = logging.getLogger(__name__)
 

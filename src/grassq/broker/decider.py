@@ -1,0 +1,438 @@
+"""What a batch of messages leads to: answers, stored changes and orders. Synchronous: a simulator can drive it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from grassq.broker import eligibility
+from grassq.broker.batch import Batch, Clock
+from grassq.broker.dispatch import Dispatch
+from grassq.broker.inbox import Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
+from grassq.broker.recovery import Recovery
+from grassq.core import reconcile
+from grassq.core.messages import Ack, Hello, Recalled, Report, Silent, StorePosition
+from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
+from grassq.core.planner import plan as planning
+from grassq.core.planner import prefetch
+from grassq.core.planner.board import NEAR_MAX, Board, PrefetchPolicy, ReservationPolicy
+from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck
+from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
+from grassq.store.base import Changes, Store, WorkerRecord
+
+log = logging.getLogger(__name__)
+
+FAILURES_MAX = 2
+RETRY_STORE_S = 5.0
+#: How long a broker that has just begun waits for the workers it knows before it starts anything: a store restored from
+#: a backup is found out by those who were there, and they connect again within seconds.
+AWAIT_S = 10.0
+LEASE_S = 300.0
+#: How many jobs are read from the store when the next one in line is not known whole.
+READ_AHEAD = 256
+
+
+class Decider:
+    """The board and the store behind it, and what follows from what arrives."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        life: str,
+        patience: ReservationPolicy | None = None,
+        floor_id: int = 0,
+        lease_s: float = LEASE_S,
+        local: str | None = None,
+        near_max: int = NEAR_MAX,
+        prefetch_policy: PrefetchPolicy | None = None,
+    ) -> None:
+        """`life` names this run; `local` is the worker in this process; the board keeps `near_max` jobs whole."""
+        self._store = store
+        self._clock = clock
+        self._patience = patience
+        self._floor_id = floor_id
+        self._lease_s = lease_s
+        self._local = local
+        self._near_max = near_max
+        self._pace = prefetch_policy
+        self._began = clock.mono()
+        self._recovery = Recovery(life)
+        self._dispatch = Dispatch(store)
+        self._failures = 0
+        self._retry_at = 0.0
+        #: When the store last heard of us.
+        self._beat_at = self._began
+        #: The board may be ahead of the store: it is read again before anything else is decided.
+        self.stale = True
+        #: A plan is made when something changed, when a head has become ripe, or when this says so.
+        self._replan = True
+        self._resettle = True
+        self._ripe_at = float("inf")
+        #: What workers said that no commit has heard yet; unlike a report, nobody repeats it.
+        self._unheard: list[FromWorker] = []
+        self.read_only: str | None = None
+        #: The queues that somebody attends; kept by others.
+        self.attended: Collection[str] = ()
+        #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
+        self.generation = 0
+        self.board = Board()
+        self._worker_records: dict[str, WorkerRecord] = {}
+        self.reload()
+        store.begin(life)
+        self._recovery.begun(store.number)
+        self._awaited = set(self.board.worker_states)
+        self.board.awaited = set(self._awaited)
+
+    @property
+    def moment(self) -> StorePosition:
+        """How far the store's history has come; workers remember it."""
+        return StorePosition(self._recovery.life, self._store.number, self._next_id - 1)
+
+    @property
+    def beat_s(self) -> float | None:
+        """How often the store must hear of this broker; None if nobody else could take it over."""
+        return self._store.beat_s
+
+    @property
+    def is_brisk(self) -> bool:
+        """Whether a small batch is decided and stored in no time: on this machine's disk, with nothing left to do."""
+        idle = not (self.stale or self._resettle or self.board.unsettled)
+        return idle and self.read_only is None and self._store.beat_s is None
+
+    def is_ahead(self, seen: StorePosition) -> bool:
+        """Whether somebody has seen more of the store's history than the store holds: it was restored from a backup."""
+        return self._recovery.is_ahead(seen, self._store.number)
+
+    def reload(self) -> None:
+        """Forget the board and read it again from the store."""
+        loaded = self._store.load(self._near_max)
+        self.generation += 1
+        before = self.board.worker_states
+        self.store_id = loaded.store_id
+        self._next_id = max(loaded.highest_id, self._floor_id) + 1
+        self._recovery.loaded(loaded.lives, loaded.highest_id, loaded.signing_key)
+        self._dispatch.signing_key = loaded.signing_key
+        self._worker_records = dict(loaded.worker_records)
+        self.board = Board(
+            loaded.paused,
+            self._patience,
+            lease_s=self._lease_s,
+            local=self._local,
+            near_max=self._near_max,
+            prefetch_policy=self._pace,
+        )
+        self.board.unreconciled = set(loaded.unreconciled)
+        self.board.awaited_until = self._began + AWAIT_S
+        for blocked in loaded.blocked:
+            self.board.load(blocked.state, blocked.shape, blocked.orders)
+        self.board.index()
+        for job in loaded.jobs:
+            if job.state in HOLDING or job.ready_at is not None:
+                self.board.put(job)
+            else:
+                self.board.know(job)
+        now = self._clock.wall()
+        for info in loaded.workers:
+            known = before.get(info.name)
+            online, heard = (known.online, known.heard) if known is not None else (False, self._began)
+            self.board.set_worker(info, online=online, now=now, heard=heard)
+            worker_state = self.board.worker_states[info.name]
+            worker_state.since = known.since if known is not None else now
+            worker_state.drained = self._worker_records.get(info.name, WorkerRecord()).drained
+        self._dispatch.forget_all()
+        # What was being settled when the store was last written is settled now.
+        self._replan = self._resettle = True
+        self.stale = False
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    def process(self, messages: Sequence[Message]) -> Effects:
+        """Decide and commit one batch; Deposed when another broker has taken the store over."""
+        messages = [*self._unheard, *messages]
+        self._unheard = said_once(messages)
+        if self.read_only is not None and self._clock.mono() < self._retry_at:
+            return self._only_read(messages)
+        remembered = self._recovery.state.copy()
+        try:
+            if self.stale:
+                self.reload()
+                self._await_others()
+            batch = self._batch()
+            self.stale = True
+            effects = self._decide(batch, messages)
+            self._commit(batch)
+        except Misbehaved as fault:
+            self._recovery.state = remembered
+            return self._without(fault, messages)
+        except (StoreUnavailable, GuardFailed) as error:
+            self._recovery.state = remembered
+            return self._commit_failed(messages, error)
+        except BaseException:
+            self._recovery.state = remembered
+            raise
+        self.stale, self._unheard, self.read_only = False, [], None
+        self._next_id = batch.next_id
+        effects.orders += self._dispatch.orders(self.board, batch.mono)
+        return effects
+
+    def _await_others(self) -> None:
+        self.board.awaited = self._awaited - self._recovery.state.spoken
+
+    def _commit(self, batch: Batch) -> None:
+        changes, beat_s = batch.changes, self._store.beat_s
+        if not changes.empty:
+            self._store.commit(changes)
+            self._failures = 0
+            self._recovery.stored(changes.inserted)
+            self._worker_records |= changes.worker_records
+            for name in changes.removed_workers:
+                self._worker_records.pop(name, None)
+            self.generation += bool(changes.removed_workers)
+        elif beat_s is None or batch.mono - self._beat_at < beat_s:
+            return
+        else:
+            self._store.beat()
+        self._beat_at = batch.mono
+
+    def _without(self, fault: Misbehaved, messages: Sequence[Message]) -> Effects:
+        """The batch again, on a fresh board and without the call that spoilt it."""
+        log.error("refused_too_late error=%s", fault)
+        # What workers said is heard again anyway, but for reports.
+        rest = [m for m in messages if m is not fault.call and (isinstance(m, Call) or isinstance(m.message, Report))]
+        effects = self.process(rest)
+        effects.answers.append((fault.call, fault.error))
+        return effects
+
+    def _batch(self) -> Batch:
+        wall, mono = self._clock.wall(), self._clock.mono()
+        changes = Changes()
+        return Batch(
+            self.board, self._store, wall, mono, self._next_id, changes, [], self._worker_records, self.attended
+        )
+
+    def _decide(self, batch: Batch, messages: Sequence[Message]) -> Effects:
+        effects = Effects([], [], batch.finished, told=batch.told)
+        for message in messages:
+            if isinstance(message, Call):
+                effects.answers.append((message, self._answer(batch, message)))
+            else:
+                effects.orders += self._heard(batch, message.worker, message.message)
+        effects.orders += self._recovery.look(batch)
+        self._end_leases(batch)
+        for job in [job for job in self.board.retrying.values() if _ready_in_s(job, batch.now) <= 0]:
+            batch.move(job, Ready())
+        eligibility.block_unready(batch)
+        if self._resettle:
+            self._resettle = False
+            eligibility.settle(batch)
+        elif self.board.unsettled:
+            eligibility.settle_more(batch)
+        effects.again = bool(self.board.unsettled)
+        if self._replan or not batch.changes.empty or batch.mono >= self._ripe_at:
+            effects.again |= self._plan(batch)
+        return effects
+
+    def _heard(self, batch: Batch, worker: str, said: Hello | Report | Recalled | Silent) -> Orders:
+        match said:
+            case Hello():
+                return self._hello(batch, said)
+            case Report():
+                return self._report(batch, worker, said)
+            case Recalled(start):
+                return self._recovery.recalled(batch, worker, start)
+            case Silent(heard):
+                if worker in self.board.worker_states:
+                    self.board.lose_touch(worker, heard, batch.now)
+        return []
+
+    def _end_leases(self, batch: Batch) -> None:
+        """Attempts whose workers were silent for the whole of their leases: their shims have ended them by now."""
+        for job, lost in reconcile.given_up(self.board, batch.mono):
+            assert job.placement is not None
+            log.warning("lease_over job=%s attempt=%s worker=%s", job.id, job.attempt, job.placement.worker)
+            # Should the shim have failed to: the worker is told to stop it when it comes back.
+            self._recovery.fence(job.placement.worker, reconcile.stop_of(job))
+            self._dispatch.forget(job.attempt_id)
+            batch.move(job, lost)
+
+    def _plan(self, batch: Batch) -> bool:
+        """Place what can be placed; True when there is more to place than one batch takes."""
+        more = self._place(batch)
+        if not more and prefetch.tails(self.board):
+            # Behind what was placed just now.
+            more = self._place(batch)
+        wait_s = self.board.patience.wait_s
+        ripening = [head.since + wait_s for head in self.board.heads.values() if head.since + wait_s > batch.mono]
+        if self.board.awaits(batch.mono):
+            ripening.append(self.board.awaited_until)
+        self._ripe_at = min(ripening, default=float("inf"))
+        self._replan = more
+        return more
+
+    def _place(self, batch: Batch) -> bool:
+        plan = planning.plan(self.board, batch.mono)
+        jobs = self._whole(batch, [*(id_ for id_, _ in plan.placements), *(h.job for h in plan.heads.values())])
+        for job_id, where in plan.placements:
+            batch.move(jobs[job_id], Place(planning.leased(jobs[job_id], where)))
+        self.board.heads = plan.heads
+        for head in plan.heads.values():
+            self.board.know(jobs[head.job])
+        return plan.more
+
+    def _whole(self, batch: Batch, ids: list[int]) -> dict[int, Job]:
+        """Jobs of the line, whole; if one has to be read, so are the next ones in line."""
+        known = self.board.jobs
+        if all(id_ in known for id_ in ids):
+            return {id_: known[id_] for id_ in ids}
+        ahead = [id_ for id_ in self.board.next_ids(READ_AHEAD) if id_ not in known]
+        jobs = batch.in_line(dict.fromkeys([*ids, *ahead]), State.QUEUED)
+        for id_ in ahead:
+            self.board.know(jobs[id_])
+        return jobs
+
+    def _answer(self, batch: Batch, call: Call) -> object:
+        before = batch.next_id, len(batch.changes.story)
+        try:
+            return call.handler(batch)
+        except (StoreUnavailable, GuardFailed, InvalidMove, Deposed):
+            raise
+        except GrassError as error:
+            if before != (batch.next_id, len(batch.changes.story)):
+                raise Misbehaved(call, error) from error
+            return error
+
+    def _hello(self, batch: Batch, hello: Hello) -> Orders:
+        info = hello.info
+        known = self.board.worker_states.get(info.name)
+        if info.name in batch.changes.removed_workers or (known is None and not hello.fresh):
+            # It was removed since it connected, and its connection is about to end.
+            return []
+        self.board.set_worker(info, online=True, now=batch.now)
+        if known is None:
+            self.board.worker_states[info.name].drained = self._worker_records.get(info.name, WorkerRecord()).drained
+        self._replan = True
+        if known is None or known.info != info:
+            batch.changes.workers[info.name] = info
+            self.generation += 1
+            eligibility.settle(batch)
+        if not hello.fresh:
+            return []
+        for job in self.board.held_by(info.name):
+            self._dispatch.forget(job.attempt_id)
+        self.board.awaited.discard(info.name)
+        orders: Orders = [(info.name, check) for check in reconcile.checks(self.board, info.name)]
+        return orders + self._recovery.hello(batch, hello)
+
+    def _report(self, batch: Batch, worker: str, report: Report) -> Orders:
+        event = report.event
+        attempt: AttemptId = (report.job, event.attempt)
+        if self._recovery.is_asked(worker, attempt):
+            # Not acknowledged: it is repeated, and by then the worker has told what it was.
+            return []
+        job = self.board.holding.get(report.job) or batch.alive(report.job)
+        if self._recovery.is_forgotten(batch, job, attempt):
+            return self._recovery.ask(batch, worker, attempt)
+        if job is not None and not isinstance(event, Started | Stuck) and self._may_run_elsewhere(batch, job):
+            # Not acknowledged: it is repeated until everybody has spoken.
+            return []
+        if job is None or job.attempt != event.attempt or job.placement is None or job.placement.worker != worker:
+            self._late(batch, report)
+        else:
+            if isinstance(event, RefusedByWorker) and job.state is State.RUNNING:
+                # It ran, and its worker no longer knows of it: its run dir was taken away.
+                event = Lost(event.attempt, Outcome.UNKNOWN, event.why)
+            try:
+                batch.move(job, event)
+            except InvalidMove as error:
+                # A worker that contradicts itself must not take the others' messages down with it.
+                log.error("report_makes_no_sense %s", error)
+                return []
+            if not isinstance(event, Started | Stuck):
+                self._dispatch.forget(job.attempt_id)
+            if isinstance(event, Exited) and event.started is not None and event.ended is not None:
+                prefetch.note_duration(self.board, job, event.ended - event.started)
+        if isinstance(event, Started | Stuck):
+            return []
+        self._recovery.reported(worker, attempt)
+        return [(worker, Ack(report.job, event.attempt))]
+
+    def _may_run_elsewhere(self, batch: Batch, job: Job) -> bool:
+        """Whether a worker yet to speak may have a newer attempt, started when this one's lease was over."""
+        leased = job.placement is not None and job.placement.lease_s is not None
+        return leased and bool(self.board.unreconciled or self.board.awaits(batch.mono))
+
+    def _late(self, batch: Batch, report: Report) -> None:
+        """A report of what is over already goes into the story, never into the state."""
+        kind = type(report.event).__name__.lower()
+        log.info("late_report job=%s attempt=%s event=%s", report.job, report.event.attempt, kind)
+        attempts = batch.store.attempts(report.job) if isinstance(report.event, Exited) else []
+        given_up = (a.number for a in attempts if a.outcome in (Outcome.LOST, Outcome.UNKNOWN))
+        if report.event.attempt in given_up:
+            # News, not the repetition of what is stored: it had been given up, and ended after all.
+            batch.tell(report.job, "late report", f"attempt {report.event.attempt} {kind} after all")
+
+    def _commit_failed(self, messages: Sequence[Message], error: GrassError) -> Effects:
+        """The board may be ahead of the disk: drop it, read what is really stored, and answer by that."""
+        log.error("commit_failed error=%s", error)
+        self._failures += 1
+        if self._failures >= FAILURES_MAX:
+            self.read_only = str(error)
+            self._retry_at = self._clock.mono() + RETRY_STORE_S
+        refusal = error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
+        try:
+            self.reload()
+            self._await_others()
+            answers = [(m, self._recalled(m) or refusal) for m in messages if isinstance(m, Call)]
+        except StoreUnavailable as worse:
+            self.stale = True
+            self.read_only = str(worse)
+            self._retry_at = self._clock.mono() + RETRY_STORE_S
+            return Effects([(m, worse) for m in messages if isinstance(m, Call)], [], [], torn=True)
+        return Effects(answers, [], [], torn=True)
+
+    def _recalled(self, call: Call) -> object:
+        if call.key is None or call.recall is None:
+            return None
+        stored = self._store.submission(call.key)
+        return None if stored is None else call.recall(stored)
+
+    def _only_read(self, messages: Sequence[Message]) -> Effects:
+        refusal = StoreUnavailable(f"nothing can be stored now: {self.read_only}")
+        batch = self._batch()
+        answers: list[tuple[Call, object]] = []
+        for message in messages:
+            if isinstance(message, Call):
+                readable = not message.changing and not self.stale
+                try:
+                    answers.append((message, self._answer(batch, message) if readable else refusal))
+                except StoreUnavailable as error:
+                    answers.append((message, error))
+        return Effects(answers, [], [])
+
+    def next_wake(self) -> float | None:
+        """Seconds until something is due by itself; None when only a message can change anything."""
+        wall, mono = self._clock.wall(), self._clock.mono()
+        if self.read_only is not None:
+            return max(0.0, self._retry_at - mono)
+        due = [_ready_in_s(job, wall) for job in self.board.retrying.values()]
+        due += self._dispatch.due_in_s(self.board, mono)
+        at = [self._ripe_at, self._recovery.next_look(self.board)]
+        leases = (reconcile.leased_until(self.board, job) for job in self.board.holding.values())
+        at += [until for until in leases if until is not None]
+        if self._store.beat_s is not None:
+            at.append(self._beat_at + self._store.beat_s)
+        due += [when - mono for when in at if when < float("inf")]
+        if self._unheard:
+            due.append(0.0 if self._failures else RETRY_STORE_S)
+        return max(0.0, min(due)) if due else None
+
+
+def _ready_in_s(job: Job, now: float) -> float:
+    assert job.ready_at is not None
+    left_s = job.ready_at - now
+    # More than was ever asked for means that the clock was set back meanwhile.
+    return left_s if left_s <= RETRY_DELAY_S else 0.0

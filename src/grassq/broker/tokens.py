@@ -1,0 +1,210 @@
+"""Who may come in over the network: codes, the tokens they are exchanged for, and whose jobs are whose."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from grassq.broker.batch import Batch
+from grassq.broker.selection import by_id_alone, select
+from grassq.core.model import Job
+from grassq.core.names import shown
+from grassq.core.syntax.selectors import Selector
+from grassq.errors import BadInput, NotFound, Refused
+from grassq.store.base import Scope, Store, Token
+
+#: The code a broker prints when it starts: for a person, and for a worker too.
+START_UP = "start-up"
+TOKENS_MAX = 10_000
+NAME_MAX = 64
+
+#: Machines are called by what their hosts are called, which may begin with a digit.
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+
+Kind = Literal["worker", "login"]
+T = TypeVar("T")
+
+
+class Redemption(Struct, frozen=True, kw_only=True):
+    """A code shown, and the digest of the secret its bearer will use from then on."""
+
+    code: str
+    #: SHA-256 of the code's secret as shown.
+    shown: bytes
+    #: SHA-256 of the new secret, which the broker never sees.
+    digest: bytes
+    kind: Kind
+    name: str
+    #: The id the new token gets, unless this is a repetition.
+    new_id: str
+
+
+def tokens(batch: Batch) -> dict[str, Token]:
+    """Every token and code by id, as of now in this batch."""
+    return {token.id: token for token in batch.store.tokens()} | batch.changes.tokens
+
+
+def is_live(token: Token, now: float) -> bool:
+    """Whether a token or code still opens anything."""
+    return token.ended is None and (token.expires is None or now < token.expires)
+
+
+def create(batch: Batch, code: Token) -> Token:
+    """Keep a new code; the same one again changes nothing."""
+    known = tokens(batch)
+    if (before := known.get(code.id)) is not None:
+        if before.digest != code.digest:
+            raise Refused("another code has this number by chance; try again")
+        return before
+    # Not the one made at every start: a broker that starts often must not be kept from starting.
+    if len(known) >= TOKENS_MAX and code.name != START_UP:
+        raise Refused(f"there are {TOKENS_MAX:,} tokens and codes already; `grass token` lists them")
+    if code.name == START_UP:
+        # Only the code on the screen counts; those of earlier starts are void.
+        for old in known.values():
+            if old.is_code and old.name == START_UP and old.ended is None:
+                batch.changes.tokens[old.id] = replace(old, ended=batch.now)
+    batch.changes.tokens[code.id] = code
+    return code
+
+
+def redeem(batch: Batch, asked: Redemption) -> Token:
+    """Exchange a code for a token, once; the same exchange again gives the same answer."""
+    known = tokens(batch)
+    code = known.get(asked.code)
+    digest = code.digest if code is not None and code.is_code else b"\0" * 32
+    if not hmac.compare_digest(digest, asked.shown) or code is None or not code.is_code:
+        raise Refused("this broker does not know that code; copy it whole, or ask for a new one (`grass token create`)")
+    if code.ended is not None:
+        return _again(known, code, asked)
+    if not is_live(code, batch.now):
+        raise Refused("this code has expired; ask for a new one (`grass token create`)")
+    scope = _scope(code, asked.kind)
+    if asked.new_id in known:
+        raise Refused("another token has this number by chance; try again")
+    wanted = asked.name if code.name in ("", START_UP) else code.name
+    token = Token(
+        id=asked.new_id,
+        digest=asked.digest,
+        scope=scope,
+        name=_unique(batch, known, check_name(wanted)) if scope == "worker" else check_name(wanted),
+        created=batch.now,
+        queues=None if scope == "worker" else code.queues,
+        bare=scope != "worker" and code.bare,
+    )
+    batch.changes.tokens[token.id] = token
+    batch.changes.tokens[code.id] = replace(code, ended=batch.now, became=token.id)
+    return token
+
+
+def _again(known: dict[str, Token], code: Token, asked: Redemption) -> Token:
+    token = known.get(code.became or "")
+    same = token is not None and hmac.compare_digest(token.digest, asked.digest)
+    if not same or token is None or token.ended is not None or (token.scope == "worker") != (asked.kind == "worker"):
+        raise Refused("this code was used already or revoked, and each works once; ask for a new one")
+    return token
+
+
+def _scope(code: Token, kind: Kind) -> Scope:
+    if kind == "worker":
+        if code.scope != "worker" and code.name != START_UP:
+            raise Refused("this code is for a person, not for a worker; `grass login CODE` takes it")
+        return "worker"
+    if code.scope == "worker":
+        raise Refused("this code is for a worker, not for a person; `grass join CODE` takes it")
+    return code.scope
+
+
+def check_name(text: str) -> str:
+    """The name if a worker or a person may have it, else what is wrong with it."""
+    if _NAME.fullmatch(text) is None:
+        raise BadInput(
+            f"{shown(text)} cannot be a name: letters, digits, '_', '.' and '-', at most {NAME_MAX}, no mark first"
+        )
+    return text
+
+
+def _unique(batch: Batch, known: dict[str, Token], wanted: str) -> str:
+    """The name, or the name with a number: two workers never share one, however it is spelled."""
+    machines = (
+        *batch.board.worker_states,
+        *batch.worker_records,
+        *batch.changes.workers,
+        *batch.changes.worker_records,
+    )
+    taken = {name.casefold() for name in machines}
+    # The name of a code is nobody's yet: whoever redeems it shall have it.
+    tokens_of_workers = (each for each in known.values() if each.scope == "worker" and not each.is_code)
+    taken |= {token.name.casefold() for token in tokens_of_workers if token.ended is None}
+    if wanted.casefold() not in taken:
+        return wanted
+    numbered = (f"{wanted[: NAME_MAX - len(str(n)) - 1]}-{n}" for n in range(2, len(taken) + 3))
+    return next(name for name in numbered if name.casefold() not in taken)
+
+
+def revoke(batch: Batch, which: str) -> Token:
+    """End a token or a code, by its id or by the one name it has; what was ended stays so."""
+    known = tokens(batch)
+    token = known.get(which)
+    if token is None:
+        named = [each for each in known.values() if each.name == which and is_live(each, batch.now)]
+        if not named:
+            raise NotFound(f"there is no token {shown(which)}; `grass token` lists them")
+        if len(named) > 1:
+            ids = ", ".join(each.id for each in named[:5])
+            raise Refused(f"{len(named)} tokens are called {shown(which)}; say which one by its id: {ids}")
+        token = named[0]
+    if token.became is not None:
+        raise Refused(f"this code was exchanged for token {token.became}; `grass token revoke {token.became}` ends it")
+    if token.ended is None:
+        token = batch.changes.tokens[token.id] = replace(token, ended=batch.now)
+    return token
+
+
+def end_worker(batch: Batch, worker: str) -> list[Token]:
+    """End every token of a worker that is removed; gives those that end in this batch."""
+    for token in of_worker(batch, worker):
+        if token.ended is None:
+            batch.changes.tokens[token.id] = replace(token, ended=batch.now)
+    return [token for token in of_worker(batch, worker) if token.id in batch.changes.tokens]
+
+
+def of_worker(batch: Batch, worker: str) -> list[Token]:
+    """Every token a worker of this name has, or had."""
+    found = tokens(batch).values()
+    return [token for token in found if token.scope == "worker" and token.name == worker and not token.is_code]
+
+
+def own(batch: Batch, selectors: Sequence[Selector], by: str | None, action: Callable[[], T]) -> T:
+    """Do something to jobs; a token sees of a set only those it submitted, and naming another's is refused."""
+    if by is None:
+        return action()
+    for job in select(batch, by_id_alone(selectors)):
+        if job.spec.by != by:
+            raise Refused(f"job {job.id} was submitted by somebody else; your token changes its own jobs only")
+    whole = batch.store
+    batch.store = cast(Store, _OwnJobs(whole, by))
+    try:
+        return action()
+    finally:
+        batch.store = whole
+
+
+class _OwnJobs:
+    """A store in which only one token's jobs are seen."""
+
+    def __init__(self, store: Store, by: str) -> None:
+        self._store = store
+        self._by = by
+
+    def jobs(self, selector: Selector, limit: int) -> list[Job]:
+        """Those of the jobs a selector names that this token submitted."""
+        return [job for job in self._store.jobs(selector, limit) if job.spec.by == self._by]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)

@@ -1,0 +1,238 @@
+"""join, login, use, token, audit: who may use which broker."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import pwd
+from collections.abc import Mapping
+from typing import Any
+
+from grassq import home
+from grassq.cli import job_text as shape
+from grassq.cli import render
+from grassq.cli.connect import connect
+from grassq.core.syntax.durations import duration_s
+from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput
+from grassq.net import broker as remote_broker
+from grassq.net import broker_file, redeem
+
+NAME_MAX = 64
+TTL_S = 3600.0
+SCOPES = ("read", "submit", "admin", "worker")
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `name`."""
+    if name in ("join", "login"):
+        _build_redeem(name, parser)
+    elif name == "use":
+        parser.add_argument("broker", metavar="HOST", nargs="?", help="the broker, or local (default: say which it is)")
+        parser.set_defaults(run=use)
+    elif name == "token":
+        _build_token(parser)
+    else:
+        parser.add_argument("--last", metavar="N", type=int, default=20, help="only the last N entries (default: 20)")
+        parser.set_defaults(run=audit)
+    parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
+
+
+def _build_redeem(name: str, parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("code", metavar="CODE", help="what the broker, or `grass token create` there, printed")
+    whose = "this machine's name as a worker (default: its host name)" if name == "join" else "your name there"
+    parser.add_argument("--name", metavar="NAME", help=whose)
+    parser.add_argument("--broker", metavar="ADDRESS", help="where to reach it, if not at the addresses in the code")
+    if name == "join":
+        anew = "join though this machine is a worker there already: as another one, which knows nothing of the first"
+        parser.add_argument("--anew", action="store_true", help=anew)
+    parser.set_defaults(run=join if name == "join" else login)
+
+
+def _build_token(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", metavar="ACTION", nargs="?", default="list", help="list (default), create or revoke")
+    parser.add_argument("id", metavar="ID", nargs="?", help="the token to revoke")
+    parser.add_argument("--scope", metavar="SCOPE", choices=SCOPES, help="read, submit (default), admin or worker")
+    parser.add_argument("--queue", metavar="QUEUE", action="append", help="submit to this queue only; repeat for more")
+    parser.add_argument("--bare", action="store_true", help="also to queues without a command: it may run any program")
+    parser.add_argument("--name", metavar="NAME", help="a word for whom it is")
+    parser.add_argument("--ttl", metavar="DURATION", help="how long the code can be used (default: 1h)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print ids or the code alone")
+    parser.set_defaults(run=token)
+
+
+def join(arguments: argparse.Namespace) -> int:
+    """Make this machine a worker of a broker: exchange a code, once."""
+    wanted = arguments.name or _as_name(os.uname().nodename.split(".")[0])
+    if not arguments.anew:
+        redeem.refuse_second_join(home.current(), arguments.code)
+    found = redeem.redeem(home.current(), arguments.code, "worker", name=wanted, at=arguments.broker)
+    if arguments.json:
+        return render.document(_public(found))
+    render.line(f"joined {found.addresses[0]} as worker {found.name}")
+    _remark_name(arguments.name, found.name)
+    return render.line(f"to work for it: grass daemon --no-broker --connect {found.addresses[0]}")
+
+
+def login(arguments: argparse.Namespace) -> int:
+    """Come in at a broker as a person: exchange a code, once."""
+    found = redeem.redeem(home.current(), arguments.code, "login", name=arguments.name or _user(), at=arguments.broker)
+    if arguments.json:
+        return render.document(_public(found))
+    address = found.addresses[0]
+    render.line(f"logged in at {address} as {found.name} ({found.scope})")
+    _remark_name(arguments.name, found.name)
+    return render.line(f"to use it: grass show --broker {address}, or for all commands: grass use {address}")
+
+
+def _remark_name(wanted: str | None, given: str) -> None:
+    if wanted is not None and wanted != given:
+        render.notes([f"not as {wanted}: that name is taken, or the code was made for {given}"])
+
+
+def use(arguments: argparse.Namespace) -> int:
+    """Choose the broker that commands go to, or say which it is."""
+    directory = home.current()
+    if arguments.broker is not None:
+        _choose(directory, arguments.broker)
+    broker = home.broker(directory)
+    named = home.broker_named_by(directory)
+    if arguments.json:
+        return render.document({"broker": broker, "named_by": named.strip("`") or None})
+    if broker is None:
+        return render.line("commands go to this machine's own daemon")
+    render.line(f"commands go to {broker} ({named}); `--broker local` or `grass use local` for this machine")
+    if arguments.broker is not None and named == "GRASS_BROKER":
+        render.notes(["GRASS_BROKER is set and comes before `grass use`"])
+    return EXIT_OK
+
+
+def _choose(directory: str, text: str) -> None:
+    if text == home.LOCAL:
+        return broker_file.choose(directory, None)
+    addresses = remote_broker.addresses_of(text)
+    remote_broker.login_credential(directory, addresses)  # says how one is let in, before every command does
+    broker_file.choose(directory, ",".join(map(str, addresses)))
+
+
+def token(arguments: argparse.Namespace) -> int:
+    """List tokens, make a code for a new one, or end one."""
+    actions = {"list": _list, "create": _create, "revoke": _revoke}
+    if arguments.action not in actions:
+        raise BadInput(f"there is no `grass token {arguments.action}`; it is list, create or revoke")
+    if (arguments.id is not None) != (arguments.action == "revoke"):
+        raise BadInput("`grass token revoke` takes the ID of one token, and only that does; `grass token` lists them")
+    return actions[arguments.action](arguments)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with connect(arguments.broker) as client:
+        answer = client.tokens()
+    if arguments.json:
+        return render.document(answer)
+    tokens = answer.get("tokens", [])
+    if arguments.quiet:
+        return render.text("".join(f"{each['id']}\n" for each in tokens))
+    if not tokens:
+        return render.line("no tokens; `grass token create` makes a code for one")
+    now = shape.now()
+    headers = ["ID", "KIND", "SCOPE", "NAME", "QUEUES", "STATE", "CREATED", "EXPIRES"]
+    render.table(headers, [_row(each, now) for each in tokens])
+    return EXIT_OK
+
+
+def _row(each: Mapping[str, Any], now: float) -> list[str]:
+    kind = "code" if each.get("is_code") else "token"
+    queues = "all" if each.get("queues") is None else ",".join(map(str, each["queues"]))
+    bare = " (any program)" if each.get("bare") else ""
+    state = "live" if each.get("live") else "ended" if each.get("ended") else "expired"
+    times = [shape.clock(each.get("created"), now), shape.clock(each.get("expires"), now)]
+    is_submit = each.get("scope") == "submit"
+    words = [str(each.get(key) or "") for key in ("scope", "name")]
+    return [str(each.get("id")), kind, *words, queues + bare if is_submit else "", state, *times]
+
+
+def _create(arguments: argparse.Namespace) -> int:
+    ttl_s = TTL_S if arguments.ttl is None else duration_s(arguments.ttl, "--ttl")
+    scope = arguments.scope or "submit"
+    if scope != "submit" and (arguments.queue or arguments.bare):
+        raise BadInput(f"--queue and --bare limit what is submitted; a {scope} token does not need them")
+    with connect(arguments.broker) as client:
+        answer = client.create_token(
+            scope, name=arguments.name or "", queues=arguments.queue, bare=arguments.bare, ttl_s=ttl_s
+        )
+    if arguments.json:
+        return render.document(answer)
+    if arguments.quiet:
+        return render.line(str(answer.get("code")))
+    verb = "join" if scope == "worker" else "login"
+    render.line(f"grass {verb} {answer.get('code')}")
+    until = shape.clock(answer.get("expires"), shape.now())
+    where = "on the new worker" if scope == "worker" else "where you want to work from"
+    render.notes([f"run this {where}" + (f", until {until}" if until else "") + "; it works once"])
+    return EXIT_OK
+
+
+def _revoke(arguments: argparse.Namespace) -> int:
+    with connect(arguments.broker) as client:
+        answer = client.revoke_token(arguments.id)
+    if arguments.json:
+        return render.document(answer)
+    if arguments.quiet:
+        return render.line(str(answer.get("id")))
+    return render.line(f"token {answer.get('id')} ({answer.get('name')}) is revoked")
+
+
+def audit(arguments: argparse.Namespace) -> int:
+    """Print who changed what; exit 1 if a line was changed or taken out."""
+    if arguments.last < 1:
+        raise BadInput("--last takes a count of entries, 1 or more")
+    with connect(arguments.broker) as client:
+        answer = client.audit(last=arguments.last)
+    entries = answer.get("entries", [])
+    if arguments.json:
+        render.document(answer)
+    elif not entries:
+        render.line("nothing has been changed yet")
+    else:
+        now = shape.now()
+        headers = ["AT", "WHO", "NAME", "FROM", "WHAT", "ABOUT", "RESULT"]
+        render.table(headers, [_entry(each, now) for each in entries], flexible="WHAT")
+    if answer.get("whole"):
+        return EXIT_OK
+    render.error(f"the audit is not whole: line {answer.get('broken_at')} was changed, or one before it taken out")
+    return EXIT_JOB_FAILED
+
+
+def _entry(entry: Mapping[str, Any], now: float) -> list[str]:
+    at = entry.get("at")
+    if isinstance(at, int | float):
+        at = datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat()
+    what = f"{entry.get('method', '')} {entry.get('path', '')}".strip()
+    if entry.get("missed"):
+        what += f" (and {entry['missed']} more like it before)"
+    who, name, peer, about, result = (str(entry.get(key, "")) for key in ("who", "name", "peer", "about", "result"))
+    return [shape.clock(at, now), who, name, peer, what, about, result]
+
+
+def _public(found: remote_broker.Credential) -> dict[str, object]:
+    return {
+        "addresses": [str(address) for address in found.addresses],
+        "fingerprint": found.fingerprint.hex(),
+        "store_id": found.store_id,
+        "name": found.name,
+        "scope": found.scope,
+    }
+
+
+def _user() -> str:
+    try:
+        return _as_name(pwd.getpwuid(os.geteuid()).pw_name)
+    except KeyError:
+        return f"uid-{os.geteuid()}"
+
+
+def _as_name(text: str) -> str:
+    # What a machine or a user is called, with what no name of ours may hold taken out.
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in text)
+    return plain.lstrip("_.-")[:NAME_MAX] or "nameless"

@@ -1,0 +1,280 @@
+"""doctor: checks of this machine, each with what to do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from grassq import __version__, home
+from grassq.cli import job_text as shape
+from grassq.cli import render
+from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, GrassError
+from grassq.net import broker as remote_broker
+from grassq.net import broker_file
+from grassq.net.client import ApiClient
+from grassq.net.http import Connection, NoDaemon
+
+DISK_LOW_BYTES = 1 << 30
+DISK_OUT_BYTES = 64 << 20
+INODES_LOW = 10_000
+FILES_LOW = 1024
+PROCESSES_LOW = 512
+TOOL_TIMEOUT_S = 5.0
+
+#: (ok | warn | fail, what was checked, what was found, what to do)
+Finding = tuple[str, str, str, str]
+INITS = {"systemd", "init", "openrc-init", "runit", "s6-svscan", "launchd"}
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doctor`."""
+    parser.add_argument("--json", action="store_true", help="print the findings as a JSON document")
+    parser.set_defaults(run=doctor)
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Check everything and print what was found."""
+    findings = list(_examine())
+    if arguments.json:
+        keys = ("status", "check", "found", "advice")
+        render.document({"checks": [dict(zip(keys, finding, strict=True)) for finding in findings]})
+    else:
+        for status, check, found, advice in findings:
+            render.line(f"{status:<5}{check}: {found}")
+            if advice:
+                render.line(f"     -> {advice}")
+    return EXIT_JOB_FAILED if any(status == "fail" for status, *_ in findings) else EXIT_OK
+
+
+def _examine() -> Iterator[Finding]:
+    try:
+        directory = home.current()
+    except GrassError as error:
+        yield "fail", "home", str(error), "set GRASS_HOME to a directory on a local disk"
+        return
+    for check in (_home, _space, _daemon, _broker):
+        yield from check(directory)
+    general: tuple[Callable[[], Iterator[Finding]], ...] = (_path, _login, _container, _limits, _kernel)
+    for examine in general:
+        yield from examine()
+
+
+def _home(directory: str) -> Iterator[Finding]:
+    try:
+        home.prepare(directory)
+    except GrassError as error:
+        yield "fail", "home", str(error), ""
+        return
+    kind = home.file_system(directory)
+    if kind in home.NETWORK_FILE_SYSTEMS:
+        yield "fail", "home", f"{directory} is on {kind}", "set GRASS_HOME to a directory on a local disk"
+    elif kind in ("tmpfs", "ramfs"):
+        yield "warn", "home", f"{directory} is in memory ({kind})", "jobs and logs are gone after a reboot"
+    elif directory == home.stand_in():
+        yield "ok", "home", f"{directory} (the usual place is on a network file system)", ""
+    else:
+        yield "ok", "home", f"{directory} ({kind or 'unknown file system'})", ""
+
+
+def _space(directory: str) -> Iterator[Finding]:
+    try:
+        status = os.statvfs(directory)
+    except OSError as error:
+        yield "warn", "disk", f"cannot be measured: {error.strerror}", ""
+        return
+    free = status.f_bavail * status.f_frsize
+    advice = "free some space; `grass clean --older 7d` removes old jobs and their logs"
+    level = "fail" if free < DISK_OUT_BYTES else "warn" if free < DISK_LOW_BYTES else "ok"
+    yield level, "disk", f"{free / (1 << 30):.1f} GiB free", "" if level == "ok" else advice
+    # Some file systems make inodes as needed and say 0 of 0.
+    if status.f_files and status.f_favail < INODES_LOW:
+        yield "fail" if not status.f_favail else "warn", "inodes", f"{status.f_favail} free", advice
+
+
+def _daemon(directory: str) -> Iterator[Finding]:
+    try:
+        Connection(directory).close()
+        with ApiClient(directory, autostart=False) as client:
+            info = client.info()
+            # A worker's daemon keeps no queue: what is in it is asked of the broker, which may be away.
+            shown = {} if "broker" in info else client.show()
+    except NoDaemon:
+        if _is_worker(directory):
+            yield "warn", "daemon", "none runs, so this machine takes no jobs of its broker", "`grass start`"
+        else:
+            yield "ok", "daemon", "none runs; the next local command starts it", ""
+        return
+    except GrassError as error:
+        yield "fail", "daemon", str(error), f"see {directory}/daemon.log; `grass restart` (jobs run on)"
+        return
+    version = info.get("version")
+    if version == __version__:
+        where = f"store {info['store']}" if info.get("store") else "only a worker"
+        yield "ok", "daemon", f"pid {info.get('pid')}, version {version}, {where}", ""
+    else:
+        yield "warn", "daemon", f"version {version}, this command is {__version__}", "`grass restart` (jobs run on)"
+    if info.get("read_only"):
+        yield "fail", "store", f"only read: {info['read_only']}", "free the cause; the daemon tries again by itself"
+    if waited_for := shown.get("restored"):
+        found = f"restored from a backup; nothing starts until these have spoken: {', '.join(waited_for)}"
+        yield "fail", "store", found, "start them, or `grass resume --restored` to go on without them"
+    strays = info.get("strays") or []
+    for stray in strays[:20]:
+        yield "warn", "stray", f"{stray.get('path')}: {stray.get('why')}", "look at it; remove it if it is not needed"
+    if len(strays) > 20:
+        yield "warn", "stray", f"and {len(strays) - 20} more", ""
+    if "broker" in info:
+        yield _link(info["broker"])
+    yield from _devices(bool(info.get("detecting")), shown.get("workers") or [])
+
+
+def _is_worker(directory: str) -> bool:
+    try:
+        return bool(remote_broker.joined(directory))
+    except GrassError:
+        return False  # said in words by the look at the brokers
+
+
+def _link(link: dict[str, object]) -> Finding:
+    """How a worker's daemon stands with its broker."""
+    if link.get("online"):
+        return "ok", "link", f"in touch with the broker at {link.get('address')}", ""
+    words = f"out of touch: {link.get('trouble')}"
+    if link.get("refused"):
+        return "fail", "link", words, "jobs run on; it dials on, but somebody has to do what the words say"
+    return "warn", "link", words, "jobs run on; it dials again by itself"
+
+
+def _broker(directory: str) -> Iterator[Finding]:
+    try:
+        known, chosen = broker_file.load(directory).entries, home.broker(directory)
+    except GrassError as error:
+        yield "fail", "brokers", str(error), ""
+        return
+    if chosen is not None:
+        yield "ok", "broker", f"commands go to {chosen} ({home.broker_named_by(directory)})", ""
+    for entry in known:
+        rights = [f"{right.name} ({right.scope})" for right in (entry.login, entry.worker) if right is not None]
+        yield "ok", "broker", f"{entry.addresses[0]}: tokens as {' and '.join(rights)} are kept here", ""
+
+
+def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Finding]:
+    if detecting:
+        yield "ok", "devices", "still being detected", ""
+    for worker in workers:
+        capacity = worker.get("capacity")
+        words = shape.holds(capacity if isinstance(capacity, dict) else {})
+        if worker.get("online"):
+            yield "ok", f"worker {worker.get('name')}", words or "nothing", ""
+        else:
+            advice = "its jobs run on there; if it is gone for good: `grass remove NAME --lost`"
+            yield "warn", f"worker {worker.get('name')}", f"silent since {worker.get('since')}", advice
+        if not detecting and isinstance(capacity, dict) and "gpu" not in capacity:
+            advice = "if there is one: check its driver (`nvidia-smi`), or `grass daemon --capacity '{gpu: 1}'`"
+            yield "ok", "gpu", "none detected", advice
+
+
+def _path() -> Iterator[Finding]:
+    search = os.fsdecode(home.environment().get(b"PATH", b""))
+    first = shutil.which("grass", path=search)
+    if first is None:
+        yield "warn", "PATH", "no `grass` on PATH", "`python -m grassq` and `grassq` do the same"
+        return
+    try:
+        with Path(first).open("rb") as script:
+            ours = b"grassq" in script.read(4096)
+    except OSError:
+        ours = False
+    if ours:
+        yield "ok", "PATH", first, ""
+    else:
+        yield "warn", "PATH", f"{first} is another program called grass", "use `grassq`, or put ours earlier on PATH"
+
+
+def _login() -> Iterator[Finding]:
+    if not Path("/run/systemd/system").is_dir():
+        return
+    kills = _logind_kills()
+    lingers = _output(["loginctl", "show-user", str(os.getuid()), "-p", "Linger", "--value"]) == "yes"
+    if kills and not lingers:
+        advice = "`loginctl enable-linger`, or KillUserProcesses=no in /etc/systemd/logind.conf"
+        yield "warn", "logout", "systemd ends your processes, jobs included, when you log out", advice
+    else:
+        yield "ok", "logout", "processes live on" + (" (linger)" if lingers else ""), ""
+
+
+def _logind_kills() -> bool:
+    login = "org.freedesktop.login1"
+    answer = _output(
+        ["busctl", "get-property", login, "/org/freedesktop/login1", f"{login}.Manager", "KillUserProcesses"]
+    )
+    if answer.startswith("b "):
+        return answer == "b true"
+    kills = False
+    places = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
+    for place in places:
+        try:
+            lines = place.read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, value = line.partition("=")
+            if name.strip() == "KillUserProcesses":
+                kills = value.strip().lower() in ("yes", "true", "1", "on")
+    return kills
+
+
+def _container() -> Iterator[Finding]:
+    try:
+        first = Path("/proc/1/comm").read_text().strip()
+    except OSError:
+        return
+    if first not in INITS:
+        yield (
+            "warn",
+            "container",
+            f"process 1 is {first}: when it ends, everything ends",
+            "keep the container running as long as jobs run, and put GRASS_HOME on a volume",
+        )
+
+
+def _limits() -> Iterator[Finding]:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    low = []
+    if files != resource.RLIM_INFINITY and files < FILES_LOW:
+        low.append(f"open files {files}")
+    if processes != resource.RLIM_INFINITY and processes < PROCESSES_LOW:
+        low.append(f"processes {processes}")
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+        low.append("file size is limited")
+    if low:
+        yield "warn", "ulimit", ", ".join(low), "raise it (`ulimit`), then `grass restart`"
+    else:
+        yield "ok", "ulimit", f"{'unlimited' if files == resource.RLIM_INFINITY else files} open files", ""
+
+
+def _kernel() -> Iterator[Finding]:
+    release = os.uname().release
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (OSError, AttributeError):
+        yield "fail", "kernel", f"{release} has no pidfd", "Linux 5.3 or newer is needed"
+        return
+    yield "ok", "kernel", f"{release}, Python {sys.version.split()[0]}", ""
+
+
+def _output(argv: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

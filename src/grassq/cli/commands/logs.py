@@ -1,0 +1,159 @@
+"""log and follow: what a job wrote."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import sleep
+from typing import Any
+
+from grassq.cli import render
+from grassq.cli.ansi_filter import AnsiFilter
+from grassq.cli.connect import connect
+from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError
+from grassq.net.client import FINAL_STATES, ApiClient
+
+ASK_AGAIN_S = 0.5
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `name`."""
+    parser.add_argument("job", metavar="JOB", help="one job")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--out", action="store_const", dest="stream", const="out", help="stdout of a --split job")
+    which.add_argument("--err", action="store_const", dest="stream", const="err", help="stderr of a --split job")
+    parser.add_argument("--tail", metavar="N", type=int, help="only the last N lines")
+    parser.add_argument("--attempt", metavar="N", type=int, help="of an earlier attempt")
+    parser.add_argument("--raw", action="store_true", help="keep every escape sequence, also on a terminal")
+    if name == "log":
+        parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    parser.set_defaults(run=log, **({"follow": True} if name == "follow" else {}))
+
+
+def log(arguments: argparse.Namespace) -> int:
+    """Write a job's log to stdout."""
+    if arguments.tail is not None and arguments.tail < 0:
+        raise BadInput("--tail takes a count of lines, 0 or more")
+    with connect(arguments.broker) as client:
+        job = one_job(client, arguments.job)
+        options = {"tail": arguments.tail, "attempt": arguments.attempt}
+        streams = [arguments.stream] if arguments.stream else streams_of(job)
+        put = writer(1, raw=arguments.raw)
+        if not arguments.follow:
+            with _named(job):
+                for stream in streams:
+                    for part in client.log(job["id"], stream=stream, **options):
+                        put(part)
+                put(b"")
+            return EXIT_OK
+        return follow(client, job, {stream: put for stream in streams}, **options)
+
+
+def one_job(client: ApiClient, selector: str) -> dict[str, Any]:
+    """The one job a selector names."""
+    jobs: list[dict[str, Any]] = client.show([selector])["jobs"]
+    if len(jobs) != 1:
+        raise BadInput(f"'{selector}' names {len(jobs)} jobs; name one")
+    return jobs[0]
+
+
+def streams_of(job: dict[str, Any]) -> list[str]:
+    """The logs a job has."""
+    return ["out", "err"] if job.get("split") else ["log"]
+
+
+def writer(fd: int, *, raw: bool = False) -> Callable[[bytes], None]:
+    """Writes log bytes: as they are into a pipe or a file, made safe on a terminal. An empty call ends it."""
+    if raw or not render.is_terminal(fd):
+        return lambda data: render.write(data, fd=fd)
+    screen = AnsiFilter()
+    return lambda data: render.write(screen.feed(data, last=not data), fd=fd)
+
+
+def follow(client: ApiClient, job: dict[str, Any], sinks: dict[str, Callable[[bytes], None]], **options: Any) -> int:
+    """Write logs until the job is final; 0 when it succeeded, 1 when not. Ctrl-C detaches."""
+    final = follow_to_end(client, job, sinks, **options)
+    return EXIT_OK if final.get("state") == "succeeded" else EXIT_JOB_FAILED
+
+
+def follow_to_end(
+    client: ApiClient, job: dict[str, Any], sinks: dict[str, Callable[[bytes], None]], **options: Any
+) -> dict[str, Any]:
+    """Write logs until the job is final, and return the job."""
+    try:
+        with _named(job):
+            if len(sinks) == 1:
+                [(stream, put)] = sinks.items()
+                return _follow_stream(client, job["id"], stream, put, **options)
+            return _follow_streams(client, job, sinks, **options)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"detached; job {job['id']} runs on; grass follow {job['id']}") from None
+
+
+@contextmanager
+def _named(job: dict[str, Any]) -> Iterator[None]:
+    """Says of which job it is that the log could not be written."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise GrassError(f"the log of job {job['id']} is not written whole: {render.reason(error)}") from error
+
+
+def _follow_streams(
+    client: ApiClient, job: dict[str, Any], sinks: dict[str, Callable[[bytes], None]], **options: Any
+) -> dict[str, Any]:
+    import threading
+    from queue import Queue
+
+    heard: Queue[tuple[str, bytes | dict[str, Any] | BaseException]] = Queue(maxsize=len(sinks))
+
+    def listen(stream: str) -> None:
+        try:
+            # A client each: one may be answering while the other reconnects.
+            own = client.another()
+            heard.put(
+                (stream, _follow_stream(own, job["id"], stream, lambda part: heard.put((stream, part)), **options))
+            )
+        except BaseException as error:  # not lost with its thread: raised where somebody waits for it
+            heard.put((stream, error))
+
+    for stream in sinks:
+        # Daemon threads: nobody joins them, so that Ctrl-C ends us while they still listen.
+        threading.Thread(target=listen, args=(stream,), daemon=True).start()
+    left, final = len(sinks), job
+    while left:
+        stream, what = heard.get()
+        if isinstance(what, BaseException):
+            raise what
+        if isinstance(what, bytes):
+            sinks[stream](what)
+        else:
+            left, final = left - 1, what
+    return final
+
+
+def _follow_stream(
+    client: ApiClient,
+    id_: int,
+    stream: str,
+    put: Callable[[bytes], None],
+    *,
+    tail: int | None = None,
+    attempt: int | None = None,
+) -> dict[str, Any]:
+    part_of = client.log(id_, stream=stream, attempt=attempt, follow=True, tail=tail)
+    while True:
+        for part in part_of:
+            put(part)
+        job = one_job(client, str(id_))
+        if attempt is None and int(job.get("attempt") or 0) > part_of.attempt:
+            part_of = client.log(id_, stream=stream, attempt=part_of.attempt + 1, follow=True)
+            continue
+        if attempt is not None or job.get("state") in FINAL_STATES:
+            put(b"")
+            return job
+        sleep(ASK_AGAIN_S)  # a daemon that ends a log before its job: ask for what comes
+        part_of = client.log(id_, stream=stream, offset=part_of.offset, attempt=part_of.attempt, follow=True)

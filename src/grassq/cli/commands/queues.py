@@ -1,0 +1,97 @@
+"""create-queue, delete-queue, pause, resume."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from contextlib import AbstractContextManager
+
+from grassq import home as homes
+from grassq.cli import render
+from grassq.cli.connect import connect
+from grassq.cli.fast import take_option, working_directory
+from grassq.errors import BadInput
+from grassq.net.client import ApiClient
+from grassq.net.encoding import REMOTE_CWD
+
+#: Options of create-queue whose value is the next word.
+# fmt: off
+VALUE_OPTIONS = frozenset({
+    "--capacity", "--slots", "--order", "--env", "-e", "--allow-env", "--cwd", "--worker", "--broker",
+    "--gpu", "--cpu", "--mem", "--vram", "--disk",
+})
+# fmt: on
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `name`."""
+    if name == "delete-queue":
+        parser.add_argument("queue", metavar="NAME", help="the queue; its running jobs finish, others wait")
+        parser.add_argument("--worker", metavar="NAME", help="on that worker of the broker (default: on this machine)")
+        parser.set_defaults(run=delete)
+    else:
+        parser.add_argument("queue", metavar="QUEUE", nargs="?", help="one queue (default: all)")
+        parser.set_defaults(run=pause if name == "pause" else resume)
+    if name == "resume":
+        text = "go on after a backup was restored, without the workers that have not spoken yet"
+        parser.add_argument("--restored", action="store_true", help=text)
+    parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
+
+
+def words(name: str, argv: list[str]) -> int:
+    """Send the words of `grass create-queue` and say what became of the queue."""
+    typed, argv = take_option("--broker", argv, VALUE_OPTIONS, names=1)
+    worker, _ = take_option("--worker", argv, VALUE_OPTIONS, names=1)
+    with _connect(typed, worker) as client:
+        cwd = working_directory() if client.broker is None else REMOTE_CWD
+        answer = client.create_queue([os.fsencode(word) for word in argv], cwd=cwd)
+    # The daemon splits the words, so it also says how the answer is to be printed.
+    chosen = answer.pop("print", {})
+    if chosen.get("json"):
+        render.document(answer)
+    elif chosen.get("quiet"):
+        render.line(str(answer.get("name")))
+    else:
+        render.line(f"queue {answer.get('name')} {answer.get('status')}")
+    render.notes(answer.get("notes", []))
+    if worker is None and (broker := homes.broker(homes.current())) is not None:
+        render.notes([f"made on this machine, not at {broker}; --worker NAME makes it on a worker there"])
+    return 0
+
+
+def delete(arguments: argparse.Namespace) -> int:
+    """Remove a queue."""
+    with _connect(arguments.broker, arguments.worker) as client:
+        answer = client.delete_queue(arguments.queue, worker=arguments.worker)
+    return render.outcome(arguments.json, answer, f"queue {answer.get('name')} deleted")
+
+
+def pause(arguments: argparse.Namespace) -> int:
+    """Start no new jobs."""
+    with connect(arguments.broker) as client:
+        answer = client.pause(arguments.queue)
+    again = "grass resume" + (f" {arguments.queue}" if arguments.queue else "")
+    return render.outcome(
+        arguments.json, answer, f"paused {_which(arguments)}; running jobs go on, `{again}` starts the rest"
+    )
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """Start jobs again."""
+    with connect(arguments.broker) as client:
+        answer = client.resume(arguments.queue, restored=arguments.restored)
+    sentence = (
+        "going on without the workers that have not spoken" if arguments.restored else f"resumed {_which(arguments)}"
+    )
+    return render.outcome(arguments.json, answer, sentence)
+
+
+def _connect(broker: str | None, worker: str | None) -> AbstractContextManager[ApiClient]:
+    # A queue belongs to a machine: to the one this is typed on, wherever its jobs come from, unless another is named.
+    if worker is None and broker not in (None, homes.LOCAL):
+        raise BadInput("a queue belongs to a machine: with --broker say on which worker, --worker NAME")
+    return connect(broker, local=worker is None)
+
+
+def _which(arguments: argparse.Namespace) -> str:
+    return f"queue {arguments.queue}" if arguments.queue else "all queues"

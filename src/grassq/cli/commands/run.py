@@ -1,0 +1,55 @@
+"""run, and enqueue --sync: enqueue, follow, and end as the job did."""
+
+from __future__ import annotations
+
+import os
+
+from grassq import home as homes
+from grassq.cli import job_text as shape
+from grassq.cli import render
+from grassq.cli.commands.logs import follow_to_end, one_job, writer
+from grassq.cli.connect import connect
+from grassq.cli.fast import deliver, take_option, working_directory
+from grassq.net.client import ApiClient
+from grassq.net.encoding import REMOTE_CWD
+from grassq.net.http import is_number
+
+
+def words(name: str, argv: list[str]) -> int:
+    """Enqueue the words of `grass run` and follow the job."""
+    typed, argv = take_option("--broker", argv)
+    with connect(typed) as client:
+        sent = [os.fsencode(word) for word in argv]
+        cwd = working_directory() if client.broker is None else REMOTE_CWD
+        response = client.enqueue(sent, cwd=cwd, umask=homes.umask(), verb=name)
+        code = deliver(response.headers, response.body, stdout=_place_of(response.body) if name == "run" else 1)
+        job = response.headers.get("grass-follow", "")
+        return _follow(client, int(job)) if code == 0 and is_number(job) else code
+
+
+def follow(job: int, broker: str | None) -> int:
+    """Write a job's output as it comes and return its own exit code."""
+    with connect(broker) as client:
+        return _follow(client, job)
+
+
+def _place_of(answer: bytes) -> int | None:
+    # Stdout is the job's, so the line with its id goes to stderr; a bare id, which is what -q makes of it, nowhere.
+    return None if answer.strip().isdigit() else 2
+
+
+def _follow(client: ApiClient, id_: int) -> int:
+    job = one_job(client, str(id_))
+    sinks = {"out": writer(1), "err": writer(2)} if job.get("split") else {"log": writer(1)}
+    final = follow_to_end(client, job, sinks)
+    _explain(final)
+    return shape.own_exit_code(final)
+
+
+def _explain(job: dict[str, object]) -> None:
+    # What the job could not say itself: its own failure it has already written.
+    state, outcome = job.get("state"), job.get("outcome")
+    if state == "cancelled":
+        render.error(f"job {job['id']} was cancelled")
+    elif state == "failed" and (job.get("error") or outcome in ("spawn_failed", "lost", "unknown")):
+        render.error(f"job {job['id']} failed: {job.get('error') or shape.result(job)}; grass show {job['id']}")

@@ -1,0 +1,86 @@
+"""sweep: a command with parameters, enqueued once for every combination of their values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+
+from grassq import home as homes
+from grassq.cli import render
+from grassq.cli.connect import connect
+from grassq.cli.fast import deliver, take_option, working_directory
+from grassq.cli.help import TEXTS
+from grassq.cli.stdin import BYTES_MAX
+from grassq.core.syntax import options, sweep
+from grassq.core.syntax.shell_lines import LINES_MAX
+from grassq.errors import BadInput
+from grassq.net.encoding import REMOTE_CWD, new_key
+
+DRY_RUN = "--dry-run"
+#: Lines of a dry run that are written at once.
+PRINTED_AT_ONCE = 1000
+#: Where the values of a parameter end, besides at `--`: the one-letter options.
+_SHORTS = ("-h", *(word.decode() for word in options.ENQUEUE if not word.startswith(b"--")))
+_NOT_HERE = {
+    "--stdin": "--stdin has no place in a sweep: its commands are made of the one that is typed",
+    "--sync": "--sync follows one job, and a sweep has many; `grass wait` with its name waits for them",
+}
+
+
+def words(name: str, argv: list[str]) -> int:
+    """Enqueue every line of a search as one group, all or none."""
+    typed = sweep.read(argv, _width, _SHORTS)
+    if typed.help:
+        return render.text(TEXTS[name])
+    search = typed.search()
+    lines = search.lines(typed.order(lambda: int(new_key(), 16)))
+    if DRY_RUN in typed.rest:
+        render.notes(search.notes)
+        return _print(lines)
+    broker, rest = take_option("--broker", typed.rest)
+    text = _text(search, lines)
+    render.notes(search.notes)
+    with connect(broker) as client:
+        sent = [os.fsencode(word) for word in ("--stdin", *rest)]
+        cwd = working_directory() if client.broker is None else REMOTE_CWD
+        response = client.enqueue(sent, cwd=cwd, umask=homes.umask(), verb=name, lines=text)
+    return deliver(response.headers, response.body)
+
+
+def _width(word: str) -> int:
+    """How many words an option of `enqueue` takes; what it means, the daemon decides."""
+    if word in _NOT_HERE:
+        raise BadInput(_NOT_HERE[word])
+    if word == DRY_RUN or "=" in word:
+        return 1
+    raw = os.fsencode(word)
+    if raw not in options.ENQUEUE and options.resource_of(raw) not in options.COMMON_RESOURCES:
+        raise options.unknown(raw, options.ENQUEUE)
+    return options.width(raw, options.ENQUEUE)
+
+
+def _print(lines: Iterator[str]) -> int:
+    while some := list(islice(lines, PRINTED_AT_ONCE)):
+        render.write(os.fsencode("\n".join([*some, ""])))
+    return 0
+
+
+def _text(search: sweep.Search, lines: Iterator[str]) -> bytes:
+    """The lines as `enqueue --stdin` would get them: each a job, and not more than it takes."""
+    if search.count > LINES_MAX:
+        raise BadInput(
+            f"this makes {search.count:,} jobs, and at once it may be {LINES_MAX:,}; take fewer with --n-samples"
+        )
+    parts: list[bytes] = []
+    size = 0
+    for line in lines:
+        if "\n" in line or "\r" in line:
+            raise BadInput(f"a job is one line, and {sweep.shown(line)} holds a line break")
+        if line.lstrip(" \t")[:1] in ("", "#"):
+            raise BadInput(f"{sweep.shown(line)} is no command")
+        parts.append(os.fsencode(line))
+        size += len(parts[-1]) + 1
+        if size > BYTES_MAX:
+            raise BadInput(f"the commands take more than {BYTES_MAX:,} bytes; take fewer of them with --n-samples")
+    return b"\n".join(parts)

@@ -1,0 +1,40 @@
+"""drain, remove: the machines that run jobs."""
+
+from __future__ import annotations
+
+import argparse
+
+from grassq.cli import render
+from grassq.cli.connect import connect
+
+
+def build(name: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `name`."""
+    parser.add_argument("worker", metavar="NAME", help="the worker, as `grass show` names it")
+    if name == "drain":
+        parser.add_argument("--undo", action="store_true", help="start jobs there again")
+    else:
+        parser.add_argument("--lost", action="store_true", help="it will not come back: give up the jobs it has")
+    parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
+    parser.set_defaults(run=drain if name == "drain" else remove)
+
+
+def drain(arguments: argparse.Namespace) -> int:
+    """Start nothing new on a worker; what runs there finishes."""
+    with connect(arguments.broker) as client:
+        answer = client.drain(arguments.worker, undo=arguments.undo)
+    name = answer.get("worker")
+    if answer.get("drained"):
+        sentence = f"worker {name} finishes what it has and gets nothing new; `grass drain {name} --undo` ends that"
+    else:
+        sentence = f"worker {name} takes jobs again"
+    return render.outcome(arguments.json, answer, sentence)
+
+
+def remove(arguments: argparse.Namespace) -> int:
+    """Forget a worker and end its token."""
+    with connect(arguments.broker) as client:
+        answer = client.remove_worker(arguments.worker, lost=arguments.lost)
+    return render.outcome(
+        arguments.json, answer, f"worker {answer.get('worker')} is removed; it comes back with `grass join` only"
+    )

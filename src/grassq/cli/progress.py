@@ -1,0 +1,51 @@
+"""A progress bar, for commands that take a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on stderr that is gone at the end; call what it gives with done, total and a remark."""
+    with _bar(auto_refresh=True) as bar:
+        task = bar.add_task(label, total=None, remark="")
+        yield lambda done, total, remark: bar.update(task, completed=done, total=total, remark=remark)
+
+
+class ProgressBar:
+    """The same for who writes to the terminal meanwhile: it steps aside, and it is drawn only when told."""
+
+    def __init__(self, label: str) -> None:
+        self._bar = _bar(auto_refresh=False)
+        self._task = self._bar.add_task(label, total=None, remark="")
+        self._is_shown = False
+
+    def show(self, done: int, total: int, remark: str) -> None:
+        """Draw it."""
+        self._bar.update(self._task, completed=done, total=total, remark=remark)
+        if not self._is_shown:
+            self._bar.start()
+            self._is_shown = True
+        self._bar.refresh()
+
+    def hide(self) -> None:
+        """Leave the terminal as if it had not been there."""
+        if self._is_shown:
+            self._bar.stop()
+            self._is_shown = False
+
+
+def _bar(*, auto_refresh: bool) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    remark = TextColumn("{task.fields[remark]}", markup=False)
+    console = Console(stderr=True)
+    return Progress(*columns, remark, console=console, transient=True, auto_refresh=auto_refresh)

@@ -1,0 +1,312 @@
+"""The loop: commands from stdin to the daemon, and what becomes of them to stdout, until both are over."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from signal import SIGINT
+from time import monotonic, sleep
+from typing import Any
+
+from grassq.cli import job_text as shape
+from grassq.compat.simple_gpu_scheduler.arguments import Arguments
+from grassq.compat.simple_gpu_scheduler.command_reader import Command, CommandReader, Found
+from grassq.compat.simple_gpu_scheduler.event_reader import EventReader
+from grassq.compat.simple_gpu_scheduler.job_table import CANCELLED, SUCCEEDED, JobTable
+from grassq.compat.simple_gpu_scheduler.line_submitter import LineSubmitter
+from grassq.compat.simple_gpu_scheduler.messages import Messages
+from grassq.compat.simple_gpu_scheduler.output import Output, is_file
+from grassq.compat.simple_gpu_scheduler.signals import END_ALL, STOP, Signals
+from grassq.errors import GrassError, NotFound, Refused, Unreachable
+from grassq.net.client import ApiClient, compact
+from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted, Place
+
+#: With so many jobs that have not ended, stdin is left alone; what one read brings may come on top.
+UNFINISHED_MAX = 10_000
+READ_SIZE = 64 << 10
+#: A daemon that goes away again each time it was attended for less than this is given up after so many times.
+STEADY_S = 30.0
+FAILURES_MAX = 20
+PAUSE_S = 1.0
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_SIGNAL = 128
+
+
+class Scheduler:
+    """One call of simple_gpu_scheduler."""
+
+    def __init__(
+        self, client: ApiClient, arguments: Arguments, cwd: bytes, messages: Messages, signals: Signals
+    ) -> None:
+        self._client = client
+        self._slots = arguments.slots
+        self._always_zero = arguments.always_zero
+        self._messages = messages
+        self._signals = signals
+        self._asked = 0
+        #: Jobs that were cancelled because we were asked to stop, and commands that could not be handed over then.
+        self._cancelled: set[int] = set()
+        self._unstored: Sequence[Command] = ()
+        self._cancel_at = 0.0
+        self._queue = f"sgs-{os.urandom(4).hex()}"
+        self._reader = CommandReader()
+        self._table = JobTable()
+        self._output = Output()
+        self._is_reading = True
+        self._is_finite = is_file(0)
+        self._bad = 0
+        self._failures = 0
+        self._told_of_output = False
+        self._create_queue()
+        self._event_reader = self._listen({})
+        self._attended = monotonic()
+        self._submitter = LineSubmitter(client, self._queue, cwd, self._create_queue, messages, signals)
+
+    def run(self) -> int:
+        """Until the input and all commands are over; the exit code."""
+        while self._is_reading or self._table or (self._output.is_waiting and not self._output.trouble):
+            for act in self._await():
+                act()
+        self._messages.hide()
+        if not self._table.first:
+            # So quick that it may not be attended yet: then the daemon would wait for somebody who does.
+            with suppress(NotFound):
+                self._client.delete_queue(self._queue)
+        self._event_reader.close()
+        self._submitter.close()
+        if self._table.failed or self._table.unstarted:
+            self._messages.say(self._table.summary())
+        return self._exit_code()
+
+    def _exit_code(self) -> int:
+        if self._signals.first:
+            return EXIT_SIGNAL + self._signals.first
+        if self._bad:
+            return EXIT_BAD_INPUT
+        if self._table.failed or self._table.unstarted:
+            return 0 if self._always_zero else EXIT_FAILED
+        return 0
+
+    def _create_queue(self) -> None:
+        words = [self._queue, "--slots", " ".join(self._slots), "--order", "stack"]
+        self._client.create_queue([os.fsencode(word) for word in words], cwd=b"/", temporary=True)
+
+    def _await(self) -> list[Callable[[], None]]:
+        """What there is to do, waited for without a look at the clock; signals first."""
+        acts = {self._signals.fileno(): self._signalled}
+        poll = select.poll()
+        poll.register(self._signals, select.POLLIN)
+        if self._output.is_waiting:
+            acts[1] = self._flush
+            poll.register(1, select.POLLOUT)
+        if self._output.has_room:
+            acts[self._event_reader.fileno()] = self._hear
+            poll.register(self._event_reader, select.POLLIN)
+        if self._is_reading and len(self._table) < UNFINISHED_MAX:
+            acts[0] = self._read
+            poll.register(0, select.POLLIN)
+        again_s = self._draw()
+        ready = {descriptor for descriptor, _ in poll.poll(None if again_s is None else again_s * 1000)}
+        return [act for descriptor, act in acts.items() if descriptor in ready]
+
+    def _draw(self) -> float | None:
+        if self._output.is_midline:
+            return None
+        return self._messages.draw(self._table) if self._is_finite and self._table.total else None
+
+    def _read(self) -> None:
+        if not self._is_reading:
+            return  # the signal that ended it came at the same moment
+        try:
+            data = os.read(0, READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._messages.say(f"stdin cannot be read: {error.strerror}")
+            self._bad += 1
+            data = b""
+        if data:
+            self._take(self._reader.feed(data))
+            return
+        self._is_reading = False
+        self._is_finite = True
+        self._take(self._reader.end())
+
+    def _take(self, found: list[Found]) -> None:
+        commands: list[Command] = []
+        for each in found:
+            if isinstance(each, Command):
+                commands.append(each)
+            else:
+                self._complain(f"line {each.number}: {each.why}; it is not run")
+        result = self._submitter.store(commands)
+        self._table.add(result.first, result.stored)
+        for command, why in result.refused:
+            self._complain(f"{command.shown.decode('utf-8', 'backslashreplace')}: {why}; it is not run")
+        if result.trouble is None:
+            return
+        self._table.unstarted += len(result.left)
+        if self._signals.first:
+            self._messages.say(f"{result.trouble}; asked to stop, it is not tried again")
+            self._unstored = result.left  # told with what else is not started
+            return
+        self._list(result.left)
+        if self._table:
+            goes_on = f"what was handed over before goes on ({len(self._table)} not ended)"
+            self._messages.say(f"{goes_on}; grass kill queue:{self._queue} ends it")
+        raise result.trouble
+
+    def _complain(self, why: str) -> None:
+        self._messages.say(why)
+        self._bad += 1
+        self._table.unstarted += 1
+
+    def _hear(self) -> None:
+        try:
+            frames = self._event_reader.take()
+        except GrassError as error:
+            self._attend_again(error)
+            return
+        for frame in frames:
+            self._heard(frame)
+        self._flush()
+        if self._asked:
+            self._cancel_again(at_once=any(isinstance(frame, JobStarted | JobEnded) for frame in frames))
+
+    def _heard(self, frame: Frame) -> None:
+        if isinstance(frame, JobStarted):
+            command = self._table.start(frame.job, frame.attempt)
+            if command is not None:
+                where = self._slot(frame.allocation).encode()
+                self._output.line(b"Processing command `" + command.shown + b"` on gpu " + where)
+        elif isinstance(frame, JobEnded):
+            self._output.end(frame.job)
+            command = self._table.end(frame.job, frame.state)
+            if command is not None and frame.unread:
+                self._messages.say(f"of job {frame.job} not all output can be passed on: {frame.unread}")
+            # What was cancelled because we were asked to stop is told when it is done.
+            if command is not None and frame.state != SUCCEEDED and not (frame.state == CANCELLED and self._asked):
+                self._tell_failure(frame, command)
+        elif isinstance(frame, JobShown):
+            for job in frame.gone(self._table.unfinished()):
+                self._lose(job)
+        elif frame.job in self._table:
+            self._output.write(frame.job, frame.data)
+
+    def _slot(self, allocation: dict[str, Any] | None) -> str:
+        try:
+            [index] = (allocation or {})["slot"]
+            return self._slots[int(index)]
+        except (KeyError, ValueError, IndexError):
+            return "?"
+
+    def _tell_failure(self, end: JobEnded, command: Command) -> None:
+        how = "failed (" + shape.result(end._asdict()).replace("exit ", "exit code ") + ")"
+        if end.state == CANCELLED:
+            how = "was cancelled"
+        elif end.error:
+            how = f"failed ({end.error})"
+        text = command.shown.decode("utf-8", "backslashreplace")
+        self._flush()  # on a terminal this comes after what the command wrote
+        self._messages.say(f"`{text}` {how}; grass log {end.job}")
+
+    def _lose(self, job: int) -> None:
+        """The daemon knows nothing of a job that it had taken: its store is another one, or somebody removed it."""
+        self._output.end(job)
+        if self._table.end(job, "lost") is not None:
+            self._flush()  # on a terminal this comes after what the command wrote
+            why = "the daemon does not know it any more"
+            self._messages.say(f"job {job} is gone: {why}; what became of it is not known")
+
+    def _listen(self, places: Mapping[int, Place]) -> EventReader:
+        table = self._table
+        # In this order, for the ear has a thread of its own: what is missing among the second has ended by then.
+        return EventReader(self._client.attend(self._queue, 1, places, known=lambda: (table.last, table.unfinished())))
+
+    def _attend_again(self, error: GrassError) -> None:
+        """The daemon was away for longer than a client bears: ask on from where we were."""
+        now = monotonic()
+        self._failures = self._failures + 1 if now - self._attended < STEADY_S else 1
+        if self._failures > FAILURES_MAX:
+            raise error
+        places = self._event_reader.places()
+        self._event_reader.close()
+        if self._failures > 1:
+            sleep(PAUSE_S)
+        elif not isinstance(error, NotFound):
+            self._messages.say(f"{error}; asking again")
+        # Somebody may have deleted the queue, or it went while we were suspended: its jobs wait for it. One that is
+        # there stays as it is; what keeps us from making it is met again, and counted, by who attends it.
+        with suppress(GrassError):
+            self._create_queue()
+        self._event_reader = self._listen(places)
+        self._attended = now
+
+    def _flush(self) -> None:
+        if self._output.is_waiting:
+            self._messages.step_aside()
+            self._output.flush()
+        if self._output.trouble and not self._told_of_output:
+            self._told_of_output = True
+            why = f"stdout cannot be written any more ({self._output.trouble})"
+            self._messages.say(f"{why}; the commands run on, and `grass log` has their output")
+
+    def _signalled(self) -> None:
+        before, self._asked = self._asked, self._signals.take()
+        if before < STOP <= self._asked:
+            self._stop()
+        if before < END_ALL <= self._asked:
+            self._end_all()
+
+    def _stop(self) -> None:
+        """No command starts any more; those that run finish."""
+        was_reading, self._is_reading = self._is_reading, False
+        left = self._reader.left()
+        cancelled = self._cancel_waiting()
+        self._table.unstarted += bool(left)
+        running = len(self._table) - len(cancelled)
+        # Who sent another signal than ctrl-C mostly has no terminal; and only ctrl-C means more when it comes again.
+        more = "ctrl-C once more" if self._signals.first == SIGINT else f"grass kill queue:{self._queue}"
+        ends = f"{running} running, which finish; {more} ends them" if running else "none is running"
+        self._messages.say(f"no command starts any more; {ends}" + ("; the input was not read further" * was_reading))
+        self._list([*cancelled, *self._unstored, *([Command(left, left, left)] if left else [])])
+
+    def _cancel_again(self, *, at_once: bool) -> None:
+        """What was about to start when we were asked to stop may have been put back since, and would start later."""
+        now = monotonic()
+        if at_once or now >= self._cancel_at:
+            self._cancel_at = now + PAUSE_S
+            with suppress(Unreachable):  # the daemon starts again, and tells of itself when it has
+                self._list(self._cancel_waiting())
+
+    def _cancel_waiting(self) -> list[Command]:
+        waiting = {job: command for job, command in self._table.waiting() if job not in self._cancelled}
+        cancelled = [job for job in self._cancel(waiting, unstarted=True) if job in waiting]
+        self._cancelled.update(cancelled)
+        return [waiting[job] for job in cancelled]
+
+    def _list(self, commands: Sequence[Command]) -> None:
+        """Print commands that were not started as they can be piped in again."""
+        if commands:
+            count = f"{len(commands)} command{'s were' if len(commands) > 1 else ' was'}"
+            typed = b"".join(each.typed + b"\n" for each in commands)
+            self._messages.write(b"# %s not started:\n" % count.encode() + typed)
+
+    def _end_all(self) -> None:
+        if self._table:
+            self._messages.say(f"ending {len(self._table)} commands; once more leaves them")
+            self._cancel(self._table.unfinished(), unstarted=False)
+
+    def _cancel(self, jobs: Collection[int], *, unstarted: bool) -> list[int]:
+        if not jobs:
+            return []
+        try:
+            answer = self._client.kill(compact(jobs), unstarted=unstarted)
+        except (NotFound, Refused):
+            return []  # all of them have ended or started by now
+        # Also one that was placed behind another: it is taken back, and then cancelled.
+        return [int(job["id"]) for job in answer["jobs"]]

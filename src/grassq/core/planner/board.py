@@ -1,0 +1,419 @@
+"""The board: every job that is not finished, every worker, and who holds what.
+
+It mirrors the store's rows for what is still alive, so planning reads no disk. Jobs that hold devices or wait for a
+time are here whole; of those that only wait their place in line is enough, so a million of them fit. `put` is the only
+way a job changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, State, WorkerInfo, id_in
+from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of
+from grassq.core.planner.sorted_orders import SortedOrders
+from grassq.core.planner.workers import MaxFits, WorkerState, machine_capacity, offer_ledgers
+from grassq.core.resources.capacity import VRAM, VRAM_OF
+from grassq.core.resources.ledger import empty_ledger
+
+#: Everything in the pause set: no queue starts anything.
+EVERYTHING = ""
+
+#: Kinds of requests that a queue may keep though nobody asks for them now.
+REQUEST_CLASSES_KEPT = 64
+#: How many jobs that only wait are kept whole, so that they need not be read again when their turn comes.
+NEAR_MAX = 4096
+
+
+class ReservationPolicy(Struct, frozen=True):
+    """How many jobs may pass a head, and how long it waits, before room is kept for it."""
+
+    passes: int = 64
+    wait_s: float = 600.0
+
+
+class PrefetchPolicy(Struct, frozen=True):
+    """When the next jobs are placed behind those that run: see `grassq.core.planner.prefetch`."""
+
+    #: An attempt is brief when it is over within this time, and a shape when so many attempts in a row were.
+    short_s: float = 0.05
+    runs: int = 3
+    #: How long one may wait behind another.
+    wait_s: float = 0.25
+
+
+class Head(Struct, frozen=True):
+    """The first job of a queue that found no room: since when, and how many have passed it."""
+
+    job: int
+    since: float
+    passed: int = 0
+
+
+class Board:
+    """What is alive: jobs, workers, pauses and heads."""
+
+    def __init__(
+        self,
+        paused: Iterable[str] = (),
+        patience: ReservationPolicy | None = None,
+        *,
+        lease_s: float | None = None,
+        local: str | None = None,
+        near_max: int = NEAR_MAX,
+        prefetch_policy: PrefetchPolicy | None = None,
+    ) -> None:
+        """`lease_s` is given to attempts that may be started elsewhere; `local` is the worker that needs none.
+
+        `near_max` is how many jobs that only wait are kept whole.
+        """
+        self.patience = patience or ReservationPolicy()
+        self.prefetch_policy = prefetch_policy or PrefetchPolicy()
+        self.lease_s = lease_s
+        self.local = local
+        #: Workers that must speak before anything is started: the store was restored from a backup.
+        self.unreconciled: set[str] = set()
+        #: Workers not heard since the broker began, and how long it waits for them before it starts anything: one of
+        #: them may be the one that knows of a backup.
+        self.awaited: set[str] = set()
+        self.awaited_until = 0.0
+        #: The jobs that are known whole: those below, and some of the others.
+        self.jobs: dict[int, Job] = {}
+        #: Those of `jobs` that hold devices, and by whose they are.
+        self.holding: dict[int, Job] = {}
+        self._held_by: dict[str, dict[int, Job]] = {}
+        #: Who comes after an attempt, by that attempt: as long as that holds its devices, a follower holds nothing.
+        #: There is one at most, but for what a restored store is told of.
+        self.prefetched: dict[AttemptId, set[int]] = {}
+        #: Attempts that ran on while others waited behind them: nobody is placed there again.
+        self.slow: set[AttemptId] = set()
+        #: Workers on which an attempt was found that the store had forgotten: they may hold more than there is.
+        self.crowded: set[str] = set()
+        #: How many attempts of a shape in a row were over in no time.
+        self.short: dict[Shape, int] = {}
+        #: Those of `jobs` that wait for a time.
+        self.retrying: dict[int, Job] = {}
+        #: Those of `jobs` that only wait, oldest known first, and how many these may be.
+        self._near: dict[int, None] = {}
+        self._near_max = near_max
+        #: The queued jobs, of each queue by terms and names of resources; and all of them in line.
+        self._request_classes: dict[str, dict[tuple[Constraints, tuple[str, ...]], RequestClass]] = {}
+        self._line = SortedOrders()
+        #: The jobs that wait for something to be there, by shape, and what that is.
+        self.blocked: dict[Shape, SortedOrders] = {}
+        self.reasons: dict[Shape, str] = {}
+        #: Shapes whose jobs have to be parked for a reason, or may go on: some are moved at a time.
+        self.unsettled: dict[Shape, str | None] = {}
+        self.worker_states: dict[str, WorkerState] = {}
+        #: Of each queue the workers that offer it, by name.
+        self._offering: dict[str, list[WorkerState]] = {}
+        self.paused: set[str] = set(paused)
+        self.heads: dict[str, Head] = {}
+
+    def put(self, job: Job, before: Job | None = None) -> None:
+        """Set a job to its new self; a finished one leaves. `before` is needed where it may not be known whole."""
+        old = self.jobs.pop(job.id, None) or before
+        if old is not None:
+            self._forget(old)
+        if job.state in HOLDING:
+            self._hold(job)
+        gone = None if old is None or old.state not in HOLDING else old.attempt_id
+        come = job.attempt_id if job.state in HOLDING else None
+        if gone != come:
+            self._take_turns(gone, come)
+        if job.state in FINAL or job.state in HOLDING:
+            return
+        if job.ready_at is not None:
+            self.jobs[job.id] = self.retrying[job.id] = job
+            return
+        if len(self._near) < self._near_max:
+            self._keep_near(job)
+        if job.state is State.QUEUED:
+            names, amounts = amounts_of(job.spec.request)
+            self._request_class(job.spec.queue, job.spec.constraints, names).add(amounts, job.order)
+            self._line.add(job.order)
+        elif job.state is State.WAITING:
+            self._block(job)
+
+    def put_new(self, jobs: Sequence[Job]) -> None:
+        """Put new jobs, in order of id: many of one shape in a row cost little more than their places."""
+        alike: list[int] = []
+        last: Job | None = None
+        for job in jobs:
+            if job.state is not State.QUEUED:
+                self.put(job)
+                continue
+            if last is None or not _is_alike(last, job):
+                self._queue(last, alike)
+                alike = []
+            last = job
+            alike.append(job.order)
+            if len(self._near) < self._near_max:
+                self._keep_near(job)
+        self._queue(last, alike)
+
+    def _queue(self, one: Job | None, orders: list[int]) -> None:
+        if one is not None and orders:
+            names, amounts = amounts_of(one.spec.request)
+            self._request_class(one.spec.queue, one.spec.constraints, names).extend(amounts, orders)
+            self._line.extend(orders)
+
+    def _hold(self, job: Job) -> None:
+        assert job.placement is not None
+        self.jobs[job.id] = self.holding[job.id] = job
+        self._held_by.setdefault(job.placement.worker, {})[job.id] = job
+        if job.placement.after is not None:
+            self.prefetched.setdefault(job.placement.after, set()).add(job.id)
+        if self.predecessor(job) is None:
+            self._count(job, taking=True)
+
+    def _take_turns(self, gone: AttemptId | None, come: AttemptId | None) -> None:
+        """An attempt that is gone leaves its devices to its follower; one that has come takes them from it."""
+        if gone is not None:
+            self.slow.discard(gone)
+        for attempt, taking in ((gone, True), (come, False)):
+            for prefetched in () if attempt is None else self.prefetched.get(attempt, ()):
+                self._count(self.holding[prefetched], taking=taking)
+
+    def holds(self, attempt: AttemptId) -> bool:
+        """Whether an attempt is the one by which its job holds devices, or will."""
+        job = self.holding.get(attempt[0])
+        return job is not None and job.attempt == attempt[1]
+
+    def predecessor(self, job: Job) -> Job | None:
+        """The job whose devices another one waits to take over; None if it has its own."""
+        after = None if job.placement is None else job.placement.after
+        return self.holding[after[0]] if after is not None and self.holds(after) else None
+
+    def has(self, job: Job) -> bool:
+        """Whether a job is on the board, in the state it is said to be in; of one that is held nothing need be."""
+        if job.id in self.jobs:
+            return True
+        if job.state is State.QUEUED:
+            return job.order in self.line(shape_of(job))
+        if job.state is State.WAITING and job.ready_at is None:
+            return job.order in self.blocked.get(shape_of(job), ())
+        return job.state is State.HELD
+
+    def know(self, job: Job) -> None:
+        """Keep a job that only waits whole, instead of those known longest; heads stay known."""
+        if job.id in self.jobs:
+            return
+        self._keep_near(job)
+        if len(self._near) > self._near_max:
+            pinned = {head.job for head in self.heads.values()}
+            gone = next((id_ for id_ in self._near if id_ not in pinned and id_ != job.id), None)
+            if gone is not None:
+                del self._near[gone], self.jobs[gone]
+
+    def _keep_near(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self._near[job.id] = None
+
+    def load(self, state: State, shape: Shape, orders: Sequence[int]) -> None:
+        """Set the jobs of a shape that are queued, or wait for something, as they are stored; sorted.
+
+        To be called once for each, on an empty board, and `index` after them all.
+        """
+        if state is State.QUEUED:
+            names, amounts = amounts_of(shape[1])
+            self._request_class(shape[0], shape[2], names).load(amounts, orders)
+        else:
+            self.blocked[shape] = SortedOrders(orders)
+
+    def index(self) -> None:
+        """Make lines and indexes of what was loaded."""
+        self._line = SortedOrders(
+            sorted(
+                order
+                for request_class in self.request_classes()
+                for _, line in request_class.shapes()
+                for order in line
+            )
+        )
+        for request_class in self.request_classes():
+            request_class.index_all()
+
+    def _block(self, job: Job) -> None:
+        shape = shape_of(job)
+        if shape not in self.blocked:
+            self.blocked[shape] = SortedOrders()
+        self.blocked[shape].add(job.order)
+        if job.reason is not None:
+            self.reasons[shape] = job.reason
+
+    def _unblock(self, job: Job) -> None:
+        shape = shape_of(job)
+        self.blocked[shape].remove(job.order)
+        if not self.blocked[shape]:
+            del self.blocked[shape]
+            self.reasons.pop(shape, None)
+
+    def _request_class(self, queue: str, constraints: Constraints, names: tuple[str, ...]) -> RequestClass:
+        request_classes = self._request_classes.get(queue)
+        if request_classes is None:
+            request_classes = self._request_classes[queue] = {}
+        request_class = request_classes.get((constraints, names))
+        if request_class is None:
+            request_class = request_classes[constraints, names] = RequestClass(queue, constraints, names)
+        return request_class
+
+    def _forget(self, job: Job) -> None:
+        self._near.pop(job.id, None)
+        if job.state in HOLDING:
+            assert job.placement is not None
+            del self.holding[job.id], self._held_by[job.placement.worker][job.id]
+            if self.predecessor(job) is None:
+                self._count(job, taking=False)
+            if job.placement.after is not None:
+                self.prefetched[job.placement.after].discard(job.id)
+                if not self.prefetched[job.placement.after]:
+                    del self.prefetched[job.placement.after]
+        elif job.ready_at is not None:
+            self.retrying.pop(job.id, None)
+        elif job.state is State.QUEUED:
+            names, amounts = amounts_of(job.spec.request)
+            request_class = self._request_class(job.spec.queue, job.spec.constraints, names)
+            request_class.remove(amounts, job.order)
+            if not request_class.count:
+                self._drop(request_class)
+            self._line.remove(job.order)
+        elif job.state is State.WAITING:
+            self._unblock(job)
+
+    def _drop(self, request_class: RequestClass) -> None:
+        """A kind nobody asks for any more; the last ones stay, as most come back."""
+        request_classes = self._request_classes[request_class.queue]
+        if len(request_classes) > REQUEST_CLASSES_KEPT:
+            del request_classes[request_class.constraints, request_class.names]
+
+    def _count(self, job: Job, *, taking: bool) -> None:
+        assert job.placement is not None
+        worker_state = self.worker_states.get(job.placement.worker)
+        if worker_state is None:
+            return
+        for ledger in (worker_state.machine, worker_state.offers.get(job.spec.queue)):
+            if ledger is not None:
+                (ledger.take if taking else ledger.give)(job.placement.allocation)
+
+    def set_worker(self, info: WorkerInfo, *, online: bool, now: float, heard: float = 0.0) -> None:
+        """A worker connected, or said something new of itself: its rooms are counted afresh.
+
+        Of one that is out of touch `heard` says when it last was; its leases are counted from there.
+        """
+        capacity = machine_capacity(info)
+        known = self.worker_states.get(info.name)
+        offers = offer_ledgers(info, capacity, known.offers if known else {})
+        since = known.since if known and known.online == online else now
+        drained = known is not None and known.drained
+        max_fits = MaxFits(capacity, offers)
+        self.worker_states[info.name] = WorkerState(
+            info, online, since, empty_ledger(capacity), offers, max_fits, drained, heard
+        )
+        self._note_offers()
+        for job in self.held_by(info.name):
+            if self.predecessor(job) is None:
+                self._count(job, taking=True)
+
+    def _note_offers(self) -> None:
+        self._offering = {}
+        for name in sorted(self.worker_states):
+            for queue in self.worker_states[name].offers:
+                self._offering.setdefault(queue, []).append(self.worker_states[name])
+
+    def lose_touch(self, worker: str, heard: float, now: float) -> None:
+        """A worker is silent: what it holds stays held, and nothing more is placed there."""
+        worker_state = self.worker_states[worker]
+        if worker_state.online:
+            worker_state.online, worker_state.since = False, now
+        # What was heard later counts: a lease must never seem to be over too early.
+        worker_state.heard = max(worker_state.heard, heard)
+
+    def remove_worker(self, worker: str) -> None:
+        """A worker is gone for good; it must hold nothing."""
+        assert not self.held_by(worker), f"{worker} holds jobs"
+        del self.worker_states[worker]
+        self._note_offers()
+        self.awaited.discard(worker)
+
+    def awaits(self, now: float) -> set[str]:
+        """The workers that the broker, which has just begun, waits for before it starts anything."""
+        return self.awaited if now < self.awaited_until else set()
+
+    def held_by(self, worker: str) -> list[Job]:
+        """The jobs that hold devices of a worker."""
+        return [*self._held_by.get(worker, {}).values()]
+
+    def offering(self, queue: str) -> Iterator[WorkerState]:
+        """The workers that offer a queue, by name."""
+        return iter(self._offering.get(queue, ()))
+
+    def queue_names(self) -> set[str]:
+        """Every queue that exists."""
+        return {*self._offering}
+
+    def resource_names(self) -> set[str]:
+        """Every resource some machine has."""
+        names = {name for worker_state in self.worker_states.values() for name in worker_state.machine.supply}
+        return names | {VRAM} if VRAM_OF in names else names
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether a queue, or everything, is paused."""
+        return EVERYTHING in self.paused or queue in self.paused
+
+    def holders(self, worker: str, resource: str) -> list[Job]:
+        """The jobs that hold some of a resource on a worker."""
+        return [
+            job for job in self.held_by(worker) if job.placement is not None and resource in job.placement.allocation
+        ]
+
+    def request_classes(self, queue: str | None = None) -> Iterator[RequestClass]:
+        """The kinds of queued requests, of one queue or of all."""
+        for name in self._request_classes if queue is None else (queue,):
+            yield from self._request_classes.get(name, {}).values()
+
+    def shapes(self) -> Iterator[tuple[Shape, SortedOrders]]:
+        """Every shape that has queued jobs, and their line."""
+        for request_class in self.request_classes():
+            yield from request_class.shapes()
+
+    def line(self, shape: Shape) -> SortedOrders:
+        """The queued jobs of a shape."""
+        names, amounts = amounts_of(shape[1])
+        request_class = self._request_classes.get(shape[0], {}).get((shape[2], names))
+        return SortedOrders() if request_class is None else request_class.line(amounts)
+
+    def unfinished(self, queue: str) -> int:
+        """How many jobs a queue has that will still run, or do."""
+        whole = sum(job.spec.queue == queue for jobs in (self.holding, self.retrying) for job in jobs.values())
+        return whole + self.queued(queue) + sum(len(line) for shape, line in self.blocked.items() if shape[0] == queue)
+
+    def queued(self, queue: str | None = None) -> int:
+        """How many jobs are queued, in one queue or in all."""
+        return (
+            len(self._line)
+            if queue is None
+            else sum(request_class.count for request_class in self.request_classes(queue))
+        )
+
+    def queues(self) -> Iterator[str]:
+        """The queues that have had queued jobs."""
+        return iter(self._request_classes)
+
+    def next_ids(self, most: int) -> list[int]:
+        """The next queued jobs in line, at most so many."""
+        return [id_in(order) for order in self._line.upto(most)]
+
+
+def _is_alike(one: Job, other: Job) -> bool:
+    """Whether two jobs are of one shape and priority: quick, and false for some that are."""
+    mine, its = one.spec, other.spec
+    same = mine.request is its.request and mine.constraints is its.constraints and mine.queue is its.queue
+    return same and one.priority == other.priority
+
+
+def shape_of(job: Job) -> Shape:
+    """The shape a job is grouped under."""
+    return (job.spec.queue, job.spec.request, job.spec.constraints)

@@ -1,0 +1,260 @@
+"""The first request that fits: the least order among the points that are at most what is free.
+
+Few points are a list in their order, looked through from the front: that is the everyday case. When the list is full
+its points become a small `Tree` (see `rangetree`, which answers in log^k n looks), and trees of about equal size are
+joined into one, as two equal digits carry in adding. So there are at most about log2 n trees. A join goes on a little
+with every change while the old trees still answer: no single change waits for a large one. Loading many points at once
+builds one tree.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop
+from operator import le
+
+from grassq.core.planner.firstfit.build import BULK, CHUNK, Steps, finish, gather, grow, joined, work_each
+from grassq.core.planner.firstfit.range_tree import GONE, RUN, Entry, Tree
+
+#: So many points are just looked through.
+FEW = 32
+#: Trees with no more points than this are joined at once: that takes a few milliseconds.
+AT_ONCE = 512
+#: With every change each join goes on as far as so many of its points need: it ends long before the next of its size.
+PACE = 4
+#: Amounts that the list compares by name.
+PLAIN = 4
+
+#: A point of the list: order, key, four amounts (0 where there are fewer), and all amounts.
+_Row = tuple[int, int, int, int, int, int, tuple[int, ...]]
+_ZEROS = (0,) * PLAIN
+
+
+class _Join:
+    """Trees on their way to be one."""
+
+    __slots__ = ("credit", "pace", "sources", "steps")
+
+    def __init__(self, sources: list[Tree], dims: int) -> None:
+        touched: set[int] = set()
+        for tree in sources:
+            tree.touched = touched
+        self.sources = sources
+        self.steps: Steps[Tree] = joined(sources, dims, touched)
+        #: Cells to handle with each change, and those that are not handled yet.
+        self.pace = PACE * work_each(sum(tree.live for tree in sources), dims)
+        self.credit = 0
+
+
+class Index:
+    """Requests of one kind, asked for the first that fits: the least order among those at most what is free."""
+
+    def __init__(self, dims: int) -> None:
+        """Without points. Points of no dimension have one, of which they ask nothing."""
+        #: Cells that searches have looked at.
+        self.visited = 0
+        self._dims = dims
+        self._few: list[_Row] = []
+        self._known: dict[int, _Row] = {}
+        self._trees: list[Tree] = []
+        self._joins: list[_Join] = []
+
+    def __len__(self) -> int:
+        return len(self._few) + sum(tree.live for tree in self._trees)
+
+    def put(self, key: int, amounts: tuple[int, ...], order: int) -> None:
+        """Add a point, or change the order of a known one. Orders are distinct and less than 2**63 - 1."""
+        if order >= GONE or len(amounts) != self._dims:
+            raise ValueError(f"order {order} and amounts {amounts} are no point of {self._dims} dimensions")
+        if key in self._known:
+            self._forget(key)
+        elif self._trees and self._put_in_tree(key, amounts or (0,), order):
+            return
+        if len(self._few) == FEW:
+            self._flush()
+        a, b, c, d = amounts if len(amounts) == PLAIN else (*amounts, *_ZEROS)[:PLAIN]
+        row = (order, key, a, b, c, d, amounts)
+        insort(self._few, row)
+        self._known[key] = row
+        if self._joins:
+            self._beat()
+
+    def remove(self, key: int) -> None:
+        """Take a point away; KeyError if there is none of that key."""
+        if key in self._known:
+            self._forget(key)
+            return
+        for tree in self._trees:
+            place = tree.find(key)
+            if place >= 0 and tree.orders[place] != GONE:
+                self._change(tree, place, GONE)
+                return
+        raise KeyError(key)
+
+    def load(self, points: Iterable[tuple[int, tuple[int, ...], int]]) -> None:
+        """Add many points at once, as (key, amounts, order); each key once, and none that is there."""
+        dims = max(self._dims, 1)
+        columns, keys, orders = [array("q") for _ in range(dims)], array("q"), array("q")
+        for key, amounts, order in points:
+            keys.append(key)
+            orders.append(order)
+            for column, amount in zip(columns, amounts or (0,), strict=True):
+                column.append(amount)
+        if GONE in orders:
+            raise ValueError(f"{GONE} is no order")
+        if len(keys) > FEW:
+            self._trees.append(finish(grow(columns, keys, orders, BULK)))
+            self._carry()
+            return
+        for at, key in enumerate(keys):
+            self.put(key, tuple(column[at] for column in columns[: self._dims]), orders[at])
+
+    def first(self, free: Sequence[int]) -> int | None:
+        """The key of the least order that fits, or None."""
+        found = next(self._fitting_few(free), None)
+        if self._trees:
+            other = next(self._fitting_trees(free, GONE if found is None else found[0]), None)
+            found = other or found
+        return None if found is None else found[1]
+
+    def fitting(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """All that fit as (order, key), in increasing order, found as they are asked for; until the index changes."""
+        few = self._fitting_few(free)
+        found = next(few, None)
+        for each in self._fitting_trees(free, GONE) if self._trees else ():
+            while found is not None and found < each:
+                yield found
+                found = next(few, None)
+            yield each
+        while found is not None:
+            yield found
+            found = next(few, None)
+
+    def _fitting_few(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
+        a, b, c, d = free if len(free) == PLAIN else (*free, *_ZEROS)[:PLAIN]
+        more = self._dims > PLAIN
+        counted = 0
+        for seen, (order, key, w, x, y, z, amounts) in enumerate(self._few, 1):
+            if w <= a and x <= b and y <= c and z <= d and (not more or all(map(le, amounts, free))):
+                self.visited += seen - counted
+                counted = seen
+                yield order, key
+        self.visited += len(self._few) - counted
+
+    def _fitting_trees(self, free: Sequence[int], before: int) -> Iterator[tuple[int, int]]:
+        """What fits in the trees and has an order less than that, best first."""
+        free = free or (0,)
+        trees = self._trees
+        edges = [0] * len(trees)
+        heap: list[Entry] = []
+        for me, tree in enumerate(trees):
+            if (least := tree.least) < before:
+                edges[me] = tree.edge(free)
+                heap.append((least, me, 0, RUN, 0, len(tree.keys), []))
+        heapify(heap)
+        while heap:
+            entry = heappop(heap)
+            if entry[0] >= before:
+                return
+            tree = trees[entry[1]]
+            if entry[3] == RUN:
+                self.visited += tree.open(heap, entry, free, edges[entry[1]])
+                continue
+            place, seen = tree.locate(entry)
+            self.visited += seen
+            yield entry[0], tree.keys[place]
+            self.visited += tree.rest(heap, entry, place)
+
+    def _forget(self, key: int) -> None:
+        row = self._known.pop(key)
+        del self._few[bisect_left(self._few, row)]
+
+    def _put_in_tree(self, key: int, amounts: tuple[int, ...], order: int) -> bool:
+        """Change the order of a point of a tree, or take a ghost back; whether there was one."""
+        ghost: tuple[Tree, int] | None = None
+        for tree in self._trees:
+            place = tree.find(key)
+            if place < 0:
+                continue
+            same = tree.has(place, amounts)
+            if tree.orders[place] != GONE:
+                self._change(tree, place, order if same else GONE)
+                return same
+            # A ghost that a join has passed by may be missing in the new tree.
+            if same and tree.touched is None:
+                ghost = tree, place
+        if ghost is not None:
+            self._change(*ghost, order)
+        return ghost is not None
+
+    def _change(self, tree: Tree, place: int, order: int) -> None:
+        tree.set(place, order)
+        if tree.touched is None and 2 * tree.live < len(tree.keys) - FEW:
+            self._join([tree])
+        if self._joins:
+            self._beat()
+
+    def _flush(self) -> None:
+        """Make a tree of the list, together with trees that are no larger."""
+        dims = max(self._dims, 1)
+        taken: list[Tree] = []
+        total = len(self._few)
+        for tree in sorted(self._idle(), key=lambda tree: tree.live):
+            if tree.live > total or total + tree.live > AT_ONCE:
+                break
+            taken.append(tree)
+            total += tree.live
+        columns, keys, orders = finish(gather(taken, dims))
+        for order, key, *_, amounts in self._few:
+            keys.append(key)
+            orders.append(order)
+            for column, amount in zip(columns, amounts or (0,), strict=True):
+                column.append(amount)
+        self._replace(taken, finish(grow(columns, keys, orders, BULK)))
+        self._few.clear()
+        self._known.clear()
+        self._carry()
+
+    def _idle(self) -> list[Tree]:
+        return [tree for tree in self._trees if tree.touched is None]
+
+    def _carry(self) -> None:
+        """Join trees of about the same size."""
+        small: Tree | None = None
+        for tree in sorted(self._idle(), key=lambda tree: tree.live):
+            if small is not None and tree.live < 2 * small.live:
+                self._join([small, tree])
+                small = None
+            else:
+                small = tree
+
+    def _join(self, trees: list[Tree]) -> None:
+        join = _Join(trees, max(self._dims, 1))
+        self._joins.append(join)
+        if sum(tree.live for tree in trees) <= AT_ONCE:
+            self._go_on(join, GONE)
+
+    def _beat(self) -> None:
+        """There was a change: the joins go on, a step at a time."""
+        for join in list(self._joins):
+            join.credit += join.pace
+            if join.credit >= CHUNK:
+                self._go_on(join, join.credit)
+                join.credit = 0
+
+    def _go_on(self, join: _Join, cells: int) -> None:
+        while cells > 0:
+            try:
+                cells -= next(join.steps)
+            except StopIteration as end:
+                self._joins.remove(join)
+                self._replace(join.sources, end.value)
+                self._carry()
+                return
+
+    def _replace(self, old: list[Tree], new: Tree) -> None:
+        self._trees = [tree for tree in self._trees if tree not in old]
+        if new.live:
+            self._trees.append(new)

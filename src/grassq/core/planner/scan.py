@@ -1,0 +1,316 @@
+"""One walk along the line: who starts where, first come first, and who is left at the front of each queue.
+
+A window is one kind of requests at one worker. Each shows the first job that fits there, by a question to the kind's
+index; the first of all windows starts, and only the windows that this changed look again. So a walk costs the jobs it
+starts and not the jobs that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from grassq.core.model import ORDER_BITS, AttemptId, Job, priority_in
+from grassq.core.planner.board import Board
+from grassq.core.planner.request_classes import RequestClass, amounts_of
+from grassq.core.planner.workers import WorkerState
+from grassq.core.resources.capacity import Allocation
+from grassq.core.resources.ledger import FreeView, Ledger, ReservedAmounts, Shortage, fit, most
+
+#: Beyond every place in line.
+NOBODY = 1 << 63
+
+
+class Reservation(Struct, frozen=True):
+    """What a head keeps on one worker."""
+
+    order: int
+    queue: str
+    worker: str
+    reserved: ReservedAmounts
+
+    def blocks_from(self, queue: str) -> int:
+        """The place in line from which jobs of a queue that head nothing are kept away.
+
+        Those behind the head; and of another queue also those before it that have no more priority. A later head of
+        their own queue keeps nothing from those that came back and go first.
+        """
+        return self.order + 1 if queue == self.queue else -priority_in(self.order) << ORDER_BITS
+
+
+class PlannedStart(Struct, frozen=True):
+    """A job that starts: its place in line, and where."""
+
+    order: int
+    worker_state: WorkerState
+    queue: str
+    allocation: Allocation
+    #: The attempt whose devices it takes over.
+    after: AttemptId | None = None
+
+
+class HeadCandidate(Struct, frozen=True):
+    """The first job of a queue that some worker could run and that does not start."""
+
+    order: int
+    request_class: RequestClass
+    key: int
+
+
+class Overlay:
+    """The board's rooms, copied when first written, so that planning changes nothing."""
+
+    def __init__(self) -> None:
+        self.ledgers: dict[str, tuple[Ledger, dict[str, Ledger]]] = {}
+
+    def free_view(self, worker_state: WorkerState, queue: str) -> FreeView:
+        """The room a job of that queue sees."""
+        machine, offers = self.ledgers.get(worker_state.info.name) or (worker_state.machine, worker_state.offers)
+        return FreeView(machine, offers[queue])
+
+    def take(self, worker_state: WorkerState, queue: str, allocation: Allocation) -> None:
+        """Count an allocation as taken."""
+        for ledger in self._own(worker_state, queue):
+            ledger.take(allocation)
+
+    def give(self, worker_state: WorkerState, queue: str, allocation: Allocation) -> None:
+        """Count an allocation as free again."""
+        for ledger in self._own(worker_state, queue):
+            ledger.give(allocation)
+
+    def _own(self, worker_state: WorkerState, queue: str) -> tuple[Ledger, ...]:
+        name = worker_state.info.name
+        if name not in self.ledgers:
+            self.ledgers[name] = (
+                worker_state.machine.copy(),
+                {q: ledger.copy() for q, ledger in worker_state.offers.items()},
+            )
+        machine, offers = self.ledgers[name]
+        return (machine, offers[queue]) if queue in offers else (machine,)
+
+
+class _Candidate:
+    """One kind of requests at one worker, and the first job of it that fits there."""
+
+    __slots__ = ("allocation", "key", "order", "request_class", "worker_state")
+
+    def __init__(self, worker_state: WorkerState, request_class: RequestClass) -> None:
+        self.worker_state = worker_state
+        self.request_class = request_class
+        self.order = NOBODY
+        self.key = -1
+        self.allocation: Allocation = {}
+
+
+class Scan:
+    """A walk over a board's line; `done` puts the board's indexes back as they were."""
+
+    def __init__(self, board: Board, kept: list[Reservation]) -> None:
+        self._board = board
+        self._kept = kept
+        self._overlay = Overlay()
+        self._steps: dict[tuple[str, str], list[tuple[int, ReservedAmounts | None]]] = {}
+        #: Shapes of which some start: their kinds and keys, and who goes first of them now.
+        self._passed: dict[tuple[int, int], tuple[RequestClass, int | None]] = {}
+        self._heads = [board.jobs[head.job] for head in board.heads.values() if _keeps(kept, board.jobs.get(head.job))]
+        self._heads.sort(key=lambda job: job.order, reverse=True)
+        self._candidates = [
+            _Candidate(worker_state, request_class)
+            for queue in board.queues()
+            if not board.is_paused(queue)
+            for request_class in board.request_classes(queue)
+            if request_class.count
+            for worker_state in board.offering(queue)
+            if worker_state.takes and worker_state.refuses(queue, request_class.constraints) is None
+        ]
+        #: The windows by what they show; one that has looked again since is known by its order.
+        self._shown: list[tuple[int, str, int]] = []
+
+    def starts(self, at_most: int) -> Iterator[PlannedStart]:
+        """The jobs that start, in order; what each takes is taken when the next is asked for."""
+        for number in range(len(self._candidates)):
+            self._look(number)
+        for _ in range(at_most):
+            start = self._next()
+            if start is None:
+                return
+            yield start
+
+    def prefetched(self, tails: list[Job], at_most: int) -> Iterator[PlannedStart]:
+        """Who would start if these jobs ended, each in the very place of one of them; after `starts`."""
+        for tail in tails:
+            where = self._worker_state_of(tail)
+            assert tail.placement is not None
+            self._overlay.give(where, tail.spec.queue, tail.placement.allocation)
+        if tails:
+            self._look_at({self._worker_state_of(tail).info.name for tail in tails})
+        waiting = list(tails)
+        for _ in range(min(at_most, len(tails))):
+            start = self._next()
+            predecessor = None if start is None else next((tail for tail in waiting if _takes_over(start, tail)), None)
+            if start is None or predecessor is None:
+                return
+            waiting.remove(predecessor)
+            yield replace(start, after=predecessor.attempt_id)
+
+    def _worker_state_of(self, job: Job) -> WorkerState:
+        assert job.placement is not None
+        return self._board.worker_states[job.placement.worker]
+
+    def _look_at(self, workers: set[str]) -> None:
+        for number, candidate in enumerate(self._candidates):
+            if candidate.worker_state.info.name in workers:
+                self._look(number)
+
+    def has_more(self) -> bool:
+        """Whether somebody else may be able to start."""
+        return bool(self._heads) or self._front() is not None
+
+    def left(self) -> dict[str, HeadCandidate]:
+        """Of each queue the first that is left, if some worker in touch could run it were it alone."""
+        left: dict[str, HeadCandidate] = {}
+        for candidate in self._candidates:
+            queue = candidate.request_class.queue
+            max_fits = candidate.worker_state.max_fits.of(queue, candidate.request_class.names)
+            for order, key in candidate.request_class.index.fitting(max_fits.most):
+                if queue in left and left[queue].order <= order:
+                    break
+                if max_fits.holds(candidate.request_class.request(key)):
+                    left[queue] = HeadCandidate(order, candidate.request_class, key)
+                    break
+        return left
+
+    def done(self) -> None:
+        """Put the indexes back as they were."""
+        for (_, key), (request_class, _) in self._passed.items():
+            request_class.restore(key)
+
+    def _next(self) -> PlannedStart | None:
+        front = self._front()
+        while self._heads and (front is None or self._heads[-1].order <= front.order):
+            start = self._start_head(self._heads.pop())
+            if start is not None:
+                return start
+        if front is None:
+            return None
+        heappop(self._shown)
+        return self._take(front.worker_state, front.request_class, front.key, front.order, front.allocation)
+
+    def _front(self) -> _Candidate | None:
+        """The window that shows the first of all; of several the one of the first worker."""
+        while self._shown:
+            order, _, number = self._shown[0]
+            if self._candidates[number].order == order:
+                return self._candidates[number]
+            heappop(self._shown)
+        return None
+
+    def _start_head(self, job: Job) -> PlannedStart | None:
+        """A head that has waited long enough minds only what is kept for earlier heads."""
+        names, amounts = amounts_of(job.spec.request)
+        request_class = next(
+            k
+            for k in self._board.request_classes(job.spec.queue)
+            if (k.constraints, k.names) == (job.spec.constraints, names)
+        )
+        key = request_class.key_of(amounts)
+        passed = self._passed.get((id(request_class), key))
+        if (request_class.first(key) if passed is None else passed[1]) != job.order:
+            return None  # another of its shape came back, goes first and found no place
+        found = first_worker_with_room(job, self._board, self._overlay, self._kept)
+        return None if found is None else self._take(found[0], request_class, key, job.order, found[1])
+
+    def _take(
+        self, worker_state: WorkerState, request_class: RequestClass, key: int, order: int, allocation: Allocation
+    ) -> PlannedStart:
+        self._overlay.take(worker_state, request_class.queue, allocation)
+        self._passed[id(request_class), key] = (request_class, request_class.pass_first(key, order))
+        for number, candidate in enumerate(self._candidates):
+            if candidate.worker_state is worker_state or (
+                candidate.order == order and candidate.request_class is request_class
+            ):
+                self._look(number)
+        return PlannedStart(order, worker_state, request_class.queue, allocation)
+
+    def _look(self, number: int) -> None:
+        candidate = self._candidates[number]
+        candidate.order = NOBODY
+        request_class, worker_state = candidate.request_class, candidate.worker_state
+        for upto, reserved in self._steps_at(worker_state, request_class.queue):
+            free_view = self._overlay.free_view(worker_state, request_class.queue)
+            free_view.reserved = reserved
+            for order, key in request_class.index.fitting([most(name, free_view) for name in request_class.names]):
+                if order >= upto:
+                    break
+                found = fit(request_class.request(key), free_view)
+                if not isinstance(found, Shortage):
+                    candidate.order, candidate.key, candidate.allocation = order, key, found
+                    heappush(self._shown, (order, worker_state.info.name, number))
+                    return
+
+    def _steps_at(self, worker_state: WorkerState, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
+        """What heads keep from jobs that head nothing, up to which place in line: ever more towards its end.
+
+        So who fits at a later step fits at the earlier ones too, and the first that fits at a step is not before it.
+        """
+        name = worker_state.info.name
+        if (name, queue) not in self._steps:
+            barring = sorted((r for r in self._kept if r.worker == name), key=lambda r: r.blocks_from(queue))
+            ends = [*(reservation.blocks_from(queue) for reservation in barring), NOBODY]
+            self._steps[name, queue] = [
+                (end, joined(barring[:count], queue) if count else None) for count, end in enumerate(ends)
+            ]
+        return self._steps[name, queue]
+
+
+def _takes_over(start: PlannedStart, tail: Job) -> bool:
+    where = tail.placement
+    assert where is not None
+    mine = (start.worker_state.info.name, start.queue, start.allocation)
+    return mine == (where.worker, tail.spec.queue, where.allocation)
+
+
+def _keeps(kept: list[Reservation], job: Job | None) -> bool:
+    return job is not None and any(reservation.order == job.order for reservation in kept)
+
+
+def first_worker_with_room(
+    job: Job, board: Board, overlay: Overlay, kept: list[Reservation]
+) -> tuple[WorkerState, Allocation] | None:
+    """The first worker that has room for a job now."""
+    for worker_state in board.offering(job.spec.queue):
+        if not worker_state.takes or worker_state.refuses(job.spec.queue, job.spec.constraints) is not None:
+            continue
+        free_view = overlay.free_view(worker_state, job.spec.queue)
+        free_view.reserved = joined(barring(job, worker_state.info.name, kept), job.spec.queue)
+        found = fit(job.spec.request, free_view)
+        if not isinstance(found, Shortage):
+            return worker_state, found
+    return None
+
+
+def barring(job: Job, worker: str, kept: list[Reservation]) -> list[Reservation]:
+    """Who keeps something from a job on a worker: every earlier head, and from one that heads nothing also others."""
+    is_head = _keeps(kept, job)
+    return [
+        other
+        for other in kept
+        if other.worker == worker
+        and (other.order < job.order or (not is_head and other.blocks_from(job.spec.queue) <= job.order))
+    ]
+
+
+def joined(reservations: list[Reservation], queue: str) -> ReservedAmounts:
+    """What several heads keep from jobs of a queue."""
+    reserved = ReservedAmounts({}, {}, {})
+    for other in reservations:
+        for name, ids in other.reserved.devices.items():
+            reserved.devices.setdefault(name, set()).update(ids)
+        for name, amount in other.reserved.pools.items():
+            reserved.pools[name] = reserved.pools.get(name, 0) + amount
+            if other.queue == queue:
+                reserved.limits[name] = amount
+    return reserved

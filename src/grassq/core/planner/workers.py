@@ -1,0 +1,180 @@
+"""Stations: the workers on a board, what each said of itself, and how full it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, WorkerInfo
+from grassq.core.resources.capacity import (
+    DETECTED,
+    VRAM,
+    VRAM_OF,
+    Allocation,
+    Capacity,
+    Devices,
+    Limits,
+    Pool,
+    Request,
+    bind,
+    supply_of,
+    union,
+)
+from grassq.core.resources.ledger import FreeView, Ledger, Shortage, empty_ledger, fit, most
+from grassq.core.resources.slots import slot_set_of, slots_in
+from grassq.core.syntax.slots import SLOTS_OF
+from grassq.errors import Refused
+
+#: Ceilings that are remembered of a worker; all are made anew when there are more.
+CEILINGS_MAX = 1000
+
+
+class MaxFit:
+    """The most that requests of one kind could be given at a worker if nobody else were there."""
+
+    def __init__(self, free_view: FreeView, names: tuple[str, ...]) -> None:
+        self._free_view = free_view
+        self.most = [most(name, free_view) for name in names]
+
+    def holds(self, request: Request) -> bool:
+        """Whether a request could be given all it asks for."""
+        return not isinstance(fit(request, self._free_view), Shortage)
+
+
+class MaxFits:
+    """The ceilings of one worker, each made when first asked for."""
+
+    def __init__(self, machine: Capacity, offers: dict[str, Ledger]) -> None:
+        self._machine = empty_ledger(machine)
+        self._offers = offers
+        self._known: dict[tuple[str, tuple[str, ...]], MaxFit] = {}
+
+    def of(self, queue: str, names: tuple[str, ...]) -> MaxFit:
+        """The ceiling of requests in a queue that name these resources."""
+        found = self._known.get((queue, names))
+        if found is None:
+            if len(self._known) >= CEILINGS_MAX:
+                self._known.clear()
+            found = self._known[queue, names] = MaxFit(FreeView(self._machine, self._offers[queue].emptied()), names)
+        return found
+
+
+class WorkerState(Struct):
+    """A worker on the board: what it said, its machine's room and the room of each of its offers."""
+
+    info: WorkerInfo
+    online: bool
+    since: float
+    machine: Ledger
+    offers: dict[str, Ledger]
+    max_fits: MaxFits
+    #: The user wants no new starts there.
+    drained: bool = False
+    #: When a worker that is out of touch was last heard, on the broker's monotonic clock; of one not heard since the
+    #: broker began, when that was.
+    heard: float = 0.0
+
+    @property
+    def takes(self) -> bool:
+        """Whether jobs may be placed here now."""
+        return self.online and not self.drained
+
+    def silent_s(self, now: float) -> float:
+        """For how long this worker has been out of touch."""
+        return 0.0 if self.online else max(0.0, now - self.heard)
+
+    def refuses(self, queue: str, constraints: Constraints) -> str | None:
+        """Why a job of these terms may not run in a queue here, however much is free; None if it may."""
+        if constraints == ANYWHERE:
+            return None
+        if constraints.worker not in (None, self.info.name):
+            return f"it asks for worker {constraints.worker}"
+        missing = sorted(set(constraints.labels) - set(self.info.labels))
+        if missing:
+            return f"worker {self.info.name} has no label {missing[0]}"
+        offer = self.offer(queue)
+        if offer is None:
+            return f"worker {self.info.name} has no queue {queue!r}"
+        return None if constraints.remote is None else _turns_away(offer, constraints.remote)
+
+    def is_overfull(self, queue: str, allocation: Allocation) -> bool:
+        """Whether more is taken than there is of something in an allocation."""
+        ledger = self.offers.get(queue)
+        if ledger is not None and ledger.slot_set is not None:
+            holders = ledger.slot_set.holders
+            if any(holders.get(index, 0) > 1 for index in slots_in(allocation)):
+                return True
+        for name, held in allocation.items():
+            supply = self.machine.supply.get(VRAM_OF if name == VRAM else name)
+            if isinstance(supply, Pool):
+                if self.machine.pools.get(name, 0) > supply.amount:
+                    return True
+            elif isinstance(supply, Devices) and isinstance(held, dict):
+                loads = self.machine.loads.get(VRAM_OF if name == VRAM else name, {})
+                for device in supply.devices:
+                    load = loads.get(device.id) if device.id in held else None
+                    if load is not None and (load.used > device.worth or load.vram > device.vram):
+                        return True
+        return False
+
+    def offer(self, queue: str) -> Offer | None:
+        """This worker's offer of a queue."""
+        return next((offer for offer in self.info.offers if offer.queue == queue), None)
+
+    def free_view(self, queue: str) -> FreeView:
+        """The room a job of that queue sees here."""
+        return FreeView(self.machine, self.offers[queue])
+
+
+def _turns_away(offer: Offer, remote: RemoteSubmitter) -> str | None:
+    """Why a queue takes no job from another machine, or not with what its sender chose."""
+    if not offer.prefix:
+        if offer.unsecure or remote.bare:
+            return None
+        return f"queue {offer.queue!r} takes no jobs from other machines: it has no command of its own"
+    for chosen, option in ((remote.own_cwd, "--cwd"), (remote.shell, "--shell")):
+        if chosen:
+            return f"queue {offer.queue!r} takes no {option} from other machines"
+    refused = [name for name in remote.env if name not in offer.allow_env]
+    if refused:
+        name = refused[0].decode("utf-8", "backslashreplace")
+        return f"queue {offer.queue!r} takes no variable {name} from other machines (--allow-env {name} would)"
+    return None
+
+
+def machine_capacity(info: WorkerInfo) -> Capacity:
+    """What a machine has: what it found or was given, and what its offers declare on top."""
+    capacity = dict(info.given)
+    for offer in info.offers:
+        for name, limit in offer.limits.items():
+            if name in info.given or (info.detecting and name in DETECTED):
+                continue
+            declared = supply_of(limit)
+            capacity[name] = union(capacity[name], declared) if name in capacity else declared
+    return capacity
+
+
+def offer_ledgers(info: WorkerInfo, capacity: Capacity, before: Mapping[str, Ledger]) -> dict[str, Ledger]:
+    """A room for each of a worker's offers that nobody uses yet; slots are free in the order they were before."""
+    ledgers: dict[str, Ledger] = {}
+    for offer in info.offers:
+        ledger = ledgers[offer.queue] = empty_ledger(bound(offer.limits, capacity))
+        if offer.slots:
+            known = before.get(offer.queue)
+            ledger.slot_set = slot_set_of(
+                offer.slots, offer.order, ledger.supply.get(SLOTS_OF), known.slot_set if known else None
+            )
+    return ledgers
+
+
+def bound(limits: Limits, capacity: Capacity) -> Capacity:
+    """What a queue may use of a machine: its limits, bound to what is there."""
+    found: Capacity = {}
+    for name, limit in limits.items():
+        try:
+            found[name] = bind(name, limit, capacity[name]) if name in capacity else supply_of(limit)
+        except Refused:
+            # Checked when the queue was made; a device has gone since. Those that are still there stay usable.
+            found[name] = supply_of(limit)
+    return found

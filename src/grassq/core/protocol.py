@@ -1,0 +1,257 @@
+"""What travels over a worker's link besides orders and reports: greetings, heartbeats, questions and answers.
+
+Every frame is numbered from 1 within its connection and direction. A number that came before is a duplicate and is
+dropped; a gap ends the connection, and the next one begins with a fresh hello. A release may add kinds of frames and
+fields, and says so by the next protocol number: a peer that is one older skips what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct
+
+from grassq.core.messages import Ack, Check, Forget, Hello, Recall, Recalled, Report, Start, Stop, StorePosition
+from grassq.core.model import Offer
+
+#: The newest way of talking this release knows; it talks to peers one older or newer.
+PROTOCOL = 1
+#: Where a worker comes in, and the headers of its request: its protocol, its ticket, the newest moment it has heard
+#: of; and of the answer: the broker's protocol, or why the worker is turned away.
+PATH = "/v1/worker"
+PROTOCOL_HEADER = "Grass-Protocol"
+TICKET_HEADER = "Grass-Ticket"
+SEEN_HEADER = "Grass-Seen"
+ERROR_HEADER = "Grass-Error"
+FRAME_MAX = 8 << 20
+HEARTBEAT_S = 5.0
+#: Silence after which a peer counts as gone.
+SILENCE_S = 15.0
+#: How much of a log one answer holds: what a slow line carries well within the silence that ends a connection.
+READ_MAX = 256 << 10
+#: Frames that wait to be sent over one connection, in number and in bytes; more, and it is closed and begun afresh.
+WAITING_MAX = 20_000
+WAITING_BYTES_MAX = 64 << 20
+
+
+class LinkTimes(Struct, frozen=True):
+    """The times of a link; tests make them short."""
+
+    heartbeat_s: float = HEARTBEAT_S
+    silence_s: float = SILENCE_S
+    #: How long dialling may take at each address, and the greeting after it.
+    dial_s: float = 10.0
+    greet_s: float = 30.0
+    #: How long an older connection of the same worker has to answer before a new one replaces it.
+    probe_s: float = 5.0
+    #: How long a question may wait for its answer; making a queue waits for devices to be found.
+    ask_s: float = 60.0
+    retry_min_s: float = 0.5
+    #: Below what a broker waits at its start for the workers it knows.
+    retry_max_s: float = 8.0
+    #: How long to wait after a refusal in words: only a person changes that.
+    refused_s: float = 30.0
+    #: A connection that lasted so long was a good one: the next is tried for at once again.
+    stable_s: float = 30.0
+
+
+class Welcome(Struct, frozen=True, tag="welcome"):
+    """The broker took the worker's hello: who it is, and what it expects."""
+
+    store_id: str
+    moment: StorePosition
+    #: What to present at the next connection; a copy of this worker's home cannot know it.
+    ticket: str
+    protocol: int = PROTOCOL
+
+
+class TicketKept(Struct, frozen=True, tag="kept"):
+    """The worker has put its new ticket on disk: the old one is void."""
+
+    ticket: str
+
+
+class Ping(Struct, frozen=True, tag="ping"):
+    """A worker's heartbeat; `at` is its own clock's, and comes back untouched."""
+
+    at: float
+
+
+class Pong(Struct, frozen=True, tag="pong"):
+    """The broker heard a ping: leases count from its `at`."""
+
+    at: float
+    moment: StorePosition
+
+
+class ReadLog(Struct, frozen=True, tag="read_log"):
+    """What a stream holds from an offset on, up to a bound."""
+
+    job: int
+    attempt: int
+    stream: str
+    offset: int
+
+
+class SizeLog(Struct, frozen=True, tag="size_log"):
+    """How many bytes a stream holds."""
+
+    job: int
+    attempt: int
+    stream: str
+
+
+class TailLog(Struct, frozen=True, tag="tail_log"):
+    """Where the last lines of a stream begin."""
+
+    job: int
+    attempt: int
+    stream: str
+    lines: int
+
+
+class MakeOffer(Struct, frozen=True, tag="make_offer"):
+    """Make or replace a queue."""
+
+    offer: Offer
+
+
+class DropOffer(Struct, frozen=True, tag="drop_offer"):
+    """Delete a queue."""
+
+    queue: str
+
+
+class Probe(Struct, frozen=True, tag="probe"):
+    """Are you there? Asked when a second worker comes under the same name."""
+
+
+Question = ReadLog | SizeLog | TailLog | MakeOffer | DropOffer | Probe
+
+
+class Ask(Struct, frozen=True, tag="ask"):
+    """A question to the worker, answered under the same number."""
+
+    number: int
+    question: Question
+
+
+class Answer(Struct, frozen=True, tag="answer"):
+    """The worker's answer: data, an amount or words; or why there is none, with the exit code that goes with it."""
+
+    number: int
+    data: bytes = b""
+    amount: int = 0
+    words: tuple[str, ...] = ()
+    error: str | None = None
+    exit_code: int = 0
+
+
+ToWorker = Welcome | Pong | Ask | Start | Check | Stop | Ack | Recall | Forget
+ToBroker = Hello | TicketKept | Ping | Answer | Report | Recalled
+
+
+class OutFrame(Struct, frozen=True, array_like=True):
+    """A frame from broker to worker."""
+
+    number: int
+    body: ToWorker
+
+
+class InFrame(Struct, frozen=True, array_like=True):
+    """A frame from worker to broker."""
+
+    number: int
+    body: ToBroker
+
+
+to_worker = msgspec.msgpack.Decoder(OutFrame)
+to_broker = msgspec.msgpack.Decoder(InFrame)
+pack = msgspec.msgpack.Encoder().encode
+
+Frame = TypeVar("Frame", OutFrame, InFrame)
+
+_TAGS = {kind.__struct_config__.tag for kind in (*get_args(ToWorker), *get_args(ToBroker))}
+
+
+class _Loose(Struct, array_like=True):
+    """A frame as far as every release can read it."""
+
+    number: int
+    body: msgspec.Raw
+
+
+class _Tagged(Struct):
+    type: str
+
+
+def read_frame(decoder: msgspec.msgpack.Decoder[Frame], data: bytes, *, newer: bool) -> tuple[int, Any]:
+    """The number and the body of a frame, None for a kind only a newer peer knows; ValueError if it is no frame."""
+    try:
+        frame = decoder.decode(data)
+        return frame.number, frame.body
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        if newer and (number := _unknown(data)) is not None:
+            return number, None
+        raise ValueError(f"a frame that cannot be read: {error}") from None
+
+
+def _unknown(data: bytes) -> int | None:
+    try:
+        loose = msgspec.msgpack.decode(data, type=_Loose)
+        tag = msgspec.msgpack.decode(loose.body, type=_Tagged).type
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return None if tag in _TAGS else loose.number
+
+
+class FrameCounter:
+    """The frames that have come over one connection."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def is_new(self, number: int) -> bool:
+        """Whether this is the next frame; False for one that came before, ValueError when one is missing."""
+        if number <= self._last:
+            return False
+        if number != self._last + 1:
+            raise ValueError(f"frame {number} came after frame {self._last}")
+        self._last = number
+        return True
+
+
+class FrameQueue:
+    """Frames that wait to be sent over one connection, bounded; greetings and heartbeats overtake the rest."""
+
+    def __init__(self, *, most: int = WAITING_MAX, most_bytes: int = WAITING_BYTES_MAX) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._urgent: deque[bytes] = deque()
+        self._rest: deque[bytes] = deque()
+        self._bytes = 0
+        self._number = 0
+        self._open = False
+
+    def put(self, packed: bytes, *, urgent: bool = False) -> bool:
+        """Add a packed body; False when there is no room, and the connection must be given up."""
+        if len(self._urgent) + len(self._rest) >= self._most or self._bytes + len(packed) > self._most_bytes:
+            return False
+        (self._urgent if urgent else self._rest).append(packed)
+        self._bytes += len(packed)
+        return True
+
+    def open(self) -> None:
+        """The greeting is over: what is not urgent may go as well."""
+        self._open = True
+
+    def take(self) -> bytes | None:
+        """The next frame to send, numbered; None when there is none."""
+        if not self._urgent and not (self._open and self._rest):
+            return None
+        packed = (self._urgent or self._rest).popleft()
+        self._bytes -= len(packed)
+        self._number += 1
+        return pack((self._number, msgspec.Raw(packed)))

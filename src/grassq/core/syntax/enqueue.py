@@ -1,0 +1,437 @@
+"""How `enqueue`, `run` and `create-queue` read their words.
+
+For a job, left to right: options, at most one word W, options, then `--` or the job.
+
+1. A `--` preceded only by options and at most one word: W is the queue, every `--NAME=AMOUNT` is a request.
+2. Else W is an existing queue: options are ours until the first word we do not know.
+3. Else W is a program: all from W on is the job's, and the queue is `default`.
+4. Else, with further words and at least one option of ours: the job waits for queue W, with a warning.
+5. Else nothing is submitted: a misspelt command never becomes a job.
+
+From another machine rules 3 and 4 do not hold: what is a program there says nothing here, so the queue is named.
+
+`--queue Q` always wins: then no word is taken for the queue, and from the first word on all is the job's.
+
+With `--stdin` among our options there is no job behind them: W is the queue, and the commands are lines on stdin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, shown
+from grassq.core.resources.slots import Slot, SlotOrder, typed_slots
+from grassq.core.syntax import options
+from grassq.core.syntax.options import (
+    COMMON_RESOURCES,
+    CREATE_QUEUE,
+    ENQUEUE,
+    RESERVED,
+    GivenOptions,
+    is_option,
+    is_resource_name,
+)
+from grassq.errors import BadInput, NotFound
+
+__all__ = [
+    "RESERVED",
+    "CreateQueue",
+    "Enqueue",
+    "KnownQueue",
+    "SubmitContext",
+    "is_resource_name",
+    "split_create_queue",
+    "split_enqueue",
+]
+
+_ASSIGNMENT = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
+
+Pairs = tuple[tuple[bytes, bytes], ...]
+
+
+class KnownQueue(msgspec.Struct, frozen=True):
+    """What reading a line needs to know of a queue: has it a command of its own, and which resources it limits."""
+
+    has_prefix: bool = False
+    resources: frozenset[str] = frozenset()
+
+
+class SubmitContext(msgspec.Struct, frozen=True):
+    """What the words are read against: the queues, the machine's resources, and what is a program to the job."""
+
+    queues: Mapping[str, KnownQueue]
+    resources: frozenset[str]
+    is_program: Callable[[bytes], bool]
+    #: The words come from another machine: what is a program there says nothing here, so the queue must be named.
+    is_remote: bool = False
+
+
+class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it was typed: whose words are whose, nothing checked against the machine yet."""
+
+    queue: str
+    words: tuple[bytes, ...]
+    env: Pairs = ()  # in the order typed; a later one wins
+    require: str | None = None
+    amounts: tuple[tuple[str, str], ...] = ()
+    cwd: bytes | None = None
+    name: str | None = None
+    priority: int | None = None
+    hold: bool = False
+    split: bool = False
+    keep_children: bool = False
+    shell: bytes | None = None  # None: run the words; b"": a line for the user's shell; else a line for this shell
+    quiet: bool = False
+    json: bool = False
+    sync: bool = False
+    stdin: bool = False  # the commands are lines that come on stdin; there are no words
+    grace_s: float | None = None
+    on_lost: Literal["fail", "requeue"] | None = None
+    tries: int | None = None
+    worker: str | None = None
+    labels: tuple[str, ...] = ()
+    broker: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as it was typed, nothing checked against the machine yet."""
+
+    name: str
+    prefix: tuple[bytes, ...] = ()
+    capacity: str | None = None
+    limits: tuple[tuple[str, str], ...] = ()
+    slots: tuple[Slot, ...] = ()  # instead of limits
+    order: SlotOrder = "stack"
+    cwd: bytes | None = None
+    env: Pairs = ()
+    worker: str | None = None
+    unsecure: bool = False
+    allow_env: tuple[bytes, ...] = ()
+    broker: str | None = None
+    json: bool = False
+    quiet: bool = False
+
+
+def split_enqueue(words: Sequence[bytes], scene: SubmitContext) -> Enqueue:
+    """Read what was typed after `grass enqueue` or `grass run`."""
+    _refuse_nul(words)
+    separator = _separator(words)
+    if separator is not None:
+        return _split_at(separator, words, scene)
+    given = GivenOptions()
+
+    def is_ours(name: str) -> bool:
+        # Before the queue is known any resource may be its own; that is checked once it is.
+        forced = given.text("queue")
+        return forced is None or _has(scene, forced, name)
+
+    at = _take_options(words, 0, given, ENQUEUE, is_ours)
+    queue = given.label("queue", "queue name")
+    if queue is not None or at == len(words):
+        return _finish(given, queue or DEFAULT_QUEUE, words[at:], scene)
+    if is_option(words[at]):
+        raise options.unknown(words[at], ENQUEUE, scene.resources)
+    return _split_by_word(words, at, given, scene)
+
+
+def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
+    """Read what was typed after `grass create-queue`."""
+    _refuse_nul(words)
+    given = GivenOptions()
+    at = _take_options(words, 0, given, CREATE_QUEUE, _any)
+    if at == len(words) or words[at] == b"--":
+        raise BadInput("create-queue needs a name: grass create-queue NAME [--gpu=N ...] [COMMAND...]")
+    if is_option(words[at]):
+        raise options.unknown(words[at], CREATE_QUEUE)
+    name = check_name(options.as_text(words[at], "the name of a queue"), "queue name")
+    at = _take_options(words, at + 1, given, CREATE_QUEUE, _any)
+    command = words[at:]
+    if command and is_option(command[0]):
+        raise options.unknown(command[0], CREATE_QUEUE)
+    assigned, prefix = _peel(command[1:] if command and command[0] == b"--" else command)
+    if prefix and (prefix[0].startswith(b"-") or not prefix[0]):
+        raise BadInput(f"the command of queue {shown(name)} cannot start with {shown(prefix[0])}")
+    if given.has("capacity") and given.amounts:
+        raise BadInput(f"give either --capacity or --{given.amounts[0][0]}=..., not both")
+    limit = "--capacity" if given.has("capacity") else f"--{given.amounts[0][0]}=..." if given.amounts else None
+    slots, order = typed_slots(given.text("slots"), given.text("order"), limit)
+    return CreateQueue(
+        name=name,
+        prefix=prefix,
+        capacity=given.text("capacity"),
+        limits=given.amounts,
+        slots=slots,
+        order=order,
+        cwd=given.raw("cwd"),
+        env=given.env + assigned,
+        worker=given.mark("worker", "worker name"),
+        unsecure=given.has("unsecure"),
+        allow_env=given.allow_env,
+        broker=given.text("broker"),
+        json=given.has("json"),
+        quiet=given.has("quiet"),
+    )
+
+
+def _separator(words: Sequence[bytes]) -> int | None:
+    """Find the `--` that has only options and at most one word before it."""
+    may_be_queue = True
+    at = 0
+    while at < len(words) and words[at] != b"--":
+        if is_option(words[at]):
+            # With --queue the first word is the job's already, so a later `--` is the job's too.
+            may_be_queue = may_be_queue and words[at].partition(b"=")[0] != b"--queue"
+            at += options.width(words[at], ENQUEUE)
+        elif may_be_queue:
+            may_be_queue = False
+            at += 1
+        else:
+            return None
+    return at if at < len(words) else None
+
+
+def _split_at(separator: int, words: Sequence[bytes], scene: SubmitContext) -> Enqueue:
+    given = GivenOptions()
+    at = _take_options(words, 0, given, ENQUEUE, _any)
+    word = None
+    if at < separator and not is_option(words[at]):
+        word = words[at]
+        at = _take_options(words, at + 1, given, ENQUEUE, _any)
+    if at < separator:
+        raise options.unknown(words[at], ENQUEUE, scene.resources)
+    queue = given.label("queue", "queue name")
+    if word is not None:
+        named = options.as_text(word, "the name of a queue")
+        _refuse_two_queues(named, queue)
+        queue = check_name(named, "queue name")
+    return _finish(given, queue or DEFAULT_QUEUE, words[at + 1 :], scene, separated=True)
+
+
+def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, scene: SubmitContext) -> Enqueue:
+    word, job = words[at], words[at:]
+    named = word.decode("utf-8", "replace")
+    if named in scene.queues:
+        at = _take_options(words, at + 1, given, ENQUEUE, lambda name: _has(scene, named, name))
+        _refuse_two_queues(named, given.text("queue"))
+        return _finish(given, named, words[at:], scene)
+    if scene.is_remote:
+        raise _no_queue(word, scene)
+    assigned, command = _peel(job)
+    if assigned and not given.has("shell") and not given.has("stdin"):
+        # An assignment can name neither a queue nor a program: the job starts here.
+        if command and not scene.is_program(command[0]):
+            raise NotFound(f"no program is called {shown(command[0])}")
+        return _finish(given, DEFAULT_QUEUE, job, scene)
+    if given.has("stdin"):
+        _refuse_program(word, scene)
+    elif (word and scene.is_program(word)) or (given.has("shell") and (len(job) == 1 or not is_name(named))):
+        return _finish(given, DEFAULT_QUEUE, job, scene)
+    at = _take_options(words, at + 1, given, ENQUEUE, lambda name: _has(scene, named, name))
+    if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(given, scene):
+        _refuse_two_queues(named, given.text("queue"))
+        return _finish(given, named, words[at:], scene)
+    raise _not_found(word, scene)
+
+
+def _finish(
+    given: GivenOptions, queue: str, job: Sequence[bytes], scene: SubmitContext, separated: bool = False
+) -> Enqueue:
+    view = scene.queues.get(queue)
+    shell = given.raw("shell")
+    # Where the queue brings the command, the job's words are its arguments: `lr=0.01` is one like any other.
+    is_arguments = view is not None and view.has_prefix
+    assigned, words = ((), tuple(job)) if shell is not None or is_arguments else _peel(job)
+    _check_amounts(given, queue, scene, separated)
+    if given.has("stdin"):
+        _check_stdin(given, words, queue, view)
+    else:
+        _check_command(words, queue, view, scene, separated)
+        if shell is not None:
+            _check_line(words, queue, view)
+    warnings = [*_queue_warnings(queue, words, scene, separated), *_amount_warnings(given, queue, scene)]
+    return Enqueue(
+        queue=queue,
+        words=words,
+        env=given.env + assigned,
+        require=given.text("require"),
+        amounts=given.amounts,
+        cwd=given.raw("cwd"),
+        name=given.label("name", "job name"),
+        priority=given.number("priority", -options.PRIORITY_MAX, options.PRIORITY_MAX),
+        hold=given.has("hold"),
+        split=given.has("split"),
+        keep_children=given.has("keep-children"),
+        shell=shell,
+        quiet=given.has("quiet"),
+        json=given.has("json"),
+        sync=given.has("sync"),
+        stdin=given.has("stdin"),
+        grace_s=given.duration_s("grace"),
+        on_lost=_on_lost(given),
+        tries=_tries(given),
+        worker=given.mark("worker", "worker name"),
+        labels=given.marks("label", "label"),
+        broker=given.text("broker"),
+        warnings=tuple(warnings),
+    )
+
+
+def _take_options(
+    words: Sequence[bytes], at: int, given: GivenOptions, table: options.Table, is_ours: Callable[[str], bool]
+) -> int:
+    """Take in options of ours; return the place of the first word that is none."""
+    while at < len(words) and is_option(words[at]):
+        found = options.read(words, at, table, is_ours)
+        if found is None:
+            break
+        given.add(found)
+        at += found.width
+    return at
+
+
+def _any(name: str) -> bool:
+    return True
+
+
+def _has(scene: SubmitContext, queue: str, name: str) -> bool:
+    """Say whether `--NAME=AMOUNT` is ours for a queue: it or the machine has the resource, or everybody knows it."""
+    view = scene.queues.get(queue)
+    return name in COMMON_RESOURCES or name in scene.resources or (view is not None and name in view.resources)
+
+
+def _asks(given: GivenOptions, scene: SubmitContext) -> bool:
+    """Say whether an option of ours was given, so the line was surely meant for Grass."""
+    return bool(given.options) or any(_has(scene, "", name) for name, _ in given.amounts)
+
+
+def _peel(job: Sequence[bytes]) -> tuple[Pairs, tuple[bytes, ...]]:
+    """Take the leading NAME=value words off a command, as a shell does."""
+    count = next((at for at, word in enumerate(job) if not _ASSIGNMENT.match(word)), len(job))
+    pairs = [word.partition(b"=") for word in job[:count]]
+    return tuple((name, value) for name, _, value in pairs), tuple(job[count:])
+
+
+def _refuse_nul(words: Sequence[bytes]) -> None:
+    for word in words:
+        if b"\0" in word:
+            raise BadInput(f"the word {shown(word)} holds a NUL byte, which no program can be given")
+
+
+def _refuse_two_queues(word: str, forced: str | None) -> None:
+    if forced is not None:
+        raise BadInput(f"the queue is named twice: {shown(word)} and --queue {shown(forced)}")
+
+
+def _check_amounts(given: GivenOptions, queue: str, scene: SubmitContext, separated: bool) -> None:
+    if given.has("require") and given.amounts:
+        raise BadInput(f"give either --require or --{given.amounts[0][0]}=..., not both")
+    if separated or queue not in scene.queues:
+        return
+    for name, amount in given.amounts:
+        if not _has(scene, queue, name):
+            raise options.unknown(f"--{name}={amount}".encode(), ENQUEUE, scene.resources)
+
+
+def _check_command(
+    words: tuple[bytes, ...], queue: str, view: KnownQueue | None, scene: SubmitContext, separated: bool
+) -> None:
+    if view is not None and view.has_prefix:
+        return
+    if not words:
+        raise BadInput(f"there is nothing to run: name a command, as in grass enqueue --queue {queue} -- COMMAND")
+    if view is None and queue != DEFAULT_QUEUE:
+        return  # it may be created with a command of its own, to which any word can be an argument
+    if is_option(words[0]) and not separated:
+        raise options.unknown(words[0], ENQUEUE, scene.resources)
+    if words[0].startswith(b"-") or not words[0]:
+        raise BadInput(f"a command cannot start with {shown(words[0])}; queue {shown(queue)} has none of its own")
+
+
+def _check_line(words: tuple[bytes, ...], queue: str, view: KnownQueue | None) -> None:
+    if view is not None and view.has_prefix:
+        raise BadInput(f"queue {shown(queue)} has a command of its own, so it takes words, not a line for a shell")
+    if len(words) != 1:
+        raise BadInput(f"--shell runs one line, not {len(words)} words; put quotes around the whole line")
+
+
+def _check_stdin(given: GivenOptions, words: tuple[bytes, ...], queue: str, view: KnownQueue | None) -> None:
+    if words:
+        raise BadInput(
+            f"with --stdin the commands come from stdin, one a line, so {shown(words[0])} has no place here; "
+            "for an option of the job's own put -- before the command"
+        )
+    if given.has("sync"):
+        raise BadInput("--sync follows one job; with --stdin there are as many as lines. `grass wait` waits for them")
+    if given.has("shell") and view is not None and view.has_prefix:
+        raise BadInput(f"queue {shown(queue)} has a command of its own, so it takes words, not lines for a shell")
+
+
+def _refuse_program(word: bytes, scene: SubmitContext) -> None:
+    if word and scene.is_program(word):
+        raise BadInput(
+            f"with --stdin the commands come from stdin, one a line, and {shown(word)} is a program and no queue; "
+            "for an option of the program's own put it behind the program"
+        )
+
+
+def _queue_warnings(queue: str, words: tuple[bytes, ...], scene: SubmitContext, separated: bool) -> list[str]:
+    if queue in scene.queues:
+        return []
+    meant = options.closest(queue, scene.queues)
+    near = f" (there is one called {shown(meant)})" if meant else ""
+    warnings = [f"there is no queue {shown(queue)} yet{near}; the job waits until it is created"]
+    if not separated and words and is_option(words[0]):
+        warnings.append(f"{shown(words[0])} is left to the job; to have Grass read it, put -- before the command")
+    return warnings
+
+
+def _amount_warnings(given: GivenOptions, queue: str, scene: SubmitContext) -> list[str]:
+    strange = [name for name, _ in given.amounts if not _has(scene, queue, name)]
+    known = [*(key.decode() for key in ENQUEUE), *(f"--{name}" for name in COMMON_RESOURCES | scene.resources)]
+    guesses = [(name, options.closest(f"--{name}", known)) for name in strange]
+    return [f"--{name} is read as a resource; did you mean {meant}?" for name, meant in guesses if meant]
+
+
+def _on_lost(given: GivenOptions) -> Literal["fail", "requeue"] | None:
+    match given.text("on-lost"):
+        case None:
+            return None
+        case "fail":
+            return "fail"
+        case "requeue":
+            return "requeue"
+        case other:
+            raise BadInput(f"--on-lost needs 'requeue' or 'fail', not {shown(other)}")
+
+
+def _tries(given: GivenOptions) -> int | None:
+    if given.has("tries") and given.has("retries"):
+        raise BadInput("give either --tries or --retries, not both; --retries 2 is --tries 3")
+    retries = given.number("retries", 0, options.TRIES_MAX - 1)
+    return given.number("tries", 1, options.TRIES_MAX) if retries is None else retries + 1
+
+
+def _no_queue(word: bytes, scene: SubmitContext) -> NotFound:
+    meant = options.closest(word.decode("utf-8", "replace"), scene.queues)
+    near = f" (did you mean {shown(meant)}?)" if meant else ""
+    return NotFound(
+        f"there is no queue {shown(word)}{near}; from another machine a job names its queue first, as in "
+        f"grass enqueue --queue {meant or 'QUEUE'} {shown(word)[1:-1]} ..."
+    )
+
+
+def _not_found(word: bytes, scene: SubmitContext) -> NotFound:
+    named = word.decode("utf-8", "replace")
+    if not is_name(named):
+        return NotFound(f"no program is called {shown(word)}")
+    meant = options.closest(named, scene.queues)
+    near = f" (did you mean the queue {shown(meant)}?)" if meant else ""
+    return NotFound(
+        f"no queue and no program is called {shown(word)}{near}; "
+        f"to wait for a queue of that name: grass enqueue --queue {named} ..."
+    )

@@ -1,0 +1,295 @@
+"""The options `enqueue`, `run` and `create-queue` know, and how one of them is read."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from grassq.core.names import check_mark, check_name, shown
+from grassq.core.syntax.durations import duration_s
+from grassq.errors import BadInput
+
+#: Resources everybody knows. They are options of ours on every machine, so one line means the same everywhere,
+#: and only they may be followed by a separate amount word.
+COMMON_RESOURCES = frozenset({"gpu", "cpu", "mem", "vram", "disk"})
+
+PRIORITY_MAX = 1_000_000
+TRIES_MAX = 1_000
+
+_RESOURCE = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
+_AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.[{")
+_CLOSE = 0.75
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One option: what follows it, and whether it may be given again."""
+
+    name: str
+    takes: Literal["value", "flag", "maybe"] = "value"
+    repeats: bool = False
+    short: str | None = None
+
+
+Table = Mapping[bytes, Option]
+
+
+def _table(*options: Option) -> Table:
+    longs = {b"--" + option.name.encode(): option for option in options}
+    shorts = {b"-" + option.short.encode(): option for option in options if option.short}
+    return longs | shorts
+
+
+_ENV = Option("env", repeats=True, short="e")
+_CWD = Option("cwd")
+_WORKER = Option("worker")
+_QUIET = Option("quiet", "flag", short="q")
+_JSON = Option("json", "flag")
+
+ENQUEUE = _table(
+    Option("require"),
+    _ENV,
+    _CWD,
+    Option("queue"),
+    Option("name"),
+    Option("priority"),
+    Option("hold", "flag"),
+    Option("split", "flag"),
+    Option("keep-children", "flag"),
+    Option("shell", "maybe"),
+    _QUIET,
+    _JSON,
+    Option("sync", "flag"),
+    Option("stdin", "flag"),
+    Option("grace"),
+    Option("on-lost"),
+    Option("tries"),
+    Option("retries"),
+    _WORKER,
+    Option("label", repeats=True),
+    Option("broker"),
+)
+
+CREATE_QUEUE = _table(
+    Option("capacity"),
+    Option("slots"),
+    Option("order"),
+    _ENV,
+    _CWD,
+    _WORKER,
+    Option("unsecure", "flag"),
+    Option("allow-env", repeats=True),
+    Option("broker"),
+    _JSON,
+    _QUIET,
+)
+
+#: What no resource may be called: an option word would hide it, and its GRASS_<NAME> variable would hide one of ours.
+RESERVED = frozenset(
+    {option.name.replace("-", "_") for option in (*ENQUEUE.values(), *CREATE_QUEUE.values())}
+    # Settings: a daemon that a job starts would read its GRASS_<NAME>.
+    | {"store", "capacity", "default_request", "passes", "patience_s", "lease_s", "log_cache_mib", "hosts"}
+    | {"cert_pass"}
+    # What an attempt in a slot holds beside the slot's devices.
+    | {"slot"}
+    | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}
+)
+
+
+class MatchedOption(msgspec.Struct, frozen=True):
+    """An option as it was read: ours, or a resource by name; its value, and how many words it took."""
+
+    what: Option | str
+    typed: bytes
+    value: bytes
+    width: int
+
+
+def is_resource_name(text: str) -> bool:
+    """Say whether a resource may be called that (names fold to lower case)."""
+    folded = text.lower()
+    spelled = text.isascii() and _RESOURCE.fullmatch(folded) is not None
+    return spelled and folded not in RESERVED and not folded.startswith("grass")
+
+
+def is_option(word: bytes) -> bool:
+    """Say whether a word is spelled like an option; `-` and `--` are not."""
+    return word.startswith(b"-") and word not in (b"-", b"--")
+
+
+def resource_of(head: bytes) -> str | None:
+    """Return the resource that an option word such as `--gpu` names, if it can be one."""
+    text = head[2:].decode("ascii", "replace")
+    return text.lower() if head.startswith(b"--") and is_resource_name(text) else None
+
+
+def read(words: Sequence[bytes], at: int, table: Table, is_ours: Callable[[str], bool]) -> MatchedOption | None:
+    """Read the option at a place among the words; None if it is not one of ours."""
+    head, equals, tail = words[at].partition(b"=")
+    option = table.get(head)
+    if option is None:
+        return _read_amount(words, at, is_ours)
+    if option.takes == "flag":
+        return None if equals else MatchedOption(what=option, typed=head, value=b"", width=1)
+    if equals:
+        if not head.startswith(b"--"):
+            return None
+        if not tail:
+            raise BadInput(f"{head.decode()} needs a value after the '='")
+        return MatchedOption(what=option, typed=head, value=tail, width=1)
+    if option.takes == "maybe":
+        return MatchedOption(what=option, typed=head, value=b"", width=1)
+    value = words[at + 1] if at + 1 < len(words) else b""
+    if value in (b"", b"--"):
+        raise BadInput(f"{head.decode()} needs a value")
+    return MatchedOption(what=option, typed=head, value=value, width=2)
+
+
+def _read_amount(words: Sequence[bytes], at: int, is_ours: Callable[[str], bool]) -> MatchedOption | None:
+    head, equals, amount = words[at].partition(b"=")
+    name = resource_of(head)
+    if name is None or not is_ours(name):
+        return None
+    if equals:
+        if not amount:
+            raise BadInput(f"{head.decode()} needs an amount after the '=', such as {head.decode()}=1")
+        return MatchedOption(what=name, typed=head, value=amount, width=1)
+    if name not in COMMON_RESOURCES:
+        return None
+    amount = words[at + 1] if at + 1 < len(words) else b""
+    if not amount.startswith(_AMOUNT_STARTS):
+        instead = f", not {shown(amount)}" if amount else ""
+        raise BadInput(f"{head.decode()} needs an amount{instead}, such as {head.decode()}=1")
+    return MatchedOption(what=name, typed=head, value=amount, width=2)
+
+
+def width(word: bytes, table: Table) -> int:
+    """Return how many words an option takes, itself included, going by its spelling alone."""
+    option = table.get(word)
+    if option is not None:
+        return 2 if option.takes == "value" else 1
+    return 2 if resource_of(word) in COMMON_RESOURCES else 1
+
+
+def closest(typed: str, known: Iterable[str]) -> str | None:
+    """Return the known word a mistyped one was probably meant to be."""
+    return next(iter(difflib.get_close_matches(typed, sorted(known), n=1, cutoff=_CLOSE)), None)
+
+
+def unknown(word: bytes, table: Table, resources: Iterable[str] = ()) -> BadInput:
+    """Say that an option is not known and, where it can be guessed, what was meant."""
+    head, equals, _ = word.partition(b"=")
+    typed = head.decode("utf-8", "replace")
+    if head in table and equals:
+        hint = f"{typed} takes no value" if table[head].takes == "flag" else f"write {typed} and its value as two words"
+        return BadInput(f"unknown option {shown(word)}: {hint}")
+    names = COMMON_RESOURCES | set(resources)
+    if resource_of(head) in names and not equals:
+        return BadInput(f"unknown option {shown(word)}: write the amount in the same word, {typed}=1")
+    meant = closest(typed, [*(key.decode() for key in table), *(f"--{name}" for name in names)])
+    return BadInput(f"unknown option {shown(word)}" + (f"; did you mean {meant}?" if meant else ""))
+
+
+class GivenOptions:
+    """The options read so far; it refuses a second value for what can have only one."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[bytes]] = {}
+        self._amounts: dict[str, str] = {}
+
+    def add(self, found: MatchedOption) -> None:
+        """Take one option in."""
+        if isinstance(found.what, str):
+            if found.what in self._amounts:
+                raise BadInput(f"{found.typed.decode()} is given twice")
+            self._amounts[found.what] = as_text(found.value, found.typed.decode())
+            return
+        values = self._values.setdefault(found.what.name, [])
+        if values and found.what.takes != "flag" and not found.what.repeats:
+            raise BadInput(f"{found.typed.decode()} is given twice")
+        values.append(found.value)
+
+    def has(self, name: str) -> bool:
+        """Say whether an option was given."""
+        return name in self._values
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The names of the options given, resources aside."""
+        return frozenset(self._values)
+
+    @property
+    def amounts(self) -> tuple[tuple[str, str], ...]:
+        """Resource names with their amounts as typed."""
+        return tuple(self._amounts.items())
+
+    @property
+    def env(self) -> tuple[tuple[bytes, bytes], ...]:
+        """What `--env` sets, in the order it was typed."""
+        return tuple(_pair(value) for value in self._values.get("env", ()))
+
+    def raw(self, name: str) -> bytes | None:
+        """An option's value as it was typed."""
+        return self._values[name][0] if name in self._values else None
+
+    def text(self, name: str) -> str | None:
+        """An option's value as text."""
+        value = self.raw(name)
+        return None if value is None else as_text(value, f"--{name}")
+
+    def label(self, name: str, what: str) -> str | None:
+        """An option's value as the name of something."""
+        text = self.text(name)
+        return None if text is None else check_name(text, what)
+
+    def mark(self, name: str, what: str) -> str | None:
+        """An option's value as the name of a worker."""
+        text = self.text(name)
+        return None if text is None else check_mark(text, what)
+
+    def marks(self, name: str, what: str) -> tuple[str, ...]:
+        """The values of an option that may be given again, sorted: their order means nothing."""
+        texts = (as_text(value, f"--{name}") for value in self._values.get(name, ()))
+        return tuple(sorted({check_mark(text, what) for text in texts}))
+
+    @property
+    def allow_env(self) -> tuple[bytes, ...]:
+        """The variables that `--allow-env` names."""
+        names = {*self._values.get("allow-env", ())}
+        for name in names:
+            if not name or b"=" in name:
+                raise BadInput(f"--allow-env needs the name of a variable, not {shown(name)}")
+        return tuple(sorted(names))
+
+    def number(self, name: str, low: int, high: int) -> int | None:
+        """An option's value as a whole number within bounds."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if not _NUMBER.fullmatch(text) or not low <= int(text) <= high:
+            raise BadInput(f"--{name} needs a whole number from {low} to {high}, not {shown(text)}")
+        return int(text)
+
+    def duration_s(self, name: str) -> float | None:
+        """An option's value as seconds."""
+        text = self.text(name)
+        return None if text is None else duration_s(text, f"--{name}")
+
+
+def as_text(value: bytes, what: str) -> str:
+    """Decode what has to be text, or say what holds other bytes."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"{what} needs text in UTF-8, not {shown(value)}") from None
+
+
+def _pair(value: bytes) -> tuple[bytes, bytes]:
+    name, equals, content = value.partition(b"=")
+    if not equals or not name:
+        raise BadInput(f"--env needs NAME=VALUE, not {shown(value)}")
+    return name, content

@@ -1,0 +1,119 @@
+"""Selectors: how a command says which jobs it means."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from grassq.core.names import ALL, STATES, looks_like_name, shown
+from grassq.errors import BadInput
+
+MAX_PARTS = 10_000
+MAX_NUMBER = 10**15
+_MAX_DIGITS = 16
+
+_PART = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_LAST = re.compile(r"@(?:~([0-9]+))?")
+
+
+class ByIds(msgspec.Struct, frozen=True, tag="ids"):
+    """Jobs by id: inclusive ranges, in the order they were typed."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+
+class LastJob(msgspec.Struct, frozen=True, tag="last"):
+    """The job submitted last, or so many before it."""
+
+    back: int = 0
+
+
+class AllJobs(msgspec.Struct, frozen=True, tag="all"):
+    """Every job."""
+
+
+class ByState(msgspec.Struct, frozen=True, tag="state"):
+    """Every job in one state."""
+
+    name: str
+
+
+class ByWord(msgspec.Struct, frozen=True, tag="word"):
+    """A queue of that name, or else the jobs of that name."""
+
+    text: str
+
+
+class ByQueue(msgspec.Struct, frozen=True, tag="queue"):
+    """Every job of one queue, from an id on."""
+
+    name: str
+    first: int = 0
+
+
+class ByName(msgspec.Struct, frozen=True, tag="name"):
+    """Every job of one name."""
+
+    name: str
+
+
+Selector = ByIds | LastJob | AllJobs | ByState | ByWord | ByQueue | ByName
+
+
+def parse(text: str) -> Selector:
+    """Read one selector: an id, `3-7`, `1,4`, `@`, `@~1`, `all`, a state, a queue or a name."""
+    if not text:
+        raise BadInput("an empty selector selects nothing; 'all' selects every job")
+    if text[0] in "0123456789,-":
+        return ByIds(ranges=_ranges(text))
+    if text[0] == "@":
+        return _last(text)
+    if text == ALL:
+        return AllJobs()
+    if text in STATES:
+        return ByState(name=text)
+    kind, colon, name = text.partition(":")
+    if colon and kind == "queue":
+        return ByQueue(name=_named(name, text))
+    if colon and kind == "name":
+        return ByName(name=_named(name, text))
+    return ByWord(text=_named(text, text))
+
+
+def _ranges(text: str) -> tuple[tuple[int, int], ...]:
+    parts = text.split(",")
+    if len(parts) > MAX_PARTS:
+        raise BadInput(f"a selector may list at most {MAX_PARTS} ids or ranges, not {len(parts)}")
+    return tuple(_range(part, text) for part in parts)
+
+
+def _range(part: str, text: str) -> tuple[int, int]:
+    match = _PART.fullmatch(part)
+    if match is None:
+        raise BadInput(f"{shown(text)} is not a job id, a range like 3-7 or a list like 1,4,9-12")
+    low = _number(match[1], text)
+    high = low if match[2] is None else _number(match[2], text)
+    if high < low:
+        raise BadInput(f"the range {shown(part)} is backwards; write {high}-{low}")
+    return low, high
+
+
+def _last(text: str) -> LastJob:
+    match = _LAST.fullmatch(text)
+    if match is None:
+        raise BadInput(f"{shown(text)} is not '@' (the last job) or '@~1' (the one before it)")
+    return LastJob(back=0 if match[1] is None else _number(match[1], text))
+
+
+def _number(digits: str, text: str) -> int:
+    # Counted before converting: a number of thousands of digits is refused by int() itself, and not as BadInput.
+    if len(digits) > _MAX_DIGITS or int(digits) > MAX_NUMBER:
+        raise BadInput(f"{shown(text)} holds a number too large to be a job")
+    return int(digits)
+
+
+def _named(name: str, text: str) -> str:
+    if not looks_like_name(name):
+        raise BadInput(f"{shown(text)} is no selector: expected an id, 3-7, 1,4, @, all, a state, a queue or a name")
+    return name

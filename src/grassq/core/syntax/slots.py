@@ -1,0 +1,85 @@
+"""What is typed for slots: which there are, by name. Nothing heavy is imported: quick programs need it too."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from grassq.core.names import shown
+from grassq.core.resources.device_ids import DEVICES_MAX, check_device_id
+from grassq.errors import BadInput
+
+#: The resource whose devices slots take, and what an allocation calls the slot itself.
+SLOTS_OF = "gpu"
+SLOT = "slot"
+#: The most slots a queue can have, the longest name of one, and the most ids in all of them: more are refused.
+SLOTS_MAX = 4096
+SLOT_CHARS_MAX = 4096
+SLOT_IDS_MAX = 65_536
+
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+
+
+def slot_names(words: Sequence[str], per_device: int = 1) -> list[str]:
+    """Read slots as typed: `0,1,2` or `0 1 2` are three, `0,1 2` is a pair and a single one; `2-4` is 2, 3 and 4.
+
+    `per_device` repeats the whole list so many times. A name is the ids of its devices with commas between them.
+    """
+    names = _names(words)
+    slots = [ids_of(name) for name in names]
+    for name, ids in zip(names, slots, strict=True):
+        again = [id_ for id_, times in Counter(ids).items() if times > 1]
+        if again:
+            raise BadInput(f"slot {shown(name)} names device {again[0]} twice; a slot has distinct devices")
+    if not 1 <= per_device <= SLOTS_MAX or len(names) * per_device > SLOTS_MAX:
+        raise BadInput(f"a queue has from 1 to {SLOTS_MAX:,} slots, not {len(names) * per_device:,}")
+    named = [id_ for ids in slots for id_ in ids]
+    if len(set(named)) > DEVICES_MAX or len(named) * per_device > SLOT_IDS_MAX:
+        raise BadInput(f"the slots name more than {DEVICES_MAX:,} devices, or {SLOT_IDS_MAX:,} ids in all of them")
+    return names * per_device
+
+
+def ids_of(name: str) -> tuple[str, ...]:
+    """The devices of a slot."""
+    return tuple(name.split(","))
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """The slots' names, ranges written out."""
+    if not words:
+        raise BadInput("no slot is given; write them as in 0,1,2")
+    if len(words) == 1:
+        return _items(words[0])
+    names: list[str] = []
+    total = 0
+    for word in words:
+        items = _items(word)
+        # A range without a comma is short for so many words, as it is short for so many items between commas.
+        names += [",".join(items)] if "," in word else items
+        if len(names[-1]) > SLOT_CHARS_MAX:
+            raise BadInput(f"slot {shown(word)} has a name of more than {SLOT_CHARS_MAX:,} characters")
+        if len(names) > SLOTS_MAX or (total := total + len(items)) > SLOT_IDS_MAX:
+            raise BadInput(f"more than {SLOTS_MAX:,} slots, or {SLOT_IDS_MAX:,} ids in all of them")
+    return names
+
+
+def _items(word: str) -> list[str]:
+    ids: list[str] = []
+    for item in word.split(","):
+        text = item.strip()
+        if not text:
+            raise BadInput(f"{shown(word)} has an empty place in it; write slots as in 0,1,2")
+        span = _RANGE.fullmatch(text)
+        ids += [check_device_id(SLOTS_OF, text)] if span is None else _span(text, int(span[1]), int(span[2]))
+        if len(ids) > DEVICES_MAX:
+            raise BadInput(f"{shown(word)} names more than {DEVICES_MAX:,} devices")
+    return ids
+
+
+def _span(text: str, low: int, high: int) -> list[str]:
+    if high < low:
+        raise BadInput(f"the range {shown(text)} runs backwards; write {high}-{low}")
+    if high - low >= DEVICES_MAX:
+        raise BadInput(f"the range {shown(text)} holds more than {DEVICES_MAX:,} devices")
+    return [str(number) for number in range(low, high + 1)]

@@ -1,0 +1,287 @@
+"""The daemon as a broker: its store, its engine, the doors to it, and this machine's own worker if it has one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import psutil
+from aiohttp import web
+
+from grassq.broker.decider import Decider
+from grassq.broker.engine import Engine
+from grassq.broker.inbox import FromWorker
+from grassq.broker.views import timestamp
+from grassq.core.planner.board import ReservationPolicy
+from grassq.core.resources.capacity import parse_request
+from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
+from grassq.core.syntax.store_urls import is_postgres, shown_url
+from grassq.daemon.context import BACKLOG, SHUTDOWN_S, DaemonContext, SystemClock, cancel, host_name, raise_file_limit
+from grassq.daemon.home_lock import user_socket, working_place
+from grassq.errors import StoreTooNew, StoreUnavailable
+from grassq.settings import STORE_MEMORY
+from grassq.store.base import Store
+from grassq.store.open import open_store
+from grassq.store.relational import LEAD_TRY_S, RelationalStore
+from grassq.web.access.audit import Audit
+from grassq.web.access.auth import Guard
+from grassq.web.app import Api
+from grassq.web.listen.fast_submit import open_hatch
+from grassq.web.listen.identity import Identity
+from grassq.web.listen.tcp import listen, make_runner
+from grassq.web.logs.cache import LogCache
+from grassq.web.routes.tokens import Reach
+from grassq.web.submit.json5_text import parse_object
+from grassq.web.workers.directory import WorkerDirectory
+from grassq.web.workers.registry import WorkerRegistry
+from grassq.worker import offers
+from grassq.worker.agent import ToBroker
+from grassq.worker.worker import Worker, folder_ids
+
+log = logging.getLogger(__name__)
+
+STORE_NAME = "store.db"
+CACHE_NAME = "cache"
+REMIND_S = 86400.0
+
+
+async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[asyncio.Task[None]]:
+    """Build everything, take it down with the stack; the tasks that end only by that, or by a bug."""
+    keeps = setup.values.store != STORE_MEMORY
+    place = stack.enter_context(working_place(setup.home, keeps))
+    url = setup.values.store or f"sqlite:{setup.home}/{STORE_NAME}"
+    led = await _lead(setup, url) if is_postgres(url) else None
+    if setup.stopping.is_set():
+        return []  # told to stop while it stood by
+    book = None if setup.mode.no_worker else _book(place, setup, keeps)
+    engine = Engine(lambda: _decider(setup, led or open_store(url), place, None if book is None else book.name))
+    stack.push_async_callback(engine.close)
+    running = asyncio.create_task(engine.run())
+    parts = [running]
+    worker = None if book is None else _worker(place, book, setup, engine, keeps)
+    stack.push_async_callback(cancel, running)
+    if worker is not None:
+        engine.connect(worker.name, worker.deliver)
+        parts.append(await worker.start())
+        stack.push_async_callback(worker.close)
+    await _open_entrances(stack, setup, engine, worker, url, place)
+    return parts
+
+
+async def _lead(setup: DaemonContext, url: str) -> Store | None:
+    """Wait until no other broker leads; meanwhile this one listens on nothing."""
+    store = open_store(url)
+    try:
+        stands_by = False
+        while not await _try_lead(store, stands_by):
+            if not stands_by:
+                stands_by = True
+                log.info("standing_by store=%s", shown_url(url))
+                setup.say(f"another broker leads {shown_url(url)}; standing by to take over")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAD_TRY_S):
+                    await setup.stopping.wait()
+            if setup.stopping.is_set():
+                store.close()
+                return None
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+async def _try_lead(store: RelationalStore, stands_by: bool) -> bool:
+    try:
+        return await asyncio.to_thread(store.try_lead)
+    except StoreTooNew:
+        raise
+    except StoreUnavailable as error:
+        if not stands_by:
+            raise
+        # The leader has the same trouble; who stands by goes on doing so.
+        log.warning("standing_by_without_store error=%s", error)
+        return False
+
+
+def _decider(setup: DaemonContext, store: Store, place: str, local: str | None) -> Decider:
+    return Decider(
+        store,
+        SystemClock(),
+        life=secrets.token_hex(8),
+        patience=ReservationPolicy(setup.values.passes, setup.values.patience_s),
+        floor_id=next(iter(folder_ids(place)), 0),
+        lease_s=setup.values.lease_s,
+        local=local,
+    )
+
+
+def _book(place: str, setup: DaemonContext, keeps: bool) -> offers.OfferFile:
+    name = setup.mode.name or host_name()
+    book = offers.load(place, name) if keeps else offers.OfferFile(name)
+    if keeps:
+        offers.save(place, book)
+    return book
+
+
+def _worker(place: str, book: offers.OfferFile, setup: DaemonContext, engine: Engine, keeps: bool) -> Worker:
+    def send(message: ToBroker) -> None:
+        engine.post(FromWorker(book.name, message))
+
+    return Worker(
+        place,
+        book,
+        send,
+        store_id=engine.decider.store_id,
+        capacity=setup.capacity,
+        keeps=keeps,
+        nofile=raise_file_limit(),
+        default_env=setup.default_env,
+        labels=setup.mode.labels,
+    )
+
+
+async def _open_entrances(
+    stack: AsyncExitStack, setup: DaemonContext, engine: Engine, worker: Worker | None, url: str, place: str
+) -> None:
+    identity = _identity(setup)
+    audit = Audit(place)
+    stack.callback(audit.close)
+    hosts = [*(identity.names if identity else ()), *filter(None, setup.values.hosts.split(","))]
+    guard = Guard(audit, hosts)
+    links = WorkerRegistry(engine, alarm=partial(_alarm, audit))
+    directory = _directory(stack, setup, engine, links, worker)
+    default = parse_request(parse_object(setup.values.default_request, "default_request"))
+    api = Api(
+        engine, directory, default, setup.stopping.set, _about(setup, engine, url), guard=guard, link=links.socket
+    )
+    runner = make_runner(api.app(), SHUTDOWN_S)
+    await runner.setup()
+    sock = stack.enter_context(user_socket(setup.home))
+    stack.push_async_callback(runner.cleanup)
+    # First of all: what waits for the links to end would wait out its whole time.
+    stack.push_async_callback(links.close)
+    assert runner.server is not None
+    await open_hatch(stack, sock, api.submissions(), runner.server, BACKLOG)
+    if identity is not None:
+        await _open_to_others(stack, setup, runner, api, identity)
+
+
+def _directory(
+    stack: AsyncExitStack, setup: DaemonContext, engine: Engine, links: WorkerRegistry, worker: Worker | None
+) -> WorkerDirectory:
+    local = None if worker is None else worker.name
+    folder = Path(setup.home) / CACHE_NAME
+    cache = LogCache(
+        folder, engine, lambda name: directory.remote(name), most_bytes=setup.values.log_cache_mib << 20, local=local
+    )
+    directory = WorkerDirectory(links, worker, cache)
+    if setup.mode.bind is not None:
+        cache.start()
+        links.on_welcome(cache.greet)
+        stack.push_async_callback(cache.close)
+    return directory
+
+
+def _alarm(audit: Audit, words: str) -> None:
+    """Somebody comes with an identity that is in use: for the log and for the audit."""
+    log.error("alarm %s", words)
+    audit.write(time.time(), "broker", "", "", "GET", "/v1/worker", "refused", about=words, sync=True)
+
+
+def _about(setup: DaemonContext, engine: Engine, url: str) -> dict[str, object]:
+    return {
+        "pid": os.getpid(),
+        "home": setup.home,
+        "store": shown_url(url),
+        "store_id": engine.decider.store_id,
+        "started": timestamp(time.time()),
+        "python": sys.executable,
+        "bind": setup.mode.bind,
+    }
+
+
+def _identity(setup: DaemonContext) -> Identity | None:
+    """The certificate others know us by, if we are to be found by others at all."""
+    if setup.mode.bind is None:
+        return None
+    # Loads `cryptography`, which a daemon that nobody else reaches need not wait for.
+    from grassq.web.listen import certificate
+
+    password = None if setup.cert_pass is None else setup.cert_pass.encode()
+    if setup.mode.cert is None:
+        hosts = [address.host for address in parse_addresses(setup.mode.bind, "--bind")]
+        return certificate.own(setup.home, hosts, time.time())
+    return certificate.load(setup.mode.cert, password)
+
+
+async def _open_to_others(
+    stack: AsyncExitStack, setup: DaemonContext, runner: web.AppRunner, api: Api, identity: Identity
+) -> None:
+    assert setup.mode.bind is not None
+    typed = parse_addresses(setup.mode.bind, "--bind")
+    await listen(stack, runner, typed, identity)
+    addresses = reachable(typed)
+    api.tokens.reach = Reach(addresses, identity.fingerprint)
+    for note in identity.notes:
+        setup.say(note)
+    reminding = asyncio.create_task(_remind(identity))
+    stack.push_async_callback(cancel, reminding)
+    setup.say(f"broker at {', '.join(map(str, addresses))}")
+    if setup.background:
+        # A code is for eyes, not for a file that stays.
+        setup.say("`grass token create` makes a code for a person, with --scope worker for a worker")
+        return
+    code = await api.tokens.start_up_code()
+    setup.say(f"a worker joins with     grass join {code}")
+    setup.say(f"a person comes in with  grass login {code}")
+    setup.say("the code is for one use within 1 h; `grass token create` makes others")
+
+
+async def _remind(identity: Identity) -> None:
+    """Say every day that the certificate is about to expire, or has."""
+    while True:
+        if (words := identity.expiry(time.time())) is not None:
+            log.warning("certificate %s", words)
+        await asyncio.sleep(REMIND_S)
+
+
+def reachable(typed: Sequence[Address]) -> list[Address]:
+    """Where others find what is bound: as typed, and for a wildcard every address this machine has."""
+    found = [each for each in typed if not _is_wildcard(each.host)]
+    for each in typed:
+        if _is_wildcard(each.host):
+            found += [Address(host, each.port) for host in _own_addresses(6 if ":" in each.host else 4)]
+    return list(dict.fromkeys(found))[:ADDRESSES_MAX]
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        # As the system reads it, to whom `0` is an address, too.
+        return ipaddress.ip_address(host if ":" in host else socket.inet_aton(host)).is_unspecified
+    except (OSError, ValueError):
+        return False
+
+
+def _own_addresses(version: int) -> list[str]:
+    """The addresses of this machine, those that others can reach first."""
+    found = []
+    for entries in psutil.net_if_addrs().values():
+        for entry in entries:
+            try:
+                address = ipaddress.ip_address(entry.address.partition("%")[0])
+            except ValueError:
+                continue
+            if address.version == version and not address.is_link_local:
+                found.append(address)
+    return [str(address) for address in sorted(found, key=lambda address: address.is_loopback)]

@@ -1,0 +1,137 @@
+"""The daemon: builds store, broker, worker and web, joins them, and takes them down again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from grassq import __version__
+from grassq import home as homes
+from grassq import settings as settings_module
+from grassq.core.syntax.store_urls import is_postgres
+from grassq.daemon import home_lock
+from grassq.daemon.broker_role import open_broker
+from grassq.daemon.context import DaemonContext
+from grassq.daemon.saved_mode import SavedMode, recall, remember
+from grassq.daemon.worker_role import open_worker
+from grassq.errors import Deposed, GrassError, HomeTaken, Refused
+from grassq.run.own_daemon import LOCK_NAME
+from grassq.store.copy import copy
+from grassq.worker import default_env as default_envs
+
+log = logging.getLogger(__name__)
+
+
+def run(
+    *,
+    home: str,
+    capacity: str | None = None,
+    store: str | None = None,
+    bind: str | None = None,
+    connect: str | None = None,
+    no_worker: bool = False,
+    no_broker: bool = False,
+    cert: str | None = None,
+    cert_pass: str | None = None,
+    labels: tuple[str, ...] = (),
+    name: str | None = None,
+    ready_fd: int | None = None,
+) -> int:
+    """Serve a home until told to stop; the exit code of `grass daemon`."""
+    background = ready_fd is not None
+    try:
+        default_env = default_envs.of_this_process(homes.environment(), background=background)
+        os.umask(0o077)
+        homes.prepare(home)
+        typed = SavedMode(bind, connect, no_worker, no_broker, cert, labels, name, capacity, store)
+        with home_lock.errors_in_words(home):
+            home_lock.log_to(home, background=background)
+            with home_lock.only_one(home):
+                mode = recall(home) if background and typed == SavedMode() else typed
+                flags = {"capacity": mode.capacity, "store": mode.store}
+                values = settings_module.load(home, homes.environment_text(), flags)
+                setup = DaemonContext(home, mode, values, default_env, asyncio.Event(), cert_pass, _say, background)
+                return _serve_for_good(setup, ready_fd)
+    except GrassError as error:
+        _tell_starter(
+            ready_fd, f"taken {error}" if isinstance(error, HomeTaken) else f"error {error.exit_code} {error}"
+        )
+        if ready_fd is None:
+            raise
+        return error.exit_code
+
+
+def copy_store(source: str, target: str, progress: Callable[[int, int], None]) -> int:
+    """Copy everything of one store into another, empty one; how many jobs it was. No daemon may use either."""
+    # A store holds environments: for its owner alone.
+    os.umask(0o077)
+    with contextlib.ExitStack() as stack:
+        files = [Path(url.removeprefix("sqlite:")) for url in (source, target) if not is_postgres(url)]
+        for folder in {file.parent for file in files}:
+            if (folder / LOCK_NAME).exists():
+                try:
+                    stack.enter_context(home_lock.only_one(str(folder)))
+                except HomeTaken:
+                    raise Refused(f"a daemon serves {folder}; `grass stop` it first (jobs run on)") from None
+        return copy(source, target, progress)
+
+
+def _serve_for_good(setup: DaemonContext, ready_fd: int | None) -> int:
+    """Serve; a broker whose store another has taken over stands by and may lead again."""
+    while True:
+        try:
+            return asyncio.run(_serve(setup, ready_fd))
+        except Deposed as error:
+            log.error("deposed %s; this broker stands by now", error)
+            setup, ready_fd = replace(setup, stopping=asyncio.Event()), None
+
+
+def _tell_starter(ready_fd: int | None, line: str) -> None:
+    if ready_fd is not None:
+        with contextlib.suppress(OSError):
+            os.write(ready_fd, (" ".join(line.split("\n")) + "\n").encode())
+            os.close(ready_fd)
+
+
+def _say(line: str) -> None:
+    """Tell whoever sits at the terminal; in the background that is the daemon's log."""
+    with contextlib.suppress(OSError):
+        os.write(sys.stdout.fileno(), f"grass: {line}\n".encode("utf-8", "backslashreplace"))
+
+
+async def _serve(setup: DaemonContext, ready_fd: int | None) -> int:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, setup.stopping.set)
+    async with contextlib.AsyncExitStack() as stack:
+        parts = await (open_worker if setup.mode.no_broker else open_broker)(stack, setup)
+        for part in parts:
+            part.add_done_callback(lambda ended: _has_ended(ended, setup.stopping))
+        if not setup.stopping.is_set():
+            # Not before it works: a start in the background would repeat a mistake for ever.
+            remember(setup.home, setup.mode)
+            log.info("ready version=%s pid=%s home=%s", __version__, os.getpid(), setup.home)
+        _tell_starter(ready_fd, "ready")
+        await setup.stopping.wait()
+        log.info("stopping pid=%s", os.getpid())
+        failed = [part for part in parts if part.done()]
+    for part in failed:
+        if isinstance(part.exception(), Deposed):
+            raise Deposed(str(part.exception()))
+    return 1 if failed else 0
+
+
+def _has_ended(task: asyncio.Task[None], stopping: asyncio.Event) -> None:
+    """Half a daemon serves nobody: it ends whole, its jobs run on, and the next command starts another."""
+    if task.cancelled():
+        return
+    if not isinstance(task.exception(), Deposed):
+        log.critical("part_failed part=%s", task.get_coro(), exc_info=task.exception())
+    stopping.set()

@@ -1,0 +1,121 @@
+"""The daemon as a worker of a broker elsewhere: it dials out, runs what it is given, and forwards what users ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from grassq.broker.views import timestamp
+from grassq.core.endpoint import Endpoint
+from grassq.core.syntax.addresses import parse_addresses
+from grassq.daemon.context import SHUTDOWN_S, DaemonContext, cancel, raise_file_limit, serve_user
+from grassq.daemon.home_lock import user_socket
+from grassq.errors import GrassError, Refused
+from grassq.net import broker as remote_broker
+from grassq.net.broker import Credential
+from grassq.run.own_daemon import LOCK_NAME
+from grassq.web.access.auth import same_user
+from grassq.web.listen.tcp import make_runner
+from grassq.web.worker_only.proxy import Forwarder
+from grassq.web.worker_only.routes import OwnWorkerRoutes
+from grassq.worker import offers
+from grassq.worker.broker_link import BrokerLink
+from grassq.worker.worker import Worker
+
+BROKERS_NAME = "brokers"
+
+
+async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[asyncio.Task[None]]:
+    """Build everything, take it down with the stack; the tasks that end only by that, or by a bug."""
+    credential = await asyncio.to_thread(_credential, setup)
+    place = _place(setup.home, credential.store_id)
+    book = replace(offers.load(place, credential.name), name=credential.name)
+    offers.save(place, book)
+    link = BrokerLink(place, credential.store_id, lambda: _way_to_work(setup, credential))
+    worker = Worker(
+        place,
+        book,
+        link.send,
+        store_id=credential.store_id,
+        capacity=setup.capacity,
+        keeps=True,
+        nofile=raise_file_limit(),
+        default_env=setup.default_env,
+        apart=True,
+        labels=setup.mode.labels,
+    )
+    ticking = await worker.start()
+    stack.push_async_callback(worker.close)
+    dialling = asyncio.create_task(link.run(worker))
+    stack.push_async_callback(cancel, dialling)
+    about = {
+        "pid": os.getpid(),
+        "home": setup.home,
+        "store": "",
+        "store_id": credential.store_id,
+        "started": timestamp(time.time()),
+        "python": sys.executable,
+    }
+    machine = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about)
+    forwarder = Forwarder(lambda: _way_to_use(setup, credential), machine.routes())
+    runner = make_runner(forwarder.app([same_user]), SHUTDOWN_S)
+    await runner.setup()
+    sock = stack.enter_context(user_socket(setup.home))
+    stack.push_async_callback(runner.cleanup)
+    await serve_user(runner, sock)
+    setup.say(f"worker {credential.name} of the broker at {', '.join(map(str, credential.addresses))}")
+    return [ticking, dialling]
+
+
+def _credential(setup: DaemonContext) -> Credential:
+    """What this machine joined its broker with."""
+    if setup.mode.connect is not None:
+        return remote_broker.worker_credential(setup.home, parse_addresses(setup.mode.connect, "--connect"))
+    joined = remote_broker.joined(setup.home)
+    if len(joined) != 1:
+        raise Refused("say which broker to work for: --connect HOST:PORT; `grass join CODE` joins one")
+    return joined[0]
+
+
+def _way_to_work(setup: DaemonContext, first: Credential) -> Endpoint:
+    """How to come to the broker now: who joins again, or learns another address, need not start anew."""
+    try:
+        now = _known(setup, first)
+    except GrassError:
+        now = first
+    return Endpoint(tuple(now.addresses), now.fingerprint, now.token)
+
+
+def _known(setup: DaemonContext, first: Credential) -> Credential:
+    same = [each for each in remote_broker.joined(setup.home) if each.store_id == first.store_id]
+    if not same:
+        return first
+    newest = same[-1]
+    newest.addresses = list(dict.fromkeys([*first.addresses, *newest.addresses]))
+    return newest
+
+
+def _way_to_use(setup: DaemonContext, worker: Credential) -> Endpoint | None:
+    """With which right this user asks the broker; None before a login."""
+    try:
+        login = remote_broker.login_credential(setup.home, worker.addresses)
+    except GrassError:
+        return None
+    return Endpoint(tuple(login.addresses), login.fingerprint, login.token)
+
+
+def _place(home: str, store_id: str) -> str:
+    """Where the run dirs for one broker are: never among those of this home's own store, for ids would meet."""
+    place = Path(home) / BROKERS_NAME / store_id
+    place.mkdir(0o700, parents=True, exist_ok=True)
+    lock = place / LOCK_NAME
+    if not lock.is_symlink():
+        # A daemon that a job starts is known by its home's lock; the run dirs of this place find it here.
+        lock.symlink_to(Path("..") / ".." / LOCK_NAME)
+    return str(place)

@@ -1,0 +1,170 @@
+"""A broker on another machine: its addresses, how it is recognised there, and the token it is shown."""
+
+from __future__ import annotations
+
+from grassq.core.syntax.addresses import Address, parse_addresses
+from grassq.errors import Refused
+from grassq.net import broker_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from grassq.net.broker_file import Kind, KnownBroker, KnownBrokers, Permission
+
+
+class WrongBroker(Refused):
+    """A machine shows another certificate than the one its address is known for."""
+
+
+class Broker:
+    """Where requests go: addresses that are tried in turn, and what each certificate found there is worth."""
+
+    __slots__ = ("addresses", "tell", "token_for")
+
+    def __init__(self, addresses: Sequence[Address], token_for: Callable[[Address, bytes], str | None]) -> None:
+        self.addresses = list(dict.fromkeys(addresses))
+        #: The token for a broker with this fingerprint at this address (None: come without one), or a GrassError.
+        self.token_for = token_for
+        #: Told once, in words, when the broker does not answer and is asked again.
+        self.tell: Callable[[str], None] | None = None
+
+    def __str__(self) -> str:
+        return str(self.addresses[0])
+
+    def open(self) -> tuple[ssl.SSLSocket, tuple[str, ...]]:
+        """A connection to the right broker, and the header lines to begin each request with."""
+        from grassq.net import tls
+
+        connection, token = tls.dial(self.addresses, self.token_for)
+        return connection, () if token is None else (f"Authorization: Bearer {token}",)
+
+
+class Credential:
+    """What is needed to come to a broker: where it is, how it is known, and the token."""
+
+    __slots__ = ("addresses", "fingerprint", "name", "scope", "store_id", "token")
+
+    def __init__(self, addresses: list[Address], entry: KnownBroker, right: Permission) -> None:
+        self.addresses = addresses
+        #: SHA-256 of its certificate.
+        self.fingerprint = entry.fingerprint
+        self.store_id = entry.store_id
+        self.token = right.token
+        self.name = right.name
+        self.scope = right.scope
+
+
+def addresses_of(text: str, what: str = "the broker") -> list[Address]:
+    """Read the addresses of one broker, with commas between them."""
+    return parse_addresses(text, what)
+
+
+def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None = None) -> Broker:
+    """The broker with this certificate, whoever else may answer at its addresses."""
+
+    def token_for(address: Address, shown: bytes) -> str | None:
+        if shown != fingerprint:
+            raise _wrong(address, fingerprint, shown)
+        return token
+
+    return Broker(addresses, token_for)
+
+
+def open_broker(home: str, text: str) -> Broker:
+    """The broker that `--broker`, GRASS_BROKER or `grass use` names, with this user's login."""
+    addresses = addresses_of(text)
+    book = broker_file.load(home)
+    listed = _listed(book, addresses)
+    is_new = any(book.at(address) is None for address in addresses)
+    if not any(entry.login for entry in (book.entries if is_new else listed)):
+        raise no_right(addresses[0], "login")
+    # Also where else it is known to be: a broker that stands by may have taken over there.
+    everywhere = [*addresses, *(address for entry in listed for address in entry.addresses)]
+
+    def token_for(address: Address, shown: bytes) -> str:
+        return _recognise(home, book, address, shown, "login")[1].token
+
+    return Broker(everywhere, token_for)
+
+
+def login_credential(home: str, address: Address | Sequence[Address]) -> Credential:
+    """The login of this user at a broker; only an address never seen before is dialled, to see who is there."""
+    return _credential(home, [address] if isinstance(address, Address) else list(address), "login")
+
+
+def worker_credential(home: str, addresses: Sequence[Address]) -> Credential:
+    """What this machine joined a broker with; only addresses never seen before are dialled, to see who is there."""
+    return _credential(home, list(addresses), "worker")
+
+
+def joined(home: str) -> list[Credential]:
+    """Every broker this machine has joined as a worker."""
+    entries = broker_file.load(home).entries
+    return [Credential(entry.addresses, entry, entry.worker) for entry in entries if entry.worker is not None]
+
+
+def no_right(address: Address, kind: Kind) -> Refused:
+    """Say how one is let in."""
+    if kind == "login":
+        return Refused(
+            f"no right to use {address}: ask its owner for a code (`grass token create` there), then `grass login CODE`"
+        )
+    return Refused(
+        f"this machine has not joined {address}: ask its owner for a code (`grass token create --scope worker` there),"
+        " then `grass join CODE`"
+    )
+
+
+def _credential(home: str, addresses: list[Address], kind: Kind) -> Credential:
+    book = broker_file.load(home)
+    for entry in _listed(book, addresses):
+        right = getattr(entry, kind)
+        if right is not None:
+            return Credential(list(dict.fromkeys([*addresses, *entry.addresses])), entry, right)
+    strange = [address for address in addresses if book.at(address) is None]
+    if not strange or not any(getattr(entry, kind) for entry in book.entries):
+        raise no_right(addresses[0], kind)
+    from grassq.net import tls
+    from grassq.net.http import NoDaemon
+
+    try:
+        connection, (entry, right) = tls.dial(strange, lambda at, shown: _recognise(home, book, at, shown, kind))
+        connection.close()
+    except NoDaemon:
+        # Nobody is there to be recognised now. With one broker only it must be that; if not, its pin will tell.
+        only = [each for each in book.entries if each.worker is not None]
+        if kind != "worker" or len(only) != 1 or only[0].worker is None:
+            raise
+        entry, right = only[0], only[0].worker
+    return Credential(list(dict.fromkeys([*addresses, *entry.addresses])), entry, right)
+
+
+def _listed(book: KnownBrokers, addresses: list[Address]) -> list[KnownBroker]:
+    found = [book.at(address) for address in addresses]
+    return list(dict.fromkeys(entry for entry in found if entry is not None))
+
+
+def _recognise(
+    home: str, book: KnownBrokers, address: Address, shown: bytes, kind: Kind
+) -> tuple[KnownBroker, Permission]:
+    """Who this is: the broker listed with that address, or at a new address one whose certificate is known."""
+    listed = book.at(address)
+    if listed is not None and listed.fingerprint != shown:
+        raise _wrong(address, listed.fingerprint, shown)
+    entry = listed or book.showing(shown)
+    right: Permission | None = None if entry is None else getattr(entry, kind)
+    if entry is None or right is None:
+        raise no_right(address, kind)
+    if listed is None:
+        broker_file.remember(home, shown, address)
+        entry.addresses = [*entry.addresses, address]
+    return entry, right
+
+
+def _wrong(address: Address, expected: bytes, got: bytes) -> WrongBroker:
+    return WrongBroker(
+        f"{address} shows another certificate than its own, so nothing was sent: expected {expected.hex()},"
+        f" got {got.hex()}; if its owner says that it has a new one, `grass login` with a new code"
+    )

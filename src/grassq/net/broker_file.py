@@ -1,0 +1,217 @@
+"""brokers.json: the brokers that let this user in, how to know each, and the tokens. For its owner's eyes only."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic, sleep
+from typing import Any, Literal
+
+from grassq import home as homes
+from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_address
+from grassq.errors import BadInput, Refused
+
+FILE_NAME = "brokers.json"
+LOCK_NAME = "brokers.lock"
+VERSION = 1
+FILE_MAX = 1 << 20
+BROKERS_MAX = 256
+#: Codes on their way; the oldest are forgotten.
+PENDING_MAX = 16
+LOCK_TIMEOUT_S = 10.0
+
+#: As whom one comes: a person who uses the queue, or a machine that runs jobs.
+Kind = Literal["login", "worker"]
+
+
+class Permission:
+    """A token, the name it was given out for, and what it allows."""
+
+    __slots__ = ("name", "scope", "token")
+
+    def __init__(self, token: str, name: str, scope: str) -> None:
+        self.token = token
+        self.name = name
+        self.scope = scope
+
+
+class KnownBroker:
+    """One broker: known by its fingerprint, found at its addresses."""
+
+    __slots__ = ("addresses", "fingerprint", "login", "store_id", "worker")
+
+    def __init__(self, addresses: list[Address], fingerprint: bytes, store_id: str) -> None:
+        self.addresses = addresses
+        self.fingerprint = fingerprint
+        self.store_id = store_id
+        self.login: Permission | None = None
+        self.worker: Permission | None = None
+
+
+class KnownBrokers:
+    """What the file holds."""
+
+    def __init__(self) -> None:
+        self.entries: list[KnownBroker] = []
+        #: By code: the secret made for it, kept until the broker has said that it counts.
+        self.pending: dict[str, str] = {}
+
+    def at(self, address: Address) -> KnownBroker | None:
+        """The broker listed with this address."""
+        return next((entry for entry in self.entries if address in entry.addresses), None)
+
+    def showing(self, fingerprint: bytes) -> KnownBroker | None:
+        """The broker with this certificate."""
+        return next((entry for entry in self.entries if entry.fingerprint == fingerprint), None)
+
+
+def load(home: str) -> KnownBrokers:
+    """Read the file; a file that others can read or write is refused, as ssh does."""
+    path = f"{home}/{FILE_NAME}"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return KnownBrokers()
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused(f"{path} is not a file; move it away")
+        if status.st_uid != os.geteuid():
+            raise Refused(
+                f"{path} belongs to uid {status.st_uid}, not to you; set GRASS_HOME to a directory of your own"
+            )
+        if status.st_mode & 0o077:
+            raise Refused(
+                f"{path} holds tokens and others may open it (mode {stat.S_IMODE(status.st_mode):04o});"
+                f" `chmod 600 {path}`, and get new codes if somebody has"
+            )
+        content = file.read(FILE_MAX + 1)
+    try:
+        if len(content) > FILE_MAX:
+            raise ValueError(f"longer than {FILE_MAX} bytes")
+        return _book(json.loads(content))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadInput):
+        raise Refused(f"{path} is damaged; move it away and `grass login` again with a new code") from None
+
+
+@contextmanager
+def changing(home: str) -> Iterator[KnownBrokers]:
+    """The book, to be changed and written back whole; one writer at a time."""
+    homes.prepare(home)
+    try:
+        lock = os.open(f"{home}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Refused(f"cannot write in {home}: {error.strerror}") from error
+    try:
+        _take(lock, home)
+        book = load(home)
+        yield book
+        _replace(home, FILE_NAME, json.dumps(_document(book), indent=1).encode("ascii") + b"\n")
+    finally:
+        os.close(lock)
+
+
+def remember(home: str, fingerprint: bytes, address: Address) -> None:
+    """Another address of a broker that was recognised there; where that cannot be written, it is found out again."""
+    with suppress(Refused), changing(home) as book:
+        entry = book.showing(fingerprint)
+        if entry is not None and book.at(address) is None:
+            entry.addresses = [*entry.addresses, address][-ADDRESSES_MAX:]
+
+
+def choose(home: str, text: str | None) -> None:
+    """Keep what `grass use` says; None for the local daemon."""
+    homes.prepare(home)
+    if text is not None:
+        return _replace(home, homes.BROKER_NAME, f"{text}\n".encode())
+    try:
+        os.unlink(f"{home}/{homes.BROKER_NAME}")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Refused(f"cannot remove {home}/{homes.BROKER_NAME}: {error.strerror}") from error
+
+
+def _take(lock: int, home: str) -> None:
+    deadline = monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() > deadline:
+                raise Refused(f"another command has been writing {home}/{FILE_NAME} for long; try again") from None
+            sleep(0.02)
+
+
+def _replace(home: str, name: str, content: bytes) -> None:
+    # Aside and renamed: whoever reads sees the old file or the new one; and private from its first moment.
+    aside = f"{home}/{name}.{os.getpid()}.new"
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(aside, f"{home}/{name}")
+        directory = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise Refused(f"cannot write {home}/{name}: {error.strerror}") from error
+
+
+def _book(document: Any) -> KnownBrokers:
+    if document["v"] != VERSION:
+        raise ValueError("another version")
+    book = KnownBrokers()
+    for each in document["brokers"]:
+        addresses = [parse_address(text) for text in each["addresses"]]
+        entry = KnownBroker(addresses, bytes.fromhex(each["fingerprint"]), _text(each["store_id"]))
+        entry.login, entry.worker = _right(each.get("login")), _right(each.get("worker"))
+        book.entries.append(entry)
+    book.pending = {_text(code): _text(secret) for code, secret in document.get("pending", {}).items()}
+    return book
+
+
+def _right(document: Any) -> Permission | None:
+    if document is None:
+        return None
+    return Permission(_text(document["token"]), _text(document["name"]), _text(document.get("scope", "worker")))
+
+
+def _text(value: Any) -> str:
+    # A token goes into a header line: nothing but plain characters.
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
+        raise ValueError("not plain text")
+    return value
+
+
+def _document(book: KnownBrokers) -> dict[str, object]:
+    if len(book.entries) > BROKERS_MAX:
+        raise Refused(f"{FILE_NAME} holds {BROKERS_MAX} brokers; remove some that are not needed any more")
+    brokers = [
+        {
+            "addresses": [str(address) for address in entry.addresses],
+            "fingerprint": entry.fingerprint.hex(),
+            "store_id": entry.store_id,
+            "login": _right_document(entry.login),
+            "worker": _right_document(entry.worker),
+        }
+        for entry in book.entries
+    ]
+    pending = dict(list(book.pending.items())[-PENDING_MAX:])
+    return {"v": VERSION, "brokers": brokers, **({"pending": pending} if pending else {})}
+
+
+def _right_document(right: Permission | None) -> dict[str, str] | None:
+    return None if right is None else {"token": right.token, "name": right.name, "scope": right.scope}

@@ -1,0 +1,129 @@
+"""How words, keys and addresses are written on the wire, without `json`: an enqueue must not wait for its import."""
+
+from __future__ import annotations
+
+import os
+from binascii import b2a_base64
+
+try:
+    from _json import encode_basestring_ascii as quote
+except ImportError:  # an interpreter without the C helper
+    from json.encoder import encode_basestring_ascii as quote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+__all__ = [
+    "REMOTE_CWD",
+    "REMOTE_UMASK",
+    "enqueue_body",
+    "new_key",
+    "percent",
+    "query",
+    "quote",
+    "text",
+    "word",
+    "word_value",
+]
+
+#: Sent to a broker on another machine instead of the sender's own; with no environment. A job there gets the worker's.
+REMOTE_CWD = b"/"
+REMOTE_UMASK = 0o022
+
+_BLANKS = " \t\r\n"
+_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+def word(value: bytes) -> str:
+    """One word as JSON text, what `json.dumps` makes of its `word_value`."""
+    written = word_value(value)
+    return quote(written) if isinstance(written, str) else '{"b64":' + quote(written["b64"]) + "}"
+
+
+def word_value(value: bytes) -> str | dict[str, str]:
+    """One word as a JSON value: a string if it is UTF-8, else its base64."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"b64": b2a_base64(value, newline=False).decode()}
+
+
+def text(value: bytes) -> str:
+    """As `word`, for what may be long: whichever way of writing it is short."""
+    written = word(value)
+    if 3 * len(written) <= 4 * len(value) + 1024:
+        return written
+    return '{"b64":"' + b2a_base64(value, newline=False).decode() + '"}'
+
+
+def parse(data: bytes) -> object:
+    """What a JSON text says; ValueError if it is none. Without `json`, which takes longer to load than to use."""
+    written = data.decode()
+    how: Any = _Plainly()
+    try:
+        from _json import make_scanner
+
+        value, end = make_scanner(how)(written, len(written) - len(written.lstrip(_BLANKS)))
+        if not written[end:].strip(_BLANKS):
+            return value
+    except (ImportError, StopIteration, SystemError):
+        # An interpreter without the C helper, or no JSON: the helper alone cannot say what is wrong.
+        pass
+    import json
+
+    return json.loads(written)
+
+
+class _Plainly:
+    """How the C helper is told to read: as `json.loads` does."""
+
+    strict = True
+    object_hook = object_pairs_hook = None
+    parse_float = parse_constant = float
+    parse_int = int
+
+    def __init__(self) -> None:
+        self.memo: dict[str, str] = {}
+
+
+def new_key() -> str:
+    """A name for one changing request; repeating the request under it changes nothing twice."""
+    return os.urandom(16).hex()
+
+
+def enqueue_body(
+    words: Iterable[bytes],
+    *,
+    cwd: bytes,
+    env: Mapping[bytes, bytes],
+    umask: int,
+    key: str,
+    verb: str = "enqueue",
+    lines: bytes | None = None,
+) -> bytes:
+    """The body of POST /v1/enqueue; with --stdin, `lines` are what came from there."""
+    parts = (
+        '{"words":[',
+        ",".join([word(each) for each in words]),
+        '],"cwd":',
+        word(cwd),
+        ',"env":[',
+        ",".join([f"[{word(name)},{word(value)}]" for name, value in env.items()]),
+        f'],"umask":{umask},"key":"{key}","verb":"{verb}"',
+        "}" if lines is None else ',"lines":' + text(lines) + "}",
+    )
+    return "".join(parts).encode("ascii")
+
+
+def percent(text: str) -> str:
+    """`text` as a part of an address."""
+    raw = text.encode("utf-8", "surrogateescape")
+    return "".join([chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in raw])
+
+
+def query(pairs: Iterable[tuple[str, object]]) -> str:
+    """`?name=value&...` for an address; a value of None is left out."""
+    text = "&".join([f"{name}={percent(str(value))}" for name, value in pairs if value is not None])
+    return "?" + text if text else ""

@@ -1,0 +1,54 @@
+"""Reading what a job wrote, a bounded piece at a time."""
+
+from __future__ import annotations
+
+import os
+
+from grassq.run import atomic_files, rundir
+
+READ_LIMIT = 1 << 20
+TAIL_BLOCK = 64 << 10
+
+
+def read(path: str, stream: str, offset: int, limit: int = READ_LIMIT) -> bytes:
+    """Bytes of a stream of the attempt at `path` from `offset` on, at most READ_LIMIT; empty at its end."""
+    fd = atomic_files.open_read(rundir.log_path(path, stream))
+    if fd is None:
+        return b""
+    try:
+        return os.pread(fd, max(0, min(limit, READ_LIMIT)), max(0, offset))
+    finally:
+        os.close(fd)
+
+
+def size(path: str, stream: str) -> int:
+    """How many bytes the stream has; 0 when there is none yet."""
+    return atomic_files.size(rundir.log_path(path, stream))
+
+
+def tail_offset(path: str, stream: str, lines: int) -> int:
+    """Where the last `lines` lines of the stream begin; a last line without its newline counts."""
+    fd = atomic_files.open_read(rundir.log_path(path, stream))
+    if fd is None:
+        return 0
+    try:
+        return _start_of_last_lines(fd, os.fstat(fd).st_size, lines)
+    finally:
+        os.close(fd)
+
+
+def _start_of_last_lines(fd: int, end: int, lines: int) -> int:
+    if lines <= 0 or end == 0:
+        return end
+    # The newline that ends the last line begins no further one.
+    position = end - 1
+    while position > 0:
+        start = max(0, position - TAIL_BLOCK)
+        block = os.pread(fd, position - start, start)
+        cut = len(block)
+        while (cut := block.rfind(b"\n", 0, cut)) >= 0:
+            lines -= 1
+            if lines == 0:
+                return start + cut + 1
+        position = start
+    return 0

@@ -1,0 +1,5 @@
+"""Grass from Python."""
+
+from grassq.sdk.client import Client, Job, JobFailed
+
+__all__ = ["Client", "Job", "JobFailed"]

@@ -1,0 +1,367 @@
+"""Who may come in: on the unix socket its owner and root, over TCP the holder of a token with the right scope.
+
+One middleware stands before every route and method, on every socket, and what is not in its table is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import ipaddress
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
+
+from aiohttp import web
+from msgspec import Struct
+
+from grassq.store.base import Scope, Token
+from grassq.web.access.audit import Audit
+from grassq.web.access.principal import CALLER, OWNER, Principal
+from grassq.web.listen.tcp import ClientConnection
+from grassq.web.responses import Denied, Handler, errors_in_words
+
+#: Bodies: the largest, and how long one may take to arrive.
+BODY_MAX = 64 << 20
+BODY_S = 120.0
+#: The largest body of somebody without a token.
+OPEN_BODY_MAX = 64 << 10
+#: Over TCP, bodies larger than this (or of unsaid size) are read a few at a time.
+LARGE = 1 << 20
+LARGE_AT_ONCE = 4
+#: Connections one token may have open.
+DOORS_MAX = 256
+#: Failed redemptions told to the audit; a stranger must not fill it.
+FAILURES_PER_MINUTE = 60
+HOW_IN = "`grass login CODE` with a code from the broker (a worker: `grass join CODE`)"
+
+Need = Literal["open", "read", "submit", "admin", "worker", "local"]
+#: Which scopes meet a need; over TCP nothing meets `local`, and `open` needs none.
+_MEETS: dict[str, frozenset[Scope]] = {
+    "read": frozenset({"read", "submit", "admin"}),
+    "submit": frozenset({"submit", "admin"}),
+    "admin": frozenset({"admin"}),
+    "worker": frozenset({"worker"}),
+}
+#: Told to the audit on the unix socket too.
+_ALWAYS_TOLD = ("/v1/tokens", "/v1/redeem", "/v1/worker", "/v1/remove-worker")
+_CREDENTIALS = struct.Struct("3i")
+
+
+class AuditNote(Struct):
+    """What a handler may tell the audit: who it turned out to be, and what it was about."""
+
+    who: str
+    name: str
+    about: str = ""
+
+
+NOTE = web.RequestKey("note", AuditNote)
+#: The body, read whole before a handler is called.
+BODY = web.RequestKey("body", bytes)
+
+
+class RequestContext(Struct, frozen=True):
+    """A request as it came: through which passage, from where, for what, and by whom."""
+
+    #: The gate's end of a TCP connection; None on the unix socket.
+    connection: ClientConnection | None
+    peer: str
+    need: Need
+    caller: Principal | None
+    note: AuditNote
+
+
+class Route(Struct, frozen=True):
+    """One way in: method, path, who does it, and what it needs."""
+
+    method: str
+    path: str
+    handler: Handler
+    need: Need
+
+
+class Guard:
+    """Knows the tokens and the open connections, and lets requests through or not."""
+
+    def __init__(
+        self, audit: Audit | None = None, hosts: Iterable[str] = (), now: Callable[[], float] = time.time
+    ) -> None:
+        """`hosts` are the names we may be called by, beside addresses: the certificate's, and what the user set."""
+        self.audit = audit
+        self._now = now
+        self._hosts = {"grass", "localhost", *_own_names(), *(host.lower().rstrip(".") for host in hosts)}
+        self._needs: dict[tuple[str, str], Need] = {}
+        self._tokens: dict[str, Token] = {}
+        self._connections: dict[str, set[ClientConnection]] = {}
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._failures = _Sparing(FAILURES_PER_MINUTE)
+
+    def protect(self, app: web.Application, routes: Iterable[Route]) -> None:
+        """Give an application its routes; one without a known need is a mistake found here, before anybody asks."""
+        for route in routes:
+            if route.need not in get_args(Need):
+                raise ValueError(f"{route.method} {route.path} needs {route.need!r}, which nobody can have")
+            added = app.router.add_route(route.method, route.path, route.handler)
+            assert added.resource is not None
+            self._needs[route.method, added.resource.canonical] = route.need
+        for known in app.router.routes():
+            if known.resource is None or (known.method, known.resource.canonical) not in self._needs:
+                raise ValueError(f"{known.method} {known.resource} is in no table of needs")
+
+    def load(self, tokens: Iterable[Token]) -> None:
+        """The tokens that count from now on."""
+        self._tokens = {}
+        for token in tokens:
+            self.put(token)
+
+    def put(self, token: Token, spare: asyncio.Task[object] | None = None) -> None:
+        """A token is new or has ended; if so its connections are cut, but one request may still give its answer."""
+        if token.is_code:
+            return
+        self._tokens[token.id] = token
+        if token.ended is not None:
+            for connection in self._connections.pop(token.id, set()):
+                connection.cut(spare)
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let a request through, or refuse it in a sentence."""
+        encoding = request.headers.get("Content-Encoding", "identity")
+        if encoding.strip().lower() != "identity":
+            raise Denied(415, "send bodies as they are: Content-Encoding is not taken")
+        transport = request.transport
+        if transport is None:
+            raise Denied(400, "the connection is gone")
+        connection = transport.get_protocol()
+        if not isinstance(connection, ClientConnection) or transport.get_extra_info("sslcontext") is None:
+            return await self._serve_local(request, handler, transport)
+        _check_sender(request, self._hosts)
+        need = self._need(request)
+        peer = _peer(transport)
+        if need == "local":
+            raise Denied(403, "this is done on the broker's own machine only")
+        if need == "open":
+            return await self._do(
+                request, handler, RequestContext(connection, peer, need, None, AuditNote("nobody", ""))
+            )
+        token = self._token(request)
+        if token is None:
+            raise Denied(401, f"this broker asks for a token it knows, not revoked or expired: {HOW_IN}")
+        # Whoever may make queues could make one for any program: an admin need not take that detour.
+        bare = token.bare or token.scope == "admin"
+        caller = Principal(token.scope, token.id, token.name, token.queues, bare)
+        self._hold(connection, token.id)
+        task = asyncio.current_task()
+        assert task is not None
+        connection.tasks.add(task)
+        try:
+            return await self._do(
+                request,
+                handler,
+                RequestContext(connection, peer, need, caller, AuditNote(f"token {token.id}", token.name)),
+            )
+        finally:
+            connection.tasks.discard(task)
+
+    async def _serve_local(
+        self, request: web.Request, handler: Handler, transport: asyncio.Transport
+    ) -> web.StreamResponse:
+        uid = own_uid(transport)
+        need = self._need(request)
+        if need == "worker":
+            raise Denied(403, "a worker comes in over TCP, with a token of its own: `grass join CODE`")
+        return await self._do(
+            request, handler, RequestContext(None, "local", need, OWNER, AuditNote(f"uid {uid}", OWNER.name))
+        )
+
+    def _need(self, request: web.Request) -> Need:
+        if (wrong := request.match_info.http_exception) is not None:
+            raise wrong
+        resource = request.match_info.route.resource
+        need = self._needs.get((request.method, "" if resource is None else resource.canonical))
+        if need is None:
+            raise Denied(403, "nobody may do this")
+        return need
+
+    def _token(self, request: web.Request) -> Token | None:
+        """The token shown, if it is good now; neither the answer nor its time tells which part was wrong."""
+        shown = request.headers.getall("Authorization", [])
+        kind, _, word = (shown[0] if len(shown) == 1 else "").partition(" ")
+        id_, _, secret = word.strip().partition(".")
+        token = self._tokens.get(id_)
+        digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+        same = hmac.compare_digest(digest, b"\0" * 32 if token is None else token.digest)
+        if token is None or not same or kind.lower() != "bearer" or token.ended is not None:
+            return None
+        return token if token.expires is None or self._now() < token.expires else None
+
+    def _hold(self, connection: ClientConnection, token: str) -> None:
+        """This connection is the token's: it ends with it."""
+        mine = self._connections.setdefault(token, set())
+        if connection not in mine:
+            if len(mine) >= DOORS_MAX:
+                raise Denied(429, f"this token has {DOORS_MAX} connections open already; close some first")
+            mine.add(connection)
+            connection.closing.append(lambda gone: self._let_go(gone, token))
+        connection.welcome()
+
+    def _let_go(self, connection: ClientConnection, token: str) -> None:
+        mine = self._connections.get(token, set())
+        mine.discard(connection)
+        if not mine:
+            self._connections.pop(token, None)
+
+    async def _do(self, request: web.Request, handler: Handler, context: RequestContext) -> web.StreamResponse:
+        """Do it, and tell the audit who did and how it went."""
+
+        async def allowed(request: web.Request) -> web.StreamResponse:
+            caller = context.caller
+            request[NOTE] = context.note
+            if caller is not None:
+                request[CALLER] = caller
+                if not caller.is_local and caller.scope not in _MEETS[context.need]:
+                    raise Denied(403, f"a {caller.scope} token may not do this; it takes one of scope {context.need}")
+            request[BODY] = await self._body(request, context)
+            return await handler(request)
+
+        connects = context.need == "worker" and context.caller is not None and context.caller.scope == "worker"
+        if connects:
+            await self._tell(request, context, "connects")
+        result = "cut"
+        try:
+            answer = await errors_in_words(request, allowed)
+            exit_code = answer.headers.get("Grass-Exit")
+            result = f"{answer.status}" if exit_code is None else f"{answer.status} exit {exit_code}"
+            return answer
+        finally:
+            changing = request.method == "POST" and (
+                context.connection is not None or request.path.startswith(_ALWAYS_TOLD)
+            )
+            if changing or connects:
+                await self._tell(request, context, result)
+
+    async def _tell(self, request: web.Request, context: RequestContext, result: str) -> None:
+        missed: int | None = 0
+        if context.need == "open" and result != "200":
+            missed = self._failures.take()
+        if self.audit is None or missed is None:
+            return
+        note = context.note
+        line = (self._now(), note.who, note.name, context.peer, request.method, request.path, result)
+        if context.need in ("read", "submit"):
+            self.audit.write(*line, about=note.about)
+        else:
+            told = asyncio.to_thread(self.audit.write, *line, about=note.about, missed=missed, sync=True)
+            # A request that is being cut is told too.
+            await asyncio.shield(told)
+
+    async def _body(self, request: web.Request, context: RequestContext) -> bytes:
+        """The whole body of a request: within its time, and not larger than it may be."""
+        if request.method != "POST" or not request.body_exists:
+            return b""
+        most = OPEN_BODY_MAX if context.need == "open" else BODY_MAX
+        size = request.content_length
+        if size is not None and size > most:
+            raise Denied(413, f"the body is larger than {most:,} bytes")
+        # Not those of somebody without a token: small as they are, they would keep the turns of those who have one.
+        large = context.connection is not None and context.need != "open" and (size is None or size > LARGE)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_S), self._large if large else contextlib.nullcontext():
+                while part := await request.content.readany():
+                    body += part
+                    if len(body) > most:
+                        raise Denied(413, f"the body is larger than {most:,} bytes")
+        except TimeoutError:
+            raise Denied(408, f"the body did not arrive within {BODY_S:g} seconds") from None
+        except web.RequestPayloadError:
+            raise Denied(400, "the body was cut short") from None
+        return bytes(body)
+
+
+class _Sparing:
+    """At most so many a minute; the next one is told how many were left out."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._minute = 0
+        self._count = 0
+        self._missed = 0
+
+    def take(self) -> int | None:
+        """How many were left out before this one; None if this one is left out too."""
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._count = minute, 0
+        self._count += 1
+        if self._count > self._most:
+            self._missed += 1
+            return None
+        missed, self._missed = self._missed, 0
+        return missed
+
+
+@web.middleware
+async def same_user(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Only the unix socket, and only its owner and root; for an application that is served nowhere else."""
+    if request.transport is None:
+        raise Denied(400, "the connection is gone")
+    own_uid(request.transport)
+    return await handler(request)
+
+
+def own_uid(transport: asyncio.Transport) -> int:
+    """Who is at the other end of the unix socket; other users and other sockets are refused."""
+    peer = transport.get_extra_info("socket")
+    if peer is None or peer.family != socket.AF_UNIX:
+        raise Denied(403, "only the user's own socket is served without TLS")
+    _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    if uid not in (0, os.geteuid()):
+        raise Denied(403, "this queue belongs to another user")
+    return int(uid)
+
+
+def _peer(transport: asyncio.Transport) -> str:
+    host, port = (transport.get_extra_info("peername") or ("gone", 0))[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _own_names() -> set[str]:
+    name = socket.gethostname().lower()
+    return {name, name.partition(".")[0]} - {""}
+
+
+def _check_sender(request: web.Request, hosts: set[str]) -> None:
+    """No page of another site may talk to us through a browser, whatever name it made point here."""
+    if not request.raw_path.startswith("/"):
+        raise Denied(400, "this broker is no proxy")
+    named = request.headers.getall("Host", [])
+    if len(named) != 1 or not _is_ours(named[0].strip().lower(), hosts):
+        raise Denied(
+            421, "this broker is not called that; use its address or a name of its certificate (setting `hosts`)"
+        )
+    origins = request.headers.getall("Origin", [])
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    if any(origin.lower() != f"https://{named[0].strip().lower()}" for origin in origins):
+        raise Denied(403, "requests made for another web site are not taken")
+    if site not in ("none", "same-origin"):
+        raise Denied(403, "requests made for another web site are not taken")
+
+
+def _is_ours(host: str, hosts: set[str]) -> bool:
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit():
+        name = host
+    name = name.rstrip(".")
+    with contextlib.suppress(ValueError):
+        bare = name[1:-1] if name.startswith("[") and name.endswith("]") else name
+        ipaddress.ip_address(bare)
+        return True
+    _, _, domain = name.partition(".")
+    return name in hosts or (bool(domain) and f"*.{domain}" in hosts)

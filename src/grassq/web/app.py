@@ -1,0 +1,128 @@
+"""The API: the table of every route, what it needs, and who answers it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from grassq import __version__
+from grassq.broker import service
+from grassq.broker.engine import Engine
+from grassq.core.resources.capacity import Request
+from grassq.web.access.auth import Guard, Need, Route
+from grassq.web.events.temporary_queues import TemporaryQueues
+from grassq.web.listen.fast_submit import Handlers
+from grassq.web.responses import Handler, document, errors_in_words, version_header
+from grassq.web.routes.jobs import Jobs
+from grassq.web.routes.queues import Queues
+from grassq.web.routes.tokens import Tokens
+from grassq.web.workers.queue_admin import LogSources
+
+
+class Api:
+    """Every route, and what the handlers work with."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        directory: LogSources,
+        default: Request,
+        stop: Callable[[], None],
+        about: dict[str, object],
+        *,
+        guard: Guard | None = None,
+        link: Handler | None = None,
+    ) -> None:
+        """`link` talks with workers that dial in; without it there is no way in for them."""
+        self._engine = engine
+        self._directory = directory
+        self._stop = stop
+        self._about = about
+        self._link = link
+        self.guard = guard or Guard()
+        self.tokens = Tokens(engine, self.guard)
+        self._jobs = Jobs(engine, directory, default)
+        self._doors = TemporaryQueues(engine, directory)
+        self._queues = Queues(engine, directory, self.guard, self._doors)
+
+    def app(self) -> web.Application:
+        """The application: routes, limits, one guard before all of them and one way errors are told."""
+        app = web.Application(middlewares=[errors_in_words, self.guard.check])
+        app.on_response_prepare.append(version_header)
+        app.on_startup.append(self._begin)
+        app.on_shutdown.append(self._end)
+        self.guard.protect(app, self.routes())
+        return app
+
+    async def _begin(self, app: web.Application) -> None:
+        await self.tokens.load()
+        self._doors.start()
+
+    async def _end(self, app: web.Application) -> None:
+        await self._doors.close()
+
+    def routes(self) -> list[Route]:
+        """The table: nothing is served that is not in it."""
+        jobs, queues, tokens = self._jobs, self._queues, self.tokens
+        table: list[tuple[str, str, Handler, Need]] = [
+            ("POST", "/v1/redeem", tokens.redeem, "open"),
+            ("GET", "/v1/show", jobs.show, "read"),
+            ("GET", "/v1/why", jobs.why, "read"),
+            ("GET", "/v1/wait", jobs.wait, "read"),
+            ("GET", r"/v1/jobs/{id:\d{1,15}}/log", jobs.log, "read"),
+            ("GET", "/v1/queues/{queue}/attend", queues.attend, "submit"),
+            ("POST", "/v1/enqueue", jobs.enqueue, "submit"),
+            ("POST", "/v1/submit", jobs.submit, "submit"),
+            ("POST", "/v1/submit-many", jobs.submit_many, "submit"),
+            ("POST", "/v1/jobs/kill", jobs.kill, "submit"),
+            ("POST", "/v1/jobs/rerun", jobs.rerun, "submit"),
+            ("POST", "/v1/jobs/hold", jobs.hold, "submit"),
+            ("POST", "/v1/jobs/release", jobs.release, "submit"),
+            ("POST", "/v1/jobs/priority", jobs.priority, "submit"),
+            ("POST", "/v1/jobs/clean", jobs.clean, "submit"),
+            ("POST", "/v1/create-queue", queues.create_queue, "admin"),
+            ("POST", "/v1/delete-queue", queues.delete_queue, "admin"),
+            ("POST", "/v1/pause", queues.pause, "admin"),
+            ("POST", "/v1/resume", queues.resume, "admin"),
+            ("POST", "/v1/drain", queues.drain, "admin"),
+            ("POST", "/v1/remove-worker", queues.remove_worker, "admin"),
+            ("GET", "/v1/tokens", tokens.list, "admin"),
+            ("POST", "/v1/tokens/create", tokens.create, "admin"),
+            ("POST", "/v1/tokens/revoke", tokens.revoke, "admin"),
+            ("GET", "/v1/audit", tokens.audit, "admin"),
+            ("GET", "/v1/info", self.info, "admin"),
+            ("POST", "/v1/stop", self.stop, "local"),
+        ]
+        if self._link is not None:
+            table.append(("GET", "/v1/worker", self._link, "worker"))
+        return [Route(*row) for row in table]
+
+    def submissions(self) -> Handlers:
+        """What comes by the short way in, too: each is one of the routes that the owner of the socket may use."""
+        made = self._jobs.submissions
+        return {b"/v1/enqueue": made.enqueue, b"/v1/submit": made.submit, b"/v1/submit-many": made.submit_many}
+
+    async def info(self, request: web.Request) -> web.Response:
+        """What the daemon is and how it fares."""
+        totals = await self._engine.read(lambda batch: batch.store.totals())
+        folders = await asyncio.to_thread(self._directory.folders)
+        strays = await self._engine.read(partial(service.unknown, ids=folders))
+        return document(
+            {
+                "version": __version__,
+                **self._about,
+                **self._directory.describe(),
+                "jobs": totals,
+                "strays": [{"path": f"jobs/{id_}", "why": "no job of that id is stored"} for id_ in strays],
+                "read_only": self._engine.decider.read_only,
+            }
+        )
+
+    async def stop(self, request: web.Request) -> web.Response:
+        """End the daemon; jobs run on."""
+        running = await self._engine.read(lambda batch: len(batch.board.holding))
+        self._stop()
+        return document({"running": running})

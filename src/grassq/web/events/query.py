@@ -1,0 +1,61 @@
+"""What a reader who attends a queue asks for: from which job on, and what it knows already."""
+
+from __future__ import annotations
+
+from operator import gt
+from typing import NamedTuple
+
+from aiohttp import web
+
+from grassq.broker.subscriptions import Range
+from grassq.core.model import ATTEMPT_MAX, ID_MAX
+from grassq.core.names import check_name
+from grassq.errors import BadInput
+from grassq.web.logs.serve import DIGITS_MAX, OFFSET_MAX, number
+
+#: Offsets that one request may tell.
+OFFSETS_MAX = 1000
+#: Ranges of jobs whose end is known that one request may tell.
+OVER_MAX = 1000
+
+#: The largest job, attempt and offset; and the largest first and last job.
+_PLACE = (ID_MAX, ATTEMPT_MAX, OFFSET_MAX)
+_RANGE = (ID_MAX, ID_MAX)
+
+Offsets = dict[int, tuple[int, int]]
+
+
+class SubscriptionQuery(NamedTuple):
+    """From this job on, the output of some from an offset on, and nothing of those that are known to be over."""
+
+    queue: str
+    first: int
+    offsets: Offsets
+    over: list[Range]
+
+
+def read_query(request: web.Request) -> SubscriptionQuery:
+    """The queue and the query of a request."""
+    offsets = _read("offsets", request.query.get("offsets", ""), ":", _PLACE, OFFSETS_MAX)
+    over = _read("over", request.query.get("over", ""), "-", _RANGE, OVER_MAX)
+    return SubscriptionQuery(
+        check_name(request.match_info["queue"], "queue name"),
+        number(request, "from", 1, ID_MAX),
+        {job: (attempt, offset) for job, attempt, offset in offsets},
+        [(first, last) for first, last in over],
+    )
+
+
+def _read(name: str, text: str, mark: str, most: tuple[int, ...], count: int) -> list[list[int]]:
+    """Groups of numbers with a mark between them, and commas between the groups: 7:1:4096,9:1:0 or 6-1000,1003-1003."""
+    found: list[list[int]] = []
+    parts = text.split(",", count) if text else []
+    if len(parts) > count:
+        raise BadInput(f"{name}: more than {count:,}")
+    for part in parts:
+        words = part.split(mark)
+        numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX]
+        if len(words) != len(most) or len(numbers) != len(most) or any(map(gt, numbers, most)):
+            raise BadInput(f"{name}: {part[:40]!r} makes no sense; it takes {mark.join('N' * len(most))}")
+        found.append(numbers)
+    return found

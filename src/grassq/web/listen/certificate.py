@@ -1,0 +1,234 @@
+"""The broker's certificate: read from PKCS#12 or PEM, or made once and kept in the home."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import ipaddress
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes, PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, pkcs12
+from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_key
+from cryptography.x509.oid import NameOID
+
+from grassq.errors import BadInput, GrassError, Refused
+from grassq.web.listen.identity import Identity
+
+FILE_NAME = "tls.pem"
+FILE_MAX = 1 << 20
+OWN_DAYS = 3653
+#: What a name in a certificate may be at most.
+COMMON_NAME_MAX = 64
+NO_PASSWORD = "the certificate file {} has no password: whoever can read it has the key"
+PEM_MARK = b"-----BEGIN "
+
+Loaded = tuple[PrivateKeyTypes, list[x509.Certificate], list[str]]
+
+
+def load(path: str | Path, password: bytes | None = None) -> Identity:
+    """Read a certificate and its key from PKCS#12 or PEM; what is wrong with it is said in a sentence."""
+    data = _read(Path(path))
+    key, chain, notes = (_from_pem if PEM_MARK in data else _from_pkcs12)(str(path), data, password)
+    if _public(key.public_key()) != _public(chain[0].public_key()):
+        raise BadInput(f"in {path} the key does not belong to the certificate")
+    if stat.S_IMODE(Path(path).stat().st_mode) & 0o077:
+        notes.append(f"others may read {path}, which holds a private key; `chmod 600` it")
+    return _identity(str(path), key, chain, notes)
+
+
+def own(home: str, hosts: Iterable[str], now: float) -> Identity:
+    """The home's own certificate; made the first time, for this machine and these names and addresses, and kept."""
+    path = Path(home) / FILE_NAME
+    if not path.exists():
+        _make(path, [host for host in hosts if not _is_wildcard(host)], now)
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise Refused(f"others may read {path}, which holds a private key; `chmod 600 {path}`")
+    return load(path)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_MAX + 1)
+    except OSError as error:
+        raise BadInput(f"the certificate {path} cannot be read: {error.strerror}") from None
+    if len(data) > FILE_MAX:
+        raise BadInput(f"{path} is no certificate: it is larger than {FILE_MAX:,} bytes")
+    return data
+
+
+def _from_pem(path: str, data: bytes, password: bytes | None) -> Loaded:
+    notes = []
+    if b"PRIVATE KEY-----" not in data:
+        raise BadInput(f"{path} holds no private key; put certificate and key into one file")
+    try:
+        chain = x509.load_pem_x509_certificates(data)
+    except ValueError:
+        raise BadInput(f"{path} holds no certificate that can be read; put certificate and key into one file") from None
+    encrypted = b"ENCRYPTED" in data
+    if encrypted and password is None:
+        raise BadInput(f"the key in {path} has a password; give it with --cert-pass")
+    if password and not encrypted:
+        notes.append(f"the key in {path} has no password; the one given is not used")
+    try:
+        key = load_key(data, password if encrypted else None)
+    except (ValueError, TypeError):
+        why = "the password is wrong, or the key is damaged" if encrypted else "it is damaged or of an unknown kind"
+        raise BadInput(f"the key in {path} cannot be read: {why}") from None
+    return key, chain, notes
+
+
+def _from_pkcs12(path: str, data: bytes, password: bytes | None) -> Loaded:
+    if not _has_mac(path, data):
+        raise BadInput(
+            f"{path} has no MAC, so nobody can tell whether it was changed; make it again with `openssl pkcs12 -export`"
+        )
+    try:
+        bag = pkcs12.load_pkcs12(data, password)
+    except ValueError:
+        if password is None:
+            raise BadInput(f"{path} has a password; give it with --cert-pass") from None
+        raise BadInput(f"the password of {path} is wrong (or the file is damaged)") from None
+    if bag.key is None:
+        raise BadInput(f"{path} holds no private key; export it with `-inkey KEY`")
+    if bag.cert is None:
+        raise BadInput(f"{path} holds no certificate that belongs to its key")
+    chain = [bag.cert.certificate, *(extra.certificate for extra in bag.additional_certs)]
+    return bag.key, chain, [] if password else [NO_PASSWORD.format(path)]
+
+
+def _has_mac(path: str, data: bytes) -> bool:
+    """A PFX is a sequence of version, content and, if there is a third, the MAC over the content."""
+    try:
+        tag, start, end = _element(data, 0)
+        parts = 0
+        while tag == 0x30 and start < end:
+            _, _, start = _element(data, start)
+            parts += 1
+    except IndexError:
+        tag, parts = 0, 0
+    if tag != 0x30 or not 2 <= parts <= 3:
+        raise BadInput(f"{path} is neither PKCS#12 nor PEM")
+    return parts == 3
+
+
+def _element(data: bytes, at: int) -> tuple[int, int, int]:
+    """A DER element: its tag, where its content begins and where it ends."""
+    size, start = data[at + 1], at + 2
+    if size >= 0x80:
+        count = size & 0x7F
+        size, start = int.from_bytes(data[start : start + count], "big"), start + count
+        if not 1 <= count <= 4:
+            raise IndexError
+    if start + size > len(data):
+        raise IndexError
+    return data[at], start, start + size
+
+
+def _public(key: object) -> bytes:
+    method = getattr(key, "public_bytes", None)
+    return b"" if method is None else bytes(method(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+
+def _identity(path: str, key: PrivateKeyTypes, chain: list[x509.Certificate], notes: list[str]) -> Identity:
+    pem = b"".join(each.public_bytes(Encoding.PEM) for each in chain)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    try:
+        _give(context, pem + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    except (ssl.SSLError, ValueError) as error:
+        raise BadInput(f"TLS cannot use {path}: {error}") from None
+    first = chain[0]
+    return Identity(
+        context,
+        hashlib.sha256(first.public_bytes(Encoding.DER)).digest(),
+        names_of(first),
+        first.not_valid_before_utc.timestamp(),
+        first.not_valid_after_utc.timestamp(),
+        notes,
+    )
+
+
+def _give(context: ssl.SSLContext, pem: bytes) -> None:
+    """The ssl module reads keys from files only: this one is in memory, and nobody else can open it."""
+    fd = os.memfd_create("grass-tls", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(fd), "wb") as file:
+            file.write(pem)
+        context.load_cert_chain(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+
+
+def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The names and addresses a certificate was made for."""
+    names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    with contextlib.suppress(x509.ExtensionNotFound, ValueError):
+        others = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names += others.get_values_for_type(x509.DNSName)
+        names += [str(address) for address in others.get_values_for_type(x509.IPAddress)]
+    return tuple(dict.fromkeys(name.lower() for name in names))
+
+
+def _make(path: Path, hosts: Iterable[str], now: float) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    names = list(dict.fromkeys([socket.gethostname() or "localhost", "localhost", *hosts]))
+    pem += _self_signed(key, names, now).public_bytes(Encoding.PEM)
+    aside = path.with_suffix(".new")
+    try:
+        aside.unlink(missing_ok=True)
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.rename(path)
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _self_signed(key: CertificateIssuerPrivateKeyTypes, hosts: list[str], now: float) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:COMMON_NAME_MAX])])
+    begin = datetime.datetime.fromtimestamp(now, datetime.UTC) - datetime.timedelta(days=1)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + datetime.timedelta(days=OWN_DAYS))
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    )
+    return builder.sign(key, hashes.SHA256())
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return host in ("", "*")
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return x509.DNSName(host)
+    except ValueError:
+        raise GrassError(f"the name {host!r} of this machine fits into no certificate; give one with --cert") from None

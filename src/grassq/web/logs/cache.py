@@ -1,0 +1,275 @@
+"""Copies of the logs of finished jobs that ran on other machines, so that they can be read while those are away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from grassq.broker import selection
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.core.model import FINAL, Job
+from grassq.errors import GrassError
+from grassq.web.logs.serve import LogReader
+from grassq.web.workers.connection import OutOfTouch
+
+log = logging.getLogger(__name__)
+
+#: Of a longer log, the first and the last half of this much are kept.
+LOG_MAX = 16 << 20
+#: Of all logs, one takes at most this part of the room there is.
+SHARE = 4
+#: Jobs of one worker whose logs wait to be copied; the oldest are given up when there are more.
+WANTED_MAX = 10_000
+#: When a worker comes back: how many of the last finished jobs are looked at, and how far back.
+RECENT_MAX = 200
+RECENT_S = 86400.0
+_PART = ".part"
+_NAME = re.compile(r"(\d{1,15})\.(\d{1,9})\.(log|out|err)(?:\.cut(\d{1,15}))?")
+
+
+class Key(Struct, frozen=True):
+    """One log: of a job, of one of its attempts, one stream."""
+
+    job: int
+    attempt: int
+    stream: str
+
+
+class _Kept(Struct):
+    path: Path
+    size: int
+    cut_at: int | None
+
+
+class Copy:
+    """A copy of one log, read like the log itself."""
+
+    def __init__(self, path: Path, cut_at: int | None) -> None:
+        self._path = path
+        #: Up to here the copy is as the log was; then a mark says how much is missing, and the last part follows.
+        self.cut_at = cut_at
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
+        """What the copy holds from an offset on, up to a bound."""
+        return await asyncio.to_thread(_read, self._path, offset, 1 << 20)
+
+    async def size(self, job: int, attempt: int, stream: str) -> int:
+        """How many bytes the copy holds."""
+        return await asyncio.to_thread(lambda: self._path.stat().st_size)
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        """Where the last lines of the copy begin."""
+        return await asyncio.to_thread(_tail_offset, self._path, lines)
+
+
+class LogCache:
+    """A folder of copies, bounded in all; the oldest make room for new ones."""
+
+    def __init__(
+        self,
+        folder: Path,
+        engine: Engine,
+        reader: Callable[[str], LogReader | None],
+        *,
+        most_bytes: int,
+        log_max: int = LOG_MAX,
+        local: str | None = None,
+    ) -> None:
+        """`reader` gives a worker in touch, or None; what ran on the worker `local` needs no copy."""
+        self._folder = folder
+        self._engine = engine
+        self._reader = reader
+        self._most = most_bytes
+        self._log_max = max(0, min(log_max, most_bytes // SHARE))
+        self._local = local
+        self._kept: dict[Key, _Kept] = {}
+        self._bytes = 0
+        self._wanted: dict[str, dict[Key, None]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._looks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Find what an earlier broker kept, and copy from now on."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = []
+        for path in self._folder.iterdir():
+            match = _NAME.fullmatch(path.name)
+            if match is None:
+                if path.name.endswith(_PART):
+                    path.unlink(missing_ok=True)
+                continue
+            job, attempt, stream, cut = match.groups()
+            status = path.stat()
+            kept = _Kept(path, status.st_size, int(cut) if cut else None)
+            found.append((status.st_mtime, Key(int(job), int(attempt), stream), kept))
+        for _, key, kept in sorted(found, key=lambda each: each[0]):
+            self._note(key, kept)
+        self._evict()
+        self._engine.on_finished(self.finished)
+
+    def copy(self, job: int, attempt: int, stream: str) -> Copy | None:
+        """The copy of a log, if there is one."""
+        kept = self._kept.get(Key(job, attempt, stream))
+        return None if kept is None else Copy(kept.path, kept.cut_at)
+
+    def describe(self) -> dict[str, object]:
+        """What `doctor` wants to know."""
+        waiting = sum(len(keys) for keys in self._wanted.values())
+        return {"logs": len(self._kept), "bytes": self._bytes, "most_bytes": self._most, "waiting": waiting}
+
+    def finished(self, jobs: list[int]) -> None:
+        """These jobs have ended, and it is on disk: copy the logs they left on other machines."""
+        self._look(partial(_logs_of, ids=jobs))
+
+    def greet(self, worker: str) -> None:
+        """A worker is back in touch: copy what it holds of jobs that ended lately."""
+        self._look(partial(_recent_logs, worker=worker))
+
+    def _look(self, find: Callable[[Batch], list[tuple[str, Key]]]) -> None:
+        task = asyncio.create_task(self._want(find))
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+
+    async def _want(self, find: Callable[[Batch], list[tuple[str, Key]]]) -> None:
+        try:
+            found = await self._engine.read(find)
+        except GrassError as error:
+            log.warning("logs_not_copied error=%s", error)
+            return
+        for worker, key in found:
+            if worker == self._local or key in self._kept or self._log_max == 0:
+                continue
+            wanted = self._wanted.setdefault(worker, {})
+            wanted[key] = None
+            if len(wanted) > WANTED_MAX:
+                del wanted[next(iter(wanted))]
+            if worker not in self._tasks:
+                self._tasks[worker] = asyncio.create_task(self._fill(worker, wanted))
+
+    async def _fill(self, worker: str, wanted: dict[Key, None]) -> None:
+        """Copy one log after the other, while the worker is in touch; what is left waits until it is back."""
+        try:
+            while wanted and (reader := self._reader(worker)) is not None:
+                key = next(iter(wanted))
+                try:
+                    await self._fetch(reader, key)
+                except OutOfTouch:
+                    return
+                except (GrassError, OSError) as error:
+                    # This one only: the next may be copied all the same.
+                    log.warning("log_not_copied worker=%s job=%s error=%s", worker, key.job, error)
+                wanted.pop(key, None)
+        finally:
+            del self._tasks[worker]
+            if not wanted:
+                self._wanted.pop(worker, None)
+
+    async def _fetch(self, reader: LogReader, key: Key) -> None:
+        size = await reader.size(key.job, key.attempt, key.stream)
+        half = self._log_max // 2
+        cut = size > self._log_max
+        name = f"{key.job}.{key.attempt}.{key.stream}" + (f".cut{half}" if cut else "")
+        part = self._folder / (name + _PART)
+        try:
+            file = await asyncio.to_thread(part.open, "wb")
+            with file:
+                await _pull(reader, key, file.write, 0, half if cut else size)
+                if cut:
+                    mark = b"\n[grass: %d bytes are not in this copy]\n" % (size - 2 * half)
+                    file.write(mark)
+                    await _pull(reader, key, file.write, size - half, size)
+                written = file.tell()
+            self._forget(key)
+            part.rename(self._folder / name)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        self._note(key, _Kept(self._folder / name, written, half if cut else None))
+        self._evict()
+
+    def _note(self, key: Key, kept: _Kept) -> None:
+        self._kept[key] = kept
+        self._bytes += kept.size
+
+    def _forget(self, key: Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept.size
+            with contextlib.suppress(OSError):
+                kept.path.unlink(missing_ok=True)
+
+    def _evict(self) -> None:
+        while self._bytes > self._most and self._kept:
+            self._forget(next(iter(self._kept)))
+
+    async def remove(self, jobs: Iterable[int]) -> None:
+        """Delete the copies of these jobs."""
+        gone = set(jobs)
+        for wanted in self._wanted.values():
+            for key in [key for key in wanted if key.job in gone]:
+                del wanted[key]
+        for key in [key for key in self._kept if key.job in gone]:
+            self._forget(key)
+
+    async def close(self) -> None:
+        """Stop copying."""
+        tasks = [*self._tasks.values(), *self._looks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pull(reader: LogReader, key: Key, write: Callable[[bytes], object], offset: int, end: int) -> None:
+    while offset < end:
+        data = (await reader.read(key.job, key.attempt, key.stream, offset))[: end - offset]
+        if not data:
+            return
+        write(data)
+        offset += len(data)
+
+
+def _logs_of(batch: Batch, ids: list[int]) -> list[tuple[str, Key]]:
+    """The logs of jobs, and on which worker each is."""
+    return [log for job in selection.present(batch, ids) for log in _of_job(batch, job)]
+
+
+def _recent_logs(batch: Batch, worker: str) -> list[tuple[str, Key]]:
+    jobs = batch.store.recent(batch.now - RECENT_S, RECENT_MAX)
+    return [(at, key) for job in reversed(jobs) for at, key in _of_job(batch, job) if at == worker]
+
+
+def _of_job(batch: Batch, job: Job) -> list[tuple[str, Key]]:
+    if job.state not in FINAL:
+        return []
+    streams = ("out", "err") if job.spec.split else ("log",)
+    if job.attempt == 1 and job.placement is not None:
+        places = [(1, job.placement.worker)]
+    else:
+        places = [(attempt.number, attempt.placement.worker) for attempt in batch.store.attempts(job.id)]
+    return [(worker, Key(job.id, number, stream)) for number, worker in places for stream in streams]
+
+
+def _read(path: Path, offset: int, limit: int) -> bytes:
+    with path.open("rb") as file:
+        return os.pread(file.fileno(), limit, offset)
+
+
+def _tail_offset(path: Path, lines: int) -> int:
+    data = path.read_bytes()
+    if lines <= 0 or not data:
+        return len(data)
+    at = len(data) - 1
+    for _ in range(lines):
+        at = data.rfind(b"\n", 0, at)
+        if at < 0:
+            return 0
+    return at + 1

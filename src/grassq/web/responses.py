@@ -1,0 +1,164 @@
+"""How answers look on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from grassq import __version__
+from grassq.broker import views
+from grassq.broker.service import Done
+from grassq.core import protocol
+from grassq.core.syntax.enqueue import Enqueue
+from grassq.errors import EXIT_USAGE, BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
+from grassq.web.listen.abort import cut
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: What is still read of a refused request after its answer, so that the answer is not lost in a reset; then it is cut.
+REST_BYTES_MAX = 64 << 10
+REST_S = 1.0
+#: Of a refusal in a header.
+WORDS_MAX = 500
+
+
+class Denied(Refused):
+    """Not let in, or not so far; `status` is HTTP's word for it."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+_STATUS: tuple[tuple[type[GrassError], int], ...] = (
+    (BadInput, 400),
+    (NotFound, 404),
+    (StoreUnavailable, 503),
+    (Unreachable, 503),
+    (Refused, 409),
+)
+
+
+def error_status(error: GrassError) -> int:
+    """The HTTP status that goes with an error."""
+    if isinstance(error, Denied):
+        return error.status
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def digest(raw: bytes) -> bytes:
+    """What a request is known by when its key comes again."""
+    return hashlib.sha256(raw).digest()
+
+
+async def version_header(request: web.Request, response: web.StreamResponse) -> None:
+    """Every answer says which daemon gave it."""
+    response.headers["Grass-Version"] = __version__
+
+
+class Reply(Struct, frozen=True):
+    """An answer before it is HTTP: whoever serves the connection writes it down."""
+
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] = {}
+    kind: str = "application/json"
+    #: For the audit: what it was about.
+    about: str = ""
+
+    def response(self) -> web.Response:
+        """The answer for aiohttp."""
+        return web.Response(status=self.status, body=self.body, headers=self.headers, content_type=self.kind)
+
+
+def enqueued(exit_code: int, out: str, err: str, *, about: str = "", **said: object) -> Reply:
+    """What `grass enqueue` prints and returns, so that it need not read JSON; `said` is for Grass-NAME headers."""
+    body = out.encode("utf-8", "backslashreplace")
+    headers = {"Grass-Exit": str(exit_code), "Grass-Stdout": str(len(body))}
+    headers |= {f"Grass-{name.capitalize()}": str(value) for name, value in said.items() if value is not None}
+    return Reply(body + err.encode("utf-8", "backslashreplace"), 200, headers, "application/octet-stream", about)
+
+
+def document(content: object, status: int = 200) -> web.Response:
+    """An answer as JSON."""
+    return Reply(msgspec.json.encode(content), status).response()
+
+
+def done_document(done: Done) -> web.Response:
+    """What an action did, as JSON."""
+    return document({"jobs": [views.job_document(job) for job in done.jobs], "notes": done.notes})
+
+
+def enqueue_text(typed: Enqueue, job: int) -> str:
+    """The line `grass enqueue` prints."""
+    if typed.json:
+        return msgspec.json.encode({"id": job, "queue": typed.queue}).decode() + "\n"
+    if typed.quiet:
+        return f"{job}\n"
+    return f"job {job} {'held' if typed.hold else 'queued'} in {typed.queue}\n"
+
+
+def lines_text(typed: Enqueue, ids: Sequence[int], sweep: str | None = None) -> str:
+    """The line `grass enqueue --stdin` prints, or `grass sweep`: how many jobs, and which."""
+    count, which = len(ids), range_text(ids)
+    if typed.json:
+        told = {"first": ids[0] if ids else None, "count": count, "queue": typed.queue}
+        return msgspec.json.encode(told | ({"name": sweep} if sweep else {})).decode() + "\n"
+    if typed.quiet:
+        return f"{which}\n" if ids else ""
+    if sweep is not None:
+        return f"sweep {sweep}: {count} {'job' if count == 1 else 'jobs'} {which}\n"
+    return f"{count} {'job' if count == 1 else 'jobs'} enqueued{': ' if ids else ''}{which}\n"
+
+
+def range_text(ids: Sequence[int]) -> str:
+    """Ids that follow one another, as a selector."""
+    return "" if not ids else str(ids[0]) if len(ids) == 1 else f"{ids[0]}-{ids[-1]}"
+
+
+@web.middleware
+async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tell every refusal as one sentence and the exit code that goes with it."""
+    try:
+        return await handler(request)
+    except Gone as error:
+        # Cut off and not answered: then the client asks again, and the next broker or daemon answers.
+        cut(request.transport)
+        answer = refusal(error, error_status(error))
+    except GrassError as error:
+        answer = refusal(error, error_status(error))
+    except web.HTTPException as error:
+        message = f"{request.method} {request.path}: {error.reason}"
+        answer = document({"error": {"exit": EXIT_USAGE, "message": message}}, error.status)
+    if answer.status >= 400 and request.body_exists and not request.content.at_eof():
+        await _tell_and_close(request, answer)
+    return answer
+
+
+def refusal(error: GrassError, status: int) -> web.Response:
+    """Why not, in a sentence."""
+    return refused(error, status).response()
+
+
+def refused(error: GrassError, status: int) -> Reply:
+    """Why not, in a sentence. Who asked for a WebSocket sees only the headers, so it is there as well."""
+    words = " ".join(str(error).split())[:WORDS_MAX].encode("ascii", "replace").decode("ascii")
+    body = msgspec.json.encode({"error": {"exit": error.exit_code, "message": str(error)}})
+    return Reply(body, status, {protocol.ERROR_HEADER: words})
+
+
+async def _tell_and_close(request: web.Request, answer: web.Response) -> None:
+    answer.force_close()
+    with contextlib.suppress(ConnectionError, TimeoutError, web.RequestPayloadError):
+        await answer.prepare(request)
+        await answer.write_eof()
+        left = REST_BYTES_MAX
+        async with asyncio.timeout(REST_S):
+            while left > 0 and (part := await request.content.readany()):
+                left -= len(part)

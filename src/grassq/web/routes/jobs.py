@@ -1,0 +1,206 @@
+"""The routes about jobs: submit them, look at them, change them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from grassq.broker import selection, service, tokens, views
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.broker.service import Done
+from grassq.core.model import FINAL, Job
+from grassq.core.names import shown
+from grassq.core.resources.capacity import Request
+from grassq.core.syntax import selectors
+from grassq.core.syntax.selectors import Selector
+from grassq.errors import BadInput
+from grassq.web import requests
+from grassq.web.access.auth import BODY, NOTE
+from grassq.web.access.principal import CALLER
+from grassq.web.logs.serve import serve_log
+from grassq.web.responses import digest, document, done_document
+from grassq.web.submit import handler as submissions
+from grassq.web.submit.handler import Submissions
+from grassq.web.workers.queue_admin import LogSources
+
+WAIT_MAX_S = 30.0
+SELECTORS_MAX = 10_000
+#: Of what the audit is told of a request.
+ABOUT_MAX = 200
+
+#: Something to do to selected jobs, with the rest of the request.
+Action = Callable[[Batch, list[Selector], requests.SelectBody], Done]
+
+
+class Jobs:
+    """The handlers, and what they work with."""
+
+    def __init__(self, engine: Engine, directory: LogSources, default: Request) -> None:
+        self._engine = engine
+        self._directory = directory
+        self.submissions = Submissions(engine, default)
+
+    async def enqueue(self, request: web.Request) -> web.Response:
+        """Store what was typed after `grass enqueue`, and answer with the very text to print."""
+        return await _submit(request, self.submissions.enqueue)
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Store jobs a program made."""
+        return await _submit(request, self.submissions.submit)
+
+    async def submit_many(self, request: web.Request) -> web.Response:
+        """Store jobs of a program that share everything but the command."""
+        return await _submit(request, self.submissions.submit_many)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Jobs, queues and workers."""
+        chosen = _selectors(request.query.getall("selector", []))
+        return document(await self._engine.read(partial(views.show, selectors=chosen)))
+
+    async def why(self, request: web.Request) -> web.Response:
+        """Why jobs are where they are."""
+        chosen = _some(_selectors(request.query.getall("selector", [])))
+        return document(await self._engine.read(partial(views.why, selectors=chosen)))
+
+    async def wait(self, request: web.Request) -> web.Response:
+        """Answer when the jobs have ended, or when the time is over."""
+        chosen = _some(_selectors(request.query.getall("selector", [])))
+        deadline = asyncio.get_running_loop().time() + _seconds(request.query.get("timeout_s", "0"))
+        any_one = request.query.get("any") == "1"
+        jobs = await self._engine.read(partial(selection.select, selectors=chosen))
+        while not _over(jobs, any_one):
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            pending = [job.id for job in jobs if job.state not in FINAL]
+            await self._changed(pending, left, any_one)
+            news = await self._engine.read(partial(selection.present, ids=pending))
+            jobs = sorted([job for job in jobs if job.state in FINAL] + news, key=lambda job: job.id)
+        shown_jobs = await self._engine.read(partial(views.documents, jobs=jobs))
+        return document({"done": _over(jobs, any_one), "jobs": shown_jobs})
+
+    async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
+        """Wait for the next end, of any one or of all that are left."""
+        watcher = self._engine.watch.subscribe(ids)
+        try:
+            # A job may have ended between the look and the subscription: it is not waited for. To look again at once
+            # would never come to an end, for of many jobs there is always one that ends meanwhile.
+            jobs = await self._engine.read(partial(selection.present, ids=ids))
+            watcher.keep({job.id for job in jobs if job.state not in FINAL})
+            if not watcher.left or (any_one and len(watcher.left) < len(ids)):
+                return
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + timeout_s
+            while await watcher.change(max(0.0, deadline - loop.time())):
+                if any_one or not watcher.left:
+                    return
+        finally:
+            watcher.close()
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        """A job's log, whole or as it grows."""
+        return await serve_log(request, self._engine, self._directory)
+
+    async def kill(self, request: web.Request) -> web.Response:
+        """End jobs."""
+        return await self._act(
+            request, lambda batch, jobs, body: service.kill(batch, jobs, body.grace_s, body.unstarted)
+        )
+
+    async def hold(self, request: web.Request) -> web.Response:
+        """Park jobs."""
+        return await self._act(request, lambda batch, jobs, body: service.hold(batch, jobs))
+
+    async def release(self, request: web.Request) -> web.Response:
+        """Let parked jobs go on."""
+        return await self._act(request, lambda batch, jobs, body: service.release(batch, jobs))
+
+    async def priority(self, request: web.Request) -> web.Response:
+        """Change places in line."""
+        return await self._act(request, lambda batch, jobs, body: service.set_priority(batch, jobs, body.priority))
+
+    async def _act(self, request: web.Request, action: Action) -> web.Response:
+        return done_document(await self._once(request, action))
+
+    async def _once(self, request: web.Request, action: Action) -> Done:
+        """Do an action to selected jobs once per key: the set is fixed when it is first done."""
+        raw = request[BODY]
+        body = requests.decode(raw, requests.SelectBody)
+        chosen = _some(_selectors(body.selectors))
+        request[NOTE].about = " ".join(body.selectors)[:ABOUT_MAX]
+        by = _owner(request)
+
+        def done(batch: Batch) -> Done:
+            return tokens.own(batch, chosen, by, lambda: action(batch, chosen, body))
+
+        # The path too: the same body kills or cleans, and what was only held must not be removed for that.
+        request_digest = digest(request.path.encode() + b" " + raw)
+        return await self._engine.change(
+            lambda batch: service.once(batch, body.key, request_digest, lambda: done(batch))
+        )
+
+    async def rerun(self, request: web.Request) -> web.Response:
+        """Submit finished jobs again."""
+        raw = request[BODY]
+        body = requests.decode(raw, requests.SelectBody)
+        chosen = _selectors(body.selectors) if body.failed else _some(_selectors(body.selectors))
+        by = _owner(request)
+
+        def handler(batch: Batch) -> list[int]:
+            return tokens.own(
+                batch, chosen, by, lambda: service.rerun(batch, chosen, body.key, digest(raw), body.failed)
+            )
+
+        ids = await self._engine.change(handler, key=body.key, recall=service.ids_of)
+        return done_document(Done(await self._engine.read(partial(selection.present, ids=ids))))
+
+    async def clean(self, request: web.Request) -> web.Response:
+        """Remove finished jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
+        done = await self._once(request, lambda batch, jobs, body: service.clean(batch, jobs, body.older_s))
+        spare = await self._engine.read(lambda batch: batch.store.rerun_jobs())
+        await self._directory.remove(done.jobs, spare)
+        return document({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
+
+
+async def _submit(request: web.Request, submit: submissions.Handler) -> web.Response:
+    reply = await submit(request[BODY], request[CALLER])
+    request[NOTE].about = reply.about
+    return reply.response()
+
+
+def _selectors(texts: list[str]) -> list[Selector]:
+    if len(texts) > SELECTORS_MAX:
+        raise BadInput(f"more than {SELECTORS_MAX:,} selectors; use a range such as 3-7")
+    return [selectors.parse(text) for text in texts]
+
+
+def _some(chosen: list[Selector]) -> list[Selector]:
+    if not chosen:
+        raise BadInput("say which jobs: an id, 3-7, @, all, a state, a queue or a name")
+    return chosen
+
+
+def _owner(request: web.Request) -> str | None:
+    """The token whose own jobs alone may be changed; None for those who may change all."""
+    caller = request[CALLER]
+    return caller.token if caller.scope == "submit" else None
+
+
+def _over(jobs: list[Job], any_one: bool) -> bool:
+    ended = (job.state in FINAL for job in jobs)
+    return not jobs or (any(ended) if any_one else all(ended))
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if math.isnan(seconds):
+        raise BadInput(f"{shown(text)} is no number of seconds")
+    return min(max(seconds, 0.0), WAIT_MAX_S)

@@ -1,0 +1,177 @@
+"""The routes about queues and workers: make and delete, pause and resume, drain and remove."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+from msgspec import Struct
+from msgspec.structs import replace
+
+from grassq.broker import service
+from grassq.broker import tokens as worker_tokens
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.broker.service import Done
+from grassq.core.model import DEFAULT_QUEUE, Offer
+from grassq.core.names import check_name, shown
+from grassq.core.syntax import enqueue as enqueue_syntax
+from grassq.errors import BadInput, NotFound, Refused
+from grassq.store.base import Token
+from grassq.web import requests
+from grassq.web.access.auth import BODY, NOTE, Guard
+from grassq.web.access.principal import CALLER
+from grassq.web.events.stream import serve_attendance
+from grassq.web.events.temporary_queues import TemporaryQueues
+from grassq.web.responses import digest, document
+from grassq.web.submit import validate
+from grassq.web.workers.queue_admin import LogSources
+
+
+class DrainBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A worker that shall be given no more jobs, or is again."""
+
+    worker: str
+    key: str
+    undo: bool = False
+
+
+class RemoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A worker to forget; `lost` gives its jobs up too."""
+
+    worker: str
+    key: str
+    lost: bool = False
+
+
+class Queues:
+    """The handlers, and what they work with."""
+
+    def __init__(self, engine: Engine, directory: LogSources, guard: Guard, doors: TemporaryQueues) -> None:
+        self._engine = engine
+        self._directory = directory
+        self._guard = guard
+        self._doors = doors
+
+    async def create_queue(self, request: web.Request) -> web.Response:
+        """Make or replace a queue, on this machine or on the worker named."""
+        body = requests.decode(request[BODY], requests.QueueBody)
+        who = body.submitter(request[CALLER])
+        typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
+        _check_machine(request, typed.worker)
+        local = await self._engine.read(lambda batch: batch.board.local)
+        offer = replace(await asyncio.to_thread(validate.read_offer, typed, who, local), temporary=body.temporary)
+        request[NOTE].about = _about(offer.queue, typed.worker)
+        status, notes = await self._directory.queue_admin(typed.worker).offer(offer)
+        if offer.temporary:
+            self._doors.made(offer.queue)
+        # Answered after the worker's word of it is stored, so the next command sees the queue.
+        await self._engine.read(lambda batch: None)
+        shown_as = {"json": typed.json, "quiet": typed.quiet}
+        return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
+
+    async def attend(self, request: web.Request) -> web.StreamResponse:
+        """What becomes of a queue's jobs and what they write, as it happens."""
+        return await serve_attendance(request, self._engine, self._directory, self._doors)
+
+    async def delete_queue(self, request: web.Request) -> web.Response:
+        """Delete a queue: what runs finishes, what waits, waits for it to come back."""
+        raw = request[BODY]
+        body = requests.decode(raw, requests.NameBody)
+        _check_machine(request, body.worker)
+        request[NOTE].about = _about(body.name, body.worker)
+        if await self._engine.read(lambda batch: service.recall(batch, body.key, digest(raw))) is not None:
+            return document({"name": body.name, "notes": []})
+        check_name(body.name, "queue name")
+        offer = await self._engine.read(lambda batch: _offer(batch, body.name, body.worker))
+        if offer is None:
+            raise NotFound(f"there is no queue {shown(body.name)}" + (f" on {body.worker}" if body.worker else ""))
+        if offer == Offer(DEFAULT_QUEUE):
+            raise Refused("the queue 'default' always exists, and it has no limits to remove")
+        await self._directory.queue_admin(body.worker).withdraw(body.name)
+        await self._engine.change(lambda batch: service.once(batch, body.key, digest(raw), lambda: Done([])))
+        if body.name == DEFAULT_QUEUE:
+            return document({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
+        waiting = await self._engine.read(lambda batch: _left_without(batch, body.name))
+        notes = [f"{waiting} unfinished jobs belong to it; running ones finish, the others wait"] if waiting else []
+        return document({"name": body.name, "notes": notes})
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """No new starts."""
+        raw = request[BODY]
+        body = requests.decode(raw, requests.PauseBody)
+        if body.restored:
+            raise BadInput("--restored goes with `grass resume` only")
+        return await self._set_paused(raw, body.key, lambda batch: service.pause(batch, body.queue))
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """New starts again."""
+        raw = request[BODY]
+        body = requests.decode(raw, requests.PauseBody)
+        if body.restored:
+            if body.queue is not None:
+                raise BadInput("--restored concerns the whole broker, not one queue")
+            return await self._set_paused(raw, body.key, service.accept_restored)
+        return await self._set_paused(raw, body.key, lambda batch: service.resume(batch, body.queue))
+
+    async def _set_paused(self, raw: bytes, key: str, action: Callable[[Batch], Done]) -> web.Response:
+        done = await self._engine.change(lambda batch: service.once(batch, key, digest(raw), lambda: action(batch)))
+        paused = await self._engine.read(lambda batch: sorted(batch.board.paused))
+        return document({"queues": paused, "notes": done.notes})
+
+    async def drain(self, request: web.Request) -> web.Response:
+        """Give a worker no more jobs; what runs there finishes."""
+        raw = request[BODY]
+        body = requests.decode(raw, DrainBody)
+        request[NOTE].about = _about("undo" if body.undo else "", body.worker)
+        done = await self._engine.change(
+            lambda batch: service.once(
+                batch, body.key, digest(raw), lambda: service.drain(batch, body.worker, body.undo)
+            )
+        )
+        return document({"worker": body.worker, "drained": not body.undo, "notes": done.notes})
+
+    async def remove_worker(self, request: web.Request) -> web.Response:
+        """Forget a worker, and end its token in the same breath."""
+        raw = request[BODY]
+        body = requests.decode(raw, RemoveBody)
+        request[NOTE].about = _about("lost" if body.lost else "", body.worker)
+
+        def remove(batch: Batch) -> tuple[Done, list[Token]]:
+            done = service.once(
+                batch, body.key, digest(raw), lambda: service.remove_worker(batch, body.worker, body.lost)
+            )
+            return done, worker_tokens.of_worker(batch, body.worker)
+
+        done, tokens = await self._engine.change(remove)
+        for token in tokens:
+            self._guard.put(token)
+        return document({"worker": body.worker, "notes": done.notes})
+
+
+def _check_machine(request: web.Request, worker: str | None) -> None:
+    if worker is None and not request[CALLER].is_local:
+        raise BadInput("say on which machine: --worker NAME (`grass show` lists them)")
+
+
+def _about(what: str, worker: str | None) -> str:
+    return " ".join(part for part in (what, f"on {worker}" if worker else "") if part)
+
+
+def _offer(batch: Batch, queue: str, worker: str | None) -> Offer | None:
+    """The queue on one worker; without a name on this machine's own."""
+    name = worker or batch.board.local
+    found = (
+        worker_state.offer(queue)
+        for worker_state in batch.board.worker_states.values()
+        if name in (None, worker_state.info.name)
+    )
+    return next((offer for offer in found if offer is not None), None)
+
+
+def _left_without(batch: Batch, queue: str) -> int:
+    """How many jobs wait for a queue that no worker offers any more."""
+    if next(batch.board.offering(queue), None) is not None:
+        return 0
+    return batch.board.unfinished(queue)

@@ -1,0 +1,219 @@
+"""The routes about who may come in: codes, tokens, and the audit."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+from functools import partial
+
+from aiohttp import web
+from msgspec import Struct
+
+from grassq.broker import tokens
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.broker.views import timestamp
+from grassq.core.names import check_name
+from grassq.core.syntax import join_codes
+from grassq.core.syntax.addresses import Address
+from grassq.errors import BadInput, Refused
+from grassq.store.base import Scope, Token
+from grassq.web import requests
+from grassq.web.access.auth import BODY, NOTE, Guard
+from grassq.web.access.principal import CALLER
+from grassq.web.responses import document
+
+CODE_S = 3600.0
+CODE_MIN_S = 60.0
+CODE_MAX_S = 30 * 86400.0
+QUEUES_MAX = 100
+SECRET_MAX = 200
+LAST_MAX = 10_000
+
+
+class CreateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a new code gives the right to."""
+
+    scope: Scope
+    key: str
+    queues: list[str] | None = None
+    bare: bool = False
+    name: str = ""
+    ttl_s: float = CODE_S
+
+
+class RevokeBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A token or code to end."""
+
+    id: str
+    key: str
+
+
+class RedeemBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A code, and the digest of the secret its bearer has made."""
+
+    code: str
+    secret: str
+    digest: str
+    kind: tokens.Kind
+    name: str
+
+
+class Reach(Struct, frozen=True):
+    """Where this broker is found, and how it is known."""
+
+    addresses: list[Address]
+    fingerprint: bytes
+
+
+class Tokens:
+    """The handlers, and what they work with."""
+
+    def __init__(self, engine: Engine, guard: Guard) -> None:
+        self._engine = engine
+        self._guard = guard
+        #: Set once the broker listens on TCP.
+        self.reach: Reach | None = None
+        #: A code asked for again with the same key is the same code, and its secret is kept nowhere.
+        self._seed = secrets.token_bytes(32)
+
+    async def load(self) -> None:
+        """Read the tokens that are good now."""
+        self._guard.load(await self._engine.read(lambda batch: batch.store.tokens()))
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Every token and code; what opens anything is in none of them."""
+        tokens, now = await self._engine.read(lambda batch: (batch.store.tokens(), batch.now))
+        return document({"tokens": [_document(token, now) for token in tokens]})
+
+    async def create(self, request: web.Request) -> web.Response:
+        """Make a code for one person or one worker."""
+        body = requests.decode(request[BODY], CreateBody)
+        if body.name:
+            tokens.check_name(body.name)
+        if body.name == tokens.START_UP:
+            raise BadInput(f"{tokens.START_UP!r} is the name of the broker's own code; choose another")
+        _check_rights(body)
+        token, text = await self._code(body)
+        request[NOTE].about = f"code {token.id} {token.scope}"
+        return document({"code": text, "id": token.id, "expires": _moment(token.expires)})
+
+    async def start_up_code(self) -> str:
+        """The code a broker shows when it starts: for one person who submits, or for one worker."""
+        body = CreateBody(scope="submit", key=secrets.token_hex(16), name=tokens.START_UP)
+        _, text = await self._code(body)
+        return text
+
+    async def _code(self, body: CreateBody) -> tuple[Token, str]:
+        reach = self.reach
+        if reach is None:
+            raise Refused("this daemon listens on its own socket only; `grass daemon --bind HOST` lets others come in")
+        id_ = self._derived("id", body.key).hex()[:8]
+        secret = base64.urlsafe_b64encode(self._derived("secret", body.key)).decode("ascii").rstrip("=")
+
+        def make(batch: Batch) -> Token:
+            return tokens.create(
+                batch,
+                Token(
+                    id=id_,
+                    digest=hashlib.sha256(secret.encode("ascii")).digest(),
+                    scope=body.scope,
+                    name=body.name,
+                    created=batch.now,
+                    is_code=True,
+                    queues=None if body.queues is None else tuple(body.queues),
+                    bare=body.bare,
+                    expires=batch.now + body.ttl_s,
+                ),
+            )
+
+        token = await self._engine.change(make)
+        return token, join_codes.encode(join_codes.Code(reach.addresses, reach.fingerprint, token.id, secret))
+
+    def _derived(self, what: str, key: str) -> bytes:
+        return hmac.digest(self._seed, f"{what} {key}".encode("ascii"), "sha256")
+
+    async def redeem(self, request: web.Request) -> web.Response:
+        """Exchange a code for a token; the new secret itself never comes here."""
+        body = requests.decode(request[BODY], RedeemBody)
+        try:
+            digest = bytes.fromhex(body.digest)
+        except ValueError:
+            digest = b""
+        if len(digest) != hashlib.sha256().digest_size or len(body.secret) > SECRET_MAX or not body.secret.isascii():
+            raise BadInput("the request makes no sense: a digest is 64 hex digits, and a secret one short word")
+        asked = tokens.Redemption(
+            code=body.code,
+            shown=hashlib.sha256(body.secret.encode("ascii")).digest(),
+            digest=digest,
+            kind=body.kind,
+            name=body.name,
+            new_id=secrets.token_hex(4),
+        )
+        token = await self._engine.change(partial(tokens.redeem, asked=asked))
+        self._guard.put(token)
+        note = request[NOTE]
+        note.who, note.name, note.about = f"token {token.id}", token.name, f"code {body.code} {token.scope}"
+        return document(
+            {
+                "token": token.id,
+                "scope": token.scope,
+                "name": token.name,
+                "store_id": self._engine.decider.store_id,
+                "queues": token.queues,
+            }
+        )
+
+    async def revoke(self, request: web.Request) -> web.Response:
+        """End a token or a code; its open connections end too."""
+        body = requests.decode(request[BODY], RevokeBody)
+        token = await self._engine.change(lambda batch: tokens.revoke(batch, body.id))
+        request[NOTE].about = f"{'code' if token.is_code else 'token'} {token.id} {token.name}"
+        answer = document({"id": token.id, "name": token.name})
+        if token.id == request[CALLER].token:
+            answer.force_close()
+        self._guard.put(token, spare=asyncio.current_task())
+        return answer
+
+    async def audit(self, request: web.Request) -> web.Response:
+        """The newest lines of the audit, and whether it is whole."""
+        text = request.query.get("last", "100")
+        if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > LAST_MAX:
+            raise BadInput(f"last={text[:20]!r} is no number from 0 to {LAST_MAX}")
+        if self._guard.audit is None:
+            raise Refused("this daemon keeps no audit")
+        verdict = await asyncio.to_thread(self._guard.audit.read, int(text))
+        return document({"whole": verdict.whole, "broken_at": verdict.broken_at, "entries": verdict.entries})
+
+
+def _check_rights(body: CreateBody) -> None:
+    if not CODE_MIN_S <= body.ttl_s <= CODE_MAX_S:
+        raise BadInput(f"a code lives between {CODE_MIN_S:g} seconds and {CODE_MAX_S / 86400:g} days")
+    if body.scope != "submit" and (body.queues is not None or body.bare):
+        raise BadInput("queues and bare go with the scope submit only")
+    if body.queues is not None and not 1 <= len(body.queues) <= QUEUES_MAX:
+        raise BadInput(f"a token names 1 to {QUEUES_MAX} queues, or none for every queue")
+    for queue in body.queues or ():
+        check_name(queue, "queue name")
+
+
+def _document(token: Token, now: float) -> dict[str, object]:
+    return {
+        "id": token.id,
+        "scope": token.scope,
+        "name": token.name,
+        "queues": token.queues,
+        "bare": token.bare,
+        "is_code": token.is_code,
+        "created": _moment(token.created),
+        "expires": _moment(token.expires),
+        "ended": _moment(token.ended),
+        "live": tokens.is_live(token, now),
+    }
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else timestamp(at)

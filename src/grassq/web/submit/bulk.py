@@ -1,0 +1,142 @@
+"""Many jobs at once: lines or commands that share everything but the command itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from grassq.broker.service import Draft
+from grassq.core.names import shown
+from grassq.core.resources.capacity import Request
+from grassq.core.syntax import shell_lines
+from grassq.core.syntax.enqueue import Enqueue
+from grassq.errors import BadInput
+from grassq.gc_pause import gc_paused
+from grassq.web import requests
+from grassq.web.submit import validate
+from grassq.web.submit.program_check import DiskCheck, ProgramCheck
+
+
+class JobTemplate:
+    """Makes job after job after one pattern; what all have in common is checked once."""
+
+    def __init__(
+        self,
+        typed: Enqueue,
+        request: Request,
+        who: validate.Submitter,
+        known: validate.QueueSnapshot,
+        program_check: ProgramCheck | None = None,
+    ) -> None:
+        """`typed` has everything but a command; with a shell, every line is for it."""
+        self._typed, self._request, self._who, self._known = typed, request, who, known
+        self._program_check = program_check or DiskCheck()
+        offer = known.offers.get(typed.queue)
+        self._has_prefix = offer is not None and bool(offer.prefix)
+        self._words = self._pattern(None)
+        self._shell = None if typed.shell is None else self._pattern(typed.shell)
+        #: Whether a first word names a program, of those met so far: mostly it is one and the same.
+        self._starts: dict[bytes, bool] = {}
+        self._checked: set[bytes] = set()
+
+    def _pattern(self, shell: bytes | None) -> Draft:
+        typed = replace(self._typed, words=(), shell=shell)
+        return validate.draft(typed, self._request, self._who, self._known, self._program_check)
+
+    def of_line(self, line: bytes) -> Draft:
+        """The job of one line: plain words that name a program are started as they are, the rest a shell reads."""
+        if self._typed.shell is None and len(line) <= shell_lines.LINE_BYTES_MAX:
+            words = shell_lines.plain_words(line)
+            if words and self._may_start(words[0]):
+                if b"{" in line:
+                    validate.check_placeholders(words, self._request, self._known, self._typed.queue)
+                return _cast(self._words, words)
+        return self._of_shell_line(line)
+
+    def _of_shell_line(self, line: bytes) -> Draft:
+        shell_lines.check(line)
+        validate.check_placeholders((line,), self._request, self._known, self._typed.queue)
+        if self._has_prefix:
+            queue = shown(self._typed.queue)
+            raise BadInput(f"queue {queue} has a command of its own, so it takes plain words, not a line for a shell")
+        if self._shell is None:
+            self._shell = self._pattern(b"")
+        return _cast(self._shell, (line,))
+
+    def of_words(self, words: tuple[bytes, ...]) -> Draft:
+        """The job of a program and its words."""
+        if not words and not self._has_prefix:
+            raise BadInput("there is nothing to run: the command is empty")
+        joined = b"".join(words)
+        if b"\0" in joined or b"{" in joined or len(joined) > validate.WORDS_MAX:
+            # Rare, and looked at by whoever looks at a single job.
+            self._whole(words)
+        if words and words[0] not in self._checked:
+            self._whole(words[:1])
+            self._checked.add(words[0])
+        return _cast(self._words, words)
+
+    def _whole(self, words: tuple[bytes, ...]) -> None:
+        typed = replace(self._typed, words=words, shell=None)
+        validate.draft(typed, self._request, self._who, self._known, self._program_check)
+
+    def _may_start(self, word: bytes) -> bool:
+        known = self._starts.get(word)
+        if known is None:
+            known = self._starts[word] = self._has_prefix or (
+                shell_lines.may_be_program(word) and self._is_program(word)
+            )
+        return known
+
+    def _is_program(self, word: bytes) -> bool:
+        if self._who.is_remote:
+            return True  # what is a program on the worker, only the worker knows
+        env, cwd = validate.default_env(self._typed, self._who, self._known)
+        return self._program_check.is_program(word, env, cwd)
+
+
+def _cast(pattern: Draft, command: tuple[bytes, ...]) -> Draft:
+    return replace(pattern, spec=replace(pattern.spec, command=command))
+
+
+def of_lines(text: bytes, template: JobTemplate) -> list[Draft]:
+    """A job of every line that holds a command; what is wrong with one is said with its number."""
+    drafts: list[Draft] = []
+    with gc_paused():
+        for number, line in enumerate(shell_lines.split(text), 1):
+            command = shell_lines.command(line)
+            if command is None:
+                continue
+            try:
+                drafts.append(template.of_line(command))
+            except BadInput as error:
+                raise BadInput(f"line {number}: {error}") from None
+            if len(drafts) > shell_lines.LINES_MAX:
+                raise BadInput(
+                    f"line {number}: more than {shell_lines.LINES_MAX:,} commands at once; send them in parts"
+                )
+    return drafts
+
+
+def of_commands(commands: Sequence[requests.Command], template: JobTemplate) -> list[Draft]:
+    """A job of each command: of a string as of a line, of a list as of words; the place of a wrong one is said."""
+    if not 1 <= len(commands) <= shell_lines.LINES_MAX:
+        raise BadInput(f"a submission has 1 to {shell_lines.LINES_MAX:,} commands")
+    drafts: list[Draft] = []
+    with gc_paused():
+        for command in commands:
+            try:
+                drafts.append(_of_command(command, template))
+            except BadInput as error:
+                raise BadInput(f"commands[{len(drafts)}]: {error}") from None
+    return drafts
+
+
+def _of_command(command: requests.Command, template: JobTemplate) -> Draft:
+    if isinstance(command, list):
+        return template.of_words(tuple([w.encode() if isinstance(w, str) else requests.word_bytes(w) for w in command]))
+    line = requests.word_bytes(command)
+    if not line.strip():
+        raise BadInput("there is nothing to run: the command is empty")
+    return template.of_line(line)

@@ -1,0 +1,212 @@
+"""Submitting jobs: from the bytes of a request to the answer, whichever connection they came by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from grassq.broker import service
+from grassq.broker.engine import BRIEF_MAX, Engine
+from grassq.core.model import DEFAULT_QUEUE
+from grassq.core.names import check_name, shown
+from grassq.core.resources.capacity import Request, parse_request
+from grassq.core.syntax import enqueue as enqueue_syntax
+from grassq.errors import BadInput, Gone, GrassError
+from grassq.store.base import Submission
+from grassq.web import requests
+from grassq.web.access.principal import Principal
+from grassq.web.responses import Reply, digest, enqueue_text, enqueued, lines_text, range_text
+from grassq.web.submit import bulk, validate
+from grassq.web.submit.program_check import CachedCheck, DiskCheck, NotCached, ProgramCheck
+
+#: Larger requests are read on another thread, so that others are answered meanwhile.
+LARGE = 64 << 10
+#: Said by a request for `--stdin` that has no lines yet; a command that does not know it prints this.
+NO_LINES = "grass: --stdin takes a command a line from stdin; this command is of another release than the daemon\n"
+
+T = TypeVar("T")
+Handler = Callable[[bytes, Principal], Awaitable[Reply]]
+
+
+class Submissions:
+    """Reads what is submitted, checks it, and has it stored: all of a request, or nothing."""
+
+    def __init__(self, engine: Engine, default: Request) -> None:
+        self._engine = engine
+        self._default = default
+        self._known_now = validate.QueueSnapshot({}, frozenset())
+        self._known_at = 0
+        self._memory = CachedCheck()
+        self._eyes = DiskCheck(self._memory)
+
+    async def _known(self) -> validate.QueueSnapshot:
+        generation = self._engine.decider.generation
+        if generation != self._known_at:
+            self._known_now = await self._engine.read(lambda batch: validate.snapshot_of(batch.board))
+            self._known_at = generation
+        return self._known_now
+
+    async def _look(self, read: Callable[[ProgramCheck], T], raw: bytes) -> T:
+        """Read and check something: here if nothing on a disk must be looked at for it, else on another thread."""
+        if len(raw) <= LARGE:
+            try:
+                return read(self._memory)
+            except NotCached:
+                pass
+        return await asyncio.to_thread(read, self._eyes)
+
+    async def enqueue(self, raw: bytes, caller: Principal) -> Reply:
+        """Split what was typed, store the job or the jobs, and answer with the very text to print."""
+        try:
+            body = await _decoded(raw, requests.EnqueueBody)
+            words = [requests.word_bytes(word) for word in body.words]
+            who, known = body.submitter(caller), await self._known()
+            try:
+                typed, drafts = await self._look(partial(self._read, body, words, who, known), raw)
+            except GrassError:
+                # Said again after a broken connection, the words may no longer make sense though the job is stored.
+                stored = await self._stored(body.key, raw)
+                if stored is None:
+                    raise
+                typed, ids = validate.split(words, known, lambda word: True), service.ids_of(stored)
+            else:
+                if typed.stdin and body.lines is None:
+                    return enqueued(2, "", NO_LINES, lines=1)
+                ids = await self._store(drafts, body.key, raw, as_sweep=body.verb == "sweep")
+        except Gone:
+            raise
+        except GrassError as error:
+            return enqueued(error.exit_code, "", f"grass: {error}\n")
+        notes = "".join(f"grass: {note}\n" for note in typed.warnings)
+        if typed.stdin:
+            about = f"jobs {range_text(ids)} in {typed.queue}"
+            name = (typed.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
+            return enqueued(0, lines_text(typed, ids, name), notes, about=about)
+        follow = ids[0] if body.verb == "run" or typed.sync else None
+        return enqueued(0, enqueue_text(typed, ids[0]), notes, about=f"job {ids[0]} in {typed.queue}", follow=follow)
+
+    def _read(
+        self,
+        body: requests.EnqueueBody,
+        words: list[bytes],
+        who: validate.Submitter,
+        known: validate.QueueSnapshot,
+        program_check: ProgramCheck,
+    ) -> tuple[enqueue_syntax.Enqueue, list[service.Draft]]:
+        typed, draft = validate.read_enqueue(words, who, known, self._default, program_check)
+        if not typed.stdin and body.lines is None:
+            return typed, [draft]
+        if not typed.stdin or body.verb == "run":
+            raise BadInput("--stdin puts many commands into a queue, and `grass run` follows one: use grass enqueue")
+        if body.lines is None:
+            return typed, []
+        template = bulk.JobTemplate(typed, validate.request_of(typed, self._default), who, known, program_check)
+        return typed, bulk.of_lines(requests.word_bytes(body.lines), template)
+
+    async def submit(self, raw: bytes, caller: Principal) -> Reply:
+        """Store jobs a program made."""
+        body = await _decoded(raw, requests.SubmitBody)
+        if not 1 <= len(body.jobs) <= requests.JOBS_MAX:
+            raise BadInput(f"a submission has 1 to {requests.JOBS_MAX:,} jobs")
+        who, known = body.submitter(caller), await self._known()
+
+        def read(program_check: ProgramCheck) -> list[service.Draft]:
+            return [_draft(job, who, known, self._default, program_check) for job in body.jobs]
+
+        ids, warnings = await self._submitted(read, known, body.key, raw)
+        return Reply(msgspec.json.encode({"ids": ids, "warnings": warnings}), about=f"jobs {range_text(ids)}")
+
+    async def submit_many(self, raw: bytes, caller: Principal) -> Reply:
+        """Store jobs of a program that share everything but the command."""
+        body = await _decoded(raw, requests.ManyBody)
+        if body.job.command or body.job.shell:
+            raise BadInput("of many commands, `job` has none of its own")
+        who, known = body.submitter(caller), await self._known()
+
+        def read(program_check: ProgramCheck) -> list[service.Draft]:
+            typed = _typed(body.job, ())
+            template = bulk.JobTemplate(typed, _request(body.job, self._default), who, known, program_check)
+            return bulk.of_commands(body.commands, template)
+
+        ids, warnings = await self._submitted(read, known, body.key, raw)
+        # They follow one another: the first and how many say it all.
+        which = {"first": ids[0], "count": len(ids), "warnings": warnings}
+        return Reply(msgspec.json.encode(which), about=f"jobs {range_text(ids)}")
+
+    async def _submitted(
+        self, read: Callable[[ProgramCheck], list[service.Draft]], known: validate.QueueSnapshot, key: str, raw: bytes
+    ) -> tuple[list[int], list[str]]:
+        try:
+            drafts = await self._look(read, raw)
+        except GrassError:
+            stored = await self._stored(key, raw)
+            if stored is None:
+                raise
+            return service.ids_of(stored), []
+        missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
+        warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
+        return await self._store(drafts, key, raw), warnings
+
+    async def _store(self, drafts: list[service.Draft], key: str, raw: bytes, as_sweep: bool = False) -> list[int]:
+        if not drafts:
+            return []
+        known_by = await _off_loop(digest, raw)
+        handler = partial(service.submit, drafts=drafts, key=key, digest=known_by, as_sweep=as_sweep)
+        return await self._engine.change(handler, key=key, recall=service.ids_of, short=len(drafts) <= BRIEF_MAX)
+
+    async def _stored(self, key: str, raw: bytes) -> Submission | None:
+        return await self._engine.read(partial(service.recall, key=key, digest=await _off_loop(digest, raw)))
+
+
+async def _decoded(raw: bytes, kind: type[T]) -> T:
+    return await _off_loop(lambda raw: requests.decode(raw, kind), raw)
+
+
+async def _off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
+    return do(raw) if len(raw) <= LARGE else await asyncio.to_thread(do, raw)
+
+
+def _request(job: requests.JobBody, default: Request) -> Request:
+    return default if job.request is None else parse_request(job.request)
+
+
+def _draft(
+    job: requests.JobBody,
+    who: validate.Submitter,
+    known: validate.QueueSnapshot,
+    default: Request,
+    program_check: ProgramCheck,
+) -> service.Draft:
+    words = tuple([requests.word_bytes(word) for word in job.command])
+    typed = _typed(job, words)
+    offer = known.offers.get(typed.queue)
+    if not words and not (offer and offer.prefix):
+        raise BadInput("there is nothing to run: the command is empty")
+    if job.shell and len(words) != 1:
+        raise BadInput("a shell job is one line")
+    return validate.draft(typed, _request(job, default), who, known, program_check)
+
+
+def _typed(job: requests.JobBody, words: tuple[bytes, ...]) -> enqueue_syntax.Enqueue:
+    return enqueue_syntax.Enqueue(
+        words=words,
+        queue=check_name(job.queue, "queue name") if job.queue else DEFAULT_QUEUE,
+        env=requests.pairs_bytes(job.env),
+        amounts=tuple((name, str(amount)) for name, amount in (job.request or {}).items()),
+        cwd=None if job.cwd is None else requests.word_bytes(job.cwd),
+        shell=b"" if job.shell else None,
+        name=None if job.name is None else check_name(job.name),
+        priority=job.priority,
+        hold=job.hold,
+        split=job.split,
+        keep_children=job.keep_children,
+        grace_s=job.grace_s,
+        on_lost=job.on_lost,
+        tries=job.tries,
+        worker=job.worker,
+        labels=tuple(job.labels),
+    )

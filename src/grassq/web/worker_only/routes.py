@@ -1,0 +1,99 @@
+"""What a machine that only works answers itself: its queues, how it fares, and that it shall stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from aiohttp import web
+from msgspec.structs import replace
+
+from grassq import __version__
+from grassq.core.model import DEFAULT_QUEUE, Offer
+from grassq.core.names import check_name, shown
+from grassq.core.syntax import enqueue as enqueue_syntax
+from grassq.errors import NotFound, Refused
+from grassq.web import requests
+from grassq.web.access.principal import OWNER
+from grassq.web.responses import Handler, document
+from grassq.web.submit import validate
+
+
+class OwnWorker(Protocol):
+    """This machine's worker."""
+
+    @property
+    def queues(self) -> tuple[Offer, ...]:
+        """What it offers."""
+
+    @property
+    def held(self) -> int:
+        """How many attempts run here."""
+
+    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
+        """Make or replace a queue."""
+
+    async def withdraw(self, queue: str) -> None:
+        """Delete a queue."""
+
+    def describe(self) -> dict[str, object]:
+        """What `doctor` wants to know."""
+
+
+class OwnWorkerRoutes:
+    """The handlers, and what they work with."""
+
+    def __init__(
+        self,
+        worker: OwnWorker,
+        link: Callable[[], dict[str, object]],
+        stop: Callable[[], None],
+        about: dict[str, object],
+    ) -> None:
+        """`link` describes the connection to the broker."""
+        self._worker = worker
+        self._link = link
+        self._stop = stop
+        self._about = about
+
+    def routes(self) -> dict[tuple[str, str], Handler]:
+        """Method and path to who answers."""
+        return {
+            ("POST", "/v1/create-queue"): self.create_queue,
+            ("POST", "/v1/delete-queue"): self.delete_queue,
+            ("GET", "/v1/info"): self.info,
+            ("POST", "/v1/stop"): self.stop,
+        }
+
+    async def create_queue(self, request: web.Request) -> web.Response:
+        """Make or replace a queue of this machine."""
+        body = requests.decode(await request.read(), requests.QueueBody)
+        typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
+        offer = await asyncio.to_thread(validate.read_offer, typed, body.submitter(OWNER))
+        offer = replace(offer, temporary=body.temporary)
+        status, notes = await self._worker.offer(offer)
+        shown_as = {"json": typed.json, "quiet": typed.quiet}
+        return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
+
+    async def delete_queue(self, request: web.Request) -> web.Response:
+        """Delete a queue of this machine; what runs finishes."""
+        body = requests.decode(await request.read(), requests.NameBody)
+        known = {offer.queue: offer for offer in self._worker.queues}
+        if check_name(body.name, "queue name") not in known:
+            raise NotFound(f"this machine offers no queue {shown(body.name)}")
+        if known[body.name] == Offer(DEFAULT_QUEUE):
+            raise Refused("the queue 'default' always exists, and it has no limits to remove")
+        await self._worker.withdraw(body.name)
+        return document({"name": body.name, "notes": []})
+
+    async def info(self, request: web.Request) -> web.Response:
+        """What the daemon is and how it fares."""
+        jobs = {"running": self._worker.held}
+        about = {"version": __version__, **self._about, **self._worker.describe(), "broker": self._link()}
+        return document({**about, "jobs": jobs, "strays": [], "read_only": None})
+
+    async def stop(self, request: web.Request) -> web.Response:
+        """End the daemon; jobs run on."""
+        self._stop()
+        return document({"running": self._worker.held})

@@ -1,0 +1,131 @@
+"""The workers a broker can ask: its own, and those connected from other machines."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from grassq.core.messages import Forget
+from grassq.core.model import Job, Offer
+from grassq.core.names import shown
+from grassq.core.protocol import DropOffer, MakeOffer, ReadLog, SizeLog, TailLog
+from grassq.errors import Refused
+from grassq.web.logs.cache import LogCache
+from grassq.web.logs.serve import REMOTE_LOOK_S, LogReader, Source
+from grassq.web.workers.connection import OutOfTouch, WorkerConnection
+from grassq.web.workers.queue_admin import QueueAdmin
+from grassq.web.workers.registry import WorkerRegistry
+
+#: How many jobs one order to forget names.
+FORGET_MAX = 10_000
+
+
+class LocalWorkerApi(QueueAdmin, LogReader, Protocol):
+    """This machine's own worker."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+        """Delete the folders of finished jobs, but not the checkpoints of those to spare."""
+
+    def describe(self) -> dict[str, object]:
+        """What `doctor` wants to know."""
+
+    def folders(self) -> list[int]:
+        """The ids that have a folder here, newest first and bounded."""
+
+
+class RemoteWorkerApi:
+    """A worker on another machine: its desk and its logs, through its link."""
+
+    def __init__(self, link: WorkerConnection) -> None:
+        self._link = link
+
+    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
+        """Make or replace a queue there."""
+        answer = await self._link.ask(MakeOffer(offer))
+        status, *notes = answer.words or ("created",)
+        return status, notes
+
+    async def withdraw(self, queue: str) -> None:
+        """Delete a queue there."""
+        await self._link.ask(DropOffer(queue))
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
+        """What a stream holds from an offset on, up to a bound."""
+        return (await self._link.ask(ReadLog(job, attempt, stream, offset))).data
+
+    async def size(self, job: int, attempt: int, stream: str) -> int:
+        """How many bytes a stream holds."""
+        return (await self._link.ask(SizeLog(job, attempt, stream))).amount
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        """Where the last lines of a stream begin."""
+        return (await self._link.ask(TailLog(job, attempt, stream, lines))).amount
+
+
+class WorkerDirectory:
+    """Finds the worker to ask, and says so in words when it is out of touch."""
+
+    def __init__(
+        self, links: WorkerRegistry, local: LocalWorkerApi | None = None, cache: LogCache | None = None
+    ) -> None:
+        self._links = links
+        self._local = local
+        self._cache = cache
+
+    def queue_admin(self, worker: str | None = None) -> QueueAdmin:
+        """Where the queues of a worker are made; without a name, of this machine's own."""
+        if self._local is not None and worker in (None, self._local.name):
+            return self._local
+        if worker is None:
+            raise Refused("this broker runs no jobs itself; name a worker: --worker NAME")
+        return self._remote(worker)
+
+    def remote(self, worker: str) -> RemoteWorkerApi | None:
+        """A worker on another machine, if it is in touch."""
+        link = self._links.get(worker)
+        return None if link is None else RemoteWorkerApi(link)
+
+    def _remote(self, worker: str) -> RemoteWorkerApi:
+        found = self.remote(worker)
+        if found is None:
+            raise OutOfTouch(f"worker {shown(worker)} is out of touch; `grass show` names the workers")
+        return found
+
+    def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
+        """Where a log is read: on this machine, on the worker that holds it, or from the copy kept of it here."""
+        if self._local is not None and worker == self._local.name:
+            return Source(self._local)
+        if (found := self.remote(worker)) is not None:
+            return Source(found, look_s=REMOTE_LOOK_S)
+        copy = None if self._cache is None else self._cache.copy(job, attempt, stream)
+        if copy is not None:
+            return Source(copy, cut_at=copy.cut_at)
+        raise OutOfTouch(
+            f"worker {worker} is out of touch and no copy of this log is here; it can be read when the worker is back"
+        )
+
+    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+        """Delete what is kept of finished jobs: here now, on workers in touch now, on others when they are back."""
+        if self._cache is not None:
+            await self._cache.remove([job.id for job in jobs])
+        if self._local is not None:
+            await self._local.remove(jobs, spare)
+        for name in self._links.names():
+            link = self._links.get(name)
+            for at in range(0, len(jobs) if link is not None else 0, FORGET_MAX):
+                ids = tuple(job.id for job in jobs[at : at + FORGET_MAX])
+                assert link is not None
+                link.send(Forget(ids, tuple(spare.intersection(ids))))
+
+    def folders(self) -> list[int]:
+        """The ids that have a folder on this machine, newest first and bounded."""
+        return [] if self._local is None else self._local.folders()
+
+    def describe(self) -> dict[str, object]:
+        """What `doctor` wants to know."""
+        own = {} if self._local is None else self._local.describe()
+        cache = None if self._cache is None else self._cache.describe()
+        return {**own, "links": self._links.names(), "log_cache": cache}

@@ -1,0 +1,171 @@
+"""The workers on other machines: who may come in, and that each is there only once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from grassq.broker import worker_tickets
+from grassq.broker.engine import Engine
+from grassq.core import protocol
+from grassq.core.messages import StorePosition
+from grassq.core.protocol import PROTOCOL, LinkTimes
+from grassq.errors import BadInput, GrassError, Refused
+from grassq.web.access.principal import CALLER, Principal
+from grassq.web.listen.abort import cut
+from grassq.web.responses import error_status, refusal
+from grassq.web.workers.connection import WorkerConnection
+
+log = logging.getLogger(__name__)
+
+
+Alarm = Callable[[str], None]
+
+
+class _Busy(Refused):
+    """Not now: the worker shall try again soon."""
+
+
+class WorkerRegistry:
+    """Every worker that is connected from another machine."""
+
+    def __init__(self, engine: Engine, *, times: LinkTimes | None = None, alarm: Alarm = lambda words: None) -> None:
+        """`alarm` is told when a second worker comes under one name."""
+        self._engine = engine
+        self._times = times or LinkTimes()
+        self._alarm = alarm
+        self._links: dict[str, WorkerConnection] = {}
+        self._tokens: dict[str, str | None] = {}
+        self._arriving: set[str] = set()
+        #: Let in once by this broker: that its ticket is newer than a restored store is believed no second time.
+        self._admitted: set[str] = set()
+        self._rung: dict[str, str] = {}
+        self._greeters: list[Callable[[str], None]] = []
+
+    def on_welcome(self, greet: Callable[[str], None]) -> None:
+        """Call this with the name of each worker that has come into touch."""
+        self._greeters.append(greet)
+
+    def get(self, worker: str) -> WorkerConnection | None:
+        """The connection of a worker, if it is in touch."""
+        return self._links.get(worker)
+
+    def names(self) -> list[str]:
+        """The workers in touch."""
+        return sorted(self._links)
+
+    def end(self, *, token: str | None = None, worker: str | None = None, reason: str = "revoked") -> None:
+        """Close the connections of a token or a worker at once."""
+        for name, link in list(self._links.items()):
+            if name == worker or (token is not None and self._tokens.get(name) == token):
+                link.end(reason)
+
+    async def close(self) -> None:
+        """Close every connection; the workers dial again."""
+        links = list(self._links.values())
+        for link in links:
+            link.end("the broker stops")
+        await asyncio.gather(*(link.over.wait() for link in links))
+
+    async def socket(self, request: web.Request) -> web.StreamResponse:
+        """GET /v1/worker: let a worker in and talk with it, or tell it in words why not."""
+        caller = request[CALLER]
+        try:
+            theirs = _checked(request, caller)
+            link = await self._let_in(request, caller, theirs)
+        except GrassError as error:
+            log.info("worker_refused worker=%s why=%s", caller.name, error)
+            return refusal(error, 503 if isinstance(error, _Busy) else error_status(error))
+        try:
+            await link.serve(partial(self._in_touch, link.name))
+        finally:
+            if self._links.get(link.name) is link:
+                del self._links[link.name]
+        return link.ws
+
+    def _in_touch(self, worker: str) -> None:
+        for greet in self._greeters:
+            greet(worker)
+
+    async def _let_in(self, request: web.Request, caller: Principal, theirs: int) -> WorkerConnection:
+        name = caller.name
+        if name in self._arriving:
+            raise _Busy(f"worker {name} is being let in over another connection")
+        self._arriving.add(name)
+        try:
+            await self._only_one(name)
+            ticket = await self._admitted_with(request, name)
+            ws = web.WebSocketResponse(timeout=1.0, compress=False, max_msg_size=protocol.FRAME_MAX + 64)
+            ws.headers[protocol.PROTOCOL_HEADER] = str(PROTOCOL)
+            await ws.prepare(request)
+            end = partial(cut, request.transport)
+            link = WorkerConnection(self._engine, name, ws, end, ticket, times=self._times, newer=theirs > PROTOCOL)
+            self._links[name], self._tokens[name] = link, caller.token
+            return link
+        finally:
+            self._arriving.discard(name)
+
+    async def _only_one(self, name: str) -> None:
+        """A connection that still answers stays; one that does not makes way."""
+        old = self._links.get(name)
+        if old is None:
+            return
+        if await old.probe():
+            words = (
+                f"worker {name} is connected already and answers: a copy of its home is at work; stop one of them,"
+                " and `grass join --anew CODE` on that machine"
+            )
+            self._ring(name, words)
+            raise Refused(words)
+        old.end("replaced by a new connection")
+        await old.over.wait()
+
+    async def _admitted_with(self, request: web.Request, name: str) -> str:
+        shown = request.headers.get(protocol.TICKET_HEADER, "")
+        seen = _moment(request.headers.get(protocol.SEEN_HEADER, ""))
+        restored = seen is not None and name not in self._admitted and self._engine.decider.is_ahead(seen)
+        try:
+            admit = partial(worker_tickets.admit, worker=name, shown=shown, restored=restored)
+            ticket = await self._engine.change(admit)
+        except worker_tickets.CopiedHome as error:
+            self._ring(name, str(error))
+            raise
+        self._admitted.add(name)
+        return ticket
+
+    def _ring(self, name: str, words: str) -> None:
+        """Once, and not at every try: who was refused tries for ever."""
+        if self._rung.get(name) != words:
+            self._rung[name] = words
+            log.error("worker_copied %s", words)
+            self._alarm(words)
+
+
+def _checked(request: web.Request, caller: Principal) -> int:
+    """The worker's protocol, when it may come in at all."""
+    if caller.scope != "worker":
+        raise Refused("only a worker's token opens this; `grass join CODE` makes one")
+    text = request.headers.get(protocol.PROTOCOL_HEADER, "")
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise BadInput(f"a worker says its protocol in the header {protocol.PROTOCOL_HEADER}")
+    theirs = int(text)
+    if abs(theirs - PROTOCOL) > 1:
+        older = "worker" if theirs < PROTOCOL else "broker"
+        raise Refused(
+            f"this broker speaks protocol {PROTOCOL} and the worker {theirs}, and only neighbours understand each"
+            f" other; update Grass on the {older}'s machine"
+        )
+    if not web.WebSocketResponse().can_prepare(request):
+        raise BadInput("a worker connects by WebSocket")
+    return theirs
+
+
+def _moment(text: str) -> StorePosition | None:
+    life, _, number = text.rpartition(" ")
+    if not life or not number.isascii() or not number.isdigit() or len(number) > 18:
+        return None
+    return StorePosition(life, int(number))

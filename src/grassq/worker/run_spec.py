@@ -1,0 +1,169 @@
+"""What an attempt is started with: its words with the placeholders filled in, and its environment."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from grassq.core.messages import Start
+from grassq.core.model import Pairs
+from grassq.core.resources.capacity import VRAM, VRAM_OF, Allocation, amount_text
+from grassq.core.resources.device_ids import device_order
+from grassq.core.syntax.placeholders import fill
+from grassq.run import rundir
+from grassq.worker import stored_order
+from grassq.worker.default_env import DefaultEnvironment, harmless
+
+LEAVE_GRACE_S = 2.0
+#: Of our own names a job inherits only these: they say which queue it talks to, not which job it is.
+_KEPT = frozenset({b"GRASS_HOME", b"GRASS_BROKER"})
+#: Devices are numbered as NVML numbers them, so CUDA must count the same way.
+_CUDA_ORDER = b"CUDA_DEVICE_ORDER"
+_VISIBLE = b"CUDA_VISIBLE_DEVICES"
+_VRAM_OF = VRAM_OF.encode()
+#: Environments that are kept ready; of a shell they have some 4 KB each.
+BASES_MAX = 32
+
+
+class Launch(Struct, frozen=True):
+    """One attempt, ready to be ordered."""
+
+    #: The values of a `rundir.Spec`.
+    spec: tuple[Any, ...]
+    #: The content of spec.json, which says the same.
+    content: bytes
+
+
+class _Base(Struct, frozen=True):
+    """The environment a job begins with, and what is written of it: the same for all jobs of one sender."""
+
+    env: dict[bytes, bytes]
+    #: Its pairs as JSON, without the brackets.
+    written: bytes
+    #: Where what the order has is in it.
+    places: msgspec.Raw
+
+
+_encode = msgspec.json.Encoder().encode
+_values = operator.itemgetter(*rundir.RunSpec.__slots__)
+
+
+def run_spec(
+    start: Start,
+    path: str,
+    checkpoint: str,
+    *,
+    store: str,
+    boot: str,
+    with_daemon: bool,
+    default_env: DefaultEnvironment,
+) -> Launch:
+    """What one attempt is to run, from its order; `around` is for a job sent from another machine."""
+    spec, where = start.spec, start.placement
+    held = placeholders(where.allocation)
+    values = {
+        **held,
+        b"job.id": b"%d" % start.job,
+        b"job.attempt": b"%d" % start.attempt,
+        b"job.name": (start.name or "").encode(),
+    }
+    is_remote = spec.constraints.remote is not None
+    base = _base(harmless(default_env.env) if is_remote else start.env, start.env)
+    own = environment(start, path, checkpoint, held, values)
+    own_cwd = default_env.cwd if is_remote and not spec.own_cwd else spec.cwd
+    words = [fill(word, values) for word in (*where.prefix, *spec.command)]
+    fields = {
+        "store": store,
+        "job": start.job,
+        "attempt": start.attempt,
+        "boot": boot,
+        "argv": [spec.shell, b"-c", *words] if spec.shell else words,
+        "env": base.env | own,
+        "cwd": where.cwd if where.cwd is not None and not spec.own_cwd else own_cwd,
+        "umask": default_env.umask if is_remote else spec.umask,
+        "split": spec.split,
+        "grace_s": spec.grace_s,
+        "leave_grace_s": LEAVE_GRACE_S,
+        "keep_children": spec.keep_children,
+        "with_daemon": with_daemon,
+        "leased": where.lease_s is not None,
+    }
+    return Launch(_values(fields), _content(fields, own, base, start))
+
+
+def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base, start: Start) -> bytes:
+    encode = rundir.encode_word
+    # Of a name that is there twice the last one counts, so what is shared needs no look.
+    env = b",".join(part for part in (base.written, _pairs(own.items())) if part)
+    content = {
+        "v": rundir.FORMAT,
+        **fields,
+        "argv": [encode(word) for word in fields["argv"]],
+        "env": msgspec.Raw(b"[%s]" % env),
+        "cwd": encode(fields["cwd"]),
+        "lease": fields["leased"],
+        "order": stored_order.keep(start, base.places),
+    }
+    del content["leased"]
+    return _encode(content)
+
+
+def _pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    encode = rundir.encode_word
+    return _encode([(encode(name), encode(value)) for name, value in pairs])[1:-1]
+
+
+@functools.lru_cache(BASES_MAX)
+def _base(given: Pairs, sent: Pairs) -> _Base:
+    """What a job gets of an environment: not what tells another job who it is, nor which devices it has."""
+    env = {
+        name: value for name, value in given if name != _VISIBLE and (not name.startswith(b"GRASS_") or name in _KEPT)
+    }
+    return _Base(env, _pairs(env.items()), stored_order.places(sent, tuple(env.items())))
+
+
+def placeholders(allocation: Allocation) -> dict[bytes, bytes]:
+    """What `{gpu}` and the like stand for: ids joined by commas for devices, the amount for a pool."""
+    held: dict[bytes, bytes] = {}
+    for name, amount in allocation.items():
+        if isinstance(amount, dict):
+            ids = ",".join(sorted(amount, key=device_order)).encode()
+            if name == VRAM:
+                held.setdefault(_VRAM_OF, ids)
+                held[b"vram"] = amount_text(max(amount.values())).encode()
+            else:
+                held[name.encode()] = ids
+        else:
+            held[name.encode()] = amount_text(amount).encode()
+    return held
+
+
+def environment(
+    start: Start, path: str, checkpoint: str, held: dict[bytes, bytes], values: dict[bytes, bytes]
+) -> dict[bytes, bytes]:
+    """What comes on top of the environment a job begins with: the queue's, its own, and what Grass tells it."""
+    env = {}
+    if _VRAM_OF in held:
+        env[_VISIBLE] = held[_VRAM_OF]
+        env[_CUDA_ORDER] = b"PCI_BUS_ID"
+    for name, value in (*start.placement.env, *start.spec.env):
+        env[name] = fill(value, values)
+    for name, value in held.items():
+        env[b"GRASS_" + name.upper()] = value
+    files = os.fsencode(rundir.files_dir(path))
+    env |= {
+        b"GRASS_JOB_ID": b"%d" % start.job,
+        b"GRASS_JOB_NAME": (start.name or "").encode(),
+        b"GRASS_QUEUE": start.spec.queue.encode(),
+        b"GRASS_ATTEMPT": b"%d" % start.attempt,
+        b"GRASS_RUN_DIR": files,
+        b"GRASS_RESULT_FILE": files + b"/result.json",
+        b"GRASS_CHECKPOINT_DIR": os.fsencode(checkpoint),
+    }
+    return env

@@ -1,0 +1,54 @@
+"""What an earlier life of a worker left: ends that may not have reached the broker, and what still runs."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from grassq.core.model import AttemptId
+from grassq.core.reconcile import RunState
+from grassq.worker.attempts import HeldAttempt, Machine
+
+log = logging.getLogger(__name__)
+
+#: Run dirs that are taken into account, newest first; about what is older the broker asks, if it believes it to run.
+ATTEMPTS_MAX = 10_000
+#: Ends that wait for an acknowledgement at a time, and run dirs that are looked at in one go.
+UNTOLD_MAX = 1000
+LOOKS_MAX = 500
+
+
+class UnackedReports:
+    """Attempts to be looked at, a few at a time; filled once, at the first connection of a life."""
+
+    def __init__(self, runner: Machine) -> None:
+        self._runner = runner
+        self._left: deque[AttemptId] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def fill(self) -> None:
+        """See what is there, unless that was done before."""
+        if self._left is None:
+            self._left = deque(self._runner.unacked(ATTEMPTS_MAX))
+
+    def take(self, held: Mapping[AttemptId, HeldAttempt]) -> Iterator[tuple[AttemptId, RunState]]:
+        """The next attempts that have ended or still run, and are not held yet."""
+        if not self._left:
+            return
+        untold = sum(holding.end is not None for holding in held.values())
+        for _ in range(min(LOOKS_MAX, len(self._left), UNTOLD_MAX - untold)):
+            attempt = self._left.popleft()
+            if attempt in held:
+                continue
+            try:
+                found = self._runner.look(attempt)
+            except OSError as error:
+                log.error("outbox_put_off job=%s attempt=%s error=%s", *attempt, error)
+                self._left.append(attempt)
+                continue
+            # About the others the broker asks, if it believes them to run; only it knows the boot they began in.
+            if found.exit is not None or found.shim_alive or found.command_alive:
+                yield attempt, found

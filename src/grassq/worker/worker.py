@@ -1,0 +1,221 @@
+"""The worker of this machine: crew, runner and agent on one event loop, and the desk where its queues are made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from grassq.core.messages import Order
+from grassq.core.model import Job, Offer, WorkerInfo
+from grassq.core.resources.capacity import DETECTED, Capacity
+from grassq.run import log_files, processes, rundir
+from grassq.run.lease_timer import boottime
+from grassq.run.shim_pool import ShimPool
+from grassq.worker import offers
+from grassq.worker.agent import Agent, ToBroker
+from grassq.worker.default_env import DefaultEnvironment
+from grassq.worker.devices import host, nvidia
+from grassq.worker.local_machine import LocalMachine
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+IDLE_TICK_S = 5.0
+FOLDERS_MAX = 10_000
+
+
+class Worker:
+    """Runs jobs on this machine for whoever `send` reaches."""
+
+    def __init__(
+        self,
+        home: str,
+        book: offers.OfferFile,
+        send: Callable[[ToBroker], None],
+        *,
+        store_id: str,
+        capacity: Capacity | None,
+        keeps: bool,
+        nofile: int | None = None,
+        default_env: DefaultEnvironment | None = None,
+        apart: bool = False,
+        labels: tuple[str, ...] = (),
+    ) -> None:
+        """`capacity` None means detect it; `keeps` False is for a store in memory: nothing outlives this process.
+
+        `around` is what jobs from other machines are given; `apart` says that the broker is another process.
+        """
+        self._home = home
+        self._book = book
+        self._keeps = keeps
+        self._loop = asyncio.get_running_loop()
+        self._shim_pool = ShimPool(sys.executable, home, nofile=nofile)
+        self._runner = LocalMachine(
+            home,
+            self._shim_pool,
+            self._loop,
+            self._shim_gone,
+            store=store_id,
+            with_daemon=not keeps,
+            default_env=default_env,
+            apart=apart,
+            aside=lambda work: self._loop.run_in_executor(None, work),
+        )
+        self._detects = capacity is None
+        self._detected = asyncio.Event()
+        given = host.detect() if capacity is None else capacity
+        all_offers = offers.all_offers(book)
+        info = WorkerInfo(book.name, processes.boot_id(), given, all_offers, self._detects, labels, follows=True)
+        self._agent = Agent(info, self._runner, send, time.monotonic, boottime=boottime)
+        self._launcher: int | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def name(self) -> str:
+        """What this worker is called."""
+        return self._book.name
+
+    @property
+    def queues(self) -> tuple[Offer, ...]:
+        """What it offers."""
+        return self._agent.info.offers
+
+    @property
+    def held(self) -> int:
+        """How many attempts it knows of that have not ended."""
+        return self._agent.active
+
+    async def start(self) -> asyncio.Task[None]:
+        """Say hello and begin; the task that ends only by `close`, or by a bug."""
+        os.makedirs(os.path.join(self._home, "jobs"), mode=0o700, exist_ok=True)
+        self._shim_pool.start()
+        self._launcher = self._shim_pool.launcher_pid
+        self._loop.add_reader(self._shim_pool.fileno(), self._hear)
+        self._agent.hello()
+        ticking = self._loop.create_task(self._tick())
+        self._tasks.append(ticking)
+        if not self._detects:
+            self._detected.set()
+        else:
+            self._tasks.append(self._loop.create_task(self._detect()))
+        return ticking
+
+    def hello(self, *, fresh: bool = True) -> None:
+        """Say who this is; on a fresh connection also what it holds."""
+        self._agent.hello(fresh=fresh)
+
+    def confirmed(self, at: float) -> None:
+        """The broker has heard a ping sent at this moment of the boot clock."""
+        self._agent.confirmed(at)
+
+    def deliver(self, order: Order) -> None:
+        """An order from the broker; done on the next turn of the loop, never inside the broker's own."""
+        self._loop.call_soon(self._agent.order, order)
+
+    def _hear(self) -> None:
+        for report in self._shim_pool.read():
+            self._agent.heard(report)
+
+    def _shim_gone(self, attempt: tuple[int, int]) -> None:
+        self._loop.call_soon(self._agent.shim_gone, attempt)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_TICK_S if self._agent.idle else TICK_S)
+            try:
+                self._look_after()
+            except OSError as error:
+                # No descriptor or no memory for a moment: what was not done now is done at the next tick.
+                log.error("tick_failed error=%s", error)
+
+    def _look_after(self) -> None:
+        self._shim_pool.check()
+        if self._shim_pool.launcher_pid != self._launcher:
+            log.warning("launcher_restarted pid=%s", self._shim_pool.launcher_pid)
+            self._launcher = self._shim_pool.launcher_pid
+            self._agent.watch_all()
+        self._agent.tick()
+
+    async def _detect(self) -> None:
+        found = await nvidia.detect()
+        info = self._agent.info
+        self._agent.describe(replace(info, given={**info.given, **found}, detecting=False))
+        self._detected.set()
+        log.info("devices_detected names=%s", ",".join(found) or "none")
+
+    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
+        """Make or replace a queue; one that names devices is checked against what there is, so that must be known."""
+        if DETECTED & offer.limits.keys():
+            await self._detected.wait()
+        notes = offers.check(offer, self._agent.info)
+        known = next((o for o in self._agent.info.offers if o.queue == offer.queue), None)
+        if known == offer:
+            return "unchanged", notes
+        self._set_book(offers.with_offer(self._book, offer))
+        return ("created" if known is None else "replaced"), notes
+
+    async def withdraw(self, queue: str) -> None:
+        """Delete a queue."""
+        self._set_book(offers.without(self._book, queue))
+
+    def _set_book(self, book: offers.OfferFile) -> None:
+        if self._keeps:
+            offers.save(self._home, book)
+        self._book = book
+        self._agent.describe(replace(self._agent.info, offers=offers.all_offers(book)))
+
+    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+        """Delete the folders of finished jobs."""
+        await asyncio.to_thread(self._runner.remove, [job.id for job in jobs], spare)
+
+    def folders(self) -> list[int]:
+        """The ids that have a folder here, newest first."""
+        return folder_ids(self._home)[:FOLDERS_MAX]
+
+    def describe(self) -> dict[str, object]:
+        """What `doctor` wants to know of this worker."""
+        return {
+            "detecting": self._agent.info.detecting,
+            "launcher": {"pid": self._shim_pool.launcher_pid, "trouble": self._shim_pool.trouble},
+        }
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
+        """What a stream holds from an offset on, up to a bound."""
+        path = rundir.attempt_dir(self._home, job, attempt)
+        # Most logs that are followed have grown by nothing: going to a thread and back takes longer than to see that.
+        if log_files.size(path, stream) <= offset:
+            return b""
+        return await asyncio.to_thread(log_files.read, path, stream, offset)
+
+    async def size(self, job: int, attempt: int, stream: str) -> int:
+        """How many bytes a stream holds."""
+        return await asyncio.to_thread(log_files.size, rundir.attempt_dir(self._home, job, attempt), stream)
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        """Where the last lines of a stream begin."""
+        path = rundir.attempt_dir(self._home, job, attempt)
+        return await asyncio.to_thread(log_files.tail_offset, path, stream, lines)
+
+    async def close(self) -> None:
+        """Let go; what runs, runs on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._loop.remove_reader(self._shim_pool.fileno())
+        self._runner.close()
+        await asyncio.to_thread(self._shim_pool.close)
+
+
+def folder_ids(home: str) -> list[int]:
+    """Every id that has a folder below a home, newest first."""
+    try:
+        names = os.listdir(os.path.join(home, "jobs"))
+    except OSError:
+        return []
+    return sorted((int(name) for name in names if name.isascii() and name.isdigit()), reverse=True)

@@ -1,0 +1,112 @@
+"""Why a job waits, and why one never fits, in the planner's own words."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from tests.builders import (
+    T0,
+    a_board,
+    a_job,
+    a_placement,
+    a_request,
+    a_worker,
+    an_offer,
+    apply,
+    finish,
+)
+
+from grassq.core.model import Constraints, Offer, State
+from grassq.core.planner.board import ReservationPolicy
+from grassq.core.planner.plan import Blocker, explain, never_fits, plan
+from grassq.core.resources.capacity import ONE
+
+QUEUES = ("a", "b", "c")
+AT_ONCE = ReservationPolicy(0, 0.0)
+
+
+def test_explain_names_what_is_short_and_who_holds_it() -> None:
+    board = a_board(a_worker(gpu=1), jobs=[a_job(1, gpu=0.75), a_job(2, gpu=0.5)])
+    apply(board, plan(board, T0))
+    (blocker,) = explain(board, board.jobs[2], T0)
+    assert blocker == Blocker("w", "gpu", ONE // 2, ONE // 4, "0.5 gpu needed, 0.25 free", (1,))
+
+
+def test_explain_of_memory_names_those_who_hold_memory_else_those_on_the_devices() -> None:
+    gpus = {"0": {"vram": 8}}
+    board = a_board(a_worker(gpu=gpus), jobs=[a_job(1, vram=6), a_job(2, gpu=0.5), a_job(3, vram=4)])
+    apply(board, plan(board, T0))
+    assert [(b.resource, b.holders) for b in explain(board, board.jobs[3], T0)] == [("vram", (1,))]
+    board = a_board(a_worker(gpu=gpus), jobs=[a_job(1, gpu=1), a_job(3, vram=4)])
+    apply(board, plan(board, T0))
+    assert [(b.resource, b.holders) for b in explain(board, board.jobs[3], T0)] == [("vram", (1,))]
+
+
+def test_explain_names_a_worker_out_of_touch_and_a_head_that_keeps_room() -> None:
+    board = a_board(a_worker(cpu=4), jobs=[a_job(1, cpu=3), a_job(2, cpu=4)], patience=AT_ONCE)
+    apply(board, plan(board, T0))
+    board.put(a_job(3, cpu=1))
+    board.set_worker(a_worker("v", cpu=4), online=False, now=T0)
+    away, kept = explain(board, board.jobs[3], T0)
+    assert away == Blocker("v", "worker", 0, 0, "worker v is out of touch", ())
+    assert (kept.worker, kept.resource, kept.needed, kept.free) == ("w", "cpu", ONE, 0)
+    assert kept.why == "cpu is free but kept for job 2, which has waited longer"
+    board.worker_states["v"].online = True
+    assert explain(board, board.jobs[3], T0) == []
+
+
+def test_explain_names_those_heads_alone_that_keep_something_from_the_job() -> None:
+    workers = [a_worker("v", offers=[Offer("x")], cpu=4), a_worker(offers=[Offer(q) for q in QUEUES], cpu=4)]
+    jobs = [a_job(1, "x", cpu=3), a_job(2, "x", cpu=4), a_job(3, "a", cpu=3)]
+    heads = [a_job(4, "a", cpu=4), a_job(5, "b", cpu=2), a_job(6, "c", cpu=4)]
+    board = a_board(*workers, jobs=[*jobs, *heads], patience=AT_ONCE)
+    apply(board, plan(board, T0))
+    assert {head.job for head in board.heads.values()} == {2, 4, 5, 6}
+    finish(board, 3)
+    board.put(a_job(3, "a", state=State.RUNNING, placement=a_placement("w", {"cpu": 2 * ONE})))
+    (blocker,) = explain(board, board.jobs[5], T0)
+    assert blocker.why == "cpu is free but kept for job 4, which has waited longer"
+
+
+def test_what_never_fits_is_said_worker_by_worker() -> None:
+    board = a_board(a_worker("a", gpu=2), a_worker("b", cpu=1))
+    assert never_fits(board, "default", a_request(gpu=2)) is None
+    assert never_fits(board, "default", a_request(gpu=3)) == (
+        "3 gpu asked, queue 'default' on a has 2; 3 gpu asked, queue 'default' on b has none"
+    )
+    assert never_fits(board, "nobody's", a_request(gpu=3)) is None
+
+
+def test_a_device_that_may_yet_be_found_is_waited_for() -> None:
+    board = a_board(replace(a_worker(cpu=2), detecting=True))
+    assert never_fits(board, "default", a_request(gpu=3)) is None
+    assert never_fits(board, "default", a_request(vram=3)) is None
+    assert never_fits(board, "default", a_request(cpu=3)) is not None
+    limited = a_board(replace(a_worker(offers=[an_offer("a", gpu=2)], cpu=2), detecting=True))
+    assert never_fits(limited, "a", a_request(gpu=2)) is None
+    assert never_fits(limited, "a", a_request(gpu=3)) == "3 gpu asked, queue 'a' on w has 2"
+
+
+def test_explain_says_that_devices_are_still_being_looked_for() -> None:
+    looking = "devices are still being looked for"
+    board = a_board(replace(a_worker(cpu=2), detecting=True), jobs=[a_job(1, gpu=1), a_job(2, vram=1), a_job(3, cpu=3)])
+    assert explain(board, board.jobs[1], T0) == [Blocker("w", "gpu", ONE, 0, looking)]
+    assert explain(board, board.jobs[2], T0) == [Blocker("w", "vram", ONE, 0, looking)]
+    assert [blocker.why for blocker in explain(board, board.jobs[3], T0)] == ["3 cpu needed, 2 free"]
+    given = replace(a_worker(gpu={"0": {"vram": 4}}), detecting=True)
+    board = a_board(given, jobs=[a_job(1, vram=3), a_job(2, vram=2)])
+    apply(board, plan(board, T0))
+    assert [blocker.holders for blocker in explain(board, board.jobs[2], T0)] == [(1,)]
+    board.set_worker(a_worker(cpu=2), online=True, now=T0)
+    assert [blocker.why for blocker in explain(board, board.jobs[2], T0)] != [looking]
+
+
+def test_explain_speaks_of_the_worker_that_was_asked_for_alone() -> None:
+    board = a_board(a_worker("a", cpu=1), a_worker("b", cpu=1))
+    board.worker_states["a"].drained = True
+    plain = a_job(1, cpu=1)
+    asking = replace(plain, spec=replace(plain.spec, constraints=Constraints(worker="a")))
+    told = explain(board, asking, T0)
+    assert [(blocker.worker, "grass drain --undo a" in blocker.why) for blocker in told] == [("a", True)]
+    board.lose_touch("a", T0, T0)
+    told = explain(board, asking, T0)
+    assert [blocker.why for blocker in told] == ["worker a is out of touch"]

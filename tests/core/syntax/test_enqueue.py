@@ -1,0 +1,467 @@
+"""How the words of enqueue and run are read."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext, split_enqueue
+from grassq.errors import BadInput, GrassError, NotFound
+
+PROGRAMS = frozenset({b"python", b"ls", b"git", b"./train.sh", b"exp1", b"echo"})
+
+SCENE = SubmitContext(
+    queues={
+        "default": KnownQueue(),
+        "exp1": KnownQueue(resources=frozenset({"cpu", "gpu"})),
+        "exp2": KnownQueue(resources=frozenset({"cpu", "gpu"})),
+        "job1": KnownQueue(has_prefix=True, resources=frozenset({"cpu", "gpu"})),
+        "cifar100": KnownQueue(has_prefix=True, resources=frozenset({"gpu"})),
+        "print": KnownQueue(has_prefix=True, resources=frozenset({"printer"})),
+    },
+    resources=frozenset({"cpu", "mem", "disk", "gpu", "license"}),
+    is_program=PROGRAMS.__contains__,
+)
+
+
+def words_of(line: str) -> list[bytes]:
+    return [word.encode() for word in shlex.split(line)]
+
+
+def cases(text: str) -> list[str]:
+    return [case.strip() for case in text.split(";")]
+
+
+def enqueue(line: str, scene: SubmitContext = SCENE) -> Enqueue:
+    return split_enqueue(words_of(line), scene)
+
+
+def job(line: str, **fields: Any) -> Enqueue:
+    return Enqueue(**{"queue": "default", "words": tuple(words_of(line)), **fields})
+
+
+CUDA = ((b"CUDA_VISIBLE_DEVICES", b"{gpu}"),)
+JOB2 = "there is no queue 'job2' yet (there is one called 'job1'); the job waits until it is created"
+
+README_ENQUEUE = {
+    "grass enqueue exp1 --gpu=1 -- CUDA_VISIBLE_DEVICES={gpu} python train.py": job(
+        "python train.py", queue="exp1", amounts=(("gpu", "1"),), env=CUDA
+    ),
+    "grass enqueue exp2 --gpu=0.5 -- CUDA_VISIBLE_DEVICES={gpu} python train_exp2.py --lr=$lr": job(
+        "python train_exp2.py --lr=$lr", queue="exp2", amounts=(("gpu", "0.5"),), env=CUDA
+    ),
+    "grass enqueue exp1 --gpu=1 --cwd=/data/ -- CUDA_VISIBLE_DEVICES={gpu} python train.py": job(
+        "python train.py", queue="exp1", amounts=(("gpu", "1"),), env=CUDA, cwd=b"/data/"
+    ),
+    'grass enqueue --require "{gpu:1}" --env "CUDA_VISIBLE_DEVICES={gpu}" job1 arg2 arg3': job(
+        "arg2 arg3", queue="job1", require="{gpu:1}", env=CUDA
+    ),
+    'grass enqueue --require "{gpu:0.5}" --env "CUDA_VISIBLE_DEVICES={gpu}" job2 arg2 arg3': job(
+        "arg2 arg3", queue="job2", require="{gpu:0.5}", env=CUDA, warnings=(JOB2,)
+    ),
+    "grass enqueue  python train.py": job("python train.py"),
+    "grass enqueue --require '{gpu:0.5}' --cwd=/data/ --env='CUDA_VISIBLE_DEVICES={gpu}' "
+    "-- python train.py lr=0.01 batch_size=8": job(
+        "python train.py lr=0.01 batch_size=8", require="{gpu:0.5}", cwd=b"/data/", env=CUDA
+    ),
+    'grass enqueue --broker 1.2.3.4:7500 --require "{printer:1}" print paper.pdf': job(
+        "paper.pdf", queue="print", require="{printer:1}", broker="1.2.3.4:7500"
+    ),
+    'grass enqueue --broker 1.2.3.4:7500 --require "{gpu:1}" cifar100 --lr=0.01': job(
+        "--lr=0.01", queue="cifar100", require="{gpu:1}", broker="1.2.3.4:7500"
+    ),
+}
+
+
+@pytest.mark.parametrize("line", README_ENQUEUE)
+def test_every_enqueue_line_of_the_readmes_is_read_as_meant(line: str) -> None:
+    assert enqueue(line.removeprefix("grass enqueue")) == README_ENQUEUE[line]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("-- python train.py", job("python train.py")),
+        ("exp1 -- ls -l -- x", job("ls -l -- x", queue="exp1")),
+        (
+            "--gpu 0.5 --name a exp1 --hold -- ls",
+            job("ls", queue="exp1", amounts=(("gpu", "0.5"),), name="a", hold=True),
+        ),
+        ("job1 --lr=1 -- x", job("x", queue="job1", amounts=(("lr", "1"),))),
+        ("job1 --", job("", queue="job1")),
+        ("exp1 -- --help", None),
+        ("cifar100 -- --lr=0.01", job("--lr=0.01", queue="cifar100")),
+        ("exp1 --verbose -- ls", None),
+        ("exp1 -u -- ls", None),
+        ("--", None),
+        ("exp1 --", None),
+        ("all -- ls", None),
+        ("run -- ls", None),
+        ("./train.sh -- ls", None),
+        ("exp1 -- A=1", None),
+        ("exp1 -- ''", None),
+        ("--cwd -- ls", None),
+        ("--gpu -- ls", None),
+        ("exp1 --grass_x=1 -- ls", None),
+    ],
+)
+def test_rule_1_two_dashes_part_our_words_from_the_jobs(line: str, expected: Enqueue | None) -> None:
+    if expected is None:
+        with pytest.raises(BadInput):
+            enqueue(line)
+    else:
+        assert enqueue(line) == expected
+
+
+def test_rule_1_takes_a_queue_that_is_not_there_yet_with_a_warning() -> None:
+    read = enqueue("later --printer=1 -- CUDA={gpu} -x")
+    assert (read.queue, read.words) == ("later", (b"-x",))
+    assert read.warnings == ("there is no queue 'later' yet; the job waits until it is created",)
+
+
+def test_rule_1_says_when_a_resource_looks_like_a_mistyped_option() -> None:
+    assert enqueue("exp1 --prioriy=5 -- ls").warnings == ("--prioriy is read as a resource; did you mean --priority?",)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("exp1 ls -l", job("ls -l", queue="exp1")),
+        ("default ls", job("ls")),
+        ("exp1 --gpu=1 ls --gpu=2", job("ls --gpu=2", queue="exp1", amounts=(("gpu", "1"),))),
+        ("exp1 --GPU 1 ls", job("ls", queue="exp1", amounts=(("gpu", "1"),))),
+        ("print --printer=1 a.pdf", job("a.pdf", queue="print", amounts=(("printer", "1"),))),
+        ("--printer=1 print a.pdf", job("a.pdf", queue="print", amounts=(("printer", "1"),))),
+        ("print --printer 1 a.pdf", job("--printer 1 a.pdf", queue="print")),
+        ("job1 --license=1 x", job("x", queue="job1", amounts=(("license", "1"),))),
+        ("job1 --printer=1 x", job("--printer=1 x", queue="job1")),
+        ("job1 --batch-size=8 --gpu=1", job("--batch-size=8 --gpu=1", queue="job1")),
+        ("job1 --name n --lr 1", job("--lr 1", queue="job1", name="n")),
+        ("job1 --json=out.json", job("--json=out.json", queue="job1")),
+        ("job1 --js", job("--js", queue="job1")),
+        ("job1 x -- y", job("x -- y", queue="job1")),
+        ("job1 -", job("-", queue="job1")),
+        ("job1", job("", queue="job1")),
+        ("job1 --gpu=1", job("", queue="job1", amounts=(("gpu", "1"),))),
+        ("job1 a A=1", job("a A=1", queue="job1")),
+    ],
+)
+def test_rule_2_options_after_a_queue_are_ours_until_the_first_we_do_not_know(line: str, expected: Enqueue) -> None:
+    assert enqueue(line) == expected
+
+
+def test_resources_everybody_knows_are_ours_also_where_the_machine_has_none() -> None:
+    bare = SubmitContext(queues={"q": KnownQueue(has_prefix=True)}, resources=frozenset(), is_program=lambda _: False)
+    read = enqueue("q --gpu=1 --vram 8G --lr=1", bare)
+    assert (read.amounts, read.words) == ((("gpu", "1"), ("vram", "8G")), (b"--lr=1",))
+
+
+@pytest.mark.parametrize(
+    "line",
+    cases(
+        "exp1 ; exp1 --lr=0.01 ; exp1 --gpu=1 ; exp1 -x ls ; exp1 - ls ; --lr=0.01 exp1 ls ; job1 --gpu ; "
+        "job1 --gpu= ; job1 --gpu --fast ; job1 --name ; job1 --priority=high"
+    ),
+)
+def test_rule_2_refuses_what_cannot_be_meant(line: str) -> None:
+    with pytest.raises(BadInput):
+        enqueue(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("python --gpu=1 train.py", job("python --gpu=1 train.py")),
+        ("./train.sh -- x y", None),
+        ("--gpu=1 ./train.sh x -- y", job("./train.sh x -- y", amounts=(("gpu", "1"),))),
+        ("git log -- file", job("git log -- file")),
+        ("python --queue exp1", job("python --queue exp1")),
+        ("A=1 B= python A=2", job("python A=2", env=((b"A", b"1"), (b"B", b"")))),
+        ("-e A=0 A=1 python", job("python", env=((b"A", b"0"), (b"A", b"1")))),
+        ("--lr=1 python train.py", None),
+        ("--lr 1 python train.py", None),
+        ("A=1", None),
+    ],
+)
+def test_rule_3_a_program_starts_the_job_in_the_default_queue(line: str, expected: Enqueue | None) -> None:
+    if expected is None:
+        with pytest.raises(BadInput):
+            enqueue(line)
+    else:
+        assert enqueue(line) == expected
+
+
+def test_an_existing_queue_wins_over_a_program_of_that_name() -> None:
+    assert enqueue("exp1 ls").queue == "exp1"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("--gpu=1 later arg", "arg"), ("later --gpu=1 arg", "arg"), ("later --hold arg --gpu=1", "arg --gpu=1")],
+)
+def test_rule_4_a_job_may_wait_for_a_queue_that_is_not_there_yet(line: str, words: str) -> None:
+    read = enqueue(line)
+    assert (read.queue, list(read.words)) == ("later", words_of(words))
+    assert len(read.warnings) == 1
+
+
+def test_rule_4_says_which_options_it_leaves_to_the_job() -> None:
+    read = enqueue("--gpu=1 later --printer=1 x")
+    assert read.words == (b"--printer=1", b"x")
+    assert read.warnings[1].startswith("'--printer=1' is left to the job")
+
+
+@pytest.mark.parametrize(
+    "line",
+    cases(
+        "pyhton train.py ; pyhton ; --gpu=1 later ; later --gpu=1 ; --foo=1 pyhton x ; pyhton --lr=1 x ; "
+        "--gpu=1 ./no.sh x ; --gpu=1 all x ; A=1 pyhton ; '' ; -"
+    ),
+)
+def test_rule_5_a_misspelt_command_never_becomes_a_job(line: str) -> None:
+    with pytest.raises(NotFound):
+        enqueue(line)
+
+
+def test_rule_5_says_how_to_wait_for_a_queue_and_which_was_meant() -> None:
+    with pytest.raises(NotFound) as caught:
+        enqueue("pyhton train.py")
+    assert str(caught.value) == (
+        "no queue and no program is called 'pyhton'; to wait for a queue of that name: grass enqueue --queue pyhton ..."
+    )
+    with pytest.raises(NotFound, match=r"did you mean the queue 'cifar100'\?"):
+        enqueue("cifar10 x")
+    with pytest.raises(NotFound, match=r"^no program is called '\\xff'$"):
+        split_enqueue([b"\xff"], SCENE)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--queue exp1 exp2 x", job("exp2 x", queue="exp1")),
+        ("--queue=exp1 --gpu=1 -- ls", job("ls", queue="exp1", amounts=(("gpu", "1"),))),
+        ("--queue exp1 ls -- x", job("ls -- x", queue="exp1")),
+        ("--queue cifar100 --lr=0.01", job("--lr=0.01", queue="cifar100")),
+        ("--printer=1 --queue print x", job("x", queue="print", amounts=(("printer", "1"),))),
+        ("--queue job1", job("", queue="job1")),
+    ],
+)
+def test_a_queue_named_by_option_always_wins(line: str, expected: Enqueue) -> None:
+    assert enqueue(line) == expected
+
+
+def test_a_queue_named_by_option_need_not_exist() -> None:
+    read = enqueue("--queue pyhton train.py")
+    assert (read.queue, read.words) == ("pyhton", (b"train.py",))
+
+
+@pytest.mark.parametrize(
+    "line",
+    cases(
+        "exp1 --queue exp2 ls ; exp1 --queue exp2 -- ls ; later --queue exp2 ls ; --queue 1x ls ; "
+        "--queue all ls ; --queue running ls ; --queue exp1 ; --queue later ; --queue exp1 --lr=1 ls ; "
+        "--lr=1 --queue job1 x"
+    ),
+)
+def test_a_queue_named_badly_or_twice_is_refused(line: str) -> None:
+    with pytest.raises(BadInput):
+        enqueue(line)
+
+
+def test_every_option_is_read() -> None:
+    line = (
+        "--require={} -e A=1 --env=B=x=y --cwd /d --queue exp1 --name n.1 --priority -5 --hold --split -q --json "
+        "--sync --grace 1.5m --on-lost requeue --tries 3 --broker a:1 ls"
+    )
+    assert enqueue(line) == Enqueue(
+        queue="exp1",
+        words=(b"ls",),
+        env=((b"A", b"1"), (b"B", b"x=y")),
+        require="{}",
+        cwd=b"/d",
+        name="n.1",
+        priority=-5,
+        hold=True,
+        split=True,
+        quiet=True,
+        json=True,
+        sync=True,
+        grace_s=90.0,
+        on_lost="requeue",
+        tries=3,
+        broker="a:1",
+    )
+
+
+@pytest.mark.parametrize(("retries", "tries"), [("0", 1), ("2", 3), ("999", 1000)])
+def test_retries_are_the_tries_after_the_first(retries: str, tries: int) -> None:
+    assert enqueue(f"--retries {retries} ls").tries == enqueue(f"--retries={retries} -- ls").tries == tries
+    assert enqueue("ls").tries is None
+
+
+@pytest.mark.parametrize("option", ["--on-lost=fail", "--on-lost fail"])
+def test_an_option_takes_its_value_in_either_spelling(option: str) -> None:
+    assert enqueue(f"{option} ls").on_lost == "fail"
+
+
+@pytest.mark.parametrize(
+    "options",
+    cases(
+        "--env A ; --env =1 ; -e=A=1 ; -eA=1 ; --env ; --cwd= ; --cwd '' ; --name 1 ; --name all ; "
+        "--name wait ; --priority x ; --priority 1e3 ; --priority 99999999 ; "
+        "--priority 999999999999999999999999999999 ; --hold=1 ; --quiet= ; --grace 5 ; --grace 5w ; "
+        "--grace 366d ; --on-lost retry ; --tries 0 ; --tries 1.5 ; "
+        "--retries -1 ; --retries 1000 ; --tries 2 --retries 1 ; --name a --name b ; --gpu=1 --gpu=2 ; "
+        "--gpu 1 --GPU=1 ; --cwd a --cwd=b ; --queue exp1 --queue exp1 ; --shell --shell=/bin/sh ; "
+        "--shell= ; --require {} --gpu=1 ; --gpu python ; --gpu -1 ; --mem= ; --license 1 ; --hol ; "
+        "--nam x ; -x ; -qx ; --Queue=exp1 ; --grass_x=1 ; --home=1 ; --é=1"
+    ),
+)
+def test_an_option_given_badly_is_refused(options: str) -> None:
+    with pytest.raises(BadInput):
+        enqueue(f"{options} -- ls")
+    with pytest.raises(BadInput):
+        enqueue(f"{options} ls")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--nmae=x ls", "unknown option '--nmae=x'; did you mean --name?"),
+        ("--gpus=1 ls", "unknown option '--gpus=1'; did you mean --gpu?"),
+        ("--zzz ls", "unknown option '--zzz'"),
+        ("--hold=1 ls", "unknown option '--hold=1': --hold takes no value"),
+        ("-e=A=1 ls", "unknown option '-e=A=1': write -e and its value as two words"),
+        ("--license 1 ls", "unknown option '--license': write the amount in the same word, --license=1"),
+        ("--grace 5 ls", "--grace needs a number and its unit, such as 90s, 5m, 1h30m or 7d, not '5'"),
+        ("--gpu python x", "--gpu needs an amount, not 'python', such as --gpu=1"),
+        ("--env A ls", "--env needs NAME=VALUE, not 'A'"),
+    ],
+)
+def test_a_refused_option_says_what_was_typed_and_meant(line: str, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        enqueue(line)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("field", ["--name", "--queue", "--require", "--gpu", "--broker", "--grace"])
+def test_bytes_that_are_not_text_are_refused_where_text_is_needed(field: str) -> None:
+    with pytest.raises(BadInput):
+        split_enqueue([f"{field}=1\xff".encode("latin-1"), b"--", b"ls"], SCENE)
+
+
+def test_bytes_that_are_not_text_are_kept_where_bytes_are_allowed() -> None:
+    read = split_enqueue([b"--cwd=/\xff", b"-e", b"\xfe=\xff", b"ls", b"\xfd"], SCENE)
+    assert (read.cwd, read.env, read.words) == (b"/\xff", ((b"\xfe", b"\xff"),), (b"ls", b"\xfd"))
+
+
+@pytest.mark.parametrize(
+    ("line", "queue", "shell"),
+    [
+        ("--shell 'A=1 ls | wc'", "default", b""),
+        ("--shell=/bin/bash 'ls | wc'", "default", b"/bin/bash"),
+        ("exp1 --shell 'ls | wc'", "exp1", b""),
+        ("--shell exp1 'ls | wc'", "exp1", b""),
+        ("--shell --queue exp1 'ls | wc'", "exp1", b""),
+        ("--shell -- 'ls | wc'", "default", b""),
+        ("--shell later 'ls | wc'", "later", b""),
+        ("--shell true", "default", b""),
+    ],
+)
+def test_a_shell_line_is_one_word_kept_whole(line: str, queue: str, shell: bytes) -> None:
+    read = enqueue(line)
+    assert (read.queue, read.shell, read.env) == (queue, shell, ())
+    assert read.words == (words_of(line)[-1],)
+
+
+@pytest.mark.parametrize(
+    "line",
+    cases(
+        "--shell echo a b ; --shell 'ls | wc' --gpu=1 ; --shell ; --shell exp1 ; exp1 --shell a b ; "
+        "job1 --shell a ; --shell -- a b"
+    ),
+)
+def test_a_shell_line_that_is_not_one_word_is_refused(line: str) -> None:
+    with pytest.raises(BadInput):
+        enqueue(line)
+
+
+def test_where_the_queue_has_a_command_an_assignment_is_an_argument_of_it() -> None:
+    read = enqueue("job1 lr=0.1 x")
+    assert (read.env, read.words) == ((), (b"lr=0.1", b"x"))
+
+
+def test_nothing_at_all_is_refused() -> None:
+    with pytest.raises(BadInput, match="nothing to run"):
+        split_enqueue([], SCENE)
+
+
+def test_a_nul_byte_is_refused_anywhere() -> None:
+    with pytest.raises(BadInput):
+        split_enqueue([b"--", b"ls", b"a\0b"], SCENE)
+
+
+PIECES = [
+    *(word.encode() for word in shlex.split(" ".join(README_ENQUEUE))),
+    *[b"--", b"-", b"", b"-e", b"-q", b"--gpu", b"--gpu=1", b"--lr=1", b"--queue"],
+    *[
+        b"--queue=exp1",
+        b"--shell",
+        b"--hold",
+        b"later",
+        b"job1",
+        b"A=1",
+        b"\xff",
+        b"--\xff=1",
+        b"0.5",
+        b"--name",
+        b"n",
+        b"all",
+    ],
+]
+WORDS = st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=12)), max_size=8)
+
+
+@given(WORDS)
+@example([b"--env"])
+def test_splitting_ends_in_a_job_or_a_sentence(words: list[bytes]) -> None:
+    try:
+        split_enqueue(words, SCENE)
+    except GrassError as error:
+        assert error.exit_code in (2, 3)
+        assert "\n" not in str(error) and str(error)
+
+
+@given(WORDS)
+def test_the_jobs_words_are_the_end_of_what_was_typed(words: list[bytes]) -> None:
+    try:
+        read = split_enqueue(words, SCENE)
+    except GrassError:
+        return
+    assert read.words == tuple(words[len(words) - len(read.words) :])
+
+
+@given(st.lists(st.sampled_from([b"exp1", b"later", b"--gpu=1", b"--lr=2", b"--name", b"--hold"]), max_size=4), WORDS)
+def test_what_follows_two_dashes_is_the_jobs_untouched(ours: list[bytes], theirs: list[bytes]) -> None:
+    try:
+        read = split_enqueue([*ours, b"--", b"ls", *theirs], SCENE)
+    except GrassError:
+        return
+    assert read.words[-len(theirs) - 1 :] == (b"ls", *theirs)
+    if sum(not word.startswith(b"-") for word in ours) < 2 and b"--name" not in ours:
+        assert read.words == (b"ls", *theirs)
+
+
+@given(WORDS)
+def test_reading_the_same_words_twice_gives_the_same(words: list[bytes]) -> None:
+    def read() -> object:
+        try:
+            return split_enqueue(words, SCENE)
+        except GrassError as error:
+            return str(error)
+
+    assert read() == read()

@@ -1,0 +1,352 @@
+"""What an attempt is started with: words, directory and environment, as the contract says."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.builders import a_placement, a_request, a_spec
+
+from grassq.core.messages import Start
+from grassq.core.model import Constraints, Pairs, RemoteSubmitter
+from grassq.core.resources.capacity import ONE, Allocation
+from grassq.core.syntax.options import RESERVED
+from grassq.run import rundir
+from grassq.run.rundir import RunSpec, decode_word
+from grassq.settings import Settings
+from grassq.worker import stored_order
+from grassq.worker.default_env import DefaultEnvironment, of_this_process
+from grassq.worker.run_spec import Launch, placeholders, run_spec
+
+PATH = (b"PATH", b"/usr/bin:/bin")
+GPU: Allocation = {"gpu": {"1": ONE, "0": ONE // 2}}
+
+
+def a_start(
+    allocation: Allocation | None = None, env: Pairs = (), *, where: dict[str, Any] | None = None, **spec: Any
+) -> Start:
+    placement = replace(a_placement("w", allocation or {}), **(where or {}))
+    asked = replace(a_spec("exp"), cwd=b"/", **spec)
+    return Start(12, 3, asked, placement, (PATH, *env), name="train")
+
+
+def spec_of(start: Start, default_env: DefaultEnvironment | None = None) -> RunSpec:
+    """What the shim would read; what it is told is the same."""
+    launch = launch_of(start, default_env)
+    read, told = RunSpec(json.loads(launch.content)), RunSpec.unpacked(launch.spec)
+    assert {name: getattr(told, name) for name in RunSpec.__slots__} == {
+        name: getattr(read, name) for name in RunSpec.__slots__
+    }
+    return read
+
+
+def launch_of(start: Start, default_env: DefaultEnvironment | None = None) -> Launch:
+    path, checkpoint = "/home/jobs/12/3", "/home/jobs/12/checkpoint"
+    default_env = default_env or DefaultEnvironment()
+    return run_spec(start, path, checkpoint, store="s", boot="b", with_daemon=False, default_env=default_env)
+
+
+def raw_of(start: Start, default_env: DefaultEnvironment | None = None) -> dict[str, Any]:
+    raw: dict[str, Any] = json.loads(launch_of(start, default_env).content)
+    return raw
+
+
+def test_a_job_is_told_who_it_is() -> None:
+    env = spec_of(a_start(GPU)).env
+    assert {name: value for name, value in env.items() if name.startswith(b"GRASS_")} == {
+        b"GRASS_JOB_ID": b"12",
+        b"GRASS_JOB_NAME": b"train",
+        b"GRASS_QUEUE": b"exp",
+        b"GRASS_ATTEMPT": b"3",
+        b"GRASS_RUN_DIR": b"/home/jobs/12/3/files",
+        b"GRASS_RESULT_FILE": b"/home/jobs/12/3/files/result.json",
+        b"GRASS_CHECKPOINT_DIR": b"/home/jobs/12/checkpoint",
+        b"GRASS_GPU": b"0,1",
+    }
+
+
+def test_our_own_names_are_not_inherited_except_home_and_broker() -> None:
+    inherited = tuple(
+        (b"GRASS_" + name, b"outer") for name in (b"HOME", b"BROKER", b"JOB_ID", b"GPU", b"CPU", b"STORE", b"RUN_DIR")
+    )
+    env = spec_of(a_start(None, inherited)).env
+    outer = {name for name, value in env.items() if value == b"outer"}
+    assert outer == {b"GRASS_HOME", b"GRASS_BROKER"}
+    assert env[b"GRASS_JOB_ID"] == b"12" and b"GRASS_GPU" not in env
+
+
+VISIBLE = b"CUDA_VISIBLE_DEVICES"
+
+
+@pytest.mark.parametrize(
+    ("allocation", "inherited", "own", "expected"),
+    [
+        (GPU, None, None, b"0,1"),
+        (GPU, b"7", None, b"0,1"),
+        (None, b"7", None, None),
+        (None, None, None, None),
+        (GPU, b"7", b"5", b"5"),
+        (None, b"7", b"5", b"5"),
+        (GPU, None, b"{gpu}", b"0,1"),
+        ({"vram": {"1": 8000 * ONE}}, None, None, b"1"),
+    ],
+    ids=["set", "replaced", "removed", "absent", "own wins", "own without gpu", "own by placeholder", "vram alone"],
+)
+def test_visible_devices(
+    allocation: Allocation | None, inherited: bytes | None, own: bytes | None, expected: bytes | None
+) -> None:
+    start = _visible(allocation, inherited, own)
+    assert spec_of(start).env.get(VISIBLE) == expected
+
+
+def _visible(allocation: Allocation | None, inherited: bytes | None, own: bytes | None) -> Start:
+    start = a_start(allocation, () if inherited is None else ((VISIBLE, inherited),))
+    return start if own is None else replace(start, spec=replace(start.spec, env=((VISIBLE, own),)))
+
+
+def test_the_queue_may_set_visible_devices_too_and_the_job_wins_over_it() -> None:
+    start = _visible(GPU, b"7", None)
+    start = replace(start, placement=replace(start.placement, env=((VISIBLE, b"q"), (b"A", b"queue"))))
+    assert spec_of(start).env[VISIBLE] == b"q"
+    start = replace(start, spec=replace(start.spec, env=((VISIBLE, b"j"), (b"A", b"job"))))
+    assert (spec_of(start).env[VISIBLE], spec_of(start).env[b"A"]) == (b"j", b"job")
+
+
+def test_devices_are_counted_as_the_driver_counts_them() -> None:
+    assert spec_of(a_start(GPU)).env[b"CUDA_DEVICE_ORDER"] == b"PCI_BUS_ID"
+    assert b"CUDA_DEVICE_ORDER" not in spec_of(a_start()).env
+
+
+def test_placeholders_are_ids_for_devices_and_amounts_for_pools() -> None:
+    held = placeholders({"gpu": {"10": ONE, "2": ONE}, "cpu": 1_500_000, "licence": {"b": 1, "a": 1}})
+    assert held == {b"gpu": b"2,10", b"cpu": b"1.5", b"licence": b"a,b"}
+    assert placeholders({"gpu": {"0": ONE}, "vram": {"0": 8192 * ONE}}) == {b"gpu": b"0", b"vram": b"8192"}
+
+
+def test_words_and_environment_are_filled_in_and_other_braces_left_alone() -> None:
+    command = (
+        b"echo",
+        b"--gpu={gpu}",
+        b"{{gpu}}",
+        b"{cpu}",
+        b"{job.id}/{job.attempt}/{job.name}",
+        b"\xff{gpu}",
+        b"${x}",
+    )
+    start = replace(a_start(GPU), spec=replace(a_start(GPU).spec, command=command, env=((b"OUT", b"run{job.id}"),)))
+    spec = spec_of(start)
+    assert spec.argv[1:] == [b"--gpu=0,1", b"{gpu}", b"{cpu}", b"12/3/train", b"\xff0,1", b"${x}"]
+    assert spec.env[b"OUT"] == b"run12"
+
+
+def test_the_queues_prefix_comes_first() -> None:
+    spec = spec_of(a_start(where={"prefix": (b"nice", b"-n", b"{job.id}")}, command=(b"true", b"x")))
+    assert spec.argv == [b"nice", b"-n", b"12", b"true", b"x"]
+
+
+def test_a_shell_line_goes_to_the_shell_as_one_word() -> None:
+    spec = spec_of(a_start(GPU, command=(b"echo {gpu} | cat",), shell=b"/bin/bash"))
+    assert spec.argv == [b"/bin/bash", b"-c", b"echo 0,1 | cat"]
+
+
+@pytest.mark.parametrize(
+    ("own", "queue", "expected"),
+    [(False, None, b"/job"), (False, b"/queue", b"/queue"), (True, b"/queue", b"/job"), (True, None, b"/job")],
+    ids=["the submitter's", "the queue's", "the job's own wins", "the job's own"],
+)
+def test_which_directory_counts(own: bool, queue: bytes | None, expected: bytes) -> None:
+    start = a_start(where={"cwd": queue})
+    start = replace(start, spec=replace(start.spec, cwd=b"/job", own_cwd=own))
+    assert spec_of(start).cwd == expected
+
+
+def test_what_else_the_spec_says_is_handed_on() -> None:
+    start = a_start(umask=0o077, split=True, grace_s=3.0, keep_children=True)
+    launch = run_spec(
+        start, "/p", "/c", store="store-1", boot="boot-1", with_daemon=True, default_env=DefaultEnvironment()
+    )
+    raw = json.loads(launch.content)
+    spec = RunSpec(raw)
+    assert (spec.store, spec.job, spec.attempt, spec.boot) == ("store-1", 12, 3, "boot-1")
+    assert (spec.umask, spec.split, spec.grace_s, spec.keep_children, spec.with_daemon) == (
+        0o077,
+        True,
+        3.0,
+        True,
+        True,
+    )
+    assert decode_word(raw["cwd"]) == b"/"
+
+
+def test_no_resource_may_have_the_name_of_a_setting() -> None:
+    """Its GRASS_<NAME> would be read as that setting by a daemon the job starts."""
+    assert set(Settings.__struct_fields__) <= RESERVED
+
+
+# Jobs sent from another machine.
+
+REMOTE = Constraints(remote=RemoteSubmitter())
+DEFAULT_ENV = DefaultEnvironment(((b"PATH", b"/worker/bin"), (b"LANG", b"C")), b"/worker", 0o027)
+
+
+def a_remote_submitter(**changes: Any) -> Start:
+    where = {"cwd": changes.pop("queue_cwd", None)}
+    start = a_start(None, ((b"SENDERS", b"own"),), where=where)
+    return replace(start, spec=replace(start.spec, **{"constraints": REMOTE, "cwd": b"", "umask": 0o777, **changes}))
+
+
+def test_a_guest_gets_the_workers_environment_directory_and_umask_and_nothing_of_its_senders() -> None:
+    spec = spec_of(a_remote_submitter(env=((b"SEED", b"7"),)), DEFAULT_ENV)
+    assert {name: value for name, value in spec.env.items() if not name.startswith(b"GRASS_")} == {
+        b"PATH": b"/worker/bin",
+        b"LANG": b"C",
+        b"SEED": b"7",
+    }
+    assert (spec.cwd, spec.umask) == (b"/worker", 0o027)
+    assert spec.env[b"GRASS_JOB_ID"] == b"12"
+
+
+@pytest.mark.parametrize(
+    ("own", "queue", "expected"),
+    [(False, None, b"/worker"), (False, b"/queue", b"/queue"), (True, b"/queue", b"/job"), (True, None, b"/job")],
+    ids=["the worker's", "the queue's", "its own wins", "its own"],
+)
+def test_which_directory_counts_for_a_guest(own: bool, queue: bytes | None, expected: bytes) -> None:
+    start = a_remote_submitter(queue_cwd=queue, own_cwd=own, cwd=b"/job" if own else b"")
+    assert spec_of(start, DEFAULT_ENV).cwd == expected
+
+
+def test_a_job_of_this_machines_user_has_nothing_of_the_daemons() -> None:
+    spec = spec_of(a_start(), DEFAULT_ENV)
+    assert b"LANG" not in spec.env and (spec.cwd, spec.umask) == (b"/", 0o022)
+
+
+CANARY = b"canary-5eed"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GRASS_CERT_PASS",
+        "GRASS_STORE",
+        "GRASS_TOKEN",
+        "PGPASSWORD",
+        "PGPASSFILE",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "GITHUB_TOKEN",
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "OPENAI_API_KEY",
+        "MYSQL_PWD",
+        "DB_PASSWORD",
+        "SMTP_PASS",
+        "my_password",
+        "SSH_AUTH_SOCK",
+        "XAUTHORITY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "KRB5CCNAME",
+        "NOTIFY_SOCKET",
+    ],
+)
+def test_a_secret_of_the_daemon_is_not_in_a_guests_job(name: str) -> None:
+    default_env = replace(DEFAULT_ENV, env=(*DEFAULT_ENV.env, (name.encode(), CANARY)))
+    raw = raw_of(a_remote_submitter(), default_env)
+    assert CANARY not in b"".join(RunSpec(raw).env.values()) and CANARY.decode() not in str(raw)
+
+
+def test_an_address_with_a_password_in_it_is_not_in_a_guests_job_and_one_without_is() -> None:
+    default_env = replace(
+        DEFAULT_ENV,
+        env=((b"DATABASE_URL", b"postgresql://me:" + CANARY + b"@db/x"), (b"INDEX", b"https://pypi.org/simple")),
+    )
+    env = spec_of(a_remote_submitter(), default_env).env
+    assert b"DATABASE_URL" not in env and env[b"INDEX"] == b"https://pypi.org/simple"
+
+
+@pytest.mark.parametrize("name", [b"PATH", b"HOME", b"LD_LIBRARY_PATH", b"CUDA_HOME", b"HF_HOME", b"CONDA_PREFIX"])
+def test_what_programs_need_of_a_workers_environment_stays(name: bytes) -> None:
+    assert spec_of(a_remote_submitter(), replace(DEFAULT_ENV, env=((name, b"/x"),))).env[name] == b"/x"
+
+
+def test_a_queue_may_give_its_jobs_a_secret_on_purpose() -> None:
+    start = a_remote_submitter()
+    start = replace(start, placement=replace(start.placement, env=((b"HF_TOKEN", b"for all"),)))
+    assert spec_of(start, DEFAULT_ENV).env[b"HF_TOKEN"] == b"for all"
+
+
+def test_visible_devices_of_the_daemon_are_not_a_guests() -> None:
+    assert VISIBLE not in spec_of(a_remote_submitter(), replace(DEFAULT_ENV, env=((VISIBLE, b"7"),))).env
+
+
+def test_a_daemon_in_the_background_is_at_home_and_one_in_front_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(0o013)
+    try:
+        env = {b"HOME": b"/home/me", b"A": b"1"}
+        front = of_this_process(env, background=False)
+        assert (front.cwd, front.umask, dict(front.env)) == (os.fsencode(tmp_path), 0o013, env)
+        assert of_this_process(env, background=True).cwd == b"/home/me"
+        assert of_this_process({}, background=True).cwd.startswith(b"/")
+        assert os.umask(0o013) == 0o013
+    finally:
+        os.umask(before)
+
+
+# Leases, and the order as it came.
+
+
+def test_only_an_attempt_with_a_lease_is_marked_so() -> None:
+    assert not spec_of(a_start()).leased
+    assert spec_of(a_start(where={"lease_s": 300.0})).leased
+
+
+ENVIRONMENTS: dict[str, Pairs] = {
+    "plain": (PATH, (b"A", b"1"), (b"B", b"\xff")),
+    "ours and devices": ((b"GRASS_STORE", b"x"), PATH, (b"CUDA_VISIBLE_DEVICES", b"3"), (b"GRASS_HOME", b"/h")),
+    "overridden": ((b"LR", b"0.1"), PATH, (b"GRASS_JOB_ID", b"9")),
+    "doubled": ((b"A", b"1"), (b"B", b"2"), (b"A", b"3")),
+    "empty": (),
+}
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+@pytest.mark.parametrize("constraints", [Constraints(), REMOTE], ids=["a user's", "a guest's"])
+def test_the_order_can_be_read_back_exactly(tmp_path: Path, env: Pairs, constraints: Constraints) -> None:
+    start = Start(
+        12,
+        3,
+        replace(a_spec("exp", a_request(gpu=0.5, mem="1G")), constraints=constraints, env=((b"LR", b"9"),)),
+        replace(a_placement("w", GPU), env=((b"Q", b"1"),), lease_s=300.0, prefix=(b"nice",)),
+        env,
+        name="train",
+        checkpoint_of=4,
+    )
+    path = str(tmp_path / "run")
+    rundir.prepare(path, launch_of(start, DEFAULT_ENV).content)
+    assert stored_order.recall(path) == start
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn", "no order", "another order", "a place that is not there"])
+def test_an_order_that_cannot_be_read_back_is_none(tmp_path: Path, damage: str) -> None:
+    path = str(tmp_path / "run")
+    raw = raw_of(a_start())
+    if damage == "no order":
+        del raw["order"]
+    if damage == "another order":
+        raw["order"] = "kwECAw=="
+    if damage == "a place that is not there":
+        raw["env"] = []
+    rundir.prepare(path, json.dumps(raw).encode())
+    if damage == "gone":
+        Path(path, "spec.json").unlink()
+    if damage == "torn":
+        Path(path, "spec.json").write_bytes(b'{"v": 1, "order": "a')
+    assert stored_order.recall(path) is None
