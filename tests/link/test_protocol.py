@@ -2,22 +2,121 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import BOOT, a_placement, a_spec, a_worker, an_offer
 
-from grassq.core import protocol
-from grassq.core.messages import Hello, Report, StorePosition
+from grassq.core import messages, protocol, states
+from grassq.core.messages import (
+    Ack,
+    Check,
+    Forget,
+    Hello,
+    Recall,
+    Recalled,
+    Report,
+    Start,
+    Stop,
+    StorePosition,
+    Withdraw,
+)
 from grassq.core.model import OFFERS_MAX, Offer, Outcome, WorkerInfo
-from grassq.core.protocol import FrameCounter, FrameQueue, Ping, Pong
+from grassq.core.protocol import (
+    Answer,
+    Ask,
+    DropOffer,
+    FrameCounter,
+    FrameQueue,
+    MakeOffer,
+    Ping,
+    Pong,
+    Probe,
+    ReadLog,
+    SizeLog,
+    TailLog,
+    TicketKept,
+    Welcome,
+)
 from grassq.core.resources.capacity import DeviceCount as CountLimit
-from grassq.core.states import Exited, Started, Stuck
+from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
+
+START = Start(1, 2, a_spec(), a_placement(allocation={"cpu": 1, "gpu": {"0": 5}}), ((b"PATH", b"/bin"),), "name", 3)
+QUESTIONS: tuple[protocol.Question, ...] = (
+    ReadLog(1, 2, "log", 3),
+    SizeLog(1, 2, "err"),
+    TailLog(1, 2, "log", 10),
+    MakeOffer(an_offer("q", gpu=[0, 1], cpu=4)),
+    DropOffer("q"),
+    Probe(),
+)
+EVENTS: tuple[states.Report, ...] = (
+    Started(1, 7),
+    Exited(1, Outcome.EXITED, 0, started=1.0, ended=2.0),
+    Lost(1, Outcome.LOST, "the machine was restarted"),
+    RefusedByWorker(1, "given up", final=True),
+    Stuck(1, "its disk is full"),
+)
+ORDERS: tuple[messages.Order, ...] = (
+    START,
+    Check(1, 2, BOOT),
+    Stop(1, 2, 3.0, BOOT),
+    Withdraw(1, 2, BOOT),
+    Ack(1, 2),
+    Recall(1, 2),
+    Forget((1,), (2,)),
+)
+#: One of each kind of frame at least, as each end sends it.
+TO_WORKER = (
+    Welcome("store", StorePosition("life", 3, 4), "ticket"),
+    Pong(1.5, StorePosition("life", 3)),
+    *(Ask(number, question) for number, question in enumerate(QUESTIONS)),
+    *ORDERS,
+)
+TO_BROKER = (
+    Hello(a_worker("w", cpu=4, gpu=2), held=((1, 2),), seen=StorePosition("life", 3)),
+    TicketKept("ticket"),
+    Ping(1.5),
+    Answer(1, b"data", 2, ("created",), "why not", 5),
+    Recalled(START),
+    *(Report(1, event) for event in EVENTS),
+)
 
 
 def a_frame(body: object, number: int = 1) -> bytes:
     """A frame as it is sent."""
     return msgspec.msgpack.encode([number, body])
+
+
+@pytest.mark.parametrize(
+    ("union", "examples"),
+    [
+        (protocol.ToWorker, TO_WORKER),
+        (protocol.ToBroker, TO_BROKER),
+        (messages.Order, ORDERS),
+        (protocol.Question, QUESTIONS),
+        (states.Report, EVENTS),
+    ],
+)
+def test_every_kind_of_frame_has_an_example_here(union: object, examples: tuple[object, ...]) -> None:
+    assert {type(example) for example in examples} == set(get_args(union))
+
+
+@pytest.mark.parametrize("body", TO_WORKER, ids=lambda body: type(body).__name__)
+def test_a_worker_reads_every_frame_as_the_broker_packed_it(body: object) -> None:
+    box = FrameQueue()
+    box.put(protocol.pack(body), urgent=True)
+    assert protocol.read_frame(protocol.to_worker, box.take() or b"", newer=False) == (1, body)
+
+
+@pytest.mark.parametrize("body", TO_BROKER, ids=lambda body: type(body).__name__)
+def test_a_broker_reads_every_frame_as_the_worker_packed_it(body: object) -> None:
+    box = FrameQueue()
+    box.put(protocol.pack(body), urgent=True)
+    assert protocol.read_frame(protocol.to_broker, box.take() or b"", newer=False) == (1, body)
 
 
 def test_what_is_put_in_comes_out_numbered_in_order_and_can_be_read() -> None:

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from tests.builders import a_capacity
+from tests.builders import a_capacity, a_request
 from tests.link.harness import QUICK, Line, World, certificate, play, until, world
 
 from grassq.core.endpoint import Endpoint
 from grassq.core.model import State
+from grassq.core.planner.board import PrefetchPolicy
 from grassq.worker.broker_link import BrokerLink
 from grassq.worker.offers import OfferFile
 from grassq.worker.worker import Worker
@@ -88,5 +89,31 @@ def test_a_worker_daemon_that_ends_and_comes_back_tells_what_ended_meanwhile(tmp
                 await until(lambda: state(one, job) is None)
                 (ended,) = await one.broker.engine.read(lambda batch: batch.store.recent(0, 10))
                 assert (ended.exit_code, ended.attempt) == (0, 1)
+
+    play(test)
+
+
+def test_a_prefetched_attempt_is_withdrawn_and_the_connection_stays(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    script = f"while [ ! -e '{gate}' ]; do sleep 0.05; done"
+
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            # Every attempt counts as short, so that jobs are prefetched on a slow machine too.
+            one.broker.engine.decider.board.prefetch_policy = PrefetchPolicy(short_s=60.0)
+            line = await Line(one.broker.address).open(one.stack)
+            async with a_real_worker(one, line):
+                all_of_it = a_request(cpu=2)
+                short = [await one.broker.submit(command=(b"true",), request=all_of_it) for _ in range(3)]
+                await until(lambda: all(state(one, job) is None for job in short))
+                long = await one.broker.submit(command=(b"/bin/sh", b"-c", script.encode()), request=all_of_it)
+                behind = await one.broker.submit(command=(b"true",), request=all_of_it)
+                board = one.broker.engine.decider.board
+                await until(lambda: board.jobs[behind].attempt == 1, "it was not prefetched")
+                await until(lambda: state(one, behind) is State.QUEUED, "it was not withdrawn")
+                assert state(one, long) is State.RUNNING
+                gate.touch()
+                await until(lambda: state(one, behind) is None)
+                assert line.dialled == 1
 
     play(test)

@@ -16,7 +16,7 @@ from tests.sim.world import Machine
 
 from grassq.broker.decider import Decider
 from grassq.broker.inbox import FromWorker
-from grassq.core.messages import Check, Forget, Hello, Order, Recall, Recalled, Report, Silent, StorePosition
+from grassq.core.messages import Check, Forget, Order, Recall, Report, Silent, StorePosition, WorkerMessage
 
 HEARTBEAT_S = 1.5
 #: Silence after which either end gives a connection up.
@@ -207,7 +207,7 @@ class Wire:
         copies = rng.choices((0, 1, 2), (8, 85, 7))[0]
         return [rng.expovariate(20) if rng.random() < 0.9 else rng.uniform(0, 8) for _ in range(copies)]
 
-    def to_broker(self, name: str, message: Hello | Report | Recalled) -> None:
+    def to_broker(self, name: str, message: WorkerMessage) -> None:
         """A worker says something; out of touch it is dropped."""
         link = self.links[name]
         if link.broker is None or link.no_way_out:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.builders import BOOT, a_placement, a_spec, a_worker
 
-from grassq.core.messages import Ack, Check, Hello, Order, Recalled, Report, Start, Stop, StorePosition
+from grassq.core.messages import Ack, Check, Order, Report, Start, Stop, StorePosition, WorkerMessage
 from grassq.core.model import AttemptId, Outcome
 from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
@@ -104,7 +104,7 @@ class Bench:
         self.runner.found = found or RunState()
         self.now = 0.0
         self.seen: StorePosition | None = None
-        self.said: list[Hello | Report | Recalled] = []
+        self.said: list[WorkerMessage] = []
         self.agent = self.new_life()
 
     def new_life(self) -> Agent:

@@ -11,7 +11,7 @@ from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
 from grassq.broker.recovery import Recovery
 from grassq.core import reconcile
-from grassq.core.messages import Ack, Hello, Recalled, Report, Silent, StorePosition
+from grassq.core.messages import Ack, Hello, Recalled, Report, Silent, StorePosition, WorkerMessage
 from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
 from grassq.core.planner import plan as planning
 from grassq.core.planner import prefetch
@@ -236,7 +236,7 @@ class Decider:
             effects.again |= self._plan(batch)
         return effects
 
-    def _heard(self, batch: Batch, worker: str, said: Hello | Report | Recalled | Silent) -> Orders:
+    def _heard(self, batch: Batch, worker: str, said: WorkerMessage | Silent) -> Orders:
         match said:
             case Hello():
                 return self._hello(batch, said)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from grassq.broker.batch import Batch
-from grassq.core.messages import Hello, Order, Recalled, Report, Silent
+from grassq.core.messages import Hello, Order, Report, Silent, WorkerMessage
 from grassq.core.model import Job
 from grassq.errors import GrassError
 from grassq.store.base import Submission
@@ -31,7 +31,7 @@ class FromWorker(Struct, eq=False):
     """Something a worker said."""
 
     worker: str
-    message: Hello | Report | Recalled | Silent
+    message: WorkerMessage | Silent
 
 
 Message = Call | FromWorker

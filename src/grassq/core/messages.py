@@ -107,3 +107,5 @@ class Report(Struct, frozen=True, tag="report"):
 
 
 Order = Start | Check | Stop | Withdraw | Ack | Recall | Forget
+#: What a worker sends of its own accord.
+WorkerMessage = Hello | Report | Recalled

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec import Struct
 
-from grassq.core.messages import Ack, Check, Forget, Hello, Recall, Recalled, Report, Start, Stop, StorePosition
+from grassq.core.messages import Order, StorePosition, WorkerMessage
 from grassq.core.model import Offer
 
 #: The newest way of talking this release knows; it talks to peers one older or newer.
@@ -149,8 +149,9 @@ class Answer(Struct, frozen=True, tag="answer"):
     exit_code: int = 0
 
 
-ToWorker = Welcome | Pong | Ask | Start | Check | Stop | Ack | Recall | Forget
-ToBroker = Hello | TicketKept | Ping | Answer | Report | Recalled
+#: Every order and every message of a worker travels: these unions are derived, so that none can be left out.
+ToWorker = Welcome | Pong | Ask | Order
+ToBroker = TicketKept | Ping | Answer | WorkerMessage
 
 
 class OutFrame(Struct, frozen=True, array_like=True):

@@ -23,6 +23,7 @@ from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.broker.views import timestamp
+from grassq.core.messages import WorkerMessage
 from grassq.core.planner.board import ReservationPolicy
 from grassq.core.resources.capacity import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
@@ -46,7 +47,6 @@ from grassq.web.submit.json5_text import parse_object
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.registry import WorkerRegistry
 from grassq.worker import offers
-from grassq.worker.agent import ToBroker
 from grassq.worker.worker import Worker, folder_ids
 
 log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ def _book(place: str, setup: DaemonContext, keeps: bool) -> offers.OfferFile:
 
 
 def _worker(place: str, book: offers.OfferFile, setup: DaemonContext, engine: Engine, keeps: bool) -> Worker:
-    def send(message: ToBroker) -> None:
+    def send(message: WorkerMessage) -> None:
         engine.post(FromWorker(book.name, message))
 
     return Worker(

@@ -25,6 +25,7 @@ from grassq.core.messages import (
     Stop,
     StorePosition,
     Withdraw,
+    WorkerMessage,
 )
 from grassq.core.model import STOP_GRACE_S, AttemptId, WorkerInfo
 from grassq.core.reconcile import Conclusion, RunState, judge
@@ -47,8 +48,6 @@ RUNNING_LOOKS_MAX = 10
 #: How many attempts are named in a hello; the broker asks of itself about older ones it believes to run.
 HELD_MAX = 10_000
 
-ToBroker = Hello | Report | Recalled
-
 
 class Agent:
     """One worker's mind: synchronous, driven by orders, by what its processes do, and by a tick."""
@@ -57,7 +56,7 @@ class Agent:
         self,
         info: WorkerInfo,
         runner: Machine,
-        send: Callable[[ToBroker], None],
+        send: Callable[[WorkerMessage], None],
         mono: Callable[[], float],
         *,
         boottime: Callable[[], float],

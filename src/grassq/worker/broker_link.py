@@ -19,7 +19,7 @@ from yarl import URL
 
 from grassq.core import protocol
 from grassq.core.endpoint import Endpoint
-from grassq.core.messages import Hello, Recalled, Report, StorePosition
+from grassq.core.messages import StorePosition, WorkerMessage
 from grassq.core.protocol import PROTOCOL, LinkTimes, Welcome
 from grassq.core.syntax.addresses import Address
 from grassq.errors import GrassError
@@ -84,7 +84,7 @@ class BrokerLink:
         """Whether the broker has welcomed this worker and is in touch."""
         return self._talk is not None and self._talk.welcomed
 
-    def send(self, message: Hello | Report | Recalled) -> None:
+    def send(self, message: WorkerMessage) -> None:
         """Say something to the broker; out of touch it is dropped: reports repeat, and each connection says hello."""
         if self._talk is not None:
             self._talk.send(message)

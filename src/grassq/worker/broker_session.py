@@ -13,7 +13,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType
 from msgspec.structs import replace
 
 from grassq.core import protocol
-from grassq.core.messages import Hello, Order, Recalled, Report, StorePosition
+from grassq.core.messages import Hello, Order, StorePosition, WorkerMessage
 from grassq.core.model import Offer
 from grassq.core.protocol import (
     Answer,
@@ -136,7 +136,7 @@ class BrokerSession:
                 async with asyncio.timeout(CLOSE_S):
                     await self._ws.close()
 
-    def send(self, message: Hello | Report | Recalled) -> None:
+    def send(self, message: WorkerMessage) -> None:
         """Say something to the broker; before the welcome it is dropped: a report is repeated, a hello said again."""
         if self.welcomed:
             self._put(message)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from grassq.core.messages import Order
+from grassq.core.messages import Order, WorkerMessage
 from grassq.core.model import Job, Offer, WorkerInfo
 from grassq.core.resources.capacity import DETECTED, Capacity
 from grassq.run import log_files, processes, rundir
 from grassq.run.lease_timer import boottime
 from grassq.run.shim_pool import ShimPool
 from grassq.worker import offers
-from grassq.worker.agent import Agent, ToBroker
+from grassq.worker.agent import Agent
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices import host, nvidia
 from grassq.worker.local_machine import LocalMachine
@@ -37,7 +37,7 @@ class Worker:
         self,
         home: str,
         book: offers.OfferFile,
-        send: Callable[[ToBroker], None],
+        send: Callable[[WorkerMessage], None],
         *,
         store_id: str,
         capacity: Capacity | None,

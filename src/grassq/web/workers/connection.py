@@ -16,7 +16,7 @@ from grassq.broker import worker_tickets
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core import protocol
-from grassq.core.messages import Hello, Order, Recalled, Report, Start
+from grassq.core.messages import Hello, Order, Recalled, Report, Start, WorkerMessage
 from grassq.core.protocol import Answer, Ask, LinkTimes, Ping, Pong, Probe, Question, TicketKept, Welcome
 from grassq.core.states import RefusedByWorker as RefusedEvent
 from grassq.errors import BadInput, GrassError, NotFound, Refused, StoreUnavailable
@@ -222,7 +222,7 @@ class WorkerConnection:
             # The old ticket and the new one are both good until this can be stored, at a later welcome.
             log.warning("ticket_not_stored worker=%s error=%s", self.name, error)
 
-    def _say(self, message: Hello | Report | Recalled) -> None:
+    def _say(self, message: WorkerMessage) -> None:
         if isinstance(message, Hello):
             # The name is the token's, whatever the worker believes.
             message = replace(message, info=replace(message.info, name=self.name))
