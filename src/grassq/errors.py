@@ -8,7 +8,7 @@ GrassError                   exit 1   something went wrong; the message says wha
 ├── Refused                  exit 5   understood, but it cannot be done or can never fit
 │   ├── HomeTaken            exit 5   another daemon serves this home
 │   └── StoreUnavailable     exit 5   the store cannot be read or written now
-│       └── StoreTooNew      exit 5   a newer Grass wrote this store
+│       └── UnknownSchema    exit 5   another version of Grass wrote this store
 ├── Deposed                  exit 1   another broker has taken the store over
 ├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug)
 └── GuardFailed              exit 1   a guarded update matched no row (a bug; the board and the store disagree)
@@ -68,8 +68,8 @@ class StoreUnavailable(Refused):
     """The store cannot be read or written now."""
 
 
-class StoreTooNew(StoreUnavailable):
-    """A newer Grass wrote this store; this one must not touch it."""
+class UnknownSchema(StoreUnavailable):
+    """Another version of Grass wrote this store; this one must not change it."""
 
 
 class Deposed(GrassError):

@@ -1,104 +1,42 @@
-"""A store written by an older release opens, keeps its jobs, and is as new afterwards."""
+"""A new store has today's schema at once, on both engines; a store of a schema that nobody can migrate is refused."""
 
 from __future__ import annotations
 
 import sqlite3
-from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
-from msgspec.structs import replace
-from tests.builders import BOOT, T0, a_job, a_placement, a_worker
 from tests.postgres import shared
-from tests.store.batches import DIGEST, ENV, MANY, new, text
 
-from grassq.core.model import Job, State, order_of
-from grassq.core.planner.request_classes import Shape
-from grassq.store import rows, schema, sql
-from grassq.store.base import Attempt, Changes, Story, Submission, WaitingGroup, WorkerRecord
+from grassq.errors import UnknownSchema
+from grassq.store import schema, sql
 from grassq.store.relational import RelationalStore
 
 Opened = Callable[[str], RelationalStore]
 
-JOB = replace(a_job(7), spec=replace(a_job(7).spec, env_digest=DIGEST))
-KEPT = Submission("k", b"d", 7, 1, 5.0)
-WORKER = a_worker("w", cpu=2)
 
-# What the first schema's broker wrote, as it did.
-OLD_COLUMNS = "id, queue, state, priority, spec, env_digest, attempt, cancel_requested, tried, lost, created"
-OLD_JOB = f"insert into job ({OLD_COLUMNS}) values ({', '.join('?' * 11)})"
-OLD_ROW = (7, "default", "queued", 30, msgspec.msgpack.encode(JOB.spec), DIGEST, 0, 0, 0, 0, T0)
-OLD_ATTEMPT = "insert into attempt (job, number, worker, boot, placement, ended) values (?, ?, ?, ?, ?, ?)"
-OLD_EVENT = "insert into event (job, at, kind, detail) values (?, ?, ?, ?)"
-WRITTEN: list[tuple[str, tuple[object, ...]]] = [
-    (sql.PUT_META, ("store_id", "0123456789abcdef")),
-    (sql.PUT_META, ("highest_id", "9")),
-    (sql.INSERT_ENVIRONMENT, (DIGEST, ENV)),
-    (OLD_JOB, OLD_ROW),
-    (OLD_ATTEMPT, (7, 1, "w", BOOT, msgspec.msgpack.encode(a_placement()), 4.0)),
-    (OLD_EVENT, (7, 1.0, "submitted", "")),
-    (OLD_EVENT, (7, 3.0, "placed", "attempt 1 on w")),
-    (OLD_EVENT, (7, 2.0, "lost", "")),
-    (sql.INSERT_SUBMISSION, rows.submission_row(KEPT)),
-    (sql.PUT_WORKER, ("w", msgspec.msgpack.encode(WORKER))),
-    (sql.INSERT_PAUSE, ("q",)),
-]
-
-
-def shape_of(job: Job) -> Shape:
-    """What the planner groups a job by."""
-    return job.spec.queue, job.spec.request, job.spec.constraints
-
-
-def first_schema(engine: str, folder: Path) -> str:
-    """A store as the first release left it."""
-    if engine == "postgres":
-        import psycopg
-
-        url = shared().database()
-        with psycopg.connect(url) as connection:
-            connection.execute(schema.in_postgres(schema.migrations()[0]).encode())
-            for statement, values in [*WRITTEN, (sql.PUT_META, ("schema", "1"))]:
-                connection.execute(statement.replace("?", "%s").encode(), values)
-        return url
-    raw = sqlite3.connect(folder / "store.db")
-    raw.executescript(schema.migrations()[0])
-    for statement, values in WRITTEN:
-        raw.execute(statement, values)
-    raw.execute("pragma user_version = 1")
-    raw.commit()
+def test_a_new_store_has_the_number_of_the_last_migration(tmp_path: Path, opened: Opened, database: str) -> None:
+    opened(f"sqlite:{tmp_path / 'store.db'}")
+    raw = sqlite3.connect(tmp_path / "store.db")
+    last = schema.migrations()[-1][0]
+    assert raw.execute("pragma user_version").fetchone() == (last,)
     raw.close()
-    return f"sqlite:{folder / 'store.db'}"
+    assert opened(database)._all(sql.GET_META, "schema") == [(str(last),)]
 
 
 @pytest.mark.parametrize("engine", ["file", "postgres"])
-def test_a_store_of_the_first_schema_keeps_everything(engine: str, tmp_path: Path, opened: Opened) -> None:
-    store = opened(first_schema(engine, tmp_path))
-    loaded = store.load(MANY)
-    assert (loaded.store_id, loaded.jobs, loaded.workers) == ("0123456789abcdef", [JOB], [WORKER])
-    assert (loaded.paused, loaded.highest_id, store.number) == ({"q"}, 9, 0)
-    assert (loaded.worker_records, loaded.unreconciled, loaded.lives, store.tokens()) == ({}, set(), {}, [])
-    assert store.submission("k") == KEPT and store.environment(DIGEST) == ENV
-    assert loaded.blocked == [WaitingGroup(State.QUEUED, shape_of(JOB), array("q", [JOB.order]))]
-    assert store.totals() == {"queued": 1} and store.some([7]) == [JOB]
-    assert store.attempts(7) == [Attempt(job=7, number=1, placement=a_placement(), ended=4.0)]
-    assert [line.kind for line in store.story(7)] == ["submitted", "placed", "lost"]
-    store.begin("life")
-    changes = new(a_job(10))
-    changes.worker_records = {"w": WorkerRecord(drained=True)}
-    store.commit(changes)
-    store.commit(Changes(story=[Story(7, 1.0, "released")]))
-    assert [line.kind for line in store.story(7)] == ["submitted", "placed", "lost", "released"]
-    assert [list(group.orders) for group in store.load(0).blocked] == [[JOB.order, order_of(30, 10)]]
-    loaded = store.load(MANY)
-    assert (text(store, "all"), loaded.worker_records, loaded.lives, store.number) == (
-        [7, 10],
-        {"w": WorkerRecord(drained=True)},
-        {"life": 0},
-        2,
-    )
+def test_a_store_from_before_the_first_release_is_refused(engine: str, tmp_path: Path, opened: Opened) -> None:
+    url = shared().database() if engine == "postgres" else f"sqlite:{tmp_path / 'store.db'}"
+    opened(url).close()
+    if engine == "postgres":
+        shared().sql("update meta set value = '2' where key = 'schema'", url)
+    else:
+        raw = sqlite3.connect(tmp_path / "store.db")
+        raw.execute("pragma user_version = 2")
+        raw.close()
+    with pytest.raises(UnknownSchema, match=r"older than the first release of Grass \(schema 2, this one reads 3\)"):
+        opened(url)
 
 
 def test_both_engines_have_the_same_tables_and_columns(tmp_path: Path, opened: Opened, database: str) -> None:

@@ -30,7 +30,7 @@ from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.daemon.context import BACKLOG, SHUTDOWN_S, DaemonContext, SystemClock, cancel, host_name, raise_file_limit
 from grassq.daemon.home_lock import user_socket, working_place
-from grassq.errors import StoreTooNew, StoreUnavailable
+from grassq.errors import StoreUnavailable, UnknownSchema
 from grassq.settings import STORE_MEMORY
 from grassq.store.base import Store
 from grassq.store.open import open_store
@@ -104,7 +104,7 @@ async def _lead(setup: DaemonContext, url: str) -> Store | None:
 async def _try_lead(store: RelationalStore, stands_by: bool) -> bool:
     try:
         return await asyncio.to_thread(store.try_lead)
-    except StoreTooNew:
+    except UnknownSchema:
         raise
     except StoreUnavailable as error:
         if not stands_by:

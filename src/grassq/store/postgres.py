@@ -75,7 +75,7 @@ class PostgresStore(RelationalStore):
         if not self._all(sql.LEADER_EXISTS)[0][0]:
             self._execute(sql.CREATE_LEADER)
             self._execute(sql.INSERT_LEADER)
-        schema.refuse_newer(self._version(), self.where)
+        schema.pending(self._version(), self.where)  # raises before a store of another schema is touched
         found = self._all(sql.SELECT_LEADER, LEAD_LOST_S)
         if not found:
             self._end_stuck()
@@ -95,11 +95,11 @@ class PostgresStore(RelationalStore):
         return int(next(iter(self._all(sql.GET_META, _SCHEMA)), ("0",))[0])
 
     def _migrate(self) -> None:
-        version = self._version()
-        if version < len(schema.migrations()):
+        pending = schema.pending(self._version(), self.where)
+        if pending:
             self._patient()
-        for number, step in enumerate(schema.migrations()[version:], start=version + 1):
-            self._execute(schema.in_postgres(step))
+        for number, statements in pending:
+            self._execute(schema.in_postgres(statements))
             self._execute(sql.PUT_META, (_SCHEMA, str(number)))
 
     def beat(self) -> None:

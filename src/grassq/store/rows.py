@@ -58,20 +58,10 @@ class _Rest(Struct, array_like=True, frozen=True):
     by: str | None
 
 
-class _OldShape(Struct, frozen=True):
-    """Of a spec as older releases stored it, whole, what the planner groups by."""
-
-    queue: str
-    request: Request
-    constraints: Constraints = ANYWHERE
-
-
 _STATES = {state.value: state for state in State}
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 _SHOWS_PLACEMENT = {state.value for state in FINAL | HOLDING}
 _encode = msgspec.msgpack.Encoder().encode
-_old_spec = msgspec.msgpack.Decoder(Spec).decode
-_old_shape = msgspec.msgpack.Decoder(_OldShape).decode
 _asked = msgspec.msgpack.Decoder(_Asked).decode
 _rest = msgspec.msgpack.Decoder(_Rest).decode
 _placement = msgspec.msgpack.Decoder(Placement).decode
@@ -133,7 +123,7 @@ def job_inserts(jobs: Iterable[Job]) -> Iterator[Write]:
             _plain_text(job.state),
             job.priority,
             spec.queue,
-            bytearray(asked_column(spec.request, spec.constraints)),
+            bytearray(_asked_column(spec.request, spec.constraints)),
             job.created,
             digest,
             bytearray(_encode(_rest_of(spec))),
@@ -194,7 +184,7 @@ def job_from(row: tuple[Any, ...]) -> Job:
         signal=row[19],
         error=row[20],
         rerun_of=row[21],
-        spec=_old_spec(row[23]) if row[6] is None else _spec_from(row[3], row[6], row[22], row[23]),
+        spec=_spec_from(row[3], row[6], row[22], row[23]),
         placement=_placement(row[24]) if row[24] is not None and state in _SHOWS_PLACEMENT else None,
     )
 
@@ -228,13 +218,7 @@ def shape_from(queue: str, shape: bytes) -> Shape:
     return queue, tuple([(intern(name), amount) for name, amount in asked.request]), asked.constraints
 
 
-def old_shape(spec: bytes) -> Shape:
-    """The same of a row without a shape, from its spec."""
-    old = _old_shape(spec)
-    return old.queue, old.request, old.constraints
-
-
-def asked_column(request: Request, constraints: Constraints) -> bytes:
+def _asked_column(request: Request, constraints: Constraints) -> bytes:
     """The column `shape`."""
     return _encode((request,) if constraints is ANYWHERE or constraints == ANYWHERE else (request, constraints))
 

@@ -133,7 +133,7 @@ SELECT_SUCCEEDED = _SELECT + _FROM + "where job.finished >= 0 and job.state = 's
 # Of jobs that only wait: their place in line, as `Job.order` has it, and what the planner groups by.
 SELECT_PARKED = {
     state: f"""
-select id - priority * {1 << ORDER_BITS}, queue, shape, case when shape is null then spec end
+select id - priority * {1 << ORDER_BITS}, queue, shape
 from job where state <> 'succeeded' and state = '{state}' and ready_at is null order by id
 """
     for state in ("queued", "waiting")

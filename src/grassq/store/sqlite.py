@@ -59,10 +59,11 @@ class SqliteStore(RelationalStore):
             )
             try:
                 # Asked before anything else: also a change of the journal's mode would touch the file.
-                schema.refuse_newer(_version(connection), self.path)
+                pending = schema.pending(_version(connection), self.path)
                 for pragma in _PRAGMAS:
                     connection.execute(f"pragma {pragma}").fetchall()
-                _migrate(connection)
+                for number, statements in pending:
+                    connection.executescript(f"begin immediate; {statements}; pragma user_version = {number}; commit;")
                 if self.path != MEMORY:
                     _lay_out(connection, Path(f"{self.path}-wal"))
             except BaseException:
@@ -154,12 +155,6 @@ def _damaged(error: Exception, path: str) -> str:
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("pragma user_version").fetchone()[0])
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    version = _version(connection)
-    for number, step in enumerate(schema.migrations()[version:], start=version + 1):
-        connection.executescript(f"begin immediate; {step}; pragma user_version = {number}; commit;")
 
 
 def _lay_out(connection: sqlite3.Connection, log: Path) -> None:

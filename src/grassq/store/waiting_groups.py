@@ -24,8 +24,8 @@ def gather(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[Waiting
     """The jobs of SELECT_PARKED, one group for each shape."""
     alike: dict[_Key, array[int]] = {}
     for part in parts:
-        for order, queue, asked, spec in part:
-            key = (queue, asked) if spec is None else _as_now(spec)
+        for order, queue, asked in part:
+            key = (queue, asked)
             orders = alike.get(key)
             if orders is None:
                 alike[key] = array("q", (order,))
@@ -37,12 +37,6 @@ def gather(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[Waiting
         key, orders = alike.popitem()
         groups.append(WaitingGroup(state, rows.shape_from(intern(key[0]), key[1]), _sorted(orders)))
     return groups
-
-
-def _as_now(spec: bytes) -> _Key:
-    """What a row of an older release would have in common with others if it were written now."""
-    queue, request, constraints = rows.old_shape(spec)
-    return queue, rows.asked_column(request, constraints)
 
 
 def _sorted(orders: array[int]) -> array[int]:
