@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from grassq.core.model import DEFAULT_QUEUE, HOLDING, NEUTRAL_PRIORITY, Job, Offer, Placement, Spec, State, WorkerInfo
 from grassq.core.planner.board import Board, ReservationPolicy
 from grassq.core.planner.plan import Plan
-from grassq.core.resources.capacity import Allocation, Capacity, Request, parse_limits, parse_request, supply_of
+from grassq.core.resources.amounts import Allocation, Request, parse_request
+from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
 from grassq.core.states import Place, advance
 
 #: When tests begin, in seconds.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bench.packing.machines import Machine, gpus_held
 from bench.packing.policies import Grass, Policy, Start
 from bench.packing.traces import Task
-from grassq.core.resources.capacity import ONE
+from grassq.core.resources.amounts import ONE
 
 #: A job shorter than this counts as so long: else a short wait before a very short job looks terrible.
 SLOWDOWN_FLOOR_S = 10

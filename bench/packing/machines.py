@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
-from grassq.core.resources.capacity import ONE, VRAM, Allocation, Capacity, Devices, Pool, Request
+from grassq.core.resources.amounts import ONE, Allocation, Request
+from grassq.core.resources.capacity import VRAM, Capacity, Devices, Pool
 
 GPU = "gpu"
 

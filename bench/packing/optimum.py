@@ -6,7 +6,7 @@ import math
 
 from bench.packing.machines import GPU, Machine
 from bench.packing.traces import Task
-from grassq.core.resources.capacity import ONE, Allocation
+from grassq.core.resources.amounts import ONE, Allocation
 
 #: More jobs would take minutes.
 JOBS_MAX = 8

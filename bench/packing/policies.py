@@ -11,7 +11,8 @@ from bench.packing.traces import Task
 from grassq.core.model import DEFAULT_QUEUE, Job, Offer, Outcome, Spec, State, WorkerInfo
 from grassq.core.planner.board import Board, ReservationPolicy
 from grassq.core.planner.plan import plan
-from grassq.core.resources.capacity import ONE, VRAM, Allocation, Request
+from grassq.core.resources.amounts import ONE, Allocation, Request
+from grassq.core.resources.capacity import VRAM
 from grassq.core.states import Exited, Place, Started, advance
 
 #: Of a process that does not exist: nothing is started here.

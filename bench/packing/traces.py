@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from bench.packing.machines import GPU, Machine
 from grassq.core.model import NEUTRAL_PRIORITY
-from grassq.core.resources.capacity import ONE, VRAM, Request, parse_limits, parse_request, supply_of
+from grassq.core.resources.amounts import ONE, Request, parse_request
+from grassq.core.resources.capacity import VRAM, parse_limits, supply_of
 
 Asked = dict[str, float | str]
 

@@ -14,7 +14,8 @@ from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.service import Draft
 from grassq.core.model import ANYWHERE, FINAL, Constraints, Offer, Pairs, RemoteSubmitter, Spec, State
-from grassq.core.resources.capacity import ONE, DeviceCount, DeviceIds, Limits, Pool, Request
+from grassq.core.resources.amounts import ONE, Request
+from grassq.core.resources.capacity import DeviceCount, DeviceIds, Limits, Pool
 from grassq.core.syntax.selectors import AllJobs
 from grassq.core.syntax.selectors import ByIds as JobIds
 from grassq.core.syntax.selectors import ByState as StateSelector

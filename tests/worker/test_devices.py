@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from grassq.core.resources.capacity import ONE, Capacity, Device, Devices, Pool
+from grassq.core.resources.amounts import ONE
+from grassq.core.resources.capacity import Capacity, Device, Devices, Pool
 from grassq.worker.devices import host, nvidia
 
 # As much of the driver as is asked: three entry points per question, and the memory of each card.

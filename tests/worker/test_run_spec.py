@@ -13,7 +13,7 @@ from tests.builders import a_placement, a_request, a_spec
 
 from grassq.core.messages import Start
 from grassq.core.model import Constraints, Pairs, RemoteSubmitter
-from grassq.core.resources.capacity import ONE, Allocation
+from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.syntax.options import RESERVED
 from grassq.run import rundir
 from grassq.run.rundir import RunSpec, decode_word

@@ -11,8 +11,9 @@ from grassq.core.model import FINAL, Job, Offer, State
 from grassq.core.planner import plan as planning
 from grassq.core.planner.board import Board, shape_of
 from grassq.core.planner.workers import WorkerState
-from grassq.core.resources.capacity import Capacity, Pool, allocation_json, amount_number, amount_text, request_text
-from grassq.core.resources.ledger import FreeView, free_json, supply_json
+from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
+from grassq.core.resources.capacity import Capacity, Pool
+from grassq.core.resources.fit import FreeView, free_json, supply_json
 from grassq.core.resources.slots import slots_in
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.core.syntax.selectors import Selector

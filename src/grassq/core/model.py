@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from grassq.core.resources.capacity import Allocation, Capacity, Limits, Request
+from grassq.core.resources.amounts import Allocation, Request
+from grassq.core.resources.capacity import Capacity, Limits
 from grassq.core.resources.slots import Slot, SlotOrder
 from grassq.core.syntax.slots import SLOTS_MAX
 

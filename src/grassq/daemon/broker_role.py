@@ -25,7 +25,7 @@ from grassq.broker.inbox import FromWorker
 from grassq.broker.views import timestamp
 from grassq.core.messages import WorkerMessage
 from grassq.core.planner.board import ReservationPolicy
-from grassq.core.resources.capacity import parse_request
+from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.daemon.context import BACKLOG, SHUTDOWN_S, DaemonContext, SystemClock, cancel, host_name, raise_file_limit

@@ -26,7 +26,7 @@ from grassq.core.model import (
     WorkerInfo,
 )
 from grassq.core.planner.request_classes import Shape
-from grassq.core.resources.capacity import Request
+from grassq.core.resources.amounts import Request
 from grassq.store import sql
 from grassq.store.base import Attempt, Submission, Token, WorkerRecord
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from grassq import __version__
 from grassq.broker import service
 from grassq.broker.engine import Engine
-from grassq.core.resources.capacity import Request
+from grassq.core.resources.amounts import Request
 from grassq.web.access.auth import Guard, Need, Route
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.listen.fast_submit import Handlers

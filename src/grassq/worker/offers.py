@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from grassq.core.model import DEFAULT_QUEUE, OFFERS_MAX, Offer, WorkerInfo
 from grassq.core.planner.workers import machine_capacity
-from grassq.core.resources.capacity import ONE, DeviceCount, Limit, Pool, Supply, amount_text, bind
+from grassq.core.resources.amounts import ONE, amount_text
+from grassq.core.resources.capacity import DeviceCount, Limit, Pool, Supply, bind
 from grassq.errors import Refused
 
 FILE_NAME = "worker.json"

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from grassq.core.messages import Start
 from grassq.core.model import Pairs
-from grassq.core.resources.capacity import VRAM, VRAM_OF, Allocation, amount_text
+from grassq.core.resources.amounts import Allocation, amount_text
+from grassq.core.resources.capacity import VRAM, VRAM_OF
 from grassq.core.resources.device_ids import device_order
 from grassq.core.syntax.placeholders import fill
 from grassq.run import rundir

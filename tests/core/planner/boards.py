@@ -8,8 +8,10 @@ from itertools import combinations
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from grassq.core.resources.capacity import ONE, Allocation, Capacity, Device, Devices, Pool, Request, bind
-from grassq.core.resources.ledger import FreeView, ReservedAmounts, Shortage, empty_ledger, fit
+from grassq.core.resources.amounts import ONE, Allocation, Request
+from grassq.core.resources.capacity import Capacity, Device, Devices, Pool, bind
+from grassq.core.resources.fit import FreeView, Shortage, fit
+from grassq.core.resources.ledger import ReservedAmounts, empty_ledger
 
 QUARTER = ONE // 4
 SIDES = ("a", "b")

@@ -7,8 +7,9 @@ from grassq.core.planner.board import Board, Head
 from grassq.core.planner.plan import PLACEMENTS_MAX, reservations
 from grassq.core.planner.scan import Overlay, first_worker_with_room
 from grassq.core.planner.workers import WorkerState
-from grassq.core.resources.capacity import Allocation, Devices
-from grassq.core.resources.ledger import fits_ever
+from grassq.core.resources.amounts import Allocation
+from grassq.core.resources.capacity import Devices
+from grassq.core.resources.fit import fits_ever
 
 Started = tuple[int, str, Allocation]
 

@@ -14,8 +14,10 @@ from tests.builders import T0, a_board, a_capacity, a_job, a_placement, a_reques
 from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
 from grassq.core.planner.board import EVERYTHING, Board, shape_of
 from grassq.core.planner.workers import machine_capacity
-from grassq.core.resources.capacity import ONE, Allocation, Device, DeviceCount, Devices, Pool
-from grassq.core.resources.ledger import Ledger, Shortage, fit
+from grassq.core.resources.amounts import ONE, Allocation
+from grassq.core.resources.capacity import Device, DeviceCount, Devices, Pool
+from grassq.core.resources.fit import Shortage, fit
+from grassq.core.resources.ledger import Ledger
 from grassq.core.resources.slots import parse_slots
 
 QUEUES = ("a", "b", "c")

@@ -18,7 +18,7 @@ from tests.builders import (
 from grassq.core.model import Constraints, Offer, State
 from grassq.core.planner.board import ReservationPolicy
 from grassq.core.planner.plan import Blocker, explain, never_fits, plan
-from grassq.core.resources.capacity import ONE
+from grassq.core.resources.amounts import ONE
 
 QUEUES = ("a", "b", "c")
 AT_ONCE = ReservationPolicy(0, 0.0)

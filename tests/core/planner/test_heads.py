@@ -27,7 +27,8 @@ from grassq.core.model import ANYWHERE, Job, Offer, State, WorkerInfo, order_of
 from grassq.core.planner.board import Board, Head, ReservationPolicy
 from grassq.core.planner.plan import is_ripe, never_fits, plan, reservations
 from grassq.core.planner.request_classes import Shape
-from grassq.core.resources.capacity import ONE, Allocation, parse_limits
+from grassq.core.resources.amounts import ONE, Allocation
+from grassq.core.resources.capacity import parse_limits
 from grassq.core.resources.ledger import ReservedAmounts
 from grassq.core.resources.slots import Slot, limits_of, parse_slots
 

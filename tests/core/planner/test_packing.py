@@ -15,7 +15,7 @@ from bench.packing.traces import FAMILIES, PRESETS, Family, Preset, Task, a_mach
 from tests.builders import Amount, a_request
 
 from grassq.core.planner.board import ReservationPolicy
-from grassq.core.resources.capacity import ONE
+from grassq.core.resources.amounts import ONE
 
 SEEDS = 20
 #: Grass knows no run times and the optimum does, so a long job that happens to be last may double the time.

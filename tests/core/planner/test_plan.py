@@ -24,8 +24,9 @@ from grassq.core.model import ANYWHERE, Constraints, Job, Offer, RemoteSubmitter
 from grassq.core.planner.board import EVERYTHING, Board, Head, ReservationPolicy, shape_of
 from grassq.core.planner.plan import PLACEMENTS_MAX, explain, leased, never_fits, plan
 from grassq.core.planner.workers import WorkerState
-from grassq.core.resources.capacity import ONE, Allocation, Devices, Pool, Request, parse_limits
-from grassq.core.resources.ledger import Shortage, fit
+from grassq.core.resources.amounts import ONE, Allocation, Request
+from grassq.core.resources.capacity import Devices, Pool, parse_limits
+from grassq.core.resources.fit import Shortage, fit
 from grassq.core.resources.slots import Slot, limits_of, parse_slots
 
 QUEUES = ("a", "b", "c")

@@ -14,7 +14,7 @@ from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board, PrefetchPolicy
 from grassq.core.planner.plan import plan
 from grassq.core.reconcile import Sent, due, due_in_s, withdrawal_of
-from grassq.core.resources.capacity import ONE
+from grassq.core.resources.amounts import ONE
 from grassq.core.states import Cancel, RefusedByWorker, Started, advance
 
 ASKED = [a_request(gpu=1), a_request(gpu=0.5), a_request(cpu=1), a_request(gpu=0.5, cpu=1)]

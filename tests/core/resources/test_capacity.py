@@ -9,9 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import a_capacity, a_request
 
-from grassq.core.resources.capacity import (
+from grassq.core.resources.amounts import (
     ONE,
     UNITS_MAX,
+    allocation_json,
+    amount_number,
+    amount_text,
+    check_name,
+    parse_amount,
+    parse_request,
+    request_text,
+)
+from grassq.core.resources.capacity import (
     Device,
     DeviceCount,
     DeviceIds,
@@ -19,20 +28,14 @@ from grassq.core.resources.capacity import (
     Limit,
     Pool,
     Supply,
-    allocation_json,
-    amount_number,
-    amount_text,
     bind,
-    check_name,
-    parse_amount,
     parse_limits,
-    parse_request,
-    request_text,
     supply_of,
     union,
 )
 from grassq.core.resources.device_ids import DEVICES_MAX, device_order
-from grassq.core.resources.ledger import FreeView, empty_ledger, fit
+from grassq.core.resources.fit import FreeView, fit
+from grassq.core.resources.ledger import empty_ledger
 from grassq.errors import BadInput, Refused
 
 MIB = ONE

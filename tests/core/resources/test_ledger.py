@@ -8,19 +8,10 @@ from hypothesis import strategies as st
 from tests.builders import Amount, a_capacity, a_request
 from tests.core.planner.boards import SIDES, Scene, choices, is_legal, quarters, requests, scenes
 
-from grassq.core.resources.capacity import ONE, Allocation, Request, bind, parse_limits, parse_request
-from grassq.core.resources.ledger import (
-    FreeView,
-    Ledger,
-    ReservedAmounts,
-    Shortage,
-    devices_sum,
-    empty_ledger,
-    fit,
-    fits_ever,
-    free_json,
-    supply_json,
-)
+from grassq.core.resources.amounts import ONE, Allocation, Request, parse_request
+from grassq.core.resources.capacity import bind, parse_limits
+from grassq.core.resources.fit import FreeView, Shortage, devices_sum, fit, fits_ever, free_json, supply_json
+from grassq.core.resources.ledger import Ledger, ReservedAmounts, empty_ledger
 
 
 @settings(max_examples=600)

@@ -23,7 +23,8 @@ from grassq.core.model import Offer, State, WorkerInfo
 from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board, PrefetchPolicy, ReservationPolicy
 from grassq.core.planner.plan import Blocker, explain, never_fits, plan, reservations
-from grassq.core.resources.capacity import ONE, Allocation, Device, Devices
+from grassq.core.resources.amounts import ONE, Allocation
+from grassq.core.resources.capacity import Device, Devices
 from grassq.core.resources.ledger import ReservedAmounts
 from grassq.core.resources.slots import Slot, SlotOrder, limits_of, parse_slots, slot_set_of, slots_in
 

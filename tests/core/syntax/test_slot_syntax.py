@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from msgspec import json
 
 from grassq.core.model import Offer
-from grassq.core.resources.capacity import ONE, DeviceIds
+from grassq.core.resources.amounts import ONE
+from grassq.core.resources.capacity import DeviceIds
 from grassq.core.resources.device_ids import device_order
 from grassq.core.resources.slots import Slot, limits_of, parse_slots, parts
 from grassq.core.syntax.enqueue import split_create_queue

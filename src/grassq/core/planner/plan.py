@@ -17,8 +17,10 @@ from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board, Head, ReservationPolicy
 from grassq.core.planner.scan import HeadCandidate, PlannedStart, Reservation, Scan, barring, joined
 from grassq.core.planner.workers import WorkerState
-from grassq.core.resources.capacity import ONE, VRAM, VRAM_OF, Allocation, Devices, Pool, Request, amount_text
-from grassq.core.resources.ledger import FreeView, ReservedAmounts, Shortage, fit, fits_ever, slot_missing
+from grassq.core.resources.amounts import ONE, Allocation, Request, amount_text
+from grassq.core.resources.capacity import VRAM, VRAM_OF, Devices, Pool
+from grassq.core.resources.fit import FreeView, Shortage, fit, fits_ever, slot_missing
+from grassq.core.resources.ledger import ReservedAmounts
 from grassq.core.resources.slots import SlotSet, slots_in
 from grassq.core.syntax.slots import SLOT, SLOTS_OF
 

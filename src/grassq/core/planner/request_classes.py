@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from grassq.core.model import Constraints
 from grassq.core.planner.firstfit.index import Index
 from grassq.core.planner.sorted_orders import SortedOrders
-from grassq.core.resources.capacity import Request
+from grassq.core.resources.amounts import Request
 
 Amounts = tuple[int, ...]
 #: What the planner groups by: jobs of one shape fit or do not fit together.

@@ -17,8 +17,9 @@ from grassq.core.model import ORDER_BITS, AttemptId, Job, priority_in
 from grassq.core.planner.board import Board
 from grassq.core.planner.request_classes import RequestClass, amounts_of
 from grassq.core.planner.workers import WorkerState
-from grassq.core.resources.capacity import Allocation
-from grassq.core.resources.ledger import FreeView, Ledger, ReservedAmounts, Shortage, fit, most
+from grassq.core.resources.amounts import Allocation
+from grassq.core.resources.fit import FreeView, Shortage, fit, most
+from grassq.core.resources.ledger import Ledger, ReservedAmounts
 
 #: Beyond every place in line.
 NOBODY = 1 << 63

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, WorkerInfo
+from grassq.core.resources.amounts import Allocation, Request
 from grassq.core.resources.capacity import (
     DETECTED,
     VRAM,
     VRAM_OF,
-    Allocation,
     Capacity,
     Devices,
     Limits,
     Pool,
-    Request,
     bind,
     supply_of,
     union,
 )
-from grassq.core.resources.ledger import FreeView, Ledger, Shortage, empty_ledger, fit, most
+from grassq.core.resources.fit import FreeView, Shortage, fit, most
+from grassq.core.resources.ledger import Ledger, empty_ledger
 from grassq.core.resources.slots import slot_set_of, slots_in
 from grassq.core.syntax.slots import SLOTS_OF
 from grassq.errors import Refused

@@ -1,44 +1,26 @@
-"""Amounts, requests and capacities: what a job asks for and what a machine has.
-
-An amount is an integer count of millionths, so ten requests of 0.1 fill a device exactly. Memory and disk count in MiB.
-"""
+"""What a machine has, and what a queue may use of it: devices with ids, or pools that are plain sums."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from grassq.core.names import shown
+from grassq.core.resources.amounts import ONE, check_name, parse_amount
 from grassq.core.resources.device_ids import DEVICES_MAX, check_device_id, device_order
-from grassq.core.syntax.options import is_resource_name
 from grassq.errors import BadInput, Refused
 
-ONE = 1_000_000
-UNITS_MAX = 10**9
 POOLS = frozenset({"cpu", "mem", "disk"})
-SIZES = frozenset({"mem", "disk", "vram"})
 VRAM = "vram"
-#: Found by asking drivers, which takes a while: until they have answered nobody knows what there is.
+#: Resources that drivers are asked for, which takes a while: until they answer, a missing device may yet appear.
 DETECTED = frozenset({"gpu"})
 #: The devices whose memory `vram` counts.
 VRAM_OF = "gpu"
 
-_SIZE = re.compile(r"(?P<number>[^A-Za-z]*)(?P<unit>[KMGT])(i?B)?", re.IGNORECASE | re.ASCII)
-_FINEST = Decimal(1) / ONE
-_MIB = {"K": Decimal(1) / 1024, "M": Decimal(1), "G": Decimal(1024), "T": Decimal(1024) ** 2}
-
-#: What a job asks for: sorted (name, amount) pairs, so equal requests are equal values.
-Request = tuple[tuple[str, int], ...]
-#: What an attempt holds: an amount of a pool, or an amount of each device.
-Allocation = dict[str, int | dict[str, int]]
-
 
 class Device(Struct, frozen=True):
-    """One thing that can be held: an id, what it is worth, and the memory it carries (0 = not known)."""
+    """One device: its id, what it is worth, and its memory (0 = not known)."""
 
     id: str
     worth: int = ONE
@@ -46,7 +28,7 @@ class Device(Struct, frozen=True):
 
 
 class Pool(Struct, frozen=True, tag="pool"):
-    """A fungible sum, such as memory."""
+    """A sum without ids, such as memory."""
 
     amount: int
 
@@ -58,7 +40,7 @@ class Devices(Struct, frozen=True, tag="devices"):
 
 
 class DeviceCount(Struct, frozen=True, tag="count"):
-    """The first n devices there are (or devices 0 to n-1 where none are known)."""
+    """The first n devices of the machine (devices 0 to n-1 where none are known)."""
 
     n: Annotated[int, Meta(ge=0, le=DEVICES_MAX)]
 
@@ -73,57 +55,6 @@ Supply = Pool | Devices
 Limit = Pool | Devices | DeviceCount | DeviceIds
 Capacity = dict[str, Supply]
 Limits = dict[str, Limit]
-
-
-def check_name(name: str) -> str:
-    """Fold a resource name to lower case, or say why it is none."""
-    if not is_resource_name(name):
-        raise BadInput(f"{shown(name)} is no resource name; use letters, digits and _, and no option's name")
-    return name.lower()
-
-
-def parse_amount(name: str, value: object) -> int:
-    """Read an amount such as 0.5, "2.5" or "16G" (sizes only) as millionths."""
-    number, unit = _decimal(name, value)
-    if not number.is_finite() or number < 0:
-        raise BadInput(f"{name}: {value!r} is no amount; it must be a finite number, 0 or more")
-    # Comparing is exact where multiplying would overflow (1e9999999) or round.
-    if number > UNITS_MAX / unit:
-        raise BadInput(f"{name}: {value!r} is more than {UNITS_MAX:,}, the most Grass counts")
-    if name in SIZES:
-        return int((number * unit * ONE).to_integral_value(rounding=ROUND_CEILING))
-    if number != number.quantize(_FINEST):
-        raise BadInput(f"{name}: {value!r} is finer than a millionth; use at most six decimals")
-    return int(number * ONE)
-
-
-def _decimal(name: str, value: object) -> tuple[Decimal, Decimal]:
-    """The number as written, and the size of its unit."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise BadInput(f"{name}: {value!r} is no amount; write a number such as 1 or 0.5")
-    text = value.strip() if isinstance(value, str) else repr(value)
-    factor = Decimal(1)
-    size = _SIZE.fullmatch(text) if name in SIZES else None
-    if size:
-        text, factor = size["number"], _MIB[size["unit"].upper()]
-    if len(text) > 64 or "_" in text:
-        raise BadInput(f"{name}: {text[:64]!r} is no amount; write a number such as 1 or 0.5")
-    try:
-        return Decimal(text), factor
-    except InvalidOperation:
-        hint = "a number of MiB, or 512M, 16G" if name in SIZES else "a number such as 1 or 0.5"
-        raise BadInput(f"{name}: {value!r} is no amount; write {hint}") from None
-
-
-def parse_request(amounts: Mapping[str, object]) -> Request:
-    """Read what a job asks for; amounts of 0 ask for nothing."""
-    request: dict[str, int] = {}
-    for raw, value in amounts.items():
-        name = check_name(raw)
-        if name in request:
-            raise BadInput(f"{name} is asked for twice")
-        request[name] = parse_amount(name, value)
-    return tuple(sorted((name, amount) for name, amount in request.items() if amount))
 
 
 def parse_limits(values: Mapping[str, object]) -> Limits:
@@ -184,7 +115,7 @@ def _device(name: str, key: str, value: object) -> Device:
 
 
 def supply_of(limit: Limit) -> Supply:
-    """What a limit declares where the machine itself knows nothing of the resource."""
+    """Return what a limit declares on a machine that does not have the resource otherwise."""
     match limit:
         case DeviceCount(n):
             return Devices(tuple(Device(str(i)) for i in range(n)))
@@ -195,7 +126,7 @@ def supply_of(limit: Limit) -> Supply:
 
 
 def union(first: Supply, second: Supply) -> Supply:
-    """Join two declarations: devices are united, of pools the larger counts."""
+    """Join two declarations: all devices of both, the larger of two pools."""
     if isinstance(first, Pool) and isinstance(second, Pool):
         return Pool(max(first.amount, second.amount))
     if isinstance(first, Devices) and isinstance(second, Devices):
@@ -208,7 +139,7 @@ def union(first: Supply, second: Supply) -> Supply:
 
 
 def bind(name: str, limit: Limit, supply: Supply) -> Supply:
-    """The part of a machine's supply that a limit leaves; refuses devices that are not there."""
+    """Return the part of a machine's supply that a limit allows; refuse devices the machine lacks."""
     match limit, supply:
         case Pool(), Pool():
             return Pool(min(limit.amount, supply.amount))
@@ -234,32 +165,3 @@ def _named(name: str, ids: Iterable[str], supply: Devices) -> tuple[Device, ...]
         have = ", ".join(known) or "none"
         raise Refused(f"this machine has no {name} {missing[0]}; it has {have}")
     return tuple(known[i] for i in ids)
-
-
-def amount_text(amount: int) -> str:
-    """Write an amount without needless zeros: 0.5, 2, 1.25."""
-    whole, part = divmod(amount, ONE)
-    return f"{whole}.{part:06d}".rstrip("0") if part else str(whole)
-
-
-def amount_number(amount: int) -> int | float:
-    """An amount as a JSON number."""
-    return amount // ONE if amount % ONE == 0 else amount / ONE
-
-
-def request_text(request: Request) -> str:
-    """A request in words: gpu 0.5, cpu 4."""
-    return ", ".join(f"{name} {amount_text(amount)}" for name, amount in request) or "nothing"
-
-
-def allocation_json(allocation: Allocation | None) -> dict[str, object] | None:
-    """An allocation as data: {"gpu": {"0": 1.0}, "cpu": 4}."""
-    if allocation is None:
-        return None
-    shown: dict[str, object] = {}
-    for name, held in allocation.items():
-        if isinstance(held, dict):
-            shown[name] = {device: amount / ONE for device, amount in held.items()}
-        else:
-            shown[name] = amount_number(held)
-    return shown

@@ -1,4 +1,4 @@
-"""What a device may be called, and the order of such names. Nothing heavy is imported: quick programs need it too."""
+"""Device ids: which texts are allowed, and how they sort. Light to import, because the command line needs it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def check_device_id(name: str, value: object) -> str:
 
 
 def device_order(device: str) -> tuple[bool, int, str]:
-    """Numbers first and by value, then names."""
+    """Return a sort key: numbers first and by value, then names."""
     number = device.isascii() and device.isdigit()
     return (not number, int(device) if number else 0, device)

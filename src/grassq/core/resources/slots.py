@@ -1,4 +1,4 @@
-"""Slots: the places of a queue that lists places instead of amounts, and the order in which they are handed out."""
+"""Slots: a queue may list named slots instead of amounts; each job takes one slot and the devices behind it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from grassq.core.names import shown
-from grassq.core.resources.capacity import ONE, Allocation, DeviceIds, Devices, Limits, Supply
+from grassq.core.resources.amounts import ONE, Allocation
+from grassq.core.resources.capacity import DeviceIds, Devices, Limits, Supply
 from grassq.core.resources.device_ids import DEVICES_MAX, device_order
 from grassq.core.syntax.slots import SLOT, SLOT_CHARS_MAX, SLOTS_OF, ids_of, slot_names
 from grassq.errors import BadInput
@@ -22,7 +23,7 @@ _INDEX = re.compile(r"[0-9]{1,9}")
 
 
 class Slot(Struct, frozen=True):
-    """One place in a queue: its name, which jobs see as CUDA_VISIBLE_DEVICES, and the devices behind it."""
+    """One slot of a queue: its name, which jobs see as CUDA_VISIBLE_DEVICES, and its devices."""
 
     name: Annotated[str, Meta(max_length=SLOT_CHARS_MAX)]
     ids: Annotated[tuple[str, ...], Meta(max_length=DEVICES_MAX)] = ()
@@ -52,31 +53,31 @@ def typed_slots(words: str | None, order: str | None, limit: str | None) -> tupl
 
 
 def parts(slots: Sequence[Slot]) -> dict[str, int]:
-    """How much of each device one of these slots takes: of one that is listed r times, a part in r."""
+    """Return how much of each device one slot takes: 1/r of a device that is listed r times."""
     times = Counter(id_ for slot in slots for id_ in slot.ids)
     return {id_: ONE // count for id_, count in times.items()}
 
 
 def limits_of(slots: Sequence[Slot]) -> Limits:
-    """What a queue with these slots is limited to: their devices, so that they are declared and looked for as any."""
+    """Return the limits of a queue with these slots: the slots' devices."""
     ids = {id_ for slot in slots for id_ in slot.ids}
     return {SLOTS_OF: DeviceIds(tuple(sorted(ids, key=device_order)))} if ids else {}
 
 
 class SlotSet(Struct):
-    """The slots of one offer: who is free, and since when. The only writers are `take` and `give`."""
+    """The slots of one offer: which are free, and in which order. Only `take` and `give` change it."""
 
     slots: tuple[Slot, ...]
     order: SlotOrder
     #: What each slot takes of its devices.
     takes: tuple[dict[str, int], ...]
-    #: The free ones, those that have been free for longest first.
+    #: The free slots; the slot that has been free for longest comes first.
     free: dict[int, None]
-    #: How many hold each of the others: one, but for what a restored store is told of.
+    #: How many attempts hold each taken slot: one, except where a queue was changed under running jobs.
     holders: dict[int, int]
 
     def in_order(self) -> Iterator[int]:
-        """The free slots, the next to be given first."""
+        """Iterate over the free slots; the next one to be given comes first."""
         return iter(self.free) if self.order == "rotate" else reversed(self.free)
 
     def take(self, allocation: Allocation) -> None:
@@ -92,19 +93,19 @@ class SlotSet(Struct):
             if left > 0:
                 self.holders[index] = left
             elif index < len(self.slots):
-                # One beyond the end was taken when there were more.
+                # A slot beyond the end was taken when the queue had more slots.
                 self.free[index] = None
 
     def copy(self) -> SlotSet:
-        """A scratch copy to plan on."""
+        """Return a copy that a plan may change."""
         return SlotSet(self.slots, self.order, self.takes, dict(self.free), dict(self.holders))
 
     def emptied(self) -> SlotSet:
-        """The same slots as if nobody had ever taken one."""
+        """Return the same slots, all of them free."""
         return SlotSet(self.slots, self.order, self.takes, dict.fromkeys(range(len(self.slots))), {})
 
     def allocation(self, index: int) -> Allocation:
-        """What an attempt in a slot holds."""
+        """Return what an attempt in a slot holds."""
         held: Allocation = {SLOT: {str(index): ONE}}
         if self.takes[index]:
             held[SLOTS_OF] = dict(self.takes[index])
@@ -114,7 +115,7 @@ class SlotSet(Struct):
 def slot_set_of(
     slots: tuple[Slot, ...], order: SlotOrder, devices: Supply | None, before: SlotSet | None = None
 ) -> SlotSet:
-    """A rack whose slots are all free, in the order in which they were free before if they are the same."""
+    """Return these slots, all free; slots that were there before keep their order."""
     whole = {device.id: device.worth for device in devices.devices} if isinstance(devices, Devices) else {}
     share = parts(slots)
     takes = tuple({id_: max(1, whole.get(id_, ONE) * share[id_] // ONE) for id_ in slot.ids} for slot in slots)
@@ -123,9 +124,9 @@ def slot_set_of(
 
 
 def slots_in(allocation: Allocation) -> list[int]:
-    """The places in the list of the slots that an allocation holds: one, or none."""
+    """Return the indexes of the slots an allocation holds: one index, or none."""
     held = allocation.get(SLOT)
     if not isinstance(held, dict):
         return []
-    # A worker may tell of what a restored store has forgotten: what it says is read with care.
+    # The allocation may come from a worker, so its text is checked.
     return [int(index) for index in held if _INDEX.fullmatch(index)]

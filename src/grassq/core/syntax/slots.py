@@ -1,4 +1,4 @@
-"""What is typed for slots: which there are, by name. Nothing heavy is imported: quick programs need it too."""
+"""Slots as people type them: `0,1,2`, `0,1 2`, `2-4`. Light to import, because the command line needs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 def slot_names(words: Sequence[str], per_device: int = 1) -> list[str]:
     """Read slots as typed: `0,1,2` or `0 1 2` are three, `0,1 2` is a pair and a single one; `2-4` is 2, 3 and 4.
 
-    `per_device` repeats the whole list so many times. A name is the ids of its devices with commas between them.
+    `per_device` says how often the whole list is repeated. A name is the ids of its devices, joined by commas.
     """
     names = _names(words)
     slots = [ids_of(name) for name in names]
@@ -41,12 +41,12 @@ def slot_names(words: Sequence[str], per_device: int = 1) -> list[str]:
 
 
 def ids_of(name: str) -> tuple[str, ...]:
-    """The devices of a slot."""
+    """Return the ids of a slot's devices."""
     return tuple(name.split(","))
 
 
 def _names(words: Sequence[str]) -> list[str]:
-    """The slots' names, ranges written out."""
+    """Return the names of the slots, with ranges written out."""
     if not words:
         raise BadInput("no slot is given; write them as in 0,1,2")
     if len(words) == 1:
@@ -55,7 +55,7 @@ def _names(words: Sequence[str]) -> list[str]:
     total = 0
     for word in words:
         items = _items(word)
-        # A range without a comma is short for so many words, as it is short for so many items between commas.
+        # A range without a comma stands for one slot per number; inside commas it stands for one id per number.
         names += [",".join(items)] if "," in word else items
         if len(names[-1]) > SLOT_CHARS_MAX:
             raise BadInput(f"slot {shown(word)} has a name of more than {SLOT_CHARS_MAX:,} characters")

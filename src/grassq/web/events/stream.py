@@ -20,7 +20,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.subscriptions import Subscriber, check_queue, worker_record
 from grassq.core.model import FINAL, HOLDING, ID_MAX, Job, State
-from grassq.core.resources.capacity import allocation_json
+from grassq.core.resources.amounts import allocation_json
 from grassq.errors import BadInput, GrassError
 from grassq.web.access.principal import CALLER
 from grassq.web.events.query import SubscriptionQuery, read_query

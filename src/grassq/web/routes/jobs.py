@@ -15,7 +15,7 @@ from grassq.broker.engine import Engine
 from grassq.broker.service import Done
 from grassq.core.model import FINAL, Job
 from grassq.core.names import shown
-from grassq.core.resources.capacity import Request
+from grassq.core.resources.amounts import Request
 from grassq.core.syntax import selectors
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import BadInput

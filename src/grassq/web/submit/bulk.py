@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from grassq.broker.service import Draft
 from grassq.core.names import shown
-from grassq.core.resources.capacity import Request
+from grassq.core.resources.amounts import Request
 from grassq.core.syntax import shell_lines
 from grassq.core.syntax.enqueue import Enqueue
 from grassq.errors import BadInput

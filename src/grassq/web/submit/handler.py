@@ -13,7 +13,7 @@ from grassq.broker import service
 from grassq.broker.engine import BRIEF_MAX, Engine
 from grassq.core.model import DEFAULT_QUEUE
 from grassq.core.names import check_name, shown
-from grassq.core.resources.capacity import Request, parse_request
+from grassq.core.resources.amounts import Request, parse_request
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Gone, GrassError
 from grassq.store.base import Submission

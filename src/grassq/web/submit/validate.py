@@ -24,7 +24,8 @@ from grassq.core.model import (
 )
 from grassq.core.names import check_mark, shown
 from grassq.core.planner.board import Board
-from grassq.core.resources.capacity import VRAM, VRAM_OF, Limits, Request, parse_limits, parse_request
+from grassq.core.resources.amounts import Request, parse_request
+from grassq.core.resources.capacity import VRAM, VRAM_OF, Limits, parse_limits
 from grassq.core.resources.slots import limits_of
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext

@@ -6,7 +6,8 @@ import os
 
 import psutil
 
-from grassq.core.resources.capacity import ONE, Capacity, Pool
+from grassq.core.resources.amounts import ONE
+from grassq.core.resources.capacity import Capacity, Pool
 
 #: Where a container's memory limit is told: cgroup v2, then v1.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

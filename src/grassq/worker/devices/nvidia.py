@@ -7,7 +7,8 @@ import json
 import logging
 import sys
 
-from grassq.core.resources.capacity import ONE, Capacity, Device, Devices
+from grassq.core.resources.amounts import ONE
+from grassq.core.resources.capacity import Capacity, Device, Devices
 
 log = logging.getLogger(__name__)
 

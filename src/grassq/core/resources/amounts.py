@@ -1,0 +1,108 @@
+"""Amounts and requests: how much of which resource a job asks for.
+
+An amount is an integer count of millionths, so ten requests of 0.1 fill a device exactly. Memory and disk count in MiB.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
+
+from grassq.core.names import shown
+from grassq.core.syntax.options import is_resource_name
+from grassq.errors import BadInput
+
+ONE = 1_000_000
+UNITS_MAX = 10**9
+#: Resources that count in MiB.
+SIZES = frozenset({"mem", "disk", "vram"})
+
+_SIZE = re.compile(r"(?P<number>[^A-Za-z]*)(?P<unit>[KMGT])(i?B)?", re.IGNORECASE | re.ASCII)
+_FINEST = Decimal(1) / ONE
+_MIB = {"K": Decimal(1) / 1024, "M": Decimal(1), "G": Decimal(1024), "T": Decimal(1024) ** 2}
+
+#: What a job asks for: sorted (name, amount) pairs, so equal requests are equal values.
+Request = tuple[tuple[str, int], ...]
+#: What an attempt holds: an amount of a pool, or an amount of each device.
+Allocation = dict[str, int | dict[str, int]]
+
+
+def check_name(name: str) -> str:
+    """Return a resource name in lower case, or refuse it."""
+    if not is_resource_name(name):
+        raise BadInput(f"{shown(name)} is no resource name; use letters, digits and _, and no option's name")
+    return name.lower()
+
+
+def parse_amount(name: str, value: object) -> int:
+    """Read an amount such as 0.5, "2.5" or "16G" (sizes only) as millionths."""
+    number, unit = _decimal(name, value)
+    if not number.is_finite() or number < 0:
+        raise BadInput(f"{name}: {value!r} is no amount; it must be a finite number, 0 or more")
+    # Comparing is exact where multiplying would overflow (1e9999999) or round.
+    if number > UNITS_MAX / unit:
+        raise BadInput(f"{name}: {value!r} is more than {UNITS_MAX:,}, the most Grass counts")
+    if name in SIZES:
+        return int((number * unit * ONE).to_integral_value(rounding=ROUND_CEILING))
+    if number != number.quantize(_FINEST):
+        raise BadInput(f"{name}: {value!r} is finer than a millionth; use at most six decimals")
+    return int(number * ONE)
+
+
+def _decimal(name: str, value: object) -> tuple[Decimal, Decimal]:
+    """Return the number as written, and the size of its unit."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise BadInput(f"{name}: {value!r} is no amount; write a number such as 1 or 0.5")
+    text = value.strip() if isinstance(value, str) else repr(value)
+    factor = Decimal(1)
+    size = _SIZE.fullmatch(text) if name in SIZES else None
+    if size:
+        text, factor = size["number"], _MIB[size["unit"].upper()]
+    if len(text) > 64 or "_" in text:
+        raise BadInput(f"{name}: {text[:64]!r} is no amount; write a number such as 1 or 0.5")
+    try:
+        return Decimal(text), factor
+    except InvalidOperation:
+        hint = "a number of MiB, or 512M, 16G" if name in SIZES else "a number such as 1 or 0.5"
+        raise BadInput(f"{name}: {value!r} is no amount; write {hint}") from None
+
+
+def parse_request(amounts: Mapping[str, object]) -> Request:
+    """Read what a job asks for; amounts of 0 ask for nothing."""
+    request: dict[str, int] = {}
+    for raw, value in amounts.items():
+        name = check_name(raw)
+        if name in request:
+            raise BadInput(f"{name} is asked for twice")
+        request[name] = parse_amount(name, value)
+    return tuple(sorted((name, amount) for name, amount in request.items() if amount))
+
+
+def amount_text(amount: int) -> str:
+    """Write an amount without needless zeros: 0.5, 2, 1.25."""
+    whole, part = divmod(amount, ONE)
+    return f"{whole}.{part:06d}".rstrip("0") if part else str(whole)
+
+
+def amount_number(amount: int) -> int | float:
+    """Return an amount as a JSON number."""
+    return amount // ONE if amount % ONE == 0 else amount / ONE
+
+
+def request_text(request: Request) -> str:
+    """Return a request in words: gpu 0.5, cpu 4."""
+    return ", ".join(f"{name} {amount_text(amount)}" for name, amount in request) or "nothing"
+
+
+def allocation_json(allocation: Allocation | None) -> dict[str, object] | None:
+    """Return an allocation as a JSON document: {"gpu": {"0": 1.0}, "cpu": 4}."""
+    if allocation is None:
+        return None
+    shown: dict[str, object] = {}
+    for name, held in allocation.items():
+        if isinstance(held, dict):
+            shown[name] = {device: amount / ONE for device, amount in held.items()}
+        else:
+            shown[name] = amount_number(held)
+    return shown
