@@ -13,7 +13,7 @@ from tests.sim.world import Machine
 from grassq.broker.decider import Decider
 from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, Offer, Outcome, Placement, State, WorkerInfo
 from grassq.core.planner.board import NEAR_MAX, Board, shape_of
-from grassq.core.planner.plan import never_fits
+from grassq.core.planner.explain import never_fits
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import VRAM, Capacity, Pool
 from grassq.core.syntax.selectors import AllJobs, ByIds

@@ -25,7 +25,7 @@ from grassq.broker.service import Done
 from grassq.core.messages import Hello
 from grassq.core.model import Offer, State, WorkerInfo
 from grassq.core.planner.board import PrefetchPolicy, ReservationPolicy
-from grassq.core.planner.plan import never_fits
+from grassq.core.planner.explain import never_fits
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool
 from grassq.core.resources.slots import Slot, limits_of

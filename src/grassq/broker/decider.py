@@ -13,9 +13,10 @@ from grassq.broker.recovery import Recovery
 from grassq.core import reconcile
 from grassq.core.messages import Ack, Hello, Recalled, Report, Silent, StorePosition, WorkerMessage
 from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
-from grassq.core.planner import plan as planning
 from grassq.core.planner import prefetch
 from grassq.core.planner.board import NEAR_MAX, Board, PrefetchPolicy, ReservationPolicy
+from grassq.core.planner.plan import leased
+from grassq.core.planner.plan import plan as make_plan
 from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck
 from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
 from grassq.store.base import Changes, Store, WorkerRecord
@@ -274,10 +275,10 @@ class Decider:
         return more
 
     def _place(self, batch: Batch) -> bool:
-        plan = planning.plan(self.board, batch.mono)
+        plan = make_plan(self.board, batch.mono)
         jobs = self._whole(batch, [*(id_ for id_, _ in plan.placements), *(h.job for h in plan.heads.values())])
         for job_id, where in plan.placements:
-            batch.move(jobs[job_id], Place(planning.leased(jobs[job_id], where)))
+            batch.move(jobs[job_id], Place(leased(jobs[job_id], where)))
         self.board.heads = plan.heads
         for head in plan.heads.values():
             self.board.know(jobs[head.job])

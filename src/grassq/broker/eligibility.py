@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grassq.broker.batch import Batch
 from grassq.core.model import State, id_in
-from grassq.core.planner import plan as planning
 from grassq.core.planner.board import shape_of
+from grassq.core.planner.explain import never_fits
 from grassq.core.planner.request_classes import Shape
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.states import Ready, Unready
@@ -25,7 +25,7 @@ class Eligibility:
     def never(self, shape: Shape) -> str | None:
         """Why no known worker could ever run this, or None."""
         if shape not in self._never:
-            self._never[shape] = planning.never_fits(self._board, *shape)
+            self._never[shape] = never_fits(self._board, *shape)
         return self._never[shape]
 
     def why(self, shape: Shape) -> str | None:

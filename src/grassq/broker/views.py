@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from grassq.broker.batch import Batch
 from grassq.broker.selection import SELECTED_MAX, select
 from grassq.core.model import FINAL, Job, Offer, State
-from grassq.core.planner import plan as planning
 from grassq.core.planner.board import Board, shape_of
+from grassq.core.planner.explain import WORKER, Blocker, explain
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
 from grassq.core.resources.capacity import Capacity, Pool
@@ -193,7 +193,7 @@ def why(batch: Batch, selectors: Sequence[Selector]) -> Document:
 
 
 def _why(batch: Batch, job: Job) -> Document:
-    blockers = planning.explain(batch.board, job, batch.mono) if job.state is State.QUEUED else []
+    blockers = explain(batch.board, job, batch.mono) if job.state is State.QUEUED else []
     story = batch.store.story(job.id)[-STORY_SHOWN:]
     return {
         "id": job.id,
@@ -214,7 +214,7 @@ def _why(batch: Batch, job: Job) -> Document:
     }
 
 
-def _lines(batch: Batch, job: Job, blockers: list[planning.Blocker]) -> list[str]:
+def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
     offers = [worker_state.offer(job.spec.queue) for worker_state in batch.board.offering(job.spec.queue)]
     takes_slot = bool(offers) and all(offer is not None and offer.slots for offer in offers)
     asked = "a slot" if takes_slot else request_text(job.spec.request)
@@ -236,8 +236,8 @@ def _lines(batch: Batch, job: Job, blockers: list[planning.Blocker]) -> list[str
     return [f"{head} waits for {_wanted(blockers)}:", *(_blocker_line(blocker) for blocker in blockers)]
 
 
-def _wanted(blockers: list[planning.Blocker]) -> str:
-    resources = [blocker.resource for blocker in blockers if blocker.resource != planning.WORKER]
+def _wanted(blockers: list[Blocker]) -> str:
+    resources = [blocker.resource for blocker in blockers if blocker.resource != WORKER]
     return resources[0] if resources else "a worker"
 
 
@@ -255,8 +255,8 @@ def _held_up(board: Board, mono: float) -> str | None:
     return None
 
 
-def _blocker_line(blocker: planning.Blocker) -> str:
-    if blocker.resource == planning.WORKER:
+def _blocker_line(blocker: Blocker) -> str:
+    if blocker.resource == WORKER:
         return f"  {blocker.why}"
     held = f"; held by job {', '.join(map(str, blocker.holders))}" if blocker.holders else ""
     numbers = f"{amount_text(blocker.needed)} needed, {amount_text(blocker.free)} free"

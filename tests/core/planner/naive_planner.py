@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from grassq.core.model import Job, State
 from grassq.core.planner.board import Board, Head
-from grassq.core.planner.plan import PLACEMENTS_MAX, reservations
+from grassq.core.planner.plan import PLACEMENTS_MAX
+from grassq.core.planner.reservations import reservations
 from grassq.core.planner.scan import Overlay, first_worker_with_room
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation

@@ -17,7 +17,8 @@ from tests.builders import (
 
 from grassq.core.model import Constraints, Offer, State
 from grassq.core.planner.board import ReservationPolicy
-from grassq.core.planner.plan import Blocker, explain, never_fits, plan
+from grassq.core.planner.explain import Blocker, explain, never_fits
+from grassq.core.planner.plan import plan
 from grassq.core.resources.amounts import ONE
 
 QUEUES = ("a", "b", "c")

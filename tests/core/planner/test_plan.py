@@ -22,7 +22,8 @@ from tests.core.planner.naive_planner import plain_plan
 
 from grassq.core.model import ANYWHERE, Constraints, Job, Offer, RemoteSubmitter, State, WorkerInfo, id_in
 from grassq.core.planner.board import EVERYTHING, Board, Head, ReservationPolicy, shape_of
-from grassq.core.planner.plan import PLACEMENTS_MAX, explain, leased, never_fits, plan
+from grassq.core.planner.explain import explain, never_fits
+from grassq.core.planner.plan import PLACEMENTS_MAX, leased, plan
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Allocation, Request
 from grassq.core.resources.capacity import Devices, Pool, parse_limits

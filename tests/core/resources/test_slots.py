@@ -22,7 +22,9 @@ from tests.builders import (
 from grassq.core.model import Offer, State, WorkerInfo
 from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board, PrefetchPolicy, ReservationPolicy
-from grassq.core.planner.plan import Blocker, explain, never_fits, plan, reservations
+from grassq.core.planner.explain import Blocker, explain, never_fits
+from grassq.core.planner.plan import plan
+from grassq.core.planner.reservations import reservations
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import Device, Devices
 from grassq.core.resources.ledger import ReservedAmounts

@@ -1,8 +1,8 @@
-"""One walk along the line: who starts where, first come first, and who is left at the front of each queue.
+"""One scan of the queued jobs: which start where, in order, and which job is left at the front of each queue.
 
-A window is one kind of requests at one worker. Each shows the first job that fits there, by a question to the kind's
-index; the first of all windows starts, and only the windows that this changed look again. So a walk costs the jobs it
-starts and not the jobs that wait.
+A candidate is one request class at one worker, with the first job of the class that fits there; the class's index
+answers that. The first of all candidates starts, and only the candidates it changed are looked up again. So a scan
+costs as much as the jobs it starts, not as the jobs that wait.
 """
 
 from __future__ import annotations
@@ -13,43 +13,27 @@ from heapq import heappop, heappush
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.core.model import ORDER_BITS, AttemptId, Job, priority_in
+from grassq.core.model import AttemptId, Job
 from grassq.core.planner.board import Board
 from grassq.core.planner.request_classes import RequestClass, amounts_of
+from grassq.core.planner.reservations import Reservation, barring, is_reserved, joined
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
 from grassq.core.resources.ledger import Ledger, ReservedAmounts
 
-#: Beyond every place in line.
+#: Beyond every queue position.
 NOBODY = 1 << 63
 
 
-class Reservation(Struct, frozen=True):
-    """What a head keeps on one worker."""
-
-    order: int
-    queue: str
-    worker: str
-    reserved: ReservedAmounts
-
-    def blocks_from(self, queue: str) -> int:
-        """The place in line from which jobs of a queue that head nothing are kept away.
-
-        Those behind the head; and of another queue also those before it that have no more priority. A later head of
-        their own queue keeps nothing from those that came back and go first.
-        """
-        return self.order + 1 if queue == self.queue else -priority_in(self.order) << ORDER_BITS
-
-
 class PlannedStart(Struct, frozen=True):
-    """A job that starts: its place in line, and where."""
+    """A job that starts: its queue position, worker and allocation."""
 
     order: int
     worker_state: WorkerState
     queue: str
     allocation: Allocation
-    #: The attempt whose devices it takes over.
+    #: The attempt whose devices a prefetched attempt takes over.
     after: AttemptId | None = None
 
 
@@ -62,13 +46,13 @@ class HeadCandidate(Struct, frozen=True):
 
 
 class Overlay:
-    """The board's rooms, copied when first written, so that planning changes nothing."""
+    """The board's ledgers, copied when first written, so that planning changes nothing."""
 
     def __init__(self) -> None:
         self.ledgers: dict[str, tuple[Ledger, dict[str, Ledger]]] = {}
 
     def free_view(self, worker_state: WorkerState, queue: str) -> FreeView:
-        """The room a job of that queue sees."""
+        """Return what is free for a job of the queue."""
         machine, offers = self.ledgers.get(worker_state.info.name) or (worker_state.machine, worker_state.offers)
         return FreeView(machine, offers[queue])
 
@@ -94,7 +78,7 @@ class Overlay:
 
 
 class _Candidate:
-    """One kind of requests at one worker, and the first job of it that fits there."""
+    """One request class at one worker, and the first job of the class that fits there."""
 
     __slots__ = ("allocation", "key", "order", "request_class", "worker_state")
 
@@ -107,16 +91,18 @@ class _Candidate:
 
 
 class Scan:
-    """A walk over a board's line; `done` puts the board's indexes back as they were."""
+    """A scan of a board's queued jobs; `done` puts the board's indexes back as they were."""
 
     def __init__(self, board: Board, kept: list[Reservation]) -> None:
         self._board = board
         self._kept = kept
         self._overlay = Overlay()
         self._steps: dict[tuple[str, str], list[tuple[int, ReservedAmounts | None]]] = {}
-        #: Shapes of which some start: their kinds and keys, and who goes first of them now.
+        #: Shapes of which jobs start: request class and key, and the next queue position of the shape.
         self._passed: dict[tuple[int, int], tuple[RequestClass, int | None]] = {}
-        self._heads = [board.jobs[head.job] for head in board.heads.values() if _keeps(kept, board.jobs.get(head.job))]
+        self._heads = [
+            board.jobs[head.job] for head in board.heads.values() if is_reserved(kept, board.jobs.get(head.job))
+        ]
         self._heads.sort(key=lambda job: job.order, reverse=True)
         self._candidates = [
             _Candidate(worker_state, request_class)
@@ -127,11 +113,11 @@ class Scan:
             for worker_state in board.offering(queue)
             if worker_state.takes and worker_state.refuses(queue, request_class.constraints) is None
         ]
-        #: The windows by what they show; one that has looked again since is known by its order.
+        #: Candidates by queue position; an entry whose position is outdated is skipped.
         self._shown: list[tuple[int, str, int]] = []
 
     def starts(self, at_most: int) -> Iterator[PlannedStart]:
-        """The jobs that start, in order; what each takes is taken when the next is asked for."""
+        """Iterate over the jobs that start, in order; each takes its amounts before the next is looked for."""
         for number in range(len(self._candidates)):
             self._look(number)
         for _ in range(at_most):
@@ -141,7 +127,7 @@ class Scan:
             yield start
 
     def prefetched(self, tails: list[Job], at_most: int) -> Iterator[PlannedStart]:
-        """Who would start if these jobs ended, each in the very place of one of them; after `starts`."""
+        """Iterate over the jobs that would start if these jobs ended, each on the devices of one of them."""
         for tail in tails:
             where = self._worker_state_of(tail)
             assert tail.placement is not None
@@ -167,11 +153,11 @@ class Scan:
                 self._look(number)
 
     def has_more(self) -> bool:
-        """Whether somebody else may be able to start."""
+        """Tell whether more jobs may be able to start."""
         return bool(self._heads) or self._front() is not None
 
     def left(self) -> dict[str, HeadCandidate]:
-        """Of each queue the first that is left, if some worker in touch could run it were it alone."""
+        """Return the first job left of each queue, if some connected worker could run it when empty."""
         left: dict[str, HeadCandidate] = {}
         for candidate in self._candidates:
             queue = candidate.request_class.queue
@@ -201,7 +187,7 @@ class Scan:
         return self._take(front.worker_state, front.request_class, front.key, front.order, front.allocation)
 
     def _front(self) -> _Candidate | None:
-        """The window that shows the first of all; of several the one of the first worker."""
+        """Return the candidate with the first queue position; of equals the first worker's."""
         while self._shown:
             order, _, number = self._shown[0]
             if self._candidates[number].order == order:
@@ -210,7 +196,7 @@ class Scan:
         return None
 
     def _start_head(self, job: Job) -> PlannedStart | None:
-        """A head that has waited long enough minds only what is kept for earlier heads."""
+        """Start a head with a reservation: only reservations of earlier heads block it."""
         names, amounts = amounts_of(job.spec.request)
         request_class = next(
             k
@@ -220,7 +206,7 @@ class Scan:
         key = request_class.key_of(amounts)
         passed = self._passed.get((id(request_class), key))
         if (request_class.first(key) if passed is None else passed[1]) != job.order:
-            return None  # another of its shape came back, goes first and found no place
+            return None  # another job of its shape came back, goes first and does not fit
         found = first_worker_with_room(job, self._board, self._overlay, self._kept)
         return None if found is None else self._take(found[0], request_class, key, job.order, found[1])
 
@@ -253,9 +239,9 @@ class Scan:
                     return
 
     def _steps_at(self, worker_state: WorkerState, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
-        """What heads keep from jobs that head nothing, up to which place in line: ever more towards its end.
+        """Return (end position, reserved amounts) steps for jobs that are no heads.
 
-        So who fits at a later step fits at the earlier ones too, and the first that fits at a step is not before it.
+        Reservations only grow along the queue, so a job that fits at a later step also fits at an earlier one.
         """
         name = worker_state.info.name
         if (name, queue) not in self._steps:
@@ -274,14 +260,10 @@ def _takes_over(start: PlannedStart, tail: Job) -> bool:
     return mine == (where.worker, tail.spec.queue, where.allocation)
 
 
-def _keeps(kept: list[Reservation], job: Job | None) -> bool:
-    return job is not None and any(reservation.order == job.order for reservation in kept)
-
-
 def first_worker_with_room(
     job: Job, board: Board, overlay: Overlay, kept: list[Reservation]
 ) -> tuple[WorkerState, Allocation] | None:
-    """The first worker that has room for a job now."""
+    """Return the first worker where a job fits now, and its allocation."""
     for worker_state in board.offering(job.spec.queue):
         if not worker_state.takes or worker_state.refuses(job.spec.queue, job.spec.constraints) is not None:
             continue
@@ -291,27 +273,3 @@ def first_worker_with_room(
         if not isinstance(found, Shortage):
             return worker_state, found
     return None
-
-
-def barring(job: Job, worker: str, kept: list[Reservation]) -> list[Reservation]:
-    """Who keeps something from a job on a worker: every earlier head, and from one that heads nothing also others."""
-    is_head = _keeps(kept, job)
-    return [
-        other
-        for other in kept
-        if other.worker == worker
-        and (other.order < job.order or (not is_head and other.blocks_from(job.spec.queue) <= job.order))
-    ]
-
-
-def joined(reservations: list[Reservation], queue: str) -> ReservedAmounts:
-    """What several heads keep from jobs of a queue."""
-    reserved = ReservedAmounts({}, {}, {})
-    for other in reservations:
-        for name, ids in other.reserved.devices.items():
-            reserved.devices.setdefault(name, set()).update(ids)
-        for name, amount in other.reserved.pools.items():
-            reserved.pools[name] = reserved.pools.get(name, 0) + amount
-            if other.queue == queue:
-                reserved.limits[name] = amount
-    return reserved

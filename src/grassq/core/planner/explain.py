@@ -1,0 +1,115 @@
+"""Why a queued job does not start, answered by the same `fit` that the planner uses."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from grassq.core.model import ANYWHERE, Constraints, Job, id_in
+from grassq.core.planner.board import Board
+from grassq.core.planner.reservations import barring, joined, reservations
+from grassq.core.planner.workers import WorkerState
+from grassq.core.resources.amounts import Request, amount_text
+from grassq.core.resources.capacity import VRAM, VRAM_OF
+from grassq.core.resources.fit import Shortage, fit, fits_ever
+from grassq.core.syntax.slots import SLOT
+
+#: The resource of a blocker when the worker itself cannot take the job.
+WORKER = "worker"
+
+
+class Blocker(Struct, frozen=True):
+    """Why a job does not start on one worker."""
+
+    worker: str
+    resource: str
+    needed: int
+    free: int
+    why: str
+    holders: tuple[int, ...] = ()
+
+
+def explain(board: Board, job: Job, now: float) -> list[Blocker]:
+    """Return why a queued job has not started, per worker; an empty list if the next plan starts it."""
+    kept = reservations(board, now)
+    blockers: list[Blocker] = []
+    asked, worker = _asked(board, job.spec.queue, job.spec.constraints), job.spec.constraints.worker
+    if not asked and worker is not None:
+        return [Blocker(worker, WORKER, 0, 0, f"worker {worker} has no queue {job.spec.queue!r}")]
+    for worker_state in asked:
+        name = worker_state.info.name
+        closed = worker_state.refuses(job.spec.queue, job.spec.constraints) or _closed(worker_state)
+        if closed is not None:
+            blockers.append(Blocker(name, WORKER, 0, 0, closed))
+            continue
+        free_view = worker_state.free_view(job.spec.queue)
+        alone = fit(job.spec.request, free_view)
+        free_view.reserved = joined(barring(job, name, kept), job.spec.queue)
+        found = fit(job.spec.request, free_view)
+        if not isinstance(found, Shortage):
+            return []
+        if not isinstance(alone, Shortage):
+            heads = ", ".join(f"job {id_in(head.order)}" for head in barring(job, name, kept))
+            why = f"{found.resource} is free but kept for {heads}, which has waited longer"
+            blockers.append(Blocker(name, found.resource, found.needed, found.free, why))
+            continue
+        blockers.append(_blocker(board, worker_state, job.spec.queue, found))
+    return blockers
+
+
+def _asked(board: Board, queue: str, constraints: Constraints) -> list[WorkerState]:
+    """Return the workers that offer a queue, or only the worker the job asks for."""
+    return [
+        worker_state for worker_state in board.offering(queue) if constraints.worker in (None, worker_state.info.name)
+    ]
+
+
+def _closed(worker_state: WorkerState) -> str | None:
+    name = worker_state.info.name
+    if not worker_state.online:
+        return f"worker {name} is out of touch"
+    if worker_state.drained:
+        return f"worker {name} is drained; `grass drain --undo {name}` lets it take jobs again"
+    return None
+
+
+def _blocker(board: Board, worker_state: WorkerState, queue: str, found: Shortage) -> Blocker:
+    worker = worker_state.info.name
+    group = VRAM_OF if found.resource == VRAM else found.resource
+    if worker_state.info.detecting and group != SLOT and group not in worker_state.machine.supply:
+        return Blocker(worker, found.resource, found.needed, found.free, "devices are still being looked for")
+    holders = board.holders(worker, found.resource) or board.holders(worker, group)
+    if group == SLOT:
+        holders = [job for job in holders if job.spec.queue == queue]
+    return Blocker(
+        worker, found.resource, found.needed, found.free, found.why, tuple(sorted(job.id for job in holders))
+    )
+
+
+def never_fits(board: Board, queue: str, request: Request, constraints: Constraints = ANYWHERE) -> str | None:
+    """Return why no known worker can ever run this, or None."""
+    if constraints.worker is not None and constraints.worker not in board.worker_states:
+        return f"there is no worker {constraints.worker!r}; `grass show` lists them"
+    reasons = []
+    asked = _asked(board, queue, constraints)
+    if not asked and any(board.offering(queue)):
+        return f"worker {constraints.worker!r} has no queue {queue!r}"
+    for worker_state in asked:
+        if (refusal := worker_state.refuses(queue, constraints)) is not None:
+            reasons.append(refusal)
+            continue
+        offer = worker_state.offers[queue].supply
+        # Until detection ends the machine may have more, but a queue's own limit holds already.
+        machine = (
+            {**offer, **worker_state.machine.supply} if worker_state.info.detecting else worker_state.machine.supply
+        )
+        found = fits_ever(request, machine, offer, worker_state.offers[queue].slot_set)
+        if found is None or (worker_state.info.detecting and found.resource not in machine):
+            return None
+        where = f"queue {queue!r} on {worker_state.info.name}"
+        if worker_state.offers[queue].slot_set is not None:
+            reasons.append(f"{where} has no slot whose devices are all there")
+            continue
+        most = f"has {amount_text(found.free)}" if found.free else "has none"
+        reasons.append(f"{amount_text(found.needed)} {found.resource} asked, {where} {most}")
+    # Many workers often share one reason.
+    return "; ".join(dict.fromkeys(reasons)) or None
