@@ -7,7 +7,6 @@ fields, and says so by the next protocol number: a peer that is one older skips 
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -31,9 +30,6 @@ HEARTBEAT_S = 5.0
 SILENCE_S = 15.0
 #: How much of a log one answer holds: what a slow line carries well within the silence that ends a connection.
 READ_MAX = 256 << 10
-#: Frames that wait to be sent over one connection, in number and in bytes; more, and it is closed and begun afresh.
-WAITING_MAX = 20_000
-WAITING_BYTES_MAX = 64 << 20
 
 
 class LinkTimes(Struct, frozen=True):
@@ -206,53 +202,3 @@ def _unknown(data: bytes) -> int | None:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return None if tag in _TAGS else loose.number
-
-
-class FrameCounter:
-    """The frames that have come over one connection."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def is_new(self, number: int) -> bool:
-        """Whether this is the next frame; False for one that came before, ValueError when one is missing."""
-        if number <= self._last:
-            return False
-        if number != self._last + 1:
-            raise ValueError(f"frame {number} came after frame {self._last}")
-        self._last = number
-        return True
-
-
-class FrameQueue:
-    """Frames that wait to be sent over one connection, bounded; greetings and heartbeats overtake the rest."""
-
-    def __init__(self, *, most: int = WAITING_MAX, most_bytes: int = WAITING_BYTES_MAX) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
-        self._urgent: deque[bytes] = deque()
-        self._rest: deque[bytes] = deque()
-        self._bytes = 0
-        self._number = 0
-        self._open = False
-
-    def put(self, packed: bytes, *, urgent: bool = False) -> bool:
-        """Add a packed body; False when there is no room, and the connection must be given up."""
-        if len(self._urgent) + len(self._rest) >= self._most or self._bytes + len(packed) > self._most_bytes:
-            return False
-        (self._urgent if urgent else self._rest).append(packed)
-        self._bytes += len(packed)
-        return True
-
-    def open(self) -> None:
-        """The greeting is over: what is not urgent may go as well."""
-        self._open = True
-
-    def take(self) -> bytes | None:
-        """The next frame to send, numbered; None when there is none."""
-        if not self._urgent and not (self._open and self._rest):
-            return None
-        packed = (self._urgent or self._rest).popleft()
-        self._bytes -= len(packed)
-        self._number += 1
-        return pack((self._number, msgspec.Raw(packed)))

@@ -23,8 +23,9 @@ from grassq.core.messages import StorePosition, WorkerMessage
 from grassq.core.protocol import PROTOCOL, LinkTimes, Welcome
 from grassq.core.syntax.addresses import Address
 from grassq.errors import GrassError
+from grassq.link.connection import ConnectionEnded
 from grassq.run import atomic_files
-from grassq.worker.broker_session import CLOSE_S, BrokerSession, Host, SessionEnded, TurnedAway
+from grassq.worker.broker_session import CLOSE_S, BrokerSession, Host, TurnedAway
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class BrokerLink:
         except TurnedAway as error:
             self._refused = True
             self._say(logging.ERROR, "broker_refuses", f"{address}: {error}")
-        except (SessionEnded, aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        except (ConnectionEnded, aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             welcomed = self._talk is not None and self._talk.met
             why = str(error) or "it does not answer in time"
             self._say(logging.WARNING, "broker_out_of_touch" if welcomed else "broker_not_reached", f"{address}: {why}")
@@ -243,7 +244,7 @@ def _refusal(status: int, headers: dict[str, str]) -> Exception:
     """What an answer that is no WebSocket means: a refusal in words, or a broker in trouble that is asked again."""
     given = next((value for name, value in headers.items() if name.lower() == protocol.ERROR_HEADER.lower()), "")
     words = given[:WORDS_MAX] or _WORDS.get(status, f"the broker answers with HTTP status {status}")
-    return TurnedAway(words) if 400 <= status < 500 else SessionEnded(words)
+    return TurnedAway(words) if 400 <= status < 500 else ConnectionEnded(words)
 
 
 def load(place: str) -> BrokerMemory:

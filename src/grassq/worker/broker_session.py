@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientWebSocketResponse
 from msgspec.structs import replace
 
 from grassq.core import protocol
@@ -32,8 +31,7 @@ from grassq.core.protocol import (
     Welcome,
 )
 from grassq.errors import GrassError
-
-log = logging.getLogger(__name__)
+from grassq.link.connection import ConnectionEnded, FramedConnection
 
 #: Questions of the broker answered at a time; more are answered with a refusal.
 ANSWERING_MAX = 64
@@ -69,10 +67,6 @@ class Host(Protocol):
         """Where the last lines of a stream begin."""
 
 
-class SessionEnded(Exception):
-    """The connection is over; the next one begins afresh."""
-
-
 class TurnedAway(Exception):
     """The broker will not have this worker, for a reason a person must look at."""
 
@@ -99,39 +93,32 @@ class BrokerSession:
         self._remember = remember
         self._times = times
         self._boottime = boottime
-        self._newer = False
-        self._out = protocol.FrameQueue()
-        self._more = asyncio.Event()
-        self._count = protocol.FrameCounter()
+        self._frames = FramedConnection(ws, protocol.to_worker, self._cut, peer="the broker", silence_s=times.silence_s)
         self._answering: set[asyncio.Task[None]] = set()
-        self._reason: str | None = None
         self._pinged = self._confirmed = -1.0
-        #: Something changed between our hello and the welcome: it is said again then.
+        #: Something changed between our hello and the welcome: the hello is sent again then.
         self._again = False
         self._greeted = False
         self.welcomed = False
-        #: It was welcomed, though the connection may be over by now.
+        #: The broker sent its welcome, though the connection may be over by now.
         self.met = False
 
     async def run(self) -> None:
-        """Talk until the connection is over; Ended says why."""
-        tasks = [asyncio.create_task(self._write())]
+        """Talk until the connection is over; ConnectionEnded says why."""
+        pinging = None
         try:
             self._host.hello()
-            await self._greeting()
-            tasks.append(asyncio.create_task(self._ping()))
+            await self._greet()
+            pinging = asyncio.create_task(self._ping())
             while True:
-                await self._hear(await self._next())
-        except (ConnectionError, ValueError) as error:
-            raise SessionEnded(self._reason or str(error)) from error
-        except TimeoutError:
-            raise SessionEnded(self._reason or f"the broker has been silent for {self._times.silence_s:g} s") from None
+                await self._hear(await self._frames.next())
         finally:
             self.welcomed = False
-            for task in (*tasks, *self._answering):
+            tasks = [*self._answering, *([] if pinging is None else [pinging])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._answering, return_exceptions=True)
-            self._cut()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._frames.close("closed here")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await self._ws.close()
@@ -139,17 +126,12 @@ class BrokerSession:
     def send(self, message: WorkerMessage) -> None:
         """Say something to the broker; before the welcome it is dropped: a report is repeated, a hello said again."""
         if self.welcomed:
-            self._put(message)
+            self._frames.send(message)
         elif isinstance(message, Hello) and message.fresh and not self._greeted:
             self._greeted = True
-            self._put(replace(message, seen=self._seen), urgent=True)
+            self._frames.send(replace(message, seen=self._seen), urgent=True)
         elif isinstance(message, Hello):
             self._again = True
-
-    def end(self, reason: str) -> None:
-        """Give the connection up; `run` ends with this reason."""
-        self._reason = self._reason or reason
-        self._cut()
 
     def _cut(self) -> None:
         # Not a close in good order: on a stalled line that would wait for ever.
@@ -157,56 +139,24 @@ class BrokerSession:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    def _put(self, body: object, *, urgent: bool = False) -> None:
-        packed = protocol.pack(body)
-        if len(packed) > protocol.FRAME_MAX:
-            log.error("frame_too_large kind=%s bytes=%s", type(body).__name__, len(packed))
-        elif self._out.put(packed, urgent=urgent):
-            self._more.set()
-        else:
-            self.end("the line is too slow for what is to be said")
-
-    async def _write(self) -> None:
-        with contextlib.suppress(ConnectionError):
-            while True:
-                await self._more.wait()
-                self._more.clear()
-                while (frame := self._out.take()) is not None:
-                    await self._ws.send_bytes(frame)
-
     async def _ping(self) -> None:
         while True:
             self._pinged = self._boottime()
-            self._put(Ping(self._pinged), urgent=True)
+            self._frames.send(Ping(self._pinged), urgent=True)
             await asyncio.sleep(self._times.heartbeat_s)
 
-    async def _next(self) -> Any:
-        """The body of the next frame that is new and known."""
-        while True:
-            message = await self._ws.receive(timeout=self._times.silence_s)
-            if message.type is not WSMsgType.BINARY:
-                words = str(message.extra or "") if message.type is WSMsgType.CLOSE else ""
-                raise SessionEnded(self._reason or words or "the broker closed the connection")
-            number, body = protocol.read_frame(protocol.to_worker, message.data, newer=self._newer)
-            if not self._count.is_new(number):
-                continue
-            if body is not None:
-                return body
-            log.warning("frame_skipped number=%s why=the broker is newer", number)
-
-    async def _greeting(self) -> None:
-        async with asyncio.timeout(self._times.greet_s):
-            body = await self._next()
+    async def _greet(self) -> None:
+        body = await self._frames.first(self._times.greet_s)
         if not isinstance(body, Welcome):
-            raise SessionEnded("the broker spoke before its welcome")
+            raise ConnectionEnded("the broker spoke before its welcome")
         if not _is_word(body.ticket) or not _is_word(body.moment.life):
-            raise SessionEnded("the broker's welcome makes no sense")
-        self._newer = body.protocol > protocol.PROTOCOL
+            raise ConnectionEnded("the broker sent an invalid welcome")
+        self._frames.newer = body.protocol > protocol.PROTOCOL
         kept = await self._welcome(body)
         self.welcomed = self.met = True
-        self._out.open()
+        self._frames.open()
         if kept:
-            self._put(TicketKept(body.ticket))
+            self._frames.send(TicketKept(body.ticket))
         if self._again:
             self._host.hello(fresh=False)
 
@@ -214,7 +164,7 @@ class BrokerSession:
         match body:
             case Pong(at, moment):
                 if not _is_word(moment.life):
-                    raise SessionEnded("the broker's heartbeat makes no sense")
+                    raise ConnectionEnded("the broker sent an invalid heartbeat")
                 self._remember(moment)
                 # Only what was really sent, and never back: a lease must not be stretched by a strange answer.
                 if self._confirmed < at <= self._pinged:
@@ -223,13 +173,13 @@ class BrokerSession:
             case Ask(number, question):
                 self._asked(number, question)
             case Welcome():
-                raise SessionEnded("the broker welcomed this worker twice")
+                raise ConnectionEnded("the broker welcomed this worker twice")
             case _:
                 self._host.deliver(body)
 
     def _asked(self, number: int, question: Question) -> None:
         if len(self._answering) >= ANSWERING_MAX:
-            self._put(Answer(number, error="the worker has too many questions to answer; ask again", exit_code=5))
+            self._frames.send(Answer(number, error="the worker answers too many questions; ask again", exit_code=5))
             return
         task = asyncio.create_task(self._reply(number, question))
         self._answering.add(task)
@@ -242,7 +192,7 @@ class BrokerSession:
             answer = Answer(number, error=str(error), exit_code=error.exit_code)
         except (OSError, ValueError) as error:
             answer = Answer(number, error=f"the worker could not answer: {error}", exit_code=1)
-        self._put(answer)
+        self._frames.send(answer)
 
     async def _answer(self, number: int, question: Question) -> Answer:
         match question:

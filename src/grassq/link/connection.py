@@ -1,0 +1,160 @@
+"""One connection between a broker and a worker, seen from either end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import ClientWebSocketResponse, WSMsgType, web
+from msgspec.msgpack import Decoder
+
+from grassq.core import protocol
+from grassq.core.protocol import Answer, Ask, Question
+from grassq.link.frames import FrameCounter, FrameQueue
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionEnded(Exception):
+    """A connection is over, for this reason."""
+
+
+class FramedConnection:
+    """Sends and receives numbered frames, and matches answers with questions."""
+
+    def __init__(
+        self,
+        ws: ClientWebSocketResponse | web.WebSocketResponse,
+        decoder: Decoder[Any],
+        cut: Callable[[], None],
+        *,
+        peer: str,
+        silence_s: float,
+        newer: bool = False,
+    ) -> None:
+        """`cut` ends the connection under the WebSocket, whatever waits in its buffers.
+
+        `peer` names the other end in messages; `newer` says that it may send frames this release does not know. After
+        `silence_s` without a frame the peer counts as gone.
+        """
+        self._ws = ws
+        self._decoder = decoder
+        self._cut = cut
+        self._peer = peer
+        self._silence_s = silence_s
+        self.newer = newer
+        #: When the last frame came, on the monotonic clock.
+        self.heard = time.monotonic()
+        #: Why the connection is over; None while it is not.
+        self.reason: str | None = None
+        self._out = FrameQueue()
+        self._more = asyncio.Event()
+        self._count = FrameCounter()
+        self._asks: dict[int, asyncio.Future[Answer]] = {}
+        self._asked = 0
+        self._writing = asyncio.create_task(self._write())
+
+    def open(self) -> None:
+        """Let frames go that are not urgent: the greeting is over."""
+        self._out.open()
+        self._more.set()
+
+    def send(self, body: object, *, urgent: bool = False) -> bool:
+        """Put a frame behind those that wait; return False for a frame above FRAME_MAX, which is not sent.
+
+        An urgent frame overtakes the others. A connection that already has too many frames waiting is ended.
+        """
+        packed = protocol.pack(body)
+        if len(packed) > protocol.FRAME_MAX:
+            log.error("frame_too_large to=%s frame=%s bytes=%s", self._peer, type(body).__name__, len(packed))
+            return False
+        if self._out.put(packed, urgent=urgent):
+            self._more.set()
+        else:
+            self.end(f"{self._peer} takes frames too slowly")
+        return True
+
+    async def ask(self, question: Question, *, urgent: bool = False) -> Answer:
+        """Return the peer's answer to a question; raise ConnectionEnded when the connection ends before it comes."""
+        if self.reason is not None:
+            raise ConnectionEnded(self.reason)
+        self._asked += 1
+        number = self._asked
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asks[number] = future
+        try:
+            self.send(Ask(number, question), urgent=urgent)
+            return await future
+        finally:
+            self._asks.pop(number, None)
+
+    async def first(self, within_s: float) -> Any:
+        """Return the body of the first frame; raise ConnectionEnded when it does not come within this time."""
+        try:
+            async with asyncio.timeout(within_s):
+                return await self.next()
+        except TimeoutError:
+            raise self._ended(f"{self._peer} did not greet within {within_s:g} s") from None
+
+    async def next(self) -> Any:
+        """Return the body of the next frame that is new and known; raise ConnectionEnded when none will come.
+
+        Answers are not returned here: they go to the question they belong to.
+        """
+        while True:
+            body = await self._receive()
+            if not isinstance(body, Answer):
+                return body
+            if (future := self._asks.get(body.number)) is not None and not future.done():
+                future.set_result(body)
+
+    async def _receive(self) -> Any:
+        while True:
+            try:
+                message = await self._ws.receive(timeout=self._silence_s)
+                if message.type is not WSMsgType.BINARY:
+                    words = str(message.extra or "") if message.type is WSMsgType.CLOSE else ""
+                    raise ValueError(words or f"{self._peer} closed the connection")
+                number, body = protocol.read_frame(self._decoder, message.data, newer=self.newer)
+                self.heard = time.monotonic()
+                is_new = self._count.is_new(number)
+            except TimeoutError:
+                raise self._ended(f"{self._peer} has been silent for {self._silence_s:g} s") from None
+            except (ConnectionError, ValueError) as error:
+                raise self._ended(str(error)) from error
+            if is_new and body is not None:
+                return body
+            if is_new:
+                log.warning("frame_skipped from=%s number=%s why=it is newer", self._peer, number)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._more.wait()
+                self._more.clear()
+                while (frame := self._out.take()) is not None:
+                    await self._ws.send_bytes(frame)
+        except ConnectionError as error:
+            self.end(str(error))
+
+    def _ended(self, reason: str) -> ConnectionEnded:
+        self.reason = self.reason or reason
+        return ConnectionEnded(self.reason)
+
+    def end(self, reason: str) -> None:
+        """Give the connection up: `next` and `ask` raise ConnectionEnded; the first reason given counts."""
+        self._ended(reason)
+        self._cut()
+
+    async def close(self, reason: str) -> None:
+        """End the connection, stop writing, and fail the questions without an answer."""
+        self.end(reason)
+        self._writing.cancel()
+        await asyncio.gather(self._writing, return_exceptions=True)
+        for future in self._asks.values():
+            if not future.done():
+                future.set_exception(ConnectionEnded(self.reason))
+        self._asks.clear()
