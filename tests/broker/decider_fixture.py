@@ -167,6 +167,11 @@ class DeciderFixture:
         return found[0]
 
 
+def ended(effects: Effects) -> list[int]:
+    """The jobs whose end is told."""
+    return [change.job for change in effects.changed if change.has_ended]
+
+
 def chosen(text: str | int) -> list[Selector]:
     """A selector as typed."""
     return [parse(str(text))]

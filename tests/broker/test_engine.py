@@ -20,6 +20,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.decider import Decider
 from grassq.broker.engine import SLOW_S, Engine
 from grassq.broker.inbox import FromWorker
+from grassq.broker.subscriptions import Filter
 from grassq.core.messages import Hello, Order, Report, Start
 from grassq.core.model import Outcome
 from grassq.core.states import Exited
@@ -149,12 +150,11 @@ def test_a_submission_whose_commit_was_unclear_is_answered_by_its_key() -> None:
 def test_waiters_wake_after_the_commit_that_ended_their_job() -> None:
     async def test(one: Running) -> None:
         (job,) = await one.submit()
-        watcher = one.engine.watch.subscribe([job])
-        assert not await watcher.change(0.01)
+        ends = one.engine.subscriptions.subscribe(Filter(frozenset([job]), ended=True))
+        assert await ends.next(0.01) == []
         one.engine.post(FromWorker("w", Report(job, Exited(1, Outcome.EXITED, 0))))
-        assert await watcher.change(10)
-        assert watcher.left == set()
-        watcher.close()
+        assert [end.job for end in await ends.next(10) or ()] == [job]
+        ends.close()
         totals = await one.engine.read(lambda batch: batch.store.totals())
         assert totals == {"succeeded": 1}
 

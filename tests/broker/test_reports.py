@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
+from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen, ended
 from tests.builders import a_worker, an_offer
 
 from grassq.broker import service
@@ -87,7 +87,7 @@ def test_an_exit_code_decides_and_is_kept(code: int, state: State) -> None:
     fixture.submit(a_draft())
     fixture.started(1)
     effects = fixture.exited(1, code)
-    assert effects.finished == [1]
+    assert ended(effects) == [1]
     job = fixture.job(1)
     assert (job.state, job.exit_code, job.outcome) == (state, code, Outcome.EXITED)
     assert [type(order) for _, order in effects.orders] == [Ack]
@@ -100,7 +100,7 @@ def test_an_end_that_is_reported_again_is_acknowledged_and_changes_nothing() -> 
     before = fixture.job(1)
     effects = fixture.exited(1, 0)
     assert [type(order) for _, order in effects.orders] == [Ack]
-    assert effects.finished == [] and fixture.job(1) == before
+    assert ended(effects) == [] and fixture.job(1) == before
 
 
 def test_an_end_may_come_before_the_start_was_confirmed() -> None:
@@ -259,7 +259,7 @@ def test_reports_and_kills_of_one_batch_do_not_bring_a_job_back() -> None:
     )
     ((_, answer),) = effects.answers
     assert getattr(answer, "notes", None) == ["job 1 has ended already (succeeded)"]
-    assert fixture.job(1).state is State.SUCCEEDED and effects.finished == [1]
+    assert fixture.job(1).state is State.SUCCEEDED and ended(effects) == [1]
 
 
 def test_a_job_killed_and_held_in_one_batch_stays_cancelled() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
+from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen, ended
 from tests.builders import a_worker
 
 from grassq.broker import service, views
@@ -188,7 +188,7 @@ def test_a_cancelled_job_on_a_silent_worker_is_cancelled_when_its_lease_is_over(
     fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
     assert fixture.job(1).state is State.RUNNING
     fixture.clock.now += LEASE_S
-    assert fixture.process().finished == [1]
+    assert ended(fixture.process()) == [1]
     assert fixture.job(1).state is State.CANCELLED
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft
+from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, ended
 from tests.builders import a_worker
 
 from grassq.core.messages import Start
@@ -87,7 +87,7 @@ def test_a_failed_commit_is_answered_by_what_is_stored(stored: bool) -> None:
         assert answer == [1, 2]
     else:
         assert isinstance(answer, StoreUnavailable) and "no disk" in str(answer)
-    assert effects.orders == [] and effects.finished == []
+    assert effects.orders == [] and ended(effects) == []
     assert fixture.submit(a_draft(), a_draft(), key="k") == [1, 2]
 
 

@@ -1,61 +1,49 @@
-"""Attending a queue: every committed move of its jobs is told once and in order, within a bound."""
+"""Subscriptions: every committed change is told once and in order, within a bound, and can be resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import asyncio
+from collections.abc import Callable
 
 import pytest
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import service
-from grassq.broker import subscriptions as subscription_lists
+from grassq.broker import service, subscriptions
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call, Effects, FromWorker
-from grassq.broker.subscriptions import Range, Subscriber, Subscriptions, check_queue
+from grassq.broker.job_change import JobChange
+from grassq.broker.subscriptions import Filter, Subscriptions
 from grassq.core.messages import Report
 from grassq.core.model import Job, Outcome
-from grassq.core.states import Cancel, Exited, Started
-from grassq.errors import NotFound, Refused
+from grassq.core.states import Exited, Started
+from grassq.errors import Refused
 
-Seen = list[tuple[int, str]]
+EPOCH = "e1"
+Q = Filter(queue="q")
+ALL = Filter()
 
 
-class Hall:
-    """A broker whose moves are told as the engine tells them."""
+class Broker:
+    """A decider whose changes are published as the engine publishes them."""
 
     def __init__(self) -> None:
         self.fixture = DeciderFixture(a_worker("w", cpu=4, offers=[an_offer(), an_offer("q")]))
-        self.subscriptions = Subscriptions()
-        self.fixture.decider.attended = self.subscriptions.queues
-        self.woken = 0
+        self.subscriptions = Subscriptions(EPOCH)
+        self.subscribe = self.subscriptions.subscribe
 
     def process(self, *messages: Call | FromWorker) -> Effects:
         effects = self.fixture.decider.process(messages)
-        if effects.told or effects.torn:
-            self.subscriptions.tell(effects.told, effects.torn)
+        self.subscriptions.publish(effects.changed, effects.must_reread)
         return effects
 
-    def attend(self, queue: str = "q", first: int = 1, over: Sequence[Range] = ()) -> Subscriber:
-        subscriber = Subscriber(queue, first, self._wake, over)
-        self.subscriptions.enter(subscriber)
-        return subscriber
-
-    def page(self, subscriber: Subscriber) -> Call:
-        return Call(partial(subscriber.page, first=subscriber.upto), False)
-
-    def shown(self, subscriber: Subscriber) -> Seen:
-        answer = self.process(self.page(subscriber)).answers[0][1]
-        assert isinstance(answer, list)
-        return seen(answer)
-
-    def _wake(self) -> None:
-        self.woken += 1
+    def submit(self, *queues: str) -> None:
+        self.process(self.fixture.submission(*map(a_draft, queues)))
 
 
-def seen(jobs: list[Job]) -> Seen:
-    return [(job.id, str(job.state)) for job in jobs]
+def seen(changes: list[JobChange] | None) -> list[tuple[int, str]]:
+    assert changes is not None
+    return [(change.job, change.event) for change in changes]
 
 
 def started(job: int) -> FromWorker:
@@ -70,153 +58,160 @@ def killing(text: str | int, **more: bool) -> Callable[[Batch], object]:
     return lambda batch: service.kill(batch, chosen(text), None, **more)
 
 
-def test_the_moves_of_an_attended_queue_are_told_in_order_and_of_no_other() -> None:
-    hall = Hall()
-    mine = hall.attend()
-    assert hall.shown(mine) == []
-    hall.process(hall.fixture.submission(a_draft("q"), a_draft("default"), a_draft("q")))
-    hall.process(started(3), exited(2), exited(1), exited(3))
-    assert seen(mine.take()) == [(1, "placed"), (3, "placed"), (3, "running"), (1, "succeeded"), (3, "succeeded")]
+def test_the_changes_of_a_queue_are_told_in_order_and_of_no_other() -> None:
+    broker = Broker()
+    woken = []
+    mine = broker.subscribe(Q, wake=lambda: woken.append(1))
+    broker.submit("q", "default", "q")
+    broker.process(started(3), exited(2), exited(1), exited(3))
+    changes = mine.take()
+    assert seen(changes) == [
+        (1, "submitted"),
+        (3, "submitted"),
+        (1, "placed"),
+        (3, "placed"),
+        (3, "started"),
+        (1, "exited"),
+        (3, "exited"),
+    ]
+    assert [change.state for change in changes or ()][-1] == "succeeded"
     assert mine.take() == []
-    assert hall.woken == 2
+    assert len(woken) == 2, "once for each batch"
 
 
-def test_nothing_is_gathered_when_nobody_attends() -> None:
-    hall = Hall()
-    hall.subscriptions.leave(hall.attend())
-    assert hall.process(hall.fixture.submission(a_draft("q"))).told == []
+def test_changes_of_some_jobs_or_only_ends_are_told_to_who_wants_no_more() -> None:
+    broker = Broker()
+    two, ends = broker.subscribe(Filter(frozenset({2}))), broker.subscribe(Filter(ended=True))
+    broker.submit("q", "default")
+    broker.process(exited(1), exited(2))
+    assert seen(two.take()) == [(2, "submitted"), (2, "placed"), (2, "exited")]
+    assert seen(ends.take()) == [(1, "exited"), (2, "exited")]
 
 
-def test_what_a_page_has_shown_is_not_told_again_and_what_came_after_it_is() -> None:
-    hall = Hall()
-    other, mine = hall.attend(), hall.attend()
-    hall.shown(other)
-    hall.process(hall.fixture.submission(a_draft("q"), a_draft("q")))
-    other.take()
-    # All in one batch: one end before the look, one after it.
-    answers = hall.process(exited(1), hall.page(mine), exited(2)).answers
-    assert seen(answers[0][1]) == [(1, "succeeded"), (2, "placed")]  # type: ignore[arg-type]
-    assert seen(mine.take()) == [(2, "succeeded")]
-    assert seen(other.take()) == [(1, "succeeded"), (2, "succeeded")]
+def test_equal_jobs_of_one_submit_are_one_change_and_so_are_those_removed() -> None:
+    broker = Broker()
+    mine, third = broker.subscribe(ALL), broker.subscribe(Filter(frozenset({3})))
+    broker.process(broker.fixture.submission(*[a_draft("q", hold=True)] * 5, a_draft("default", hold=True)))
+    broker.process(Call(killing("all")))
+    broker.process(Call(lambda batch: service.clean(batch, chosen("all"), None)))
+    told = mine.take() or []
+    ranges = [(change.event, change.job, change.last) for change in told if change.event in ("submitted", "removed")]
+    assert ranges == [("submitted", 1, 5), ("submitted", 6, 6), ("removed", 1, 5), ("removed", 6, 6)]
+    assert [change.event for change in third.take() or []] == ["submitted", "cancel requested", "removed"]
 
 
-def test_a_job_submitted_and_ended_in_the_batch_of_the_first_look_is_shown() -> None:
-    hall = Hall()
-    mine = hall.attend()
-    held = hall.fixture.submission(a_draft("q", hold=True))
-    answers = hall.process(held, Call(lambda batch: batch.move(batch.fetch([1])[1], Cancel())), hall.page(mine))
-    assert seen(answers.answers[2][1]) == [(1, "cancelled")]  # type: ignore[arg-type]
-    assert mine.take() == []
+def test_a_priority_is_a_change_too() -> None:
+    broker = Broker()
+    broker.process(broker.fixture.submission(a_draft("q", hold=True)))
+    mine = broker.subscribe(Q)
+    broker.process(Call(lambda batch: service.set_priority(batch, chosen("all"), 40)))
+    assert [(change.event, change.detail) for change in mine.take() or []] == [("priority", "40")]
 
 
-def test_of_jobs_on_later_pages_nothing_is_told_before_their_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription_lists, "PAGE", 2)
-    hall = Hall()
-    hall.process(hall.fixture.submission(*[a_draft("q")] * 3))
-    mine = hall.attend()
-    assert hall.shown(mine) == [(1, "placed"), (2, "placed")]
-    assert not mine.is_up_to_date
-    hall.process(exited(2), exited(3))
-    assert seen(mine.take()) == [(2, "succeeded")]
-    assert hall.shown(mine) == [(3, "succeeded")]
-    assert mine.is_up_to_date
-    assert mine.take() == []
+def test_who_comes_back_is_told_what_came_after_its_position() -> None:
+    broker = Broker()
+    broker.submit("q", "q")
+    position = broker.subscriptions.position
+    broker.process(exited(1))
+    broker.submit("default")
+    assert seen(broker.subscribe(Q, position).take()) == [(1, "exited")]
+    assert seen(broker.subscribe(Q, broker.subscriptions.position).take()) == []
 
 
-def test_jobs_below_the_first_id_are_neither_shown_nor_told() -> None:
-    hall = Hall()
-    hall.process(hall.fixture.submission(a_draft("q"), a_draft("q")))
-    mine = hall.attend(first=2)
-    hall.process(exited(1))
-    assert hall.shown(mine) == [(2, "placed")]
-    hall.process(exited(2))
-    assert seen(mine.take()) == [(2, "succeeded")]
+@pytest.mark.parametrize("position", [("e0", 1), (EPOCH, 10**6)])
+def test_a_position_of_another_run_cannot_be_resumed(position: tuple[str, int]) -> None:
+    broker = Broker()
+    broker.submit("q")
+    mine = broker.subscribe(Q, position)
+    assert mine.take() is None, "it must re-read"
+    broker.process(exited(1))
+    assert seen(mine.take()) == [(1, "exited")], "and is told of what comes"
 
 
-def test_jobs_whose_end_is_known_are_not_shown_nor_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription_lists, "PAGE", 3)
-    hall = Hall()
-    hall.process(hall.fixture.submission(*[a_draft("q")] * 4))
-    hall.process(*(exited(job) for job in (2, 3)))
-    hall.process(hall.fixture.submission(*[a_draft("q", hold=True)] * 8))
-    hall.process(Call(killing("5-11")))
-    mine = hall.attend(over=[(2, 3), (5, 5), (7, 11)])
-    assert hall.shown(mine) == [(1, "placed")]
-    assert hall.shown(mine) == [(4, "placed"), (6, "cancelled")]
-    assert mine.upto == 12, "seven to eleven are passed over"
-    assert hall.shown(mine) == [(12, "held")]
-    # Of one that is thought to be over and is not, as in a store that was restored, the end is told.
-    other = hall.attend(over=[(1, 12)])
-    assert hall.shown(other) == []
-    hall.process(exited(1))
-    assert seen(other.take()) == [(1, "succeeded")]
+def test_what_the_ring_no_longer_has_cannot_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "RING_MAX", 3)
+    broker = Broker()
+    begin = broker.subscriptions.position
+    broker.submit("q")
+    after_submit = broker.subscriptions.position
+    broker.process(started(1), exited(1))
+    assert after_submit == (EPOCH, 2)
+    assert broker.subscribe(Q, begin).take() is None
+    assert seen(broker.subscribe(Q, (EPOCH, 1)).take()) == [(1, "placed"), (1, "started"), (1, "exited")]
+    broker.submit(*["q"] * 4)
+    assert broker.subscribe(Q, after_submit).take() is None
 
 
-def test_the_roll_has_every_job_that_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription_lists, "PAGE", 3)
-    hall = Hall()
-    hall.process(hall.fixture.submission(*[a_draft("q")] * 6, a_draft("q", hold=True), a_draft("default")))
-    hall.process(exited(2))
-    mine = hall.attend()
-
-    def roll(first: int) -> object:
-        return hall.process(Call(partial(mine.roll, first=first), False)).answers[0][1]
-
-    assert roll(1) == ([1, 3], 4)
-    assert roll(4) == ([4, 5, 6], 7)
-    assert roll(7) == ([7], 0)
-    later = hall.process(exited(1), hall.fixture.submission(a_draft("q")), Call(partial(mine.roll, first=7), False))
-    assert later.answers[1][1] == ([7, 9], 0)
+def test_who_falls_behind_must_re_read_and_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "PENDING_MAX", 3)
+    broker = Broker()
+    mine = broker.subscribe(Q)
+    broker.submit("q", "q")
+    assert not mine.must_reread
+    broker.process(exited(1))
+    assert mine.must_reread
+    assert mine.take() is None
+    broker.process(exited(2))
+    assert seen(mine.take()) == [(2, "exited")]
 
 
-def test_who_falls_behind_is_told_so_and_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription_lists, "NEWS_MAX", 3)
-    hall = Hall()
-    mine = hall.attend()
-    hall.shown(mine)
-    hall.process(hall.fixture.submission(*[a_draft("q")] * 3))
-    assert not mine.has_missed
-    hall.process(exited(1))
-    assert mine.has_missed
-    assert mine.take() == []
+def test_who_waits_for_the_ends_of_named_jobs_never_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "PENDING_MAX", 1)
+    broker = Broker()
+    broker.submit("q", "q", "q")
+    mine = broker.subscribe(Filter(frozenset({1, 2, 3}), ended=True))
+    mine.keep({1, 2})
+    broker.process(exited(1), exited(2), exited(3))
+    assert seen(mine.take()) == [(1, "exited"), (2, "exited")]
 
 
-def test_after_a_commit_that_failed_whoever_attends_must_look_again() -> None:
-    hall = Hall()
-    mine = hall.attend()
-    hall.shown(mine)
-    hall.fixture.trouble.at = ["before commit"]
-    hall.process(hall.fixture.submission(a_draft("q")))
-    assert hall.fixture.trouble.at == [], "the trouble was met"
-    assert mine.has_missed
+def test_after_a_commit_that_failed_every_subscriber_must_re_read() -> None:
+    broker = Broker()
+    mine, one = broker.subscribe(Q), broker.subscribe(Filter(frozenset({1})))
+    position = broker.subscriptions.position
+    broker.fixture.trouble.at = ["before commit"]
+    broker.submit("q")
+    assert broker.fixture.trouble.at == [], "the trouble was met"
+    assert mine.take() is None and one.take() is None
+    broker.submit("q")
+    assert seen(broker.subscribe(Q, position).take()) == seen(mine.take())
 
 
-def test_only_so_many_attend_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription_lists, "SUBSCRIBERS_MAX", 1)
-    hall = Hall()
-    mine = hall.attend()
-    with pytest.raises(Refused):
-        hall.attend("default")
-    hall.subscriptions.leave(mine)
-    assert hall.attend("default")
+def test_subscriptions_are_bounded_in_number_and_in_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "SUBSCRIBERS_MAX", 1)
+    monkeypatch.setattr(subscriptions, "SUBSCRIBED_JOBS_MAX", 3)
+    broker = Broker()
+    for first, second in [(Q, ALL), (Filter(frozenset({1, 2})), Filter(frozenset({2, 3})))]:
+        mine = broker.subscribe(first)
+        with pytest.raises(Refused):
+            broker.subscribe(second)
+        mine.close()
+        broker.subscribe(second).close()
 
 
-def test_a_queue_that_is_gone_can_be_attended_while_it_has_jobs_and_an_unknown_one_cannot() -> None:
-    fixture = DeciderFixture(a_worker("w", cpu=4, offers=[an_offer("q")]))
-    fixture.submit(a_draft("q"))
-    fixture.exited(1)
-    fixture.hello(a_worker("w", cpu=4), fresh=False)
-    fixture.do(lambda batch: check_queue(batch, "q"))
-    with pytest.raises(NotFound):
-        fixture.do(lambda batch: check_queue(batch, "qq"))
+def test_a_subscriber_waits_for_the_next_change_or_for_its_time() -> None:
+    async def test() -> None:
+        broker = Broker()
+        mine = broker.subscribe(Q)
+        assert await mine.next(0.01) == []
+        waiting = asyncio.ensure_future(mine.next())
+        await asyncio.sleep(0)
+        broker.submit("q")
+        assert seen(await waiting) == [(1, "submitted"), (1, "placed")]
+
+    asyncio.run(test())
 
 
 def test_kill_unstarted_cancels_what_waits_and_leaves_what_was_placed() -> None:
     fixture = a_decider(cpu=2)
     fixture.submit(a_draft(), a_draft(), a_draft(), a_draft(hold=True), a_draft("nowhere"))
     fixture.started(1)
-    done = fixture.do(killing("all", unstarted=True))
-    assert seen(done.jobs) == [(3, "cancelled"), (4, "cancelled"), (5, "cancelled")]
+
+    def kill(text: str | int) -> list[tuple[int, str]]:
+        jobs: list[Job] = fixture.do(killing(text, unstarted=True)).jobs
+        return [(job.id, str(job.state)) for job in jobs]
+
+    assert kill("all") == [(3, "cancelled"), (4, "cancelled"), (5, "cancelled")]
     assert [fixture.job(id_).state for id_ in (1, 2)] == ["running", "placed"]
     assert not fixture.job(1).cancel_requested and not fixture.job(2).cancel_requested
-    assert seen(fixture.do(killing(1, unstarted=True)).jobs) == []
+    assert kill(1) == []

@@ -1,4 +1,4 @@
-"""Attending a temporary queue of a real daemon: order, whole and live output, crashes, and when the queue goes."""
+"""Subscribed a temporary queue of a real daemon: order, whole and live output, crashes, and when the queue goes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ QUEUE = "sgs-0123abcd"
 Told = JobStarted | JobOutput | JobEnded
 
 
-class Attending:
-    """Somebody who attends, in a thread: what he has heard so far."""
+class Subscribed:
+    """Somebody who subscribed, in a thread: what he has heard so far."""
 
-    def __init__(self, attendance: EventStream) -> None:
-        self.attendance = attendance
+    def __init__(self, stream: EventStream) -> None:
+        self.stream = stream
         self._heard: list[Frame] = []
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
     def _listen(self) -> None:
-        self._heard.extend(self.attendance)
+        self._heard.extend(self.stream)
 
     def frames(self) -> list[Told]:
         """What was told of jobs."""
@@ -50,28 +50,28 @@ class Attending:
         return eventually(found, f"{wanted} of {job}")[0]
 
     def close(self) -> None:
-        self.attendance.close()
+        self.stream.close()
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
 
 
 class Door:
-    """What a door does with a daemon: make its queue, attend it and submit."""
+    """What a door does with a daemon: make its queue, subscribe to it and submit."""
 
     def __init__(self, grass: Grass) -> None:
         self.grass = grass
         self.client = ApiClient(str(grass.home))
-        self.attending: list[Attending] = []
+        self.subscribed: list[Subscribed] = []
 
     def make(self, limit: str = "--cpu=2") -> None:
         self.grass.ok("start")
         words = [QUEUE.encode(), limit.encode()]
         self.client.create_queue(words, cwd=os.fsencode(self.grass.cwd), temporary=True)
 
-    def attend(self, **more: object) -> Attending:
-        attending = Attending(self.client.attend(QUEUE, **more))  # type: ignore[arg-type]
-        self.attending.append(attending)
-        return attending
+    def subscribe(self, **more: object) -> Subscribed:
+        subscribed = Subscribed(self.client.subscribe(QUEUE, **more))  # type: ignore[arg-type]
+        self.subscribed.append(subscribed)
+        return subscribed
 
     def submit(self, *lines: str) -> list[int]:
         env = {os.fsencode(k): os.fsencode(v) for k, v in self.grass.env.items()}
@@ -83,8 +83,8 @@ class Door:
         return QUEUE in {each["name"] for each in self.client.show()["queues"]}
 
     def close(self) -> None:
-        for attending in self.attending:
-            attending.close()
+        for subscribed in self.subscribed:
+            subscribed.close()
         self.client.close()
 
 
@@ -115,13 +115,13 @@ def check_order(frames: list[Told], jobs: list[int]) -> None:
 
 def test_frames_come_in_order_and_output_is_whole_and_live(grass: Grass, door: Door) -> None:
     door.make()
-    attending = door.attend()
+    subscribed = door.subscribe()
     big = "seq 200000"
     ids = door.submit("echo first; until [ -e gate ]; do sleep 0.02; done; printf last", big, "exit 3", "kill -9 $$")
-    first = attending.until(JobOutput, ids[0])
+    first = subscribed.until(JobOutput, ids[0])
     assert first == JobOutput(ids[0], 1, 0, b"first\n")
     grass.open_gate("gate")
-    frames = attending.until_ended(*ids)
+    frames = subscribed.until_ended(*ids)
     check_order(frames, ids)
     written = outputs(frames)
     assert written[ids[0]] == b"first\nlast"
@@ -140,9 +140,9 @@ def test_frames_come_in_order_and_output_is_whole_and_live(grass: Grass, door: D
 
 def test_many_brief_jobs_are_all_told_in_order(door: Door) -> None:
     door.make("--cpu=1")
-    attending = door.attend()
+    subscribed = door.subscribe()
     ids = door.submit(*(f"echo {n}" for n in range(200)))
-    frames = attending.until_ended(*ids)
+    frames = subscribed.until_ended(*ids)
     check_order(frames, ids)
     assert outputs(frames) == {id_: f"{n}\n".encode() for n, id_ in enumerate(ids)}
     assert [frame.job for frame in frames if isinstance(frame, JobStarted)] == ids
@@ -152,14 +152,14 @@ def test_many_brief_jobs_are_all_told_in_order(door: Door) -> None:
 
 def test_a_daemon_killed_in_the_middle_costs_no_byte_and_tells_none_twice(grass: Grass, door: Door) -> None:
     door.make()
-    attending = door.attend()
+    subscribed = door.subscribe()
     line = "for i in $(seq 60); do echo $i; sleep 0.02; done; until [ -e {} ]; do sleep 0.02; done; echo end"
     ids = door.submit(line.format("one"), line.format("two"), "echo three")
-    attending.until(JobOutput, ids[0])
+    subscribed.until(JobOutput, ids[0])
     grass.crash()
     for gate in ("one", "two"):
         grass.open_gate(gate)
-    frames = attending.until_ended(*ids)
+    frames = subscribed.until_ended(*ids)
     check_order(frames, ids)
     whole = "".join(f"{n}\n" for n in range(1, 61)).encode() + b"end\n"
     assert outputs(frames) == {ids[0]: whole, ids[1]: whole, ids[2]: b"three\n"}
@@ -168,14 +168,14 @@ def test_a_daemon_killed_in_the_middle_costs_no_byte_and_tells_none_twice(grass:
 
 def test_another_reader_with_offsets_goes_on_where_the_first_was(grass: Grass, door: Door) -> None:
     door.make()
-    one = door.attend()
+    one = door.subscribe()
     ids = door.submit("echo first; until [ -e gate ]; do sleep 0.02; done; echo last", "echo done")
     one.until(JobOutput, ids[0])
     one.until_ended(ids[1])
-    offsets = one.attendance.offsets
+    offsets = one.stream.offsets
     assert offsets == {ids[0]: (1, 6)}
     one.close()
-    two = door.attend(first_id=ids[0], offsets=offsets)
+    two = door.subscribe(first_id=ids[0], offsets=offsets)
     grass.open_gate("gate")
     frames = two.until_ended(*ids)
     assert [frame.data for frame in frames if isinstance(frame, JobOutput) and frame.job == ids[0]] == [b"last\n"]
@@ -187,7 +187,7 @@ def test_the_queue_of_a_door_that_was_killed_goes_after_its_last_job_and_not_bef
     ids = door.submit("until [ -e gate ]; do sleep 0.02; done", "true")
     script = (
         "import sys; from grassq.net.client import ApiClient\n"
-        f"for frame in ApiClient({str(grass.home)!r}).attend({QUEUE!r}): print(frame, flush=True)"
+        f"for frame in ApiClient({str(grass.home)!r}).subscribe({QUEUE!r}): print(frame, flush=True)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=grass.env) as process:
         assert process.stdout is not None
@@ -199,13 +199,13 @@ def test_the_queue_of_a_door_that_was_killed_goes_after_its_last_job_and_not_bef
     grass.until(ids[0], "succeeded")
     eventually(lambda: not door.has_queue(), "the queue goes")
     assert grass.job(ids[0])["queue"] == QUEUE, "its jobs stay"
-    frames = door.attend().until_ended(*ids)
+    frames = door.subscribe().until_ended(*ids)
     check_order(frames, ids)
 
 
-def test_an_attended_queue_stays_without_jobs_and_its_last_reader_takes_it_along(door: Door) -> None:
+def test_a_subscribed_queue_stays_without_jobs_and_its_last_reader_takes_it_along(door: Door) -> None:
     door.make()
-    one, two = door.attend(), door.attend()
+    one, two = door.subscribe(), door.subscribe()
     (job,) = door.submit("true")
     one.until_ended(job)
     two.until_ended(job)
@@ -240,12 +240,12 @@ def test_a_queue_whose_door_does_not_come_back_after_a_restart_goes(grass: Grass
     assert "lasting" in {each["name"] for each in door.client.show()["queues"]}
 
 
-def test_a_restart_takes_no_queue_along_and_who_attends_hears_on(grass: Grass, door: Door) -> None:
+def test_a_restart_takes_no_queue_along_and_who_subscribed_hears_on(grass: Grass, door: Door) -> None:
     door.make()
-    attending = door.attend()
+    subscribed = door.subscribe()
     (job,) = door.submit("true")
-    attending.until_ended(job)
+    subscribed.until_ended(job)
     grass.ok("restart")
     (job,) = door.submit("echo after")
-    assert outputs(attending.until_ended(job))[job] == b"after\n"
+    assert outputs(subscribed.until_ended(job))[job] == b"after\n"
     assert door.has_queue()

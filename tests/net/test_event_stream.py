@@ -1,4 +1,4 @@
-"""The frames of an attended queue: read whole, each told once, over connections that break."""
+"""The frames of a subscribed queue: read whole, each told once, over connections that break."""
 
 from __future__ import annotations
 
@@ -174,24 +174,24 @@ def test_what_exists_no_more_is_found_out_but_not_of_what_was_submitted_meanwhil
         return last[0], [5, 7, 9]
 
     wire = Wire(shown(), started(5) + shown((6, 7), (20, 20), upto=50), shown((5, 9), upto=8))
-    attended = EventStream(wire, 1, {}, known)
-    first = next(attended)
+    subscribed = EventStream(wire, 1, {}, known)
+    first = next(subscribed)
     assert isinstance(first, JobShown) and first.gone([5, 7, 9]) == []
     last[0] = 9
-    assert next(attended) == JobStarted(5, 1, {"gpu": {"0": 1}})
-    second = next(attended)
+    assert next(subscribed) == JobStarted(5, 1, {"gpu": {"0": 1}})
+    second = next(subscribed)
     assert isinstance(second, JobShown) and second.gone([5, 6, 7, 9, 10, 20]) == [5, 9]
-    assert attended.offsets == {}, "nothing is remembered of what is gone"
-    third = next(attended)
+    assert subscribed.offsets == {}, "nothing is remembered of what is gone"
+    third = next(subscribed)
     assert isinstance(third, JobShown) and third.gone([4, 9]) == [4]
 
 
 def test_a_queue_that_was_deleted_is_said_and_not_asked_for_again() -> None:
     wire = Wire(started(7) + b'{"gone": true}\n', started(8))
-    attended = EventStream(wire, 1, {})
-    next(attended)
+    subscribed = EventStream(wire, 1, {})
+    next(subscribed)
     with pytest.raises(NotFound, match="deleted"):
-        next(attended)
+        next(subscribed)
     assert (len(wire.asked), wire.closed) == (1, 1)
 
 
@@ -199,20 +199,20 @@ def test_closed_while_it_is_opened_it_reads_nothing() -> None:
     wire = Wire(started(7))
 
     def known() -> tuple[int, list[int]]:
-        attended.close()  # as another thread may, just before the daemon is asked
+        subscribed.close()  # as another thread may, just before the daemon is asked
         return 0, []
 
-    attended = EventStream(wire, 1, {}, known)
-    assert list(attended) == []
+    subscribed = EventStream(wire, 1, {}, known)
+    assert list(subscribed) == []
     assert (len(wire.asked), wire.closed) == (1, 1)
 
 
-def test_a_closed_attendance_is_at_its_end_and_asks_nobody() -> None:
+def test_a_closed_subscription_is_at_its_end_and_asks_nobody() -> None:
     wire = Wire(started(7), started(8))
-    attended = EventStream(wire, 1, {})
-    next(attended)
-    attended.close()
-    assert list(attended) == []
+    subscribed = EventStream(wire, 1, {})
+    next(subscribed)
+    subscribed.close()
+    assert list(subscribed) == []
     assert len(wire.asked) == 1
 
 

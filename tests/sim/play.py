@@ -256,7 +256,7 @@ class Play:
         self.auditor.look_at_store()
         for name in sorted(self.auditor.gone):
             self.wire.end(name)
-        self.auditor.announced(effects.finished)
+        self.auditor.announced([change.job for change in effects.changed if change.has_ended])
         if not self.decider.stale:
             self._welcome(messages)
         for call, answer in effects.answers:

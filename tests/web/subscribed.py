@@ -1,4 +1,4 @@
-"""A house with a temporary queue that is attended: its frames, its logs and its deletion, all in memory."""
+"""A house with a temporary queue with a subscriber: its frames, its logs and its deletion, all in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grassq.core.states import Exited
 from grassq.web.logs.serve import Source
 
 QUEUE = "sgs-1"
-ATTEND = f"/v1/queues/{QUEUE}/attend"
+SUBSCRIBE = f"/v1/queues/{QUEUE}/subscribe"
 
 
 class Rig:
@@ -65,17 +65,17 @@ class Rig:
         await self.fixture.engine.read(lambda batch: None)
 
     @contextlib.asynccontextmanager
-    async def attending(self, more: str = "") -> AsyncIterator[Stream]:
-        stream = await self.attend(more)
+    async def subscribed(self, more: str = "") -> AsyncIterator[Stream]:
+        stream = await self.subscribe(more)
         try:
             yield stream
         finally:
             stream.writer.close()
 
-    async def attend(self, more: str = "") -> Stream:
+    async def subscribe(self, more: str = "") -> Stream:
         path = str(self.fixture.home / "grass.sock")
         reader, writer = await asyncio.open_unix_connection(path)
-        writer.write(f"GET {ATTEND}{more} HTTP/1.1\r\nHost: grass\r\n\r\n".encode())
+        writer.write(f"GET {SUBSCRIBE}{more} HTTP/1.1\r\nHost: grass\r\n\r\n".encode())
         assert (await answer_from(reader)).status == 200
         return Stream(reader, writer)
 

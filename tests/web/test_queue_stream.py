@@ -1,4 +1,4 @@
-"""What is streamed to who attends a queue: in order, whole, and with a word about what is gone."""
+"""What is streamed to a subscriber: in order, whole, and with a word about what is gone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.builders import a_worker, an_offer
 from tests.web.broker_fixture import is_closed, until
-from tests.web.subscribed import ATTEND, QUEUE, Rig, with_rig
+from tests.web.subscribed import QUEUE, SUBSCRIBE, Rig, with_rig
 
 from grassq.broker import service, subscriptions
 from grassq.broker.inbox import FromWorker
@@ -16,8 +16,8 @@ from grassq.core.messages import Hello, Report
 from grassq.core.model import Outcome
 from grassq.core.states import Exited, Started
 from grassq.core.syntax.selectors import AllJobs
+from grassq.web.events import queue_pages, temporary_queues
 from grassq.web.events import stream as event_streams
-from grassq.web.events import temporary_queues
 from grassq.web.logs.serve import LOOK_S
 
 SOON_S = 0.3
@@ -25,18 +25,18 @@ SOON_S = 0.3
 
 def test_after_what_there_was_comes_which_jobs_have_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary_queues, "SETTLE_S", 0.0)
-    monkeypatch.setattr(subscriptions, "PAGE", 2)
+    monkeypatch.setattr(queue_pages, "PAGE", 2)
 
     async def test(rig: Rig) -> None:
         for _ in range(7):
             await rig.submit()
         await rig.submit(hold=True)
         await rig.end(3)
-        async with rig.attending("?over=3-3") as stream:
+        async with rig.subscribed("?over=3-3") as stream:
             kinds = [(kind, job) for kind, job, _ in await stream.kinds(5)]
             assert kinds == [*(("started", job) for job in (1, 2, 4, 5)), ("shown", [[1, 2], [4, 8]])]
         monkeypatch.setattr(event_streams, "SHOWN_MAX", 3)
-        async with rig.attending("?from=2") as stream:
+        async with rig.subscribed("?from=2") as stream:
             while "shown" not in (frame := (await stream.frame())[0]):
                 pass
             assert frame == {"shown": [[2, 2], [4, 5]], "upto": 5}, "of those above nothing is said"
@@ -51,7 +51,7 @@ def test_nothing_is_said_of_what_is_gone_before_workers_had_time_to_tell(monkeyp
     async def test(rig: Rig) -> None:
         board = await rig.fixture.engine.read(lambda batch: batch.board)
         board.unreconciled.add("v")
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(4 * SOON_S):
                     await stream.frame()
@@ -63,18 +63,18 @@ def test_nothing_is_said_of_what_is_gone_before_workers_had_time_to_tell(monkeyp
 
 def test_a_queue_deleted_under_its_reader_ends_the_stream_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             await rig.submit()
             await stream.kinds(1)
             rig.fixture.engine.post(FromWorker("w", Hello(a_worker("w", cpu=4), fresh=False)))
             assert (await stream.frame())[0] == {"gone": True}
         # Whoever comes to one that is missed by a job hears the same, and all that there was before.
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             assert [kind for kind, _, _ in await stream.kinds(2)] == ["started", "gone"]
         await rig.end(1)
         # To one that nobody misses somebody may listen.
         monkeypatch.setattr(event_streams, "BEAT_S", 0.1)
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             assert [kind for kind, _, _ in await stream.kinds(3)] == ["started", "ended", "beat"]
             # Once it has been there, its end is told also without a job.
             offers = [replace(an_offer(QUEUE), temporary=True)]
@@ -89,7 +89,7 @@ def test_a_queue_deleted_under_its_reader_ends_the_stream_with_a_word(monkeypatc
 
 def test_frames_come_in_order_with_all_output_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             rig.logs[1] = b"one\n"
             assert await rig.submit() == 1
             assert await stream.kinds(2) == [("started", 1, b""), ("output", 1, b"one\n")]
@@ -114,7 +114,7 @@ def test_frames_come_in_order_with_all_output_before_the_end(monkeypatch: pytest
     with_rig(test, monkeypatch)
 
 
-def test_who_attends_again_is_told_from_the_offsets_on_and_a_log_that_shrank_from_its_start(
+def test_who_subscribes_again_is_told_from_the_offsets_on_and_a_log_that_shrank_from_its_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test(rig: Rig) -> None:
@@ -122,7 +122,7 @@ def test_who_attends_again_is_told_from_the_offsets_on_and_a_log_that_shrank_fro
         for _ in range(3):
             await rig.submit()
         await rig.end(1)
-        async with rig.attending("?from=1&offsets=1:1:4,2:1:100,3:9:2") as stream:
+        async with rig.subscribed("?from=1&offsets=1:1:4,2:1:100,3:9:2") as stream:
             found = await stream.kinds(7)
         assert [part for part in found if part[1] == 1] == [
             ("started", 1, b""),
@@ -140,7 +140,7 @@ def test_a_job_placed_behind_another_is_told_as_started_when_it_is(monkeypatch: 
         offers = [replace(an_offer(QUEUE), temporary=True)]
         info = replace(a_worker("w", cpu=1, offers=offers), follows=True)
         rig.fixture.engine.post(FromWorker("w", Hello(info, fresh=False)))
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             for _ in range(3):  # so many brief ones make others follow
                 brief = await rig.submit()
                 rig.fixture.engine.post(
@@ -163,7 +163,7 @@ def test_a_job_placed_behind_another_is_told_as_started_when_it_is(monkeypatch: 
 
 def test_a_job_that_never_started_has_only_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             await rig.submit(hold=True)
             await rig.fixture.engine.change(lambda batch: service.kill(batch, [AllJobs()], None))
             document, _ = await stream.frame()
@@ -175,7 +175,7 @@ def test_a_job_that_never_started_has_only_an_end(monkeypatch: pytest.MonkeyPatc
 def test_a_log_that_cannot_be_read_does_not_keep_the_end_back(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
         monkeypatch.undo()  # the house's own fleet: no worker is in touch
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             await rig.submit()
             await rig.end(1)
             assert (await stream.frame())[0]["started"] == 1
@@ -188,7 +188,7 @@ def test_silence_is_broken_by_beats_also_while_a_job_runs(monkeypatch: pytest.Mo
     monkeypatch.setattr(event_streams, "BEAT_S", 0.2)
 
     async def test(rig: Rig) -> None:
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             while "beat" not in (await stream.frame())[0]:
                 pass
             await rig.submit()
@@ -203,7 +203,7 @@ def test_no_log_is_read_while_no_job_runs_and_that_of_a_brief_one_hardly_more_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test(rig: Rig) -> None:
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             await asyncio.sleep(3 * LOOK_S)
             assert rig.reads == []
             await rig.submit()
@@ -219,7 +219,7 @@ def test_no_log_is_read_while_no_job_runs_and_that_of_a_brief_one_hardly_more_th
 
 def test_words_of_other_jobs_make_no_more_looks_at_the_log_of_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             running = await rig.submit()
             await stream.kinds(1)
             began = asyncio.get_running_loop().time()
@@ -234,10 +234,10 @@ def test_words_of_other_jobs_make_no_more_looks_at_the_log_of_one_that_runs(monk
 
 
 def test_a_reader_that_falls_behind_is_cut_off_and_expected_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "NEWS_MAX", 3)
+    monkeypatch.setattr(subscriptions, "PENDING_MAX", 3)
 
     async def test(rig: Rig) -> None:
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             rig.logs[1] = b"x" * 50_000_000
             await rig.submit()
             await until(lambda: bool(rig.reads))
@@ -255,15 +255,15 @@ def test_a_reader_that_falls_behind_is_cut_off_and_expected_back(monkeypatch: py
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("/v1/queues/nowhere/attend", 404),
-        ("/v1/queues/no%20name/attend", 400),
-        (ATTEND + "?from=x", 400),
-        (ATTEND + "?offsets=1:2", 400),
-        (ATTEND + "?offsets=1:1:" + "9" * 30, 400),
-        (ATTEND + "?offsets=" + ",".join(["1:1:1"] * 1100), 400),
-        (ATTEND + "?over=1", 400),
-        (ATTEND + "?over=1-" + "9" * 18, 400),
-        (ATTEND + "?over=" + ",".join(["1-2"] * 1100), 400),
+        ("/v1/queues/nowhere/subscribe", 404),
+        ("/v1/queues/no%20name/subscribe", 400),
+        (SUBSCRIBE + "?from=x", 400),
+        (SUBSCRIBE + "?offsets=1:2", 400),
+        (SUBSCRIBE + "?offsets=1:1:" + "9" * 30, 400),
+        (SUBSCRIBE + "?offsets=" + ",".join(["1:1:1"] * 1100), 400),
+        (SUBSCRIBE + "?over=1", 400),
+        (SUBSCRIBE + "?over=1-" + "9" * 18, 400),
+        (SUBSCRIBE + "?over=" + ",".join(["1-2"] * 1100), 400),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(path: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,14 +271,14 @@ def test_what_makes_no_sense_is_refused_in_words(path: str, status: int, monkeyp
         answer = await rig.fixture.ask("GET", path, local=True)
         assert answer.status == status
         assert answer.words
-        assert not rig.fixture.engine.subscriptions.queues
+        assert not rig.fixture.engine.subscriptions._by_queue
 
     with_rig(test, monkeypatch)
 
 
 def test_a_read_token_keeps_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
-        answer = await rig.fixture.ask("GET", ATTEND, token=await rig.fixture.token("read"))
+        answer = await rig.fixture.ask("GET", SUBSCRIBE, token=await rig.fixture.token("read"))
         assert answer.status == 403
 
     with_rig(test, monkeypatch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import aiohttp
@@ -23,7 +22,7 @@ from tests.web.broker_fixture import (
 )
 
 from grassq.broker import tokens
-from grassq.broker.watch import Watcher
+from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL
 from grassq.core.syntax import join_codes
 
@@ -268,13 +267,13 @@ async def revoke(fixture: BrokerFixture, token: str) -> None:
 def test_revoking_closes_an_idle_connection_and_a_long_poll_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(fixture: BrokerFixture) -> None:
         waits = asyncio.Event()
-        subscribe = fixture.engine.watch.subscribe
+        subscribe = fixture.engine.subscriptions.subscribe
 
-        def noticed(jobs: Iterable[int]) -> Watcher:
+        def noticed(wanted: Filter) -> Subscription:
             waits.set()
-            return subscribe(jobs)
+            return subscribe(wanted)
 
-        monkeypatch.setattr(fixture.engine.watch, "subscribe", noticed)
+        monkeypatch.setattr(fixture.engine.subscriptions, "subscribe", noticed)
         token, other = await fixture.token("admin"), await fixture.token("admin")
         ids = await submitted(fixture)
         idle, idle_out = await fixture.connect()

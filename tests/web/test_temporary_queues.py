@@ -1,4 +1,4 @@
-"""Temporary queues go when nobody attends them and their last job has ended."""
+"""Temporary queues go when nobody subscribes to them and their last job has ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.builders import a_worker
 from tests.web.broker_fixture import answer_from, key, until
-from tests.web.subscribed import ATTEND, QUEUE, Rig, Stream, with_rig
+from tests.web.subscribed import QUEUE, SUBSCRIBE, Rig, Stream, with_rig
 
 from grassq.broker import service
 from grassq.broker.inbox import FromWorker
@@ -20,11 +20,11 @@ from grassq.web.events.stream import BEAT_S
 SOON_S = 0.3
 
 
-def test_an_attended_queue_without_jobs_stays_and_goes_with_its_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscribed_queue_without_jobs_stays_and_goes_with_its_door(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary_queues, "BACK_S", SOON_S)
 
     async def test(rig: Rig) -> None:
-        async with rig.attending():
+        async with rig.subscribed():
             await asyncio.sleep(3 * SOON_S)  # what it must outlast: the time for doors to come back
             assert rig.gone == []
         await until(lambda: rig.gone == [QUEUE])
@@ -34,12 +34,12 @@ def test_an_attended_queue_without_jobs_stays_and_goes_with_its_door(monkeypatch
 
 def test_a_vanished_door_leaves_its_queue_until_the_last_job_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             first, second, held = await rig.submit(), await rig.submit(), await rig.submit(hold=True)
             await stream.kinds(2)
             stream.writer.transport.abort()
         # Sooner than the next beat would find out.
-        await until(lambda: not rig.fixture.engine.subscriptions.queues, BEAT_S / 3)
+        await until(lambda: not rig.fixture.engine.subscriptions._by_queue, BEAT_S / 3)
         await rig.end(first)
         await rig.end(second)
         await asyncio.sleep(3 * temporary_queues.LOOK_S)  # in which it is looked for queues that may go
@@ -85,10 +85,10 @@ def test_a_door_whose_network_connection_broke_is_expected_back(monkeypatch: pyt
     async def test(rig: Rig) -> None:
         token = await rig.fixture.token("submit")
         reader, writer = await rig.fixture.connect()
-        writer.write(f"GET {ATTEND} HTTP/1.1\r\nHost: grass\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+        writer.write(f"GET {SUBSCRIBE} HTTP/1.1\r\nHost: grass\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
         assert (await answer_from(reader)).status == 200
         writer.transport.abort()
-        await until(lambda: not rig.fixture.engine.subscriptions.queues)
+        await until(lambda: not rig.fixture.engine.subscriptions._by_queue)
         await asyncio.sleep(SOON_S)  # less than it is expected for
         assert rig.gone == []
         await until(lambda: rig.gone == [QUEUE])
@@ -99,7 +99,7 @@ def test_a_door_whose_network_connection_broke_is_expected_back(monkeypatch: pyt
 def test_a_job_that_comes_while_its_queue_goes_gets_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
         rig.meanwhile = rig.submit
-        async with rig.attending():
+        async with rig.subscribed():
             pass
         await until(lambda: bool(rig.fixture.directory.made))
         [(worker, offer)] = rig.fixture.directory.made
@@ -120,11 +120,11 @@ def test_who_comes_while_a_queue_goes_gets_it_back_or_keeps_it(monkeypatch: pyte
 
         async def come() -> None:
             # So early that the deletion is not known to the engine yet.
-            came.append(await rig.attend())
+            came.append(await rig.subscribe())
 
         rig.meanwhile = come
         await rig.submit()
-        async with rig.attending() as stream:
+        async with rig.subscribed() as stream:
             await stream.kinds(1)
         await rig.end(1)
         await until(lambda: bool(rig.fixture.directory.made))
@@ -133,7 +133,7 @@ def test_who_comes_while_a_queue_goes_gets_it_back_or_keeps_it(monkeypatch: pyte
     with_rig(test, monkeypatch)
 
 
-def test_a_queue_that_cannot_be_deleted_is_not_tried_again_while_it_is_attended(
+def test_a_queue_that_cannot_be_deleted_is_not_tried_again_while_it_is_subscribed_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(temporary_queues, "RETRY_S", 2 * temporary_queues.LOOK_S)
@@ -142,11 +142,11 @@ def test_a_queue_that_cannot_be_deleted_is_not_tried_again_while_it_is_attended(
         tries: list[Stream] = []
 
         async def withdraw(queue: str) -> None:
-            tries.append(await rig.attend())
+            tries.append(await rig.subscribe())
             raise Refused("worker w is out of touch")
 
         monkeypatch.setattr(rig.fixture.directory, "withdraw", withdraw)
-        async with rig.attending():
+        async with rig.subscribed():
             pass
         await until(lambda: bool(tries))
         await asyncio.sleep(6 * temporary_queues.LOOK_S)  # longer than until the next try

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from operator import eq
 from typing import Protocol
@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from grassq.broker.job_change import JobChange, change_of, ranges_of
 from grassq.core import states
 from grassq.core.model import FINAL, HOLDING, Job, Outcome, State
 from grassq.core.planner.board import Board
@@ -47,13 +48,12 @@ class Batch(Struct):
     mono: float
     next_id: int
     changes: Changes
-    #: Jobs that finished in this batch.
-    finished: list[int]
+    #: The number of the last change that was told, here or in an earlier batch.
+    seq: int = 0
     #: What the broker itself keeps of workers, as stored.
     worker_records: dict[str, WorkerRecord] = field(default_factory=dict)
-    #: The queues that somebody attends, and the jobs of theirs as each was after a move, in order.
-    attended: Collection[str] = ()
-    told: list[Job] = field(default_factory=list)
+    #: What subscribers are told once this batch is on disk, in order.
+    changed: list[JobChange] = field(default_factory=list)
 
     def insert(self, jobs: Sequence[Job]) -> None:
         """Add new jobs, whose ids are the next ones."""
@@ -61,6 +61,12 @@ class Batch(Struct):
         self.next_id += len(jobs)
         self.changes.inserted.update({job.id: job for job in jobs})
         self.board.put_new(jobs)
+        self._note_ranges(jobs, "submitted")
+
+    def remove(self, jobs: Sequence[Job]) -> None:
+        """Remove finished jobs."""
+        self.changes.removed += [job.id for job in jobs]
+        self._note_ranges(jobs, "removed")
 
     def bring_back(self, job: Job) -> None:
         """Add a job that had an id, and a placement, before the store forgot it."""
@@ -69,7 +75,7 @@ class Batch(Struct):
         attempt = _attempt_of(job, job, self.now)
         assert attempt is not None and job.placement is not None
         self.changes.attempts[attempt.job, attempt.number] = attempt
-        self.tell(job.id, _KINDS[Adopt], f"attempt {job.attempt} on {job.placement.worker}")
+        self.note(job, _KINDS[Adopt], f"attempt {job.attempt} on {job.placement.worker}")
         self.board.put(job)
         self.board.crowded.add(job.placement.worker)
 
@@ -79,11 +85,7 @@ class Batch(Struct):
         if after is job or after == job:
             return job
         self.set(job, after)
-        self.tell(job.id, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))
-        if after.state in FINAL:
-            self.finished.append(after.id)
-        if self.attended and after.spec.queue in self.attended:
-            self.told.append(after)
+        self.note(after, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))
         if isinstance(event, Adopt):
             self.board.crowded.add(event.placement.worker)
         if isinstance(event, Adopt) and (old := _attempt_of(job, job, self.now)) is not None:
@@ -147,6 +149,17 @@ class Batch(Struct):
     def tell(self, job: int, kind: str, detail: str = "") -> None:
         """Add a line to a job's story."""
         self.changes.story.append(Story(job, self.now, kind, detail))
+
+    def note(self, job: Job, event: str, detail: str = "") -> None:
+        """Add a line to a job's story and tell subscribers of the change."""
+        self.tell(job.id, event, detail)
+        self.seq += 1
+        self.changed.append(change_of(job, self.seq, self.now, event, detail))
+
+    def _note_ranges(self, jobs: Sequence[Job], event: str) -> None:
+        for first, last in ranges_of(jobs):
+            self.seq += 1
+            self.changed.append(change_of(first, self.seq, self.now, event, last=last))
 
 
 def _attempt_of(after: Job, before: Job, now: float) -> Attempt | None:

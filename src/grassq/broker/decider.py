@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from grassq.broker import eligibility
 from grassq.broker.batch import Batch, Clock
@@ -74,8 +74,8 @@ class Decider:
         #: What workers said that no commit has heard yet; unlike a report, nobody repeats it.
         self._unheard: list[FromWorker] = []
         self.read_only: str | None = None
-        #: The queues that somebody attends; kept by others.
-        self.attended: Collection[str] = ()
+        #: The number of the last committed change.
+        self._seq = 0
         #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
         self.generation = 0
         self.board = Board()
@@ -176,7 +176,7 @@ class Decider:
             self._recovery.state = remembered
             raise
         self.stale, self._unheard, self.read_only = False, [], None
-        self._next_id = batch.next_id
+        self._next_id, self._seq = batch.next_id, batch.seq
         effects.orders += self._dispatch.orders(self.board, batch.mono)
         return effects
 
@@ -211,12 +211,10 @@ class Decider:
     def _batch(self) -> Batch:
         wall, mono = self._clock.wall(), self._clock.mono()
         changes = Changes()
-        return Batch(
-            self.board, self._store, wall, mono, self._next_id, changes, [], self._worker_records, self.attended
-        )
+        return Batch(self.board, self._store, wall, mono, self._next_id, changes, self._seq, self._worker_records)
 
     def _decide(self, batch: Batch, messages: Sequence[Message]) -> Effects:
-        effects = Effects([], [], batch.finished, told=batch.told)
+        effects = Effects([], [], batch.changed)
         for message in messages:
             if isinstance(message, Call):
                 effects.answers.append((message, self._answer(batch, message)))
@@ -392,8 +390,8 @@ class Decider:
             self.stale = True
             self.read_only = str(worse)
             self._retry_at = self._clock.mono() + RETRY_STORE_S
-            return Effects([(m, worse) for m in messages if isinstance(m, Call)], [], [], torn=True)
-        return Effects(answers, [], [], torn=True)
+            return Effects([(m, worse) for m in messages if isinstance(m, Call)], [], must_reread=True)
+        return Effects(answers, [], must_reread=True)
 
     def _recalled(self, call: Call) -> object:
         if call.key is None or call.recall is None:
@@ -412,7 +410,7 @@ class Decider:
                     answers.append((message, self._answer(batch, message) if readable else refusal))
                 except StoreUnavailable as error:
                     answers.append((message, error))
-        return Effects(answers, [], [])
+        return Effects(answers, [])
 
     def next_wake(self) -> float | None:
         """Seconds until something is due by itself; None when only a message can change anything."""

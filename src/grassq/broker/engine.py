@@ -14,7 +14,6 @@ from grassq.broker.batch import Batch
 from grassq.broker.decider import Decider
 from grassq.broker.inbox import Call, Effects, FromWorker, Message
 from grassq.broker.subscriptions import Subscriptions
-from grassq.broker.watch import Watch
 from grassq.core.messages import Hello, Order, Report, Silent
 from grassq.errors import Deposed, Gone, GrassError, Refused
 from grassq.gc_pause import gc_paused
@@ -36,7 +35,6 @@ LEADS_S = 10.0
 
 T = TypeVar("T")
 SendOrder = Callable[[Order], None]
-Heard = Callable[[list[int]], None]
 
 
 class Engine:
@@ -46,14 +44,11 @@ class Engine:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         # Made on the thread that will use it: an SQLite connection belongs to one thread.
         self.decider = self._thread.submit(make_decider).result()
-        self.watch = Watch()
-        self.subscriptions = Subscriptions()
-        self.decider.attended = self.subscriptions.queues
+        self.subscriptions = Subscriptions(self.decider.moment.life)
         self._links: dict[str, SendOrder] = {}
         self._inbox: list[Message] = []
         self._answers: dict[Call, asyncio.Future[object]] = {}
         self._arrived = asyncio.Event()
-        self._finished: list[Heard] = []
         self._decided_at = time.monotonic()
         self._wary_until = 0.0
         self._ended: BaseException | None = None
@@ -67,10 +62,6 @@ class Engine:
         if self._links.get(worker) == send:
             del self._links[worker]
             self.post(FromWorker(worker, Silent(heard)))
-
-    def on_finished(self, heard: Heard) -> None:
-        """Call this with the ids of jobs whose end is on disk."""
-        self._finished.append(heard)
 
     def post(self, message: Message) -> bool:
         """Put a message into the inbox; False when it is full: a worker's link then ends, and begins afresh."""
@@ -179,12 +170,7 @@ class Engine:
         for worker, order in effects.orders:
             if (send := self._links.get(worker)) is not None:
                 send(order)
-        self.watch.finished(effects.finished)
-        if effects.finished:
-            for heard in self._finished:
-                heard(effects.finished)
-        if effects.told or effects.torn:
-            self.subscriptions.tell(effects.told, effects.torn)
+        self.subscriptions.publish(effects.changed, effects.must_reread)
         if effects.again:
             self._arrived.set()
 
@@ -212,7 +198,7 @@ def _are_brief(messages: list[Message]) -> bool:
 def _failed(messages: list[Message], error: Exception) -> Effects:
     """What follows from a batch that met a bug: nothing was stored, and the decider reads its board again first."""
     failure = GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
-    return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], [], torn=True)
+    return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], must_reread=True)
 
 
 def _no_answer(error: BaseException) -> Gone:

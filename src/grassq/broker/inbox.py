@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from grassq.broker.batch import Batch
+from grassq.broker.job_change import JobChange
 from grassq.core.messages import Hello, Order, Report, Silent, WorkerMessage
-from grassq.core.model import Job
 from grassq.errors import GrassError
 from grassq.store.base import Submission
 
@@ -55,13 +55,12 @@ class Effects(Struct):
 
     answers: list[tuple[Call, object]]
     orders: Orders
-    finished: list[int]
+    #: Committed changes, in order.
+    changed: list[JobChange] = []
     #: Decide again at once: there was more to plan than one batch takes.
     again: bool = False
-    #: Moves of the jobs of attended queues, in order.
-    told: list[Job] = []
-    #: What was stored of the batch is not known: who is told of moves must look for himself.
-    torn: bool = False
+    #: The commit may or may not have happened: subscribers must re-read.
+    must_reread: bool = False
 
 
 def said_once(messages: Sequence[Message]) -> list[FromWorker]:

@@ -162,7 +162,7 @@ def set_priority(batch: Batch, selectors: Sequence[Selector], priority: int) -> 
             notes.append(f"job {before.id} runs already; the priority counts only if it is started again")
         if after != before:
             batch.set(before, after)
-            batch.tell(before.id, "priority", str(priority))
+            batch.note(after, "priority", str(priority))
     return Done(changed, notes[:NOTES_MAX])
 
 
@@ -216,7 +216,7 @@ def clean(batch: Batch, selectors: Sequence[Selector], older_s: float | None) ->
     jobs = [job for job in select(batch, selectors) if job.state in FINAL]
     if older_s is not None:
         jobs = [job for job in jobs if job.finished is not None and job.finished <= batch.now - older_s]
-    batch.changes.removed += [job.id for job in jobs]
+    batch.remove(jobs)
     return Done(jobs)
 
 

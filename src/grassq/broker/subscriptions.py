@@ -1,137 +1,235 @@
-"""Who attends which queue: told of every committed move of its jobs, in order, within a bound."""
+"""Subscriptions: committed changes of jobs, told in order and within a bound to everybody who asked for them."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from grassq.broker.batch import Batch
-from grassq.core.model import FINAL, ID_MAX, Job
-from grassq.core.names import shown
-from grassq.core.syntax.selectors import ByQueue
-from grassq.errors import NotFound, Refused
+from msgspec import Struct
 
-#: Who attends at one time, whatever queues.
+from grassq.broker.job_change import JobChange
+from grassq.errors import Refused
+
+#: The changes that are kept for subscribers that come back; of older ones a subscriber must re-read.
+RING_MAX = 32_768
+#: Changes that a subscriber has not taken yet. With more, they are dropped and the subscriber must re-read.
+PENDING_MAX = 10_000
+#: Subscriptions to queues and to everything that are open at a time.
 SUBSCRIBERS_MAX = 1000
-#: Moves nobody has taken yet: of one who falls further behind nothing more is kept, and he has to begin anew.
-NEWS_MAX = 10_000
-#: How many jobs are read at a time for one who begins.
-PAGE = 500
+#: Jobs that subscriptions name at a time, in all.
+SUBSCRIBED_JOBS_MAX = 1_000_000
 
-#: Above every id.
-_ALL = ID_MAX + 1
-
-#: The first and the last of some ids that follow one another.
-Range = tuple[int, int]
+#: A position in the changes: the run of the broker, and the number of the last change seen.
+Position = tuple[str, int]
 
 
-class Subscriber:
-    """One who attends a queue. First it reads what there is, page by page; of those jobs it is told from then on."""
+class Filter(Struct, frozen=True):
+    """Which changes a subscriber wants: of some jobs, of one queue, or of all; with `ended`, ends of jobs only."""
 
-    def __init__(self, queue: str, first: int, wake: Callable[[], None], over: Iterable[Range] = ()) -> None:
-        """`wake` is called when there is news, or when too much was missed; of those `over` the end is known."""
-        self.queue = queue
-        self.has_missed = False
-        self._news: list[Job] = []
+    jobs: frozenset[int] | None = None
+    queue: str | None = None
+    ended: bool = False
+
+    def wants(self, change: JobChange) -> bool:
+        """Return whether a change is wanted."""
+        if self.ended and not change.has_ended:
+            return False
+        if self.queue is not None:
+            return change.queue == self.queue
+        return self.jobs is None or not self.jobs.isdisjoint(_ids(change, len(self.jobs), self.jobs))
+
+
+class Subscription:
+    """One subscriber's changes. Close it when done. Used from the event loop only."""
+
+    def __init__(self, owner: Subscriptions, wanted: Filter, wake: Callable[[], None]) -> None:
+        self.wanted = wanted
+        #: Each job ends once, so a subscriber to ends of jobs that it names never falls behind.
+        names_ends = wanted.ended and wanted.jobs is not None
+        self._most = len(wanted.jobs or ()) if names_ends else PENDING_MAX
+        self._owner = owner
+        self._pending: list[JobChange] = []
+        self._must_reread = False
+        self._arrived = asyncio.Event()
         self._wake = wake
-        self._first = first
-        self._over = sorted(over)
-        #: Jobs below this id were shown.
-        self.upto = self._skip(first)
-        self._before = (first, 0)
-        self._page_batch: list[Job] | None = None
 
     @property
-    def is_up_to_date(self) -> bool:
-        """Whether all jobs there were have been shown."""
-        return self.upto == _ALL
+    def must_reread(self) -> bool:
+        """Whether changes were dropped since the last `take`."""
+        return self._must_reread
 
-    def page(self, batch: Batch, first: int) -> list[Job]:
-        """The next jobs from an id on, as they are by now; whatever happens to them afterwards is told."""
-        removed = batch.changes.removed
-        stored = batch.store.jobs(ByQueue(self.queue, first), PAGE)
-        known = (batch.current(job) for job in stored if job.id not in removed)
-        jobs = [job for job in known if job.state not in FINAL or self._skip(job.id) == job.id]
-        # Of the very batch: told of what happened to others in it before this moment, and to these after it.
-        self._before, self._page_batch = (first, len(batch.told)), batch.told
-        self.upto = self._skip(stored[-1].id + 1) if len(stored) == PAGE else _ALL
-        if self.is_up_to_date:
-            new = batch.changes.inserted.values()
-            jobs += [job for job in new if job.spec.queue == self.queue and job.id >= first]
-        return jobs
+    def take(self) -> list[JobChange] | None:
+        """Return the changes since the last call, in order; None if some were dropped: the subscriber must re-read."""
+        pending, self._pending = self._pending, []
+        lost, self._must_reread = self._must_reread, False
+        self._arrived.clear()
+        return None if lost else pending
 
-    def roll(self, batch: Batch, first: int) -> tuple[list[int], int]:
-        """Those of the next jobs from an id on that have not ended, and from where on to ask for more; 0 at the end."""
-        removed = batch.changes.removed
-        stored = batch.store.jobs(ByQueue(self.queue, self._skip(first)), PAGE)
-        jobs = [batch.current(job) for job in stored if job.id not in removed]
-        is_last = len(stored) < PAGE
-        if is_last:
-            jobs += [job for job in batch.changes.inserted.values() if job.spec.queue == self.queue and job.id >= first]
-        return [job.id for job in jobs if job.state not in FINAL], 0 if is_last else stored[-1].id + 1
+    async def next(self, timeout_s: float | None = None) -> list[JobChange] | None:
+        """Wait for changes and take them; an empty list when `timeout_s` seconds are over first."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+        except TimeoutError:
+            return []
+        return self.take()
 
-    def take(self) -> list[Job]:
-        """The news since the last time, in order: jobs as each was after a move."""
-        news, self._news = self._news, []
-        return news
+    def keep(self, jobs: Iterable[int]) -> None:
+        """Want changes of only these of the named jobs from now on."""
+        self._owner._keep(self, frozenset(jobs))
 
-    def _skip(self, id_: int) -> int:
-        """The next id, from one on, whose end is not known."""
-        at = bisect_left(self._over, (id_ + 1,))
-        return max(id_, self._over[at - 1][1] + 1) if at else id_
+    def close(self) -> None:
+        """Want nothing any more."""
+        self._owner._close(self)
 
-    def _tell(self, told: Sequence[Job], torn: bool) -> None:
-        first, mark = self._before if told is self._page_batch else (0, 0)
-        self._page_batch = None
-        for at, job in enumerate(told):
-            if job.spec.queue == self.queue and self._first <= job.id < (first if at < mark else self.upto):
-                self._news.append(job)
-        if torn or len(self._news) > NEWS_MAX:
-            self.has_missed = True
-            self._news.clear()
-        if self._news or self.has_missed:
-            self._wake()
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _put(self, change: JobChange) -> None:
+        if len(self._pending) >= self._most:
+            self._drop()
+        elif not self._must_reread:
+            self._pending.append(change)
+
+    def _drop(self) -> None:
+        self._pending.clear()
+        self._must_reread = True
+
+    def _tell(self) -> None:
+        self._arrived.set()
+        self._wake()
 
 
 class Subscriptions:
-    """Everybody who attends. Changed on the event loop only; the engine's thread looks which queues are attended."""
+    """Every subscription, and a ring of the last changes. Used from the event loop only."""
 
-    def __init__(self) -> None:
-        self.queues: dict[str, list[Subscriber]] = {}
+    def __init__(self, epoch: str) -> None:
+        """`epoch` names this run of the broker: the numbers of changes mean nothing to another run."""
+        self._epoch = epoch
+        self._seq = 0
+        self._ring: deque[JobChange] = deque(maxlen=RING_MAX)
+        #: Changes up to this number are not in the ring any more.
+        self._dropped = 0
+        self._by_job: dict[int, dict[Subscription, None]] = {}
+        self._by_queue: dict[str, dict[Subscription, None]] = {}
+        self._all: dict[Subscription, None] = {}
+        self._named = 0
         self._count = 0
 
-    def enter(self, subscriber: Subscriber) -> None:
-        """Somebody attends from now on; tells nothing before its first page."""
-        if self._count >= SUBSCRIBERS_MAX:
-            raise Refused(f"{SUBSCRIBERS_MAX:,} attend queues already; end some first")
-        self._count += 1
-        self.queues.setdefault(subscriber.queue, []).append(subscriber)
+    @property
+    def position(self) -> Position:
+        """The position after the last committed change."""
+        return self._epoch, self._seq
 
-    def leave(self, subscriber: Subscriber) -> None:
-        """Somebody attends no more."""
-        others = self.queues[subscriber.queue]
-        others.remove(subscriber)
-        self._count -= 1
-        if not others:
-            del self.queues[subscriber.queue]
+    def subscribe(
+        self, wanted: Filter, since: Position | None = None, wake: Callable[[], None] = lambda: None
+    ) -> Subscription:
+        """Tell committed changes from now on, or those after `since`; `wake` is called when there is something."""
+        subscription = Subscription(self, wanted, wake)
+        if wanted.jobs is not None:
+            if self._named + len(wanted.jobs) > SUBSCRIBED_JOBS_MAX:
+                raise Refused(f"{SUBSCRIBED_JOBS_MAX:,} jobs are being waited for already; wait for fewer at a time")
+            self._named += len(wanted.jobs)
+            for job in wanted.jobs:
+                self._by_job.setdefault(job, {})[subscription] = None
+        else:
+            if self._count >= SUBSCRIBERS_MAX:
+                raise Refused(f"{SUBSCRIBERS_MAX:,} subscriptions are open already; close some first")
+            self._count += 1
+            self._listed(wanted)[subscription] = None
+        if since is not None:
+            self._resume(subscription, since)
+        return subscription
 
-    def is_attended(self, queue: str) -> bool:
-        """Whether anybody attends a queue."""
-        return queue in self.queues
+    def publish(self, changes: Sequence[JobChange], must_reread: bool = False) -> None:
+        """Tell changes that are committed; with `must_reread` it is not known what was."""
+        if must_reread:
+            self._ring.clear()
+            self._dropped = self._seq
+            for subscription in self._everybody():
+                subscription._drop()
+                subscription._tell()
+        if not changes:
+            return
+        self._seq = changes[-1].seq
+        too_many = len(self._ring) + len(changes) - RING_MAX
+        if too_many > 0:
+            last = self._ring[too_many - 1] if too_many <= len(self._ring) else changes[too_many - len(self._ring) - 1]
+            self._dropped = last.seq
+        self._ring.extend(changes)
+        told: dict[Subscription, None] = {}
+        for change in changes:
+            for subscription in self._subscribers(change):
+                if not subscription.wanted.ended or change.has_ended:
+                    subscription._put(change)
+                    told[subscription] = None
+        for subscription in told:
+            subscription._tell()
 
-    def tell(self, told: Sequence[Job], torn: bool = False) -> None:
-        """These moves are on disk; `torn` when it is not known which."""
-        for queue in [*self.queues] if torn else {job.spec.queue for job in told}:
-            for subscriber in self.queues.get(queue, ()):
-                subscriber._tell(told, torn)
+    def _resume(self, subscription: Subscription, since: Position) -> None:
+        epoch, seq = since
+        if epoch != self._epoch or not self._dropped <= seq <= self._seq:
+            subscription._drop()
+        else:
+            # From the newest to the oldest: mostly only a few have come since.
+            later = []
+            for change in reversed(self._ring):
+                if change.seq <= seq:
+                    break
+                later.append(change)
+            for change in reversed(later):
+                if subscription.wanted.wants(change):
+                    subscription._put(change)
+        if subscription._pending or subscription.must_reread:
+            subscription._tell()
+
+    def _subscribers(self, change: JobChange) -> dict[Subscription, None]:
+        found = self._all
+        if (queue := self._by_queue.get(change.queue)) is not None:
+            found = found | queue
+        if self._by_job:
+            for job in _ids(change, len(self._by_job), self._by_job):
+                if (named := self._by_job.get(job)) is not None:
+                    found = found | named
+        return found
+
+    def _everybody(self) -> dict[Subscription, None]:
+        found = dict(self._all)
+        for some in (*self._by_queue.values(), *self._by_job.values()):
+            found.update(some)
+        return found
+
+    def _listed(self, wanted: Filter) -> dict[Subscription, None]:
+        return self._all if wanted.queue is None else self._by_queue.setdefault(wanted.queue, {})
+
+    def _keep(self, subscription: Subscription, jobs: frozenset[int]) -> None:
+        wanted = subscription.wanted.jobs or frozenset()
+        for job in wanted - jobs:
+            others = self._by_job[job]
+            del others[subscription]
+            if not others:
+                del self._by_job[job]
+        subscription.wanted = Filter(wanted & jobs, ended=subscription.wanted.ended)
+        self._named -= len(wanted - jobs)
+
+    def _close(self, subscription: Subscription) -> None:
+        wanted = subscription.wanted
+        if wanted.jobs is not None:
+            self._keep(subscription, frozenset())
+            return
+        listed = self._listed(wanted)
+        if listed.pop(subscription, subscription) is None:
+            self._count -= 1
+        if wanted.queue is not None and not listed:
+            del self._by_queue[wanted.queue]
 
 
-def worker_record(batch: Batch, queue: str) -> tuple[bool, bool]:
-    """Whether a queue is offered by anybody, and whether it has jobs that will still run, or do."""
-    return queue in batch.board.queue_names(), batch.board.unfinished(queue) > 0
-
-
-def check_queue(batch: Batch, queue: str) -> None:
-    """A queue that can be attended is offered, or has jobs: one that is gone still has what became of them."""
-    if queue not in batch.board.queue_names() and not batch.store.jobs(ByQueue(queue), 1):
-        raise NotFound(f"there is no queue {shown(queue)}; `grass show` lists them")
+def _ids(change: JobChange, count: int, known: Iterable[int]) -> Iterable[int]:
+    """Return the ids of a change; of a long range those that are among `count` known ones."""
+    if change.last - change.job <= count:
+        return range(change.job, change.last + 1)
+    return [job for job in known if change.job <= job <= change.last]

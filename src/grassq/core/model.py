@@ -203,7 +203,7 @@ class Offer(Struct, frozen=True):
     #: Places that jobs take one of, whatever they ask for, and the order in which they get them.
     slots: Annotated[tuple[Slot, ...], Meta(max_length=SLOTS_MAX)] = ()
     order: SlotOrder = "stack"
-    #: It goes when all its jobs have ended and nobody attends it.
+    #: The queue is deleted when all its jobs have ended and it has no subscriber.
     temporary: bool = False
 
 

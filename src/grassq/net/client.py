@@ -194,13 +194,13 @@ class ApiClient:
     def create_queue(self, words: Iterable[bytes], *, cwd: bytes, temporary: bool = False) -> Document:
         """Make or replace a queue; the words are those of `grass create-queue`.
 
-        A temporary one goes when nobody attends it and all its jobs have ended.
+        A temporary one is deleted when it has no subscriber and all its jobs have ended.
         """
         where = cwd if self.broker is None else REMOTE_CWD
         document: Document = {"words": [word_value(each) for each in words], "cwd": word_value(where)}
         return self._change("create-queue", document | ({"temporary": True} if temporary else {}))
 
-    def attend(
+    def subscribe(
         self,
         queue: str,
         first_id: int = 1,
@@ -220,7 +220,7 @@ class ApiClient:
             read = ",".join([f"{job}:{attempt}:{offset}" for job, (attempt, offset) in offsets.items()])
             ended = ",".join([f"{first}-{last}" for first, last in over])
             # Numbers with commas and colons between: as they are, for an address has a bound.
-            target = f"/v1/queues/{queue}/attend?from={first_id}&offsets={read}&over={ended}"
+            target = f"/v1/queues/{queue}/subscribe?from={first_id}&offsets={read}&over={ended}"
             _, parts, connection = self._stream(target, SILENT_S)
             return parts, connection
 

@@ -1,4 +1,4 @@
-"""Attending a queue: what becomes of its jobs and what they write, as it happens, over connections that may break."""
+"""A subscription to a queue: starts, output and ends of its jobs as they happen, over connections that may break."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ Known = Callable[[], tuple[int, Collection[int]]]
 class EventStream:
     """The frames of one queue, each told once; a daemon that dies meanwhile is no end: the next one is asked.
 
-    It never ends by itself: who has heard enough closes it. As long as it is open, the queue is attended. NotFound says
+    It never ends by itself: close it. As long as it is open, a temporary queue is kept. NotFound says
     that the queue was deleted under jobs that wait for it.
     """
 
@@ -132,11 +132,11 @@ class EventStream:
 
     @property
     def offsets(self) -> dict[int, Place]:
-        """Which attempt of each job that has not ended was read last, and how far: for who attends again later."""
+        """Which attempt of each job that has not ended was read last, and how far: for the next subscription."""
         return dict(self._open)
 
     def close(self) -> None:
-        """Attend no more; the queue may go when its last job has ended. Frames end for whoever reads them."""
+        """End the subscription; a temporary queue may be deleted when its last job has ended."""
         self._is_closed = True
         connection = self._connection
         if connection is not None:

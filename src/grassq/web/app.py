@@ -45,8 +45,8 @@ class Api:
         self.guard = guard or Guard()
         self.tokens = Tokens(engine, self.guard)
         self._jobs = Jobs(engine, directory, default)
-        self._doors = TemporaryQueues(engine, directory)
-        self._queues = Queues(engine, directory, self.guard, self._doors)
+        self._temporary = TemporaryQueues(engine, directory)
+        self._queues = Queues(engine, directory, self.guard, self._temporary)
 
     def app(self) -> web.Application:
         """The application: routes, limits, one guard before all of them and one way errors are told."""
@@ -59,10 +59,10 @@ class Api:
 
     async def _begin(self, app: web.Application) -> None:
         await self.tokens.load()
-        self._doors.start()
+        self._temporary.start()
 
     async def _end(self, app: web.Application) -> None:
-        await self._doors.close()
+        await self._temporary.close()
 
     def routes(self) -> list[Route]:
         """The table: nothing is served that is not in it."""
@@ -73,7 +73,7 @@ class Api:
             ("GET", "/v1/why", jobs.why, "read"),
             ("GET", "/v1/wait", jobs.wait, "read"),
             ("GET", r"/v1/jobs/{id:\d{1,15}}/log", jobs.log, "read"),
-            ("GET", "/v1/queues/{queue}/attend", queues.attend, "submit"),
+            ("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit"),
             ("POST", "/v1/enqueue", jobs.enqueue, "submit"),
             ("POST", "/v1/submit", jobs.submit, "submit"),
             ("POST", "/v1/submit-many", jobs.submit_many, "submit"),

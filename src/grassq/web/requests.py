@@ -128,7 +128,7 @@ class QueueBody(From, kw_only=True, forbid_unknown_fields=True):
 
     words: list[Word]
     key: str
-    #: It goes when all its jobs have ended and nobody attends it.
+    #: The queue is deleted when all its jobs have ended and it has no subscriber.
     temporary: bool = False
 
 

@@ -15,10 +15,10 @@ FRAME_WEIGHT = 200
 
 
 class EventReader:
-    """Attends a queue; `take` gives what was heard, and `fileno` is readable when there is something."""
+    """Subscribes to a queue; `take` gives what was heard, and `fileno` is readable when there is something."""
 
-    def __init__(self, attendance: EventStream) -> None:
-        self._attendance = attendance
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
         self._heard: list[Frame] = []
         self._weight = 0
         self._failure: GrassError | None = None
@@ -44,30 +44,30 @@ class EventReader:
         return heard
 
     def places(self) -> dict[int, Place]:
-        """How far the output of each unfinished job was heard; for who attends again."""
-        return self._attendance.offsets
+        """How far the output of each unfinished job was heard; for the next subscription."""
+        return self._stream.offsets
 
     def close(self) -> None:
-        """Attend no more."""
+        """End the subscription."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
             if self._failure is not None:
                 # The thread rings no more. Else it may still be on its way, and is not waited for.
                 os.close(self._bell)
-        self._attendance.close()
+        self._stream.close()
 
     def _listen(self) -> None:
         why: GrassError = Unreachable("nothing more is told of the queue")
         try:
-            for frame in self._attendance:
+            for frame in self._stream:
                 self._hear(frame)
                 if self._is_closed:
                     return
         except GrassError as error:
             why = error
         except Exception as error:
-            # The top of this thread's loop: a bug is told like any trouble, and the door asks again or gives up.
+            # The top of this thread's loop: a bug is told like any trouble, and the scheduler asks again or gives up.
             why = Unreachable(f"what is told of the queue cannot be heard ({type(error).__name__}: {error})")
         finally:
             # Whatever ends this thread: nobody waits for what it would have heard.

@@ -140,7 +140,7 @@ class LineSubmitter:
             try:
                 self._make_queue()  # somebody has deleted it, and the jobs would wait for it for ever
             except GrassError as error:
-                self._messages.say(str(error))  # who attends the queue misses it too, and makes it
+                self._messages.say(str(error))  # the subscription misses the queue too, and makes it
         return int(answer["first"])
 
     def _is_lasting(self, error: GrassError) -> bool:

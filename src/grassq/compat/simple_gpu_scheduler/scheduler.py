@@ -26,7 +26,7 @@ from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted, Place
 #: With so many jobs that have not ended, stdin is left alone; what one read brings may come on top.
 UNFINISHED_MAX = 10_000
 READ_SIZE = 64 << 10
-#: A daemon that goes away again each time it was attended for less than this is given up after so many times.
+#: A daemon that goes away again each time it was subscribed to for less than this is given up after so many times.
 STEADY_S = 30.0
 FAILURES_MAX = 20
 PAUSE_S = 1.0
@@ -63,7 +63,7 @@ class Scheduler:
         self._told_of_output = False
         self._create_queue()
         self._event_reader = self._listen({})
-        self._attended = monotonic()
+        self._subscribed = monotonic()
         self._submitter = LineSubmitter(client, self._queue, cwd, self._create_queue, messages, signals)
 
     def run(self) -> int:
@@ -73,7 +73,7 @@ class Scheduler:
                 act()
         self._messages.hide()
         if not self._table.first:
-            # So quick that it may not be attended yet: then the daemon would wait for somebody who does.
+            # So quick that the queue may have no subscriber yet: then the daemon would wait for one.
             with suppress(NotFound):
                 self._client.delete_queue(self._queue)
         self._event_reader.close()
@@ -169,7 +169,7 @@ class Scheduler:
         try:
             frames = self._event_reader.take()
         except GrassError as error:
-            self._attend_again(error)
+            self._subscribe_again(error)
             return
         for frame in frames:
             self._heard(frame)
@@ -225,12 +225,14 @@ class Scheduler:
     def _listen(self, places: Mapping[int, Place]) -> EventReader:
         table = self._table
         # In this order, for the ear has a thread of its own: what is missing among the second has ended by then.
-        return EventReader(self._client.attend(self._queue, 1, places, known=lambda: (table.last, table.unfinished())))
+        return EventReader(
+            self._client.subscribe(self._queue, 1, places, known=lambda: (table.last, table.unfinished()))
+        )
 
-    def _attend_again(self, error: GrassError) -> None:
+    def _subscribe_again(self, error: GrassError) -> None:
         """The daemon was away for longer than a client bears: ask on from where we were."""
         now = monotonic()
-        self._failures = self._failures + 1 if now - self._attended < STEADY_S else 1
+        self._failures = self._failures + 1 if now - self._subscribed < STEADY_S else 1
         if self._failures > FAILURES_MAX:
             raise error
         places = self._event_reader.places()
@@ -240,11 +242,11 @@ class Scheduler:
         elif not isinstance(error, NotFound):
             self._messages.say(f"{error}; asking again")
         # Somebody may have deleted the queue, or it went while we were suspended: its jobs wait for it. One that is
-        # there stays as it is; what keeps us from making it is met again, and counted, by who attends it.
+        # there stays as it is; what keeps us from making it is met again, and counted, by the next subscription.
         with suppress(GrassError):
             self._create_queue()
         self._event_reader = self._listen(places)
-        self._attended = now
+        self._subscribed = now
 
     def _flush(self) -> None:
         if self._output.is_waiting:

@@ -1,4 +1,4 @@
-"""What a reader who attends a queue asks for: from which job on, and what it knows already."""
+"""What a subscriber to a queue asks for: from which job on, and what it knows already."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from grassq.broker.subscriptions import Range
 from grassq.core.model import ATTEMPT_MAX, ID_MAX
 from grassq.core.names import check_name
 from grassq.errors import BadInput
+from grassq.web.events.queue_pages import Range
 from grassq.web.logs.serve import DIGITS_MAX, OFFSET_MAX, number
 
 #: Offsets that one request may tell.

@@ -1,4 +1,4 @@
-"""The streamed answer to who attends a queue: starts, output and ends of its jobs, as they happen.
+"""The streamed answer to a subscriber to one queue: starts, output and ends of its jobs, as they happen.
 
 One JSON line each, and after the line of an output its bytes. What is told is committed. A job that was placed behind
 another one is started when it runs, any other when it is placed, so starts come in the order of the plan. After what
@@ -18,12 +18,14 @@ from aiohttp import web
 
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
-from grassq.broker.subscriptions import Subscriber, check_queue, worker_record
-from grassq.core.model import FINAL, HOLDING, ID_MAX, Job, State
+from grassq.broker.job_change import JobChange
+from grassq.broker.subscriptions import Filter
+from grassq.core.model import FINAL, HOLDING, ID_MAX, State
 from grassq.core.resources.amounts import allocation_json
-from grassq.errors import BadInput, GrassError
+from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.access.principal import CALLER
 from grassq.web.events.query import SubscriptionQuery, read_query
+from grassq.web.events.queue_pages import QueuePages, check_queue, queue_status
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.listen.abort import cut
 from grassq.web.logs.serve import LOOK_S, Cursor, Source, Sources
@@ -44,21 +46,21 @@ SHORT = 32 << 10
 _BEAT = b'{"beat":true}\n'
 
 
-async def serve_attendance(
-    request: web.Request, engine: Engine, sources: Sources, doors: TemporaryQueues
+async def serve_queue_stream(
+    request: web.Request, engine: Engine, sources: Sources, temporary: TemporaryQueues
 ) -> web.StreamResponse:
-    """Answer with what happens in a queue, until the reader goes; as long as that lasts the queue is attended."""
+    """Answer with what happens in a queue, until the reader goes; a temporary queue is kept as long."""
     query = read_query(request)
     transport = request.transport
     if transport is None:
         raise BadInput("the connection is gone")
-    feed = QueueStream(engine, sources, query, doors.settled_at)
-    with doors.attending(feed.subscriber, transport) as leaving:
+    stream = QueueStream(engine, sources, query, temporary.settled_at)
+    with stream.subscription, temporary.subscribed(query.queue, transport) as leaving:
         await engine.read(partial(check_queue, queue=query.queue))
         response = web.StreamResponse()
         response.content_type = "application/octet-stream"
         await response.prepare(request)
-        task = feed.start(response)
+        task = stream.start(response)
         # As a WebSocket hears of it: nothing else tells while there is nothing to write.
         request.protocol.set_parser(cast(Any, _Hangup(task.cancel)))
         try:
@@ -91,10 +93,10 @@ class _Hangup:
 class _Reading:
     """An attempt that has been told as started: whose log it is, and how far that was read."""
 
-    def __init__(self, job: Job, offset: int) -> None:
+    def __init__(self, job: JobChange, offset: int) -> None:
         assert job.placement is not None
         self.worker = job.placement.worker
-        self.cursor = Cursor(job.id, job.attempt, "out" if job.spec.split else "log", offset)
+        self.cursor = Cursor(job.job, job.attempt, "out" if job.split else "log", offset)
 
 
 class QueueStream:
@@ -111,7 +113,8 @@ class QueueStream:
         self._was_offered = False
         #: What was known of queues when it was last looked whether this one is there.
         self._generation = -1
-        self.subscriber = Subscriber(query.queue, query.first, self._wake, query.over)
+        self._pages = QueuePages(query.queue, query.first, query.over)
+        self.subscription = engine.subscriptions.subscribe(Filter(queue=query.queue), wake=self._wake)
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         #: Attempts that hold devices now, by job.
@@ -126,7 +129,7 @@ class QueueStream:
 
     def _wake(self) -> None:
         self._awake.set()
-        if self.subscriber.has_missed and self._task is not None:
+        if self.subscription.must_reread and self._task is not None:
             # It may be waiting for a reader that takes nothing.
             self._task.cancel()
 
@@ -134,15 +137,15 @@ class QueueStream:
         loop = asyncio.get_running_loop()
         self._said_at = loop.time()
         try:
-            while not self.subscriber.is_up_to_date:
-                for job in await self._engine.read(partial(self.subscriber.page, first=self.subscriber.upto)):
+            while not self._pages.is_complete:
+                for job in await self._engine.read(self._pages.page):
                     await self._hear(response, job)
+                await self._hear_news(response)
                 await self._flush(response)
             look_at = 0.0
             while True:
                 self._awake.clear()
-                for job in self.subscriber.take():
-                    await self._hear(response, job)
+                await self._hear_news(response)
                 # Not at every word of a job: of brief ones the log is read once, when they have ended.
                 if self._open and loop.time() >= look_at:
                     look_at = await self._look(response) + loop.time()
@@ -169,14 +172,13 @@ class QueueStream:
         ids: list[int] = []
         first = self._first
         while first and len(ids) < SHOWN_MAX:
-            found = await self._engine.read(partial(_roll, subscriber=self.subscriber, first=first))
+            found = await self._engine.read(partial(_unfinished, pages=self._pages, first=first))
             if found is None:
                 return False
             ids += found[0]
             first = found[1]
         # One that is not among them may just have ended.
-        for job in self.subscriber.take():
-            await self._hear(response, job)
+        await self._hear_news(response)
         self._line({"shown": _ranges(ids), "upto": first - 1 if first else ID_MAX})
         return True
 
@@ -187,7 +189,7 @@ class QueueStream:
             return False
         self._generation = generation
         was_offered = self._was_offered
-        self._was_offered, is_needed = await self._engine.read(partial(worker_record, queue=self.subscriber.queue))
+        self._was_offered, is_needed = await self._engine.read(partial(queue_status, queue=self._pages.queue))
         return not self._was_offered and (was_offered or is_needed)
 
     async def _wait(self, seconds: float) -> None:
@@ -197,35 +199,45 @@ class QueueStream:
             async with asyncio.timeout(seconds):
                 await self._awake.wait()
 
-    async def _hear(self, response: web.StreamResponse, job: Job) -> None:
-        """A job is like this now. In the order of commits: all output of one that ended comes before later starts."""
-        known = self._open.get(job.id)
+    async def _hear_news(self, response: web.StreamResponse) -> None:
+        changes = self.subscription.take()
+        if changes is None:
+            raise Refused("the subscriber fell behind and must read again")
+        for change in changes:
+            if self._pages.is_news(change):
+                await self._hear(response, change)
+
+    async def _hear(self, response: web.StreamResponse, job: JobChange) -> None:
+        """Tell a change. In the order of commits: all output of a job that ended comes before later starts."""
+        known = self._open.get(job.job)
         if known is not None and (job.state not in HOLDING or job.attempt > known.cursor.attempt):
             unread = await self._finish(response, known)
-            del self._open[job.id]
+            del self._open[job.job]
             if job.state in FINAL and job.attempt == known.cursor.attempt:
                 self._end(job, unread)
                 return
-        if job.id not in self._open and _has_begun(job):
+        if job.job not in self._open and _has_begun(job):
             unread = None
             if job.placement is not None:
                 reading = self._begin(job)
                 if job.state in FINAL:
                     unread = await self._finish(response, reading)
                 else:
-                    self._open[job.id] = reading
+                    self._open[job.job] = reading
             if job.state in FINAL:
                 self._end(job, unread)
 
-    def _begin(self, job: Job) -> _Reading:
+    def _begin(self, job: JobChange) -> _Reading:
         assert job.placement is not None
-        attempt, offset = self._offsets.pop(job.id, (0, 0))
-        self._line({"started": job.id, "attempt": job.attempt, "allocation": allocation_json(job.placement.allocation)})
+        attempt, offset = self._offsets.pop(job.job, (0, 0))
+        self._line(
+            {"started": job.job, "attempt": job.attempt, "allocation": allocation_json(job.placement.allocation)}
+        )
         return _Reading(job, offset if attempt == job.attempt else 0)
 
-    def _end(self, job: Job, unread: str | None) -> None:
+    def _end(self, job: JobChange, unread: str | None) -> None:
         how = {"state": str(job.state), "exit_code": job.exit_code, "signal": job.signal, "outcome": job.outcome}
-        self._line({"ended": job.id, **how, "error": job.error, "unread": unread})
+        self._line({"ended": job.job, **how, "error": job.error, "unread": unread})
 
     def _line(self, document: dict[str, object]) -> None:
         self._out += msgspec.json.encode(document) + b"\n"
@@ -277,11 +289,11 @@ class QueueStream:
             await response.write(out)
 
 
-def _roll(batch: Batch, subscriber: Subscriber, first: int) -> tuple[list[int], int] | None:
+def _unfinished(batch: Batch, pages: QueuePages, first: int) -> tuple[list[int], int] | None:
     """Jobs that have not ended; None while workers may still bring some back that the store has forgotten."""
     if batch.board.unreconciled or batch.board.awaits(batch.mono):
         return None
-    return subscriber.roll(batch, first)
+    return pages.unfinished(batch, first)
 
 
 def _ranges(ids: list[int]) -> list[list[int]]:
@@ -295,7 +307,7 @@ def _ranges(ids: list[int]) -> list[list[int]]:
     return found
 
 
-def _has_begun(job: Job) -> bool:
+def _has_begun(job: JobChange) -> bool:
     """Whether a job is to be told of: one that was placed behind another begins when it runs."""
     if job.state is State.PLACED:
         return job.placement is not None and job.placement.after is None

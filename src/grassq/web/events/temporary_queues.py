@@ -1,4 +1,4 @@
-"""Who attends a temporary queue, and when it goes: nobody attends it, and all its jobs have ended."""
+"""Temporary queues: one is deleted when it has no subscriber and all its jobs have ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
-from grassq.broker.subscriptions import Subscriber
+from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import Offer, State
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import GrassError
@@ -21,7 +21,7 @@ from grassq.web.workers.queue_admin import LogSources
 
 log = logging.getLogger(__name__)
 
-#: How long a queue waits for somebody to attend it: after a daemon has started, after it was made, and after a
+#: How long a queue waits for a subscriber: after a daemon has started, after the queue was made, and after a
 #: connection ended that may have broken by itself.
 BACK_S = 60.0
 #: So long after a daemon has started its workers have told what they run, also what its store has forgotten.
@@ -35,64 +35,71 @@ HELD_MAX = 10_000
 
 
 class PendingRemoval(Struct):
-    """How somebody stopped attending: whether he is expected to come back."""
+    """How a subscription ended: whether the subscriber is expected to come back."""
 
     expected: bool = False
 
 
 class TemporaryQueues:
-    """Counts who attends, and deletes temporary queues that nobody needs any more. Used from the event loop only."""
+    """Counts subscribers, and deletes temporary queues that nobody needs any more. Used from the event loop only."""
 
     def __init__(self, engine: Engine, directory: LogSources) -> None:
         self._engine = engine
         self._directory = directory
-        #: Queues that nobody attends, and from when on they may go.
+        #: Queues without a subscriber, and from when on they may be deleted.
         self._due: dict[str, float] = {}
         self._changed = asyncio.Event()
-        self._open: set[asyncio.BaseTransport] = set()
+        #: The connections of subscribers, by queue.
+        self._open: dict[str, set[asyncio.BaseTransport]] = {}
+        self._ends: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
         #: From when on it is known what runs.
         self.settled_at = 0.0
-        engine.on_finished(self._heard)
 
     def start(self) -> None:
         """Begin to look after queues."""
         loop = asyncio.get_running_loop()
         self.settled_at = loop.time() + SETTLE_S
+        self._ends = self._engine.subscriptions.subscribe(Filter(ended=True), wake=self._job_ended)
         self._task = loop.create_task(self._run())
 
     async def close(self) -> None:
-        """The daemon ends: no queue goes any more, and who attends is cut off and finds the next daemon."""
+        """Delete no more queues, and cut subscribers off: the daemon ends, and they find the next one."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        for transport in list(self._open):
+        if self._ends is not None:
+            self._ends.close()
+        for transport in [each for some in self._open.values() for each in some]:
             cut(transport)
 
     def made(self, queue: str) -> None:
-        """A temporary queue was made: somebody will attend it soon."""
+        """Note that a temporary queue was made: it will have a subscriber soon."""
         self._expect(queue, BACK_S)
 
     @contextlib.contextmanager
-    def attending(self, subscriber: Subscriber, transport: asyncio.BaseTransport) -> Iterator[PendingRemoval]:
-        """While this lasts, a queue is attended."""
-        queue, leaving = subscriber.queue, PendingRemoval()
-        self._engine.subscriptions.enter(subscriber)
+    def subscribed(self, queue: str, transport: asyncio.BaseTransport) -> Iterator[PendingRemoval]:
+        """Keep a queue while this lasts."""
+        leaving = PendingRemoval()
         self._due.pop(queue, None)
-        self._open.add(transport)
+        connections = self._open.setdefault(queue, set())
+        connections.add(transport)
         try:
             yield leaving
         finally:
-            self._open.discard(transport)
-            self._engine.subscriptions.leave(subscriber)
+            connections.discard(transport)
+            if not connections:
+                self._open.pop(queue, None)
             self._expect(queue, BACK_S if leaving.expected else 0.0)
 
     def _expect(self, queue: str, within_s: float) -> None:
-        if not self._engine.subscriptions.is_attended(queue):
+        if queue not in self._open:
             self._due[queue] = asyncio.get_running_loop().time() + within_s
             self._changed.set()
 
-    def _heard(self, finished: list[int]) -> None:
+    def _job_ended(self) -> None:
+        assert self._ends is not None
+        self._ends.take()
         if self._due:
             self._changed.set()
 
@@ -106,7 +113,7 @@ class TemporaryQueues:
                 if now >= survey_at:
                     survey_at = float("inf")
                     known = await self._engine.read(_temporary)
-                    for queue in known.keys() - self._due.keys() - self._engine.subscriptions.queues.keys():
+                    for queue in known.keys() - self._due.keys() - self._open.keys():
                         self._due[queue] = now
                 ripe = {queue for queue, at in self._due.items() if at <= now}
                 if ripe:
@@ -129,9 +136,9 @@ class TemporaryQueues:
         busy = await self._engine.read(partial(_busy, queues=ripe & workers.keys()))
         for queue in ripe - busy:
             if self._due.pop(queue, None) is None:
-                continue  # attended meanwhile
+                continue  # somebody has subscribed meanwhile
             for worker, offer in workers.get(queue, {}).items():
-                if not self._engine.subscriptions.is_attended(queue):
+                if queue not in self._open:
                     await self._delete(worker, offer)
 
     async def _delete(self, worker: str, offer: Offer) -> None:
@@ -142,9 +149,9 @@ class TemporaryQueues:
             log.info("temporary_queue_stays queue=%s worker=%s error=%s", queue, worker, error)
             self._expect(queue, RETRY_S)
             return
-        # Somebody may have come, or submitted, between the look and the deletion: his jobs would wait for ever.
+        # A client may have subscribed or submitted between the look and the deletion: its jobs would wait for ever.
         is_needed = bool(await self._engine.read(partial(_busy, queues={queue})))
-        if is_needed or self._engine.subscriptions.is_attended(queue):
+        if is_needed or queue in self._open:
             await self._restore(worker, offer)
         else:
             log.info("temporary_queue_gone queue=%s worker=%s", queue, worker)

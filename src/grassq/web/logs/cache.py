@@ -16,6 +16,7 @@ from msgspec import Struct
 from grassq.broker import selection
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
+from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL, Job
 from grassq.errors import GrassError
 from grassq.web.logs.serve import LogReader
@@ -96,6 +97,7 @@ class LogCache:
         self._wanted: dict[str, dict[Key, None]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._looks: set[asyncio.Task[None]] = set()
+        self._ends: Subscription | None = None
 
     def start(self) -> None:
         """Find what an earlier broker kept, and copy from now on."""
@@ -114,7 +116,7 @@ class LogCache:
         for _, key, kept in sorted(found, key=lambda each: each[0]):
             self._note(key, kept)
         self._evict()
-        self._engine.on_finished(self.finished)
+        self._ends = self._engine.subscriptions.subscribe(Filter(ended=True), wake=self._jobs_ended)
 
     def copy(self, job: int, attempt: int, stream: str) -> Copy | None:
         """The copy of a log, if there is one."""
@@ -126,9 +128,11 @@ class LogCache:
         waiting = sum(len(keys) for keys in self._wanted.values())
         return {"logs": len(self._kept), "bytes": self._bytes, "most_bytes": self._most, "waiting": waiting}
 
-    def finished(self, jobs: list[int]) -> None:
-        """These jobs have ended, and it is on disk: copy the logs they left on other machines."""
-        self._look(partial(_logs_of, ids=jobs))
+    def _jobs_ended(self) -> None:
+        """Copy the logs that jobs which have ended left on other machines."""
+        assert self._ends is not None
+        ends = self._ends.take()
+        self._look(_recent_logs if ends is None else partial(_logs_of, ids=[end.job for end in ends]))
 
     def greet(self, worker: str) -> None:
         """A worker is back in touch: copy what it holds of jobs that ended lately."""
@@ -222,6 +226,8 @@ class LogCache:
 
     async def close(self) -> None:
         """Stop copying."""
+        if self._ends is not None:
+            self._ends.close()
         tasks = [*self._tasks.values(), *self._looks]
         for task in tasks:
             task.cancel()
@@ -242,9 +248,10 @@ def _logs_of(batch: Batch, ids: list[int]) -> list[tuple[str, Key]]:
     return [log for job in selection.present(batch, ids) for log in _of_job(batch, job)]
 
 
-def _recent_logs(batch: Batch, worker: str) -> list[tuple[str, Key]]:
+def _recent_logs(batch: Batch, worker: str | None = None) -> list[tuple[str, Key]]:
+    """Return the logs of jobs that ended lately, on one worker or on all."""
     jobs = batch.store.recent(batch.now - RECENT_S, RECENT_MAX)
-    return [(at, key) for job in reversed(jobs) for at, key in _of_job(batch, job) if at == worker]
+    return [(at, key) for job in reversed(jobs) for at, key in _of_job(batch, job) if worker in (None, at)]
 
 
 def _of_job(batch: Batch, job: Job) -> list[tuple[str, Key]]:

@@ -13,6 +13,7 @@ from grassq.broker import selection, service, tokens, views
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.service import Done
+from grassq.broker.subscriptions import Filter
 from grassq.core.model import FINAL, Job
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
@@ -86,21 +87,22 @@ class Jobs:
 
     async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
         """Wait for the next end, of any one or of all that are left."""
-        watcher = self._engine.watch.subscribe(ids)
-        try:
+        with self._engine.subscriptions.subscribe(Filter(frozenset(ids), ended=True)) as ends:
             # A job may have ended between the look and the subscription: it is not waited for. To look again at once
             # would never come to an end, for of many jobs there is always one that ends meanwhile.
             jobs = await self._engine.read(partial(selection.present, ids=ids))
-            watcher.keep({job.id for job in jobs if job.state not in FINAL})
-            if not watcher.left or (any_one and len(watcher.left) < len(ids)):
+            left = {job.id for job in jobs if job.state not in FINAL}
+            if any_one and len(left) < len(ids):
                 return
-            loop = asyncio.get_running_loop()
-            deadline = loop.time() + timeout_s
-            while await watcher.change(max(0.0, deadline - loop.time())):
-                if any_one or not watcher.left:
+            ends.keep(left)
+            deadline = asyncio.get_running_loop().time() + timeout_s
+            while left:
+                ended = await ends.next(deadline - asyncio.get_running_loop().time())
+                if not ended:
+                    return  # the time is over, or the jobs must be read again
+                left.difference_update(change.job for change in ended)
+                if any_one:
                     return
-        finally:
-            watcher.close()
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         """A job's log, whole or as it grows."""

@@ -22,7 +22,7 @@ from grassq.store.base import Token
 from grassq.web import requests
 from grassq.web.access.auth import BODY, NOTE, Guard
 from grassq.web.access.principal import CALLER
-from grassq.web.events.stream import serve_attendance
+from grassq.web.events.stream import serve_queue_stream
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.responses import digest, document
 from grassq.web.submit import validate
@@ -48,11 +48,11 @@ class RemoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
 class Queues:
     """The handlers, and what they work with."""
 
-    def __init__(self, engine: Engine, directory: LogSources, guard: Guard, doors: TemporaryQueues) -> None:
+    def __init__(self, engine: Engine, directory: LogSources, guard: Guard, temporary: TemporaryQueues) -> None:
         self._engine = engine
         self._directory = directory
         self._guard = guard
-        self._doors = doors
+        self._temporary = temporary
 
     async def create_queue(self, request: web.Request) -> web.Response:
         """Make or replace a queue, on this machine or on the worker named."""
@@ -65,15 +65,15 @@ class Queues:
         request[NOTE].about = _about(offer.queue, typed.worker)
         status, notes = await self._directory.queue_admin(typed.worker).offer(offer)
         if offer.temporary:
-            self._doors.made(offer.queue)
+            self._temporary.made(offer.queue)
         # Answered after the worker's word of it is stored, so the next command sees the queue.
         await self._engine.read(lambda batch: None)
         shown_as = {"json": typed.json, "quiet": typed.quiet}
         return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
 
-    async def attend(self, request: web.Request) -> web.StreamResponse:
+    async def subscribe(self, request: web.Request) -> web.StreamResponse:
         """What becomes of a queue's jobs and what they write, as it happens."""
-        return await serve_attendance(request, self._engine, self._directory, self._doors)
+        return await serve_queue_stream(request, self._engine, self._directory, self._temporary)
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue: what runs finishes, what waits, waits for it to come back."""

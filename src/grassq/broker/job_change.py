@@ -1,0 +1,73 @@
+"""A committed change of a job, small enough that many of them can be kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from msgspec import Struct
+
+from grassq.core.model import FINAL, Job, Outcome, Placement, State
+
+
+class JobChange(Struct, frozen=True, gc=False):
+    """What happened to a job, and how the job is after it. Holds no command and no environment."""
+
+    #: The number of this change within one run of the broker; changes are numbered without gaps, but for ranges.
+    seq: int
+    #: Seconds since the epoch.
+    at: float
+    #: `submitted`, `placed`, `started`, `exited`, `held`, `priority`, `removed`, ...: the words of a job's story.
+    event: str
+    detail: str
+    #: The first and the last job concerned. They differ only for `submitted` and `removed`.
+    job: int
+    last: int
+    queue: str
+    name: str | None
+    state: State
+    attempt: int
+    placement: Placement | None
+    reason: str | None
+    outcome: Outcome | None
+    exit_code: int | None
+    signal: int | None
+    error: str | None
+    split: bool
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has ended with this change."""
+        return self.state in FINAL and self.event != "removed"
+
+
+def change_of(job: Job, seq: int, at: float, event: str = "", detail: str = "", last: int = 0) -> JobChange:
+    """Return the change that made a job what it is now; `last` names the last job of a range."""
+    return JobChange(
+        seq,
+        at,
+        event,
+        detail,
+        job.id,
+        last or job.id,
+        job.spec.queue,
+        job.name,
+        job.state,
+        job.attempt,
+        job.placement,
+        job.reason,
+        job.outcome,
+        job.exit_code,
+        job.signal,
+        job.error,
+        job.spec.split,
+    )
+
+
+def ranges_of(jobs: Iterable[Job]) -> list[tuple[Job, int]]:
+    """Return the first job and the last id of each run of equal jobs with consecutive ids."""
+    found = []
+    for _, group in groupby(enumerate(jobs), lambda at: (at[1].id - at[0], at[1].spec.queue, at[1].name, at[1].state)):
+        run = [job for _, job in group]
+        found.append((run[0], run[-1].id))
+    return found
