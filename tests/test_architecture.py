@@ -74,7 +74,7 @@ PURE |= {"heapq", "itertools", "json", "math", "msgspec", "operator", "re", "typ
 # One colour per layer: asynchronous code lives here and nowhere else.
 ASYNC = (
     "broker.engine",
-    "broker.watch",
+    "broker.subscriptions",
     "link.connection",
     "worker.worker",
     "worker.broker_link",
