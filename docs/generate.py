@@ -15,6 +15,7 @@ from pathlib import Path
 from grassq import settings
 from grassq.cli import help as texts
 from grassq.cli.main import parsers
+from grassq.core.syntax.commands import BY_NAME
 
 PLACE = Path(__file__).parent / "reference"
 NOTE = "<!-- Made by docs/generate.py (`make docs`); edits here are lost. -->"
@@ -35,14 +36,14 @@ def pages() -> dict[str, str]:
 
 def commands() -> str:
     """The page of all commands, in the order of `grass help`."""
-    aliases = {name: [alias for alias, meant in texts.ALIASES.items() if meant == name] for name, _ in parsers()}
     parts = [NOTE, "# Commands", f"```text\n{texts.overview().rstrip()}\n```"]
     for name, parser in parsers():
-        if name in texts.ALIASES:
+        command = BY_NAME[name]
+        if name != command.name:
             continue
         parts.append(f"## grass {name}")
-        if aliases[name]:
-            parts.append("Also: " + ", ".join(f"`grass {alias}`" for alias in aliases[name]) + ".")
+        if command.aliases:
+            parts.append("Also: " + ", ".join(f"`grass {alias}`" for alias in command.aliases) + ".")
         if isinstance(parser, str):
             parts.append(f"```text\n{parser.rstrip()}\n```")
         else:

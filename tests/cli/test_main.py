@@ -11,14 +11,16 @@ import pytest
 from tests.cli import calls
 from tests.cli.fake import FakeDaemon, document
 
+from grassq.cli import fast
 from grassq.cli import help as texts
 from grassq.cli import main as cli
 from grassq.cli.main import main
+from grassq.core.syntax.commands import BY_NAME, COMMANDS
 
 Grass = Callable[..., calls.Done]
 
 
-@pytest.mark.parametrize("name", texts.names())
+@pytest.mark.parametrize("name", BY_NAME)
 @pytest.mark.parametrize("form", ["option", "short", "command"])
 def test_every_command_has_help(name: str, form: str, capfd: pytest.CaptureFixture[str]) -> None:
     words = {"option": [name, "--help"], "short": [name, "-h"], "command": ["help", name]}[form]
@@ -30,16 +32,20 @@ def test_every_command_has_help(name: str, form: str, capfd: pytest.CaptureFixtu
 
 def test_parsers_lists_every_command() -> None:
     found = dict(cli.parsers())
-    assert set(found) == set(cli.MODULES) | set(cli.WORDS)
-    assert all(isinstance(parser, str) == (name in cli.WORDS) for name, parser in found.items())
+    assert set(found) == set(BY_NAME)
+    assert all(isinstance(parser, str) == BY_NAME[name].takes_words for name, parser in found.items())
     assert isinstance(found["show"], argparse.ArgumentParser)
+
+
+def test_the_fast_path_knows_every_name_of_show() -> None:
+    assert set(fast.SHOWS) == {name for name, command in BY_NAME.items() if command.name == "show"}
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["help"], ["-h"]])
 def test_grass_alone_names_every_command(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     out = capfd.readouterr().out
-    assert all(f"  {name} " in out for group in texts.GROUPS.values() for name in group)
+    assert all(f"  {name} " in out for name in [command.name for command in COMMANDS])
     assert max(map(len, out.splitlines())) <= 120
 
 
@@ -57,7 +63,7 @@ REMOTE = "show info status why kill rerun hold release priority clean wait log f
 REMOTE += " token drain remove audit run sweep enqueue create-queue"
 
 
-@pytest.mark.parametrize("name", texts.names())
+@pytest.mark.parametrize("name", BY_NAME)
 def test_every_command_that_asks_the_queue_can_ask_a_broker(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["help", name]) == 0
     is_told = "--broker ADDRESS" in capfd.readouterr().out

@@ -10,6 +10,7 @@ from docs import generate
 from grassq.cli import help as texts
 from grassq.cli.main import parsers
 from grassq.core.syntax import options
+from grassq.core.syntax.commands import BY_NAME
 from grassq.settings import Settings
 
 COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
@@ -24,8 +25,8 @@ def test_a_page_of_the_reference_is_as_fresh_as_the_code(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, _ in parsers()])
 def test_every_command_is_documented(name: str) -> None:
-    assert f"## grass {texts.ALIASES.get(name, name)}\n" in COMMANDS
-    assert f"`grass {name}`" in COMMANDS or name not in texts.ALIASES
+    assert f"## grass {BY_NAME[name].name}\n" in COMMANDS
+    assert f"`grass {name}`" in COMMANDS or name == BY_NAME[name].name
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_every_command_is_documented(name: str) -> None:
 def test_every_option_of_a_parsed_command_is_documented_with_a_meaning(
     name: str, parser: argparse.ArgumentParser
 ) -> None:
-    section = COMMANDS.split(f"## grass {texts.ALIASES.get(name, name)}\n")[1].split("\n## ")[0]
+    section = COMMANDS.split(f"## grass {BY_NAME[name].name}\n")[1].split("\n## ")[0]
     for action in generate.shown(parser):
         assert action.help, f"grass {name}: {action.dest} has no help"
         for word in action.option_strings or [str(action.metavar)]:

@@ -2,52 +2,9 @@
 
 from __future__ import annotations
 
-#: Groups of commands with what each does, in the order of `grass help`.
-GROUPS: dict[str, dict[str, str]] = {
-    "Jobs": {
-        "enqueue": "put a command into the queue and print its id",
-        "run": "enqueue, show its output, and exit as the job does",
-        "sweep": "enqueue a command for every combination of some values",
-        "kill": "end jobs",
-        "rerun": "submit jobs again",
-        "hold": "park jobs that have not started",
-        "release": "let held jobs go on",
-        "priority": "let jobs go earlier or later",
-        "clean": "remove finished jobs and their logs",
-    },
-    "Looking": {
-        "show": "jobs and queues (also: info, status)",
-        "why": "why a job is not running",
-        "log": "what a job wrote",
-        "follow": "what a job writes, until it ends",
-        "wait": "until jobs are done",
-    },
-    "Queues": {
-        "create-queue": "make a queue with limits and a command",
-        "delete-queue": "remove a queue",
-        "pause": "start no new jobs in a queue, or in all",
-        "resume": "start jobs again",
-    },
-    "Several machines": {
-        "login": "come in at a broker with a code, once",
-        "use": "let all commands go to a broker, or to this machine again",
-        "join": "make this machine a worker of a broker with a code, once",
-        "token": "who may come in: list, make a code, revoke",
-        "drain": "start nothing new on a worker",
-        "remove": "forget a worker",
-        "audit": "who changed what",
-    },
-    "Daemon": {
-        "start": "start the daemon in the background (other commands do it when needed)",
-        "stop": "end the daemon; jobs run on",
-        "restart": "end the daemon and start it again; jobs run on",
-        "daemon": "run the daemon in the foreground",
-        "doctor": "check this machine and say what to do",
-        "store": "copy all jobs to another store",
-    },
-}
+from itertools import groupby
 
-ALIASES = {"info": "show", "status": "show"}
+from grassq.core.syntax.commands import COMMANDS
 
 _JOB_OPTIONS = """\
 What the job needs (none of them: one cpu):
@@ -203,20 +160,9 @@ Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not fo
 
 
 def overview() -> str:
-    """The text of `grass` alone: every command with what it does, in groups."""
+    """Return the text of `grass` alone: every command with its summary, in groups."""
     lines = ["usage: grass COMMAND [words]", "", "A job queue for people with GPUs."]
-    for group, commands in GROUPS.items():
+    for group, commands in groupby(COMMANDS, lambda command: command.group):
         lines += ["", f"{group}:"]
-        lines += [f"  {name:<14}{summary}" for name, summary in commands.items()]
+        lines += [f"  {command.name:<14}{command.summary}" for command in commands]
     return "\n".join(lines) + "\n\n" + _FOOT
-
-
-def summary(name: str) -> str:
-    """What one command does."""
-    name = ALIASES.get(name, name)
-    return next(commands[name] for commands in GROUPS.values() if name in commands)
-
-
-def names() -> list[str]:
-    """Every command, aliases included."""
-    return [name for commands in GROUPS.values() for name in commands] + list(ALIASES)

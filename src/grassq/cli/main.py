@@ -1,4 +1,4 @@
-"""The table of commands. Builds only the parser of the command that was named."""
+"""Runs one command of the table in core/syntax/commands.py. Builds only the parser of the command that was named."""
 
 from __future__ import annotations
 
@@ -10,37 +10,22 @@ from typing import NoReturn, Protocol, cast
 from grassq import __version__
 from grassq.cli import help as texts
 from grassq.cli import render
+from grassq.core.syntax.commands import BY_NAME, CommandInfo
 from grassq.errors import EXIT_INTERRUPTED, BadInput, GrassError
 
-#: Which file holds a command; the words of those in WORDS are not ours to parse.
-MODULES = {
-    "show": "why", "info": "why", "status": "why", "why": "why",
-    "kill": "change", "rerun": "change", "hold": "change", "release": "change", "priority": "change", "clean": "change",
-    "wait": "wait",
-    "log": "logs", "follow": "logs",
-    "delete-queue": "queues", "pause": "queues", "resume": "queues",
-    "daemon": "daemon", "start": "daemon", "stop": "daemon", "restart": "daemon",
-    "doctor": "doctor",
-    "join": "access", "login": "access", "use": "access", "token": "access", "audit": "access",
-    "drain": "workers", "remove": "workers",
-    "store": "store",
-}  # fmt: skip
-#: Commands about this machine; all others can be asked of a broker elsewhere.
-LOCAL = {"daemon", "start", "stop", "restart", "doctor", "join", "login", "use", "store"}
 BROKER_HELP = "the broker to ask, HOST or HOST:PORT (default: $GRASS_BROKER, then `grass use`); local is this machine's"
-WORDS = {"enqueue": "run", "run": "run", "sweep": "sweep", "create-queue": "queues"}
 #: What a program ends with that could not write because its reader had gone, as under a shell.
 EXIT_BROKEN_PIPE = 141
 
 
 class CommandModule(Protocol):
-    """What a file of commands offers."""
+    """The functions that a file in `cli/commands` offers; of the two, those its commands need."""
 
     def build(self, name: str, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments and `set_defaults(run=...)`."""
 
     def words(self, name: str, argv: list[str]) -> int:
-        """Run a command of WORDS."""
+        """Run a command that takes its words as typed."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,17 +49,18 @@ def follow_job(job: int, broker: str | None = None) -> int:
 
 
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser | str]]:
-    """Every command with its parser, or its text where the daemon splits the words."""
-    for name in texts.names():
-        yield name, texts.TEXTS[name] if name in WORDS else parser_of(name)
+    """Yield every command with its parser, or with its help text where the command takes its words as typed."""
+    for name, command in BY_NAME.items():
+        yield name, texts.TEXTS[name] if command.takes_words else parser_of(name)
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """The parser of one command."""
-    summary = texts.summary(name)
-    parser = Parser(prog=f"grass {name}", description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False)
-    _noun(MODULES[name]).build(name, parser)
-    if name not in LOCAL:
+    """Return the parser of one command."""
+    command = _find(name)
+    summary = command.summary[0].upper() + command.summary[1:] + "."
+    parser = Parser(prog=f"grass {name}", description=summary, allow_abbrev=False)
+    _module(command).build(name, parser)
+    if not command.is_local:
         parser.add_argument("--broker", metavar="ADDRESS", help=BROKER_HELP)
     return parser
 
@@ -109,36 +95,34 @@ def _dispatch(argv: list[str]) -> int:
 def _help(words: list[str]) -> int:
     if not words:
         return render.text(texts.overview())
-    if words[0] in WORDS:
-        return render.text(texts.TEXTS[words[0]])
-    _known(words[0])
-    return render.text(parser_of(words[0]).format_help())
+    return render.text(_help_of(words[0]))
+
+
+def _help_of(name: str) -> str:
+    return texts.TEXTS[name] if _find(name).takes_words else parser_of(name).format_help()
 
 
 def _command(name: str, argv: list[str]) -> int:
-    if name in WORDS:
+    command = _find(name)
+    if command.takes_words:
         from grassq.cli.fast import wants_help
 
-        if wants_help(argv):
-            return render.text(texts.TEXTS[name])
-        return _noun(WORDS[name]).words(name, argv)
-    _known(name)
-    parser = parser_of(name)
+        return render.text(_help_of(name)) if wants_help(argv) else _module(command).words(name, argv)
     if any(word in ("-h", "--help") for word in argv):
-        return render.text(parser.format_help())
-    arguments = parser.parse_intermixed_args(argv)
+        return render.text(_help_of(name))
+    arguments = parser_of(name).parse_intermixed_args(argv)
     return cast(int, arguments.run(arguments))
 
 
-def _known(name: str) -> None:
-    if name in MODULES:
-        return
+def _find(name: str) -> CommandInfo:
+    if name in BY_NAME:
+        return BY_NAME[name]
     import difflib
 
-    near = difflib.get_close_matches(name, texts.names(), n=1)
+    near = difflib.get_close_matches(name, BY_NAME, n=1)
     hint = f"did you mean '{near[0]}'?" if near else "`grass help` lists them"
     raise BadInput(f"there is no command '{name}'; {hint}")
 
 
-def _noun(module: str) -> CommandModule:
-    return cast(CommandModule, importlib.import_module(f"grassq.cli.commands.{module}"))
+def _module(command: CommandInfo) -> CommandModule:
+    return cast(CommandModule, importlib.import_module(f"grassq.cli.commands.{command.module}"))

@@ -4,45 +4,10 @@ from __future__ import annotations
 
 import re
 
+from grassq.core.syntax.commands import BY_NAME as COMMANDS
 from grassq.errors import BadInput
 
 STATES = ("held", "waiting", "queued", "placed", "running", "succeeded", "failed", "cancelled")
-
-VERBS = (
-    "daemon",
-    "start",
-    "stop",
-    "restart",
-    "create-queue",
-    "delete-queue",
-    "enqueue",
-    "run",
-    "sweep",
-    "show",
-    "info",
-    "status",
-    "log",
-    "follow",
-    "why",
-    "wait",
-    "kill",
-    "rerun",
-    "hold",
-    "release",
-    "pause",
-    "resume",
-    "priority",
-    "clean",
-    "doctor",
-    "join",
-    "login",
-    "use",
-    "token",
-    "drain",
-    "remove",
-    "audit",
-    "store",
-)
 
 ALL = "all"
 DEFAULT_QUEUE = "default"
@@ -64,7 +29,7 @@ def check_name(text: str, what: str = "name") -> str:
         )
     if text in STATES:
         raise BadInput(f"{shown(text)} cannot be a {what}: it is the name of a job state")
-    if text in VERBS:
+    if text in COMMANDS:
         raise BadInput(f"{shown(text)} cannot be a {what}: it is the name of a command")
     if text == ALL:
         raise BadInput(f"{shown(text)} cannot be a {what}: it selects every job")
@@ -85,7 +50,7 @@ def looks_like_name(text: str) -> bool:
 
 def is_name(text: str) -> bool:
     """Say whether a job or queue may be called that."""
-    return looks_like_name(text) and text not in STATES and text not in VERBS and text != ALL
+    return looks_like_name(text) and text not in STATES and text not in COMMANDS and text != ALL
 
 
 def shown(word: bytes | str, limit: int = SHOWN_CHARS) -> str:

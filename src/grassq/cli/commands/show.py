@@ -14,6 +14,7 @@ from grassq.net.retry import exchange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
     from typing import Any
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 WIDE_COLUMNS = 120
 UNREACHABLE = "unreachable"
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
+
+
+def build(_: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `show`."""
+    parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs (default: the current ones)")
+    parser.set_defaults(run=lambda typed: show(typed.selectors, as_json=typed.json, broker=typed.broker))
+    parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")
 
 
 def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None = None) -> int:

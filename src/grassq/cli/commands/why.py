@@ -1,4 +1,4 @@
-"""show (info, status) and why: looking at jobs."""
+"""why: the reason a job is where it is, and its story."""
 
 from __future__ import annotations
 
@@ -8,28 +8,18 @@ from typing import Any
 
 from grassq.cli import job_text as shape
 from grassq.cli import render
-from grassq.cli.commands.show import show as show_jobs
 from grassq.cli.connect import connect
 
 
-def build(name: str, parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `name`."""
-    if name == "why":
-        parser.add_argument("selectors", metavar="SELECTOR", nargs="+", help="the jobs")
-        parser.set_defaults(run=why)
-    else:
-        parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs (default: the current ones)")
-        parser.set_defaults(run=show)
+def build(_: str, parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `why`."""
+    parser.add_argument("selectors", metavar="SELECTOR", nargs="+", help="the jobs")
+    parser.set_defaults(run=why)
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")
 
 
-def show(arguments: argparse.Namespace) -> int:
-    """Print jobs, and without a selector the queues and totals."""
-    return show_jobs(arguments.selectors, as_json=arguments.json, broker=arguments.broker)
-
-
 def why(arguments: argparse.Namespace) -> int:
-    """Print why jobs are where they are."""
+    """Print why each job is in its state; of a single job also its story."""
     with connect(arguments.broker) as client:
         answer = client.why(arguments.selectors)
     if arguments.json:

@@ -1,0 +1,71 @@
+"""The table of every `grass` command. Parsers, help, reserved names and the reference pages derive from it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class CommandInfo(NamedTuple):
+    """One command of `grass`."""
+
+    name: str
+    #: The file in `cli/commands` that holds the command.
+    module: str
+    #: The heading under which `grass help` lists the command.
+    group: str
+    summary: str
+    aliases: tuple[str, ...] = ()
+    #: The command is about this machine; every other command takes --broker.
+    is_local: bool = False
+    #: The module reads the words as typed; other commands use argparse. The daemon splits such words, because only the
+    #: daemon knows the queues.
+    takes_words: bool = False
+
+
+JOBS, LOOKING, QUEUES, MACHINES, DAEMON = "Jobs", "Looking", "Queues", "Several machines", "Daemon"
+
+#: In the order of `grass help`.
+COMMANDS = (
+    CommandInfo("enqueue", "run", JOBS, "put a command into the queue and print its id", takes_words=True),
+    CommandInfo("run", "run", JOBS, "enqueue, show its output, and exit as the job does", takes_words=True),
+    CommandInfo("sweep", "sweep", JOBS, "enqueue a command for every combination of some values", takes_words=True),
+    CommandInfo("kill", "job_actions", JOBS, "end jobs"),
+    CommandInfo("rerun", "job_actions", JOBS, "submit jobs again"),
+    CommandInfo("hold", "job_actions", JOBS, "park jobs that have not started"),
+    CommandInfo("release", "job_actions", JOBS, "let held jobs go on"),
+    CommandInfo("priority", "job_actions", JOBS, "let jobs go earlier or later"),
+    CommandInfo("clean", "job_actions", JOBS, "remove finished jobs and their logs"),
+    CommandInfo("show", "show", LOOKING, "jobs and queues (also: info, status)", aliases=("info", "status")),
+    CommandInfo("why", "why", LOOKING, "why a job is not running"),
+    CommandInfo("log", "logs", LOOKING, "what a job wrote"),
+    CommandInfo("follow", "logs", LOOKING, "what a job writes, until it ends"),
+    CommandInfo("wait", "wait", LOOKING, "until jobs are done"),
+    CommandInfo("create-queue", "queues", QUEUES, "make a queue with limits and a command", takes_words=True),
+    CommandInfo("delete-queue", "queues", QUEUES, "remove a queue"),
+    CommandInfo("pause", "queues", QUEUES, "start no new jobs in a queue, or in all"),
+    CommandInfo("resume", "queues", QUEUES, "start jobs again"),
+    CommandInfo("login", "access", MACHINES, "come in at a broker with a code, once", is_local=True),
+    CommandInfo("use", "access", MACHINES, "let all commands go to a broker, or to this machine again", is_local=True),
+    CommandInfo("join", "access", MACHINES, "make this machine a worker of a broker with a code, once", is_local=True),
+    CommandInfo("token", "access", MACHINES, "who may come in: list, make a code, revoke"),
+    CommandInfo("drain", "workers", MACHINES, "start nothing new on a worker"),
+    CommandInfo("remove", "workers", MACHINES, "forget a worker"),
+    CommandInfo("audit", "access", MACHINES, "who changed what"),
+    CommandInfo(
+        "start",
+        "daemon",
+        DAEMON,
+        "start the daemon in the background (other commands do it when needed)",
+        is_local=True,
+    ),
+    CommandInfo("stop", "daemon", DAEMON, "end the daemon; jobs run on", is_local=True),
+    CommandInfo("restart", "daemon", DAEMON, "end the daemon and start it again; jobs run on", is_local=True),
+    CommandInfo("daemon", "daemon", DAEMON, "run the daemon in the foreground", is_local=True),
+    CommandInfo("doctor", "doctor", DAEMON, "check this machine and say what to do", is_local=True),
+    CommandInfo("store", "store", DAEMON, "copy all jobs to another store", is_local=True),
+)
+
+#: Each command under its name and under its aliases; the aliases come last.
+BY_NAME = {command.name: command for command in COMMANDS} | {
+    alias: command for command in COMMANDS for alias in command.aliases
+}
