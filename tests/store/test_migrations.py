@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 import sqlite3
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.postgres import shared
+from tests.store.batches import MANY
 
+from grassq.core.syntax.selectors import parse
 from grassq.errors import UnknownSchema
 from grassq.store import schema, sql
 from grassq.store.relational import RelationalStore
 
 Opened = Callable[[str], RelationalStore]
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+
+
+def schema_of(path: Path) -> dict[str, object]:
+    """Return the columns, keys and indexes of every table of an SQLite file."""
+    raw = sqlite3.connect(path)
+    try:
+        tables = [name for (name,) in raw.execute("select name from sqlite_master where type = 'table'").fetchall()]
+        return {
+            f"{table} {part}": sorted(raw.execute(f"pragma {part}({table})").fetchall())
+            for table in tables
+            for part in ("table_xinfo", "index_list", "foreign_key_list")
+        }
+    finally:
+        raw.close()
+
+
+def test_a_new_store_has_the_schema_of_the_store_of_an_earlier_release(tmp_path: Path, opened: Opened) -> None:
+    with tarfile.open(FIXTURES / "home.tar.gz") as tar:
+        tar.extract("home/store.db", tmp_path, filter="data")
+    opened(f"sqlite:{tmp_path / 'store.db'}")
+    earlier = tmp_path / "home" / "store.db"
+    before = schema_of(earlier)
+    assert before == schema_of(tmp_path / "store.db")
+    assert len(opened(f"sqlite:{earlier}").jobs(parse("all"), MANY)) == 309
+    assert schema_of(earlier) == before
 
 
 def test_a_new_store_has_the_number_of_the_last_migration(tmp_path: Path, opened: Opened, database: str) -> None:
