@@ -113,7 +113,7 @@ def test_a_launcher_is_known_by_its_command_line(harness: Harness) -> None:
     shim_pool.start()
     try:
         pid = shim_pool.launcher_pid or 0
-        eventually(lambda: own_daemon.is_spared(pid, "/some home"), "it has its words")
-        assert not own_daemon.is_spared(pid, "/some")
+        eventually(lambda: own_daemon.is_kept(pid, "/some home"), "it has its words")
+        assert not own_daemon.is_kept(pid, "/some")
     finally:
         shim_pool.close()

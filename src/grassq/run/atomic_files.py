@@ -1,6 +1,6 @@
-"""Small files that are there whole or not at all, and are never reached through a link.
+"""Small files that exist whole or not at all, and are never reached through a link.
 
-What they say is for `rundir` to know; here is only how they are written, read and checked.
+`rundir` knows what the files say; this module only writes, reads and checks them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read th
 if TYPE_CHECKING:
     from typing import Any
 
-#: How each of our files is opened: never through a link, never handed on to a job.
+#: How each of our files is opened: never through a link, never inherited by a job.
 OURS = os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: a job may have put a fifo in our file's place, and opening that would wait for ever.
+# O_NONBLOCK: a job may have put a fifo in our file's place, and opening a fifo would block for ever.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | OURS
-# No such file, a link, or a socket. Any other error is raised: what cannot be read now is not what is not there.
+# No such file, a link, or a socket. Any other error is raised: unreadable now does not mean absent.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 def is_there(path: str) -> bool:
-    """Whether there is anything of that name; OSError when that cannot be told."""
+    """Tell whether anything of this name exists; OSError if unknown."""
     try:
         os.lstat(path)
     except OSError as exc:
@@ -36,7 +36,7 @@ def is_there(path: str) -> bool:
 
 
 def size(path: str) -> int:
-    """How many bytes one of our files has; 0 when there is no plain file of that name."""
+    """Return how many bytes one of our files has; 0 if there is no plain file of this name."""
     try:
         found = os.lstat(path)
     except OSError as exc:
@@ -47,7 +47,7 @@ def size(path: str) -> int:
 
 
 def open_read(path: str) -> int | None:
-    """A descriptor to read one of our files, or None when there is no plain file of that name."""
+    """Return a descriptor to read one of our files, or None if there is no plain file of this name."""
     try:
         fd = os.open(path, _READ)
     except OSError as exc:
@@ -61,7 +61,7 @@ def open_read(path: str) -> int | None:
 
 
 def write_new(path: str, name: str, data: bytes) -> bool:
-    """Write a file that nobody reads yet; False when there is one of that name."""
+    """Write a file that has no reader yet; False if the name exists."""
     try:
         fd = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
     except FileExistsError:
@@ -74,7 +74,7 @@ def write_new(path: str, name: str, data: bytes) -> bool:
 
 
 def create(path: str, name: str, data: bytes) -> int | None:
-    """Make a file that must not exist yet, and return a descriptor to write on; None when it exists."""
+    """Make a file that must not exist yet, and return a descriptor to write on; None if it exists."""
     # Written under a name of its own and then linked: a link fails if the name exists, as O_EXCL does, and the file
     # has its line from the first moment it can be seen. It is never empty and never torn.
     aside = _unique(path, name)
@@ -93,7 +93,7 @@ def create(path: str, name: str, data: bytes) -> int | None:
 
 
 def write_aside(path: str, name: str, data: bytes, sync: bool) -> None:
-    """Write a file under another name and rename it: whoever reads sees the old one or the new one, whole."""
+    """Write a file under another name and rename it: a reader sees the old file or the new one, whole."""
     aside = _unique(path, name)
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
     try:
@@ -124,7 +124,7 @@ def _sync_dir(path: str) -> None:
 
 
 def make_dirs(path: str) -> None:
-    """Make a directory and those above it, for this user alone."""
+    """Make a directory and its parents, for this user alone."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -144,19 +144,19 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def touch(path: str, name: str) -> None:
-    """Make an empty file, if it is not there."""
+    """Make an empty file if it does not exist."""
     os.close(os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_NOCTTY | OURS, 0o600))
 
 
 def read(path: str, limit: int) -> bytes | None:
-    """What a file holds, up to a limit; None when there is no plain file of that name."""
+    """Return what a file holds, up to a limit; None if there is no plain file of this name."""
     fd = open_read(path)
     if fd is None:
         return None
     try:
         data = b""
         while len(data) < limit:
-            # No more room than the file needs: memory for all of a limit would be asked of the system for each read.
+            # Read no more than the file holds: memory for a whole limit would be allocated for each read.
             wanted = min(limit - len(data), max(1, os.fstat(fd).st_size + 1 - len(data)))
             block = os.read(fd, wanted)
             data += block
@@ -168,24 +168,24 @@ def read(path: str, limit: int) -> bytes | None:
 
 
 def line(content: dict[str, Any]) -> bytes:
-    """One JSON object as a line."""
+    """Return one JSON object as a line."""
     return json.dumps(content).encode("ascii") + b"\n"
 
 
 def checked(body: bytes) -> bytes:
-    """A body and its checksum as a line."""
+    """Return a body and its checksum as a line."""
     return b"%s %08x\n" % (body, zlib.crc32(body))
 
 
 def unchecked(data: bytes) -> bytes | None:
-    """The body of a line with its checksum; None when it is torn or damaged."""
+    """Return the body of a line with its checksum; None if it is torn or damaged."""
     body = data[: -len(b" 01234567\n")]
     # Compared as bytes, not as numbers: no bit of the line may differ.
     return body if data == checked(body) else None
 
 
 def parse(data: bytes) -> dict[str, Any] | None:
-    """A JSON object, or None when it is none."""
+    """Return a JSON object, or None if the bytes are none."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

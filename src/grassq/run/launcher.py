@@ -1,8 +1,8 @@
 """The launcher: a program of its own that stays warm and forks shims when the daemon asks.
 
-Run as `python -I -S launcher.py --fds C,O,R [--nofile SOFT] [--home DIR]` by `run.shim_pool`. On the control socket C
-each byte is one shim to fork; its end means the daemon is gone, and then only the launcher leaves: shims look after
-themselves. O and R are the orders and reports sockets all shims share. --home only tells a reader of `ps` whose it is.
+Run as `python -I -S launcher.py --fds C,O,R [--nofile SOFT] [--home DIR]` by `run.shim_pool`. Each byte on the control
+socket C asks for one shim. When C ends, the daemon is gone, and only the launcher exits: the shims go on without it. O
+and R are the orders and reports sockets that all shims share. --home only tells a reader of `ps` which home it serves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import marshal
 import os
-import resource  # also what wait4 imports on first use: warm it here, once for all shims
+import resource  # wait4 imports it on first use: imported here once for all shims
 import select
 import signal
 import socket
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CONTROL_MAX = 64
 WIRE = 2  # as in `grassq.run.shim`, which a launcher is passed and does not import
 
-# Python ignores these two for itself and gives them back to the job at its spawn.
+# Python ignores these two signals for itself; the spawn restores them for the job.
 _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -37,7 +37,7 @@ def main(argv: list[str], serve: Callable[[int, int], None]) -> None:
     wake = _watch_children()
     control = socket.socket(fileno=control_fd)
     reports = socket.socket(fileno=reports_fd)
-    # What is here now stays shared with the shims: the collector would otherwise write into every page of it.
+    # Shims share the memory that is in use now: the garbage collector would otherwise write into every page of it.
     gc.collect()
     gc.freeze()
     poll = select.poll()
@@ -62,7 +62,7 @@ def main(argv: list[str], serve: Callable[[int, int], None]) -> None:
 
 
 def _keep_only(*fds: int) -> None:
-    """Close what else was handed to us by mistake: no job may be born with it."""
+    """Close descriptors that were passed by mistake: no job may inherit them."""
     for fd in fds:
         os.set_inheritable(fd, False)
     for fd in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, *fds}:
@@ -70,7 +70,7 @@ def _keep_only(*fds: int) -> None:
 
 
 def _start_clean(nofile: str | None) -> None:
-    """Undo what the daemon or its shell left us: a job must start as if from a fresh login."""
+    """Undo what the daemon or its shell left behind: a job must start as if from a fresh login."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, *_PYTHONS_OWN}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -89,7 +89,7 @@ def _watch_children() -> tuple[int, int]:
 
 
 def _on_child(_number: int, _frame: FrameType | None) -> None:
-    """Wakes the loop through its pipe; nothing else is to be done."""
+    """Wake the loop through its pipe; there is nothing else to do."""
 
 
 def _recv(control: socket.socket) -> bytes:
@@ -118,7 +118,7 @@ def _report(reports: socket.socket, message: dict[str, object]) -> None:
 
 
 def _fork(reports: socket.socket) -> bool:
-    """Whether this is the new process."""
+    """Fork; tell whether this is the new process."""
     try:
         pid = os.fork()
     except OSError as exc:
@@ -130,8 +130,8 @@ def _fork(reports: socket.socket) -> bool:
 
 
 if __name__ == "__main__":
-    # -I -S leaves only the standard library on the path. Ours goes last, so that nothing installed beside the package
-    # can take the place of a standard module.
+    # -I -S leaves only the standard library on the path. Our folder goes last, so that nothing installed beside the
+    # package can replace a standard module.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     from grassq.run import shim
 

@@ -1,11 +1,11 @@
-"""The shim's side of a lease: when an attempt that may be started elsewhere has to be gone from here.
+"""The shim's side of a lease: until when an attempt that may be started elsewhere may run here.
 
 The worker renews the lease in the run dir while the broker answers it. The broker counts the whole length of a lease
-from the last word it heard; what is done here fits into that, counted from the moment that word was sent:
+from the last message it received; everything here fits into this length, counted from when the message was sent:
 
-    0.75   `until`: the worker writes no later moment than this (grassq.worker.leases)
+    0.75   `until`: the worker writes no later time than this (grassq.worker.leases)
     0.80   a lease file that could not be read until now counts as not renewed
-    0.90   the grace after TERM is over, and all that is left is killed
+    0.90   the grace after TERM is over, and everything left is killed
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ABSOLUTE = 1
 
 
 def boottime() -> float:
-    """Seconds since boot, those included in which the machine slept."""
+    """Return seconds since boot, including time the machine slept."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LeaseTimer:
-    """The lease of the attempt at hand, and a timer that is readable when it has to be looked at again."""
+    """The lease of the current attempt, and a timer that becomes readable when the lease must be read again."""
 
     __slots__ = ("_boot", "_lease", "_path", "timer")
 
@@ -39,11 +39,11 @@ class LeaseTimer:
         self._path = path
         self._boot = boot
         self._lease = rundir.LeaseRecord(0.0, 0.0)
-        # A timer on this clock fires on waking up; the timeout of a poll would first wait out what was left of it.
+        # A timer on this clock fires on waking up; the timeout of a poll would first wait out the rest of its time.
         self.timer = _timer()
 
     def holds(self) -> bool:
-        """Whether the attempt may run now; if so the timer says when to ask again."""
+        """Tell whether the attempt may run now; if so, set the timer for the next check."""
         now = boottime()
         try:
             lease = rundir.read_lease(self._path, self._boot)
@@ -59,16 +59,16 @@ class LeaseTimer:
 
     @property
     def grace_s(self) -> float:
-        """The longest grace there is time for once the lease is over."""
+        """Return the longest grace there is time for once the lease is over."""
         return self._lease.length_s * GRACE_PART
 
     def close(self) -> None:
-        """Let go of the timer."""
+        """Close the timer."""
         os.close(self.timer)
 
     def _ask_again(self, at: float) -> bool:
         seconds = int(at)
-        # Interval (none), then the moment; a moment of 0 would switch the timer off.
+        # Interval (none), then the time; a time of 0 would switch the timer off.
         setting = (ctypes.c_long * 4)(0, 0, seconds, max(1, int((at - seconds) * 1e9)))
         _checked(_libc.timerfd_settime(self.timer, _ABSOLUTE, setting, None))
         return True

@@ -1,4 +1,4 @@
-"""Reading what a job wrote, a bounded piece at a time."""
+"""Read what a job wrote, a bounded piece at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TAIL_BLOCK = 64 << 10
 
 
 def read(path: str, stream: str, offset: int, limit: int = READ_LIMIT) -> bytes:
-    """Bytes of a stream of the attempt at `path` from `offset` on, at most READ_LIMIT; empty at its end."""
+    """Return bytes of a stream of the attempt at `path` from `offset` on, at most READ_LIMIT; empty at its end."""
     fd = atomic_files.open_read(rundir.log_path(path, stream))
     if fd is None:
         return b""
@@ -22,12 +22,12 @@ def read(path: str, stream: str, offset: int, limit: int = READ_LIMIT) -> bytes:
 
 
 def size(path: str, stream: str) -> int:
-    """How many bytes the stream has; 0 when there is none yet."""
+    """Return how many bytes the stream has; 0 if there is none yet."""
     return atomic_files.size(rundir.log_path(path, stream))
 
 
 def tail_offset(path: str, stream: str, lines: int) -> int:
-    """Where the last `lines` lines of the stream begin; a last line without its newline counts."""
+    """Return the offset where the last `lines` lines of the stream begin; a last line without its newline counts."""
     fd = atomic_files.open_read(rundir.log_path(path, stream))
     if fd is None:
         return 0
@@ -40,7 +40,7 @@ def tail_offset(path: str, stream: str, lines: int) -> int:
 def _start_of_last_lines(fd: int, end: int, lines: int) -> int:
     if lines <= 0 or end == 0:
         return end
-    # The newline that ends the last line begins no further one.
+    # The newline that ends the last line begins no further line.
     position = end - 1
     while position > 0:
         start = max(0, position - TAIL_BLOCK)

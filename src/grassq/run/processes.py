@@ -1,4 +1,4 @@
-"""Who a process is, and how to end a whole tree of them without ever touching a stranger.
+"""Identify processes, and end a whole tree of them without ever signalling a stranger.
 
 A process is its pid and the tick it started at (and the boot id, which callers compare). Every signal goes through a
 pidfd that was opened first and verified after, so a pid that was reused in between is never hit.
@@ -15,14 +15,14 @@ TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read th
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Rounds of "stop everything that is new" before killing: a tree that forks faster than this is caught by the next call.
+# Rounds of "stop every new process" before killing: the next call catches a tree that forks faster than this.
 FREEZE_ROUNDS = 8
 
 _PR_SET_CHILD_SUBREAPER = 36
 _STAT_MAX = 1024
 _ENVIRON_MAX = 4 << 20
 _WORDS_MAX = 64 << 10
-# Gone, or not ours to look at. Any other error is raised: taking it for "gone" would free devices that are in use.
+# Gone, or not ours to look at. Any other error is raised: treating it as "gone" would free devices that are in use.
 _NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
 
 # state, parent, session, start ticks, threads
@@ -30,7 +30,7 @@ _Stat = tuple[bytes, int, int, int, int]
 
 
 def boot_id() -> str:
-    """The id the kernel drew at boot: processes of another boot are all gone."""
+    """Return the id the kernel drew at boot; every process of another boot is gone."""
     fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(fd, 64).decode("ascii").strip()
@@ -39,24 +39,24 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when it is gone or a zombie."""
+    """Return when the process started, in clock ticks since boot; None if it is gone or a zombie."""
     stat = _stat(pid)
     return stat[3] if stat is not None and _lives(stat) else None
 
 
 def birth_ticks(pid: int) -> int | None:
-    """Like `start_ticks`, but a zombie still has its birth: for a parent that has not reaped it yet."""
+    """Return the same as `start_ticks`, also for a zombie: for a parent that has not reaped it yet."""
     fields = _stat_fields(pid)
     return int(fields[19]) if len(fields) >= 20 else None
 
 
 def is_alive(pid: int, ticks: int) -> bool:
-    """Whether exactly that process still runs."""
+    """Tell whether exactly this process still runs."""
     return start_ticks(pid) == ticks
 
 
 def open_verified(pid: int, ticks: int) -> int | None:
-    """A pidfd of exactly that process, or None; the caller closes it."""
+    """Return a pidfd of exactly this process, or None; the caller closes it."""
     try:
         fd = os.pidfd_open(pid)
     except OSError as exc:
@@ -71,7 +71,7 @@ def open_verified(pid: int, ticks: int) -> int | None:
 
 
 def signal_verified(pid: int, ticks: int, sig: int) -> bool:
-    """Send a signal to exactly that process; False when it is gone or may not be signalled."""
+    """Send a signal to exactly this process; False if it is gone or may not be signalled."""
     fd = open_verified(pid, ticks)
     if fd is None:
         return False
@@ -85,17 +85,17 @@ def signal_verified(pid: int, ticks: int, sig: int) -> bool:
 
 
 def signal_all(found: list[tuple[int, int]], sig: int) -> int:
-    """Send a signal to each of these processes; how many it reached."""
+    """Send a signal to each of these processes; return how many it reached."""
     return sum(signal_verified(pid, ticks, sig) for pid, ticks in found)
 
 
 def words(pid: int) -> list[bytes]:
-    """The command line of a process; empty when it is gone."""
+    """Return the command line of a process; empty if it is gone."""
     return _read_proc(pid, "cmdline", _WORDS_MAX).split(b"\0")
 
 
 def has_open(pid: int, file: os.stat_result) -> bool:
-    """Whether a process has a descriptor of that file."""
+    """Tell whether a process has a descriptor of this file."""
     folder = f"/proc/{pid}/fd"
     try:
         names = os.listdir(folder)
@@ -108,30 +108,30 @@ def has_open(pid: int, file: os.stat_result) -> bool:
             if os.path.samestat(os.stat(f"{folder}/{name}"), file):
                 return True
         except OSError:
-            continue  # closed by now, or of a file system that does not answer
+            continue  # closed by now, or on a file system that does not answer
     return False
 
 
-def descendants(root: int, is_spared: Callable[[int], bool] | None = None) -> list[tuple[int, int]]:
-    """Every living process below `root` as (pid, ticks), parents first; not those that are spared, nor any below."""
-    return _below(_table(), [root], is_spared)
+def descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> list[tuple[int, int]]:
+    """Return every living process below `root` as (pid, ticks), parents first, without kept ones and their children."""
+    return _below(_table(), [root], is_kept)
 
 
-def terminate_descendants(root: int, is_spared: Callable[[int], bool] | None = None) -> int:
-    """Ask everything below `root` that is not spared to end; how many were asked."""
-    found = descendants(root, is_spared)
+def terminate_descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> int:
+    """Send SIGTERM to everything below `root` except kept processes; return how many were asked."""
+    found = descendants(root, is_kept)
     asked = signal_all(found, signal.SIGTERM)
-    # A stopped process would keep its TERM pending until somebody continues it.
+    # A stopped process would keep its TERM pending until it is continued.
     signal_all(found, signal.SIGCONT)
     return asked
 
 
-def kill_descendants(root: int, is_spared: Callable[[int], bool] | None = None) -> int:
-    """Kill all below `root` that is not spared; how many there were. Call again until wait says no child is left."""
+def kill_descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> int:
+    """Kill everything below `root` except kept processes; return how many. Repeat until wait finds no child."""
     frozen: dict[int, int] = {}
     for _ in range(FREEZE_ROUNDS):
-        # What is stopped cannot fork, so each round has only the children of the round before left to find.
-        new = [(pid, ticks) for pid, ticks in descendants(root, is_spared) if frozen.get(pid) != ticks]
+        # A stopped process cannot fork, so each round has only the children of the round before left to find.
+        new = [(pid, ticks) for pid, ticks in descendants(root, is_kept) if frozen.get(pid) != ticks]
         if not new:
             break
         signal_all(new, signal.SIGSTOP)
@@ -141,10 +141,10 @@ def kill_descendants(root: int, is_spared: Callable[[int], bool] | None = None) 
 
 
 def members(command: tuple[int, int] | None, marks: list[bytes]) -> list[tuple[int, int]]:
-    """What is left of a command whose shim is gone: its tree, its session and all that carry its marks.
+    """Return what is left of a command whose shim is gone: its tree, its session and all processes with its marks.
 
-    `marks` are complete `NAME=value` entries; a process belongs when its environment has every one of them. The
-    session counts only while its leader, the command, is alive: once it is gone its number may be somebody else's.
+    `marks` are complete `NAME=value` entries; a process belongs if its environment has every one of them. The session
+    counts only while its leader, the command, is alive: afterwards its number may belong to another session.
     """
     table = _table()
     ours = [pid for pid in table if _is_marked(pid, marks)]
@@ -153,12 +153,12 @@ def members(command: tuple[int, int] | None, marks: list[bytes]) -> list[tuple[i
         if predecessor is not None and predecessor[3] == command[1]:
             ours.append(command[0])
             ours += [pid for pid, stat in table.items() if stat[2] == command[0]]
-    # Nobody ends itself, whatever it inherited.
-    spared = {0, 1, os.getpid()}
-    roots = [pid for pid in ours if pid not in spared]
+    # A process never ends itself, whatever it inherited.
+    kept = {0, 1, os.getpid()}
+    roots = [pid for pid in ours if pid not in kept]
     found = dict(_below(table, roots))
     found.update((pid, table[pid][3]) for pid in roots if _lives(table[pid]))
-    return sorted((pid, ticks) for pid, ticks in found.items() if pid not in spared)
+    return sorted((pid, ticks) for pid, ticks in found.items() if pid not in kept)
 
 
 def set_subreaper() -> None:
@@ -198,7 +198,7 @@ def _table() -> dict[int, _Stat]:
 
 
 def _below(
-    table: dict[int, _Stat], roots: list[int], is_spared: Callable[[int], bool] | None = None
+    table: dict[int, _Stat], roots: list[int], is_kept: Callable[[int], bool] | None = None
 ) -> list[tuple[int, int]]:
     children: dict[int, list[int]] = {}
     for pid, stat in table.items():
@@ -211,8 +211,8 @@ def _below(
             if pid in seen:
                 continue
             seen.add(pid)
-            # Asked after the table was read: what has fallen to `root` since is in it below what it fell from.
-            if is_spared is not None and is_spared(pid):
+            # Asked after the table was read: a new child of `root` is in the table below its old parent.
+            if is_kept is not None and is_kept(pid):
                 continue
             queue.append(pid)
             if _lives(table[pid]):

@@ -106,9 +106,9 @@ class _Attempt:
     def ids(self) -> dict[str, Any]:
         return {"job": self.spec.job, "attempt": self.spec.attempt}
 
-    def is_spared(self, pid: int) -> bool:
+    def is_kept(self, pid: int) -> bool:
         """Whether a process below us is the daemon of our home or its, and not the job's."""
-        return own_daemon.is_spared(pid, rundir.home_of(self.path))
+        return own_daemon.is_kept(pid, rundir.home_of(self.path))
 
 
 class _Shim:
@@ -237,7 +237,7 @@ class _Shim:
             if attempt.none_left or kept:
                 return
             timeout_s = self._press(attempt)
-            if attempt.ended and self._only_spared(attempt):
+            if attempt.ended and self._only_kept(attempt):
                 return
             if self.unsent:
                 poll.register(self.reports, select.POLLOUT)
@@ -324,31 +324,31 @@ class _Shim:
         attempt.deadline = deadline
         # Where the process table cannot be read (no descriptor, no memory) the kill after the grace has to do.
         with contextlib.suppress(OSError):
-            processes.terminate_descendants(self.pid, attempt.is_spared)
+            processes.terminate_descendants(self.pid, attempt.is_kept)
 
     def _kill(self, attempt: _Attempt, now: float) -> float:
         if attempt.killed_at is None:
             attempt.killed_at = now
         with contextlib.suppress(OSError):
-            processes.kill_descendants(self.pid, attempt.is_spared)
+            processes.kill_descendants(self.pid, attempt.is_kept)
         if now - attempt.killed_at >= STUCK_AFTER_S and not attempt.stuck:
             attempt.stuck = True
             self.report({"event": "stuck", **attempt.ids(), "pid": attempt.pid})
         attempt.kill_pause_s = min(attempt.kill_pause_s * 2, KILL_PAUSE_MAX_S)
         return attempt.kill_pause_s
 
-    def _only_spared(self, attempt: _Attempt) -> bool:
+    def _only_kept(self, attempt: _Attempt) -> bool:
         """Whether all that is left is a daemon the job started, and what that runs: then we leave it to init."""
         seen = []
 
-        def is_spared(pid: int) -> bool:
-            if not attempt.is_spared(pid):
+        def is_kept(pid: int) -> bool:
+            if not attempt.is_kept(pid):
                 return False
             seen.append(pid)
             return True
 
         try:
-            left = processes.descendants(self.pid, is_spared)
+            left = processes.descendants(self.pid, is_kept)
         except OSError:
             return False
         # A process that is born while the table is read may not be in it. It stems from one that was there before, and

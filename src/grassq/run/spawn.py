@@ -1,4 +1,4 @@
-"""Starting a job's command, and saying in a sentence why that did not work."""
+"""Start a job's command, and say in a sentence why it did not start."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from grassq.run import rundir, which
 ERROR_MAX = 1000  # characters of a sentence that goes into the exit record
 HOME = "/"  # where launcher and shims are while they start nothing
 
-#: Python ignores these two for itself, and what is ignored stays ignored in a program it starts.
+#: Python ignores these two signals for itself, and a program it starts would inherit that.
 _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 _DUP2 = os.POSIX_SPAWN_DUP2
-# Any other reason says more of why a program did not start than that it is not in one of the places.
+# Any other reason explains more than "not found in one of the directories".
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR)
 
 
 def spawn(spec: rundir.RunSpec, path: str, null: int) -> int:
-    """Start the command in its own session and return its pid; OSError or ValueError when it cannot be."""
+    """Start the command in its own session and return its pid; OSError or ValueError if it cannot be started."""
     out = rundir.open_log(path, "out" if spec.split else "log")
     err = out
     try:
@@ -41,13 +41,13 @@ def spawn(spec: rundir.RunSpec, path: str, null: int) -> int:
 
 def _start(spec: rundir.RunSpec, files: tuple[tuple[int, int, int], ...]) -> int:
     """Start the first of the files the command may mean that can be started."""
-    # Looked up here and not by the daemon: a file system that hangs then hangs this one job's shim.
+    # The shim looks the program up, not the daemon: a file system that hangs then hangs only this job's shim.
     places, words = which.to_start(tuple(spec.argv), spec.env, spec.cwd)
-    spec.env.pop(b"", None)  # a variable without a name, which a broken parent may hand on, is nobody's
+    spec.env.pop(b"", None)  # a variable without a name, which a broken parent may pass on, is dropped
     failure: OSError | None = None
     for place in places:
         try:
-            # Not `subprocess`: that costs more than the start itself. Every other descriptor of ours closes by itself.
+            # Not `subprocess`: it costs more than the start itself. Every other descriptor of ours closes by itself.
             return os.posix_spawn(
                 place, words, spec.env, file_actions=files, setsid=True, setsigmask=(), setsigdef=_PYTHONS_OWN
             )
@@ -59,7 +59,7 @@ def _start(spec: rundir.RunSpec, files: tuple[tuple[int, int, int], ...]) -> int
 
 
 def reason(exc: OSError | ValueError, spec: rundir.RunSpec) -> str:
-    """Why the command did not start, as one line for a human."""
+    """Return why the command did not start, as one line for a person."""
     return f"cannot start: {_cause(exc, spec)}"[:ERROR_MAX]
 
 

@@ -1,4 +1,4 @@
-"""Finding the program a command names, as the job itself would."""
+"""Find the program a command names, as the job itself would."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 def places(word: bytes, env: Mapping[bytes, bytes], cwd: bytes) -> list[bytes]:
-    """Where the system looks for the program a first word names, in that order: on the job's PATH, if it is no path."""
+    """Return the paths the system tries for a first word, in order: on the job's PATH, unless the word is a path."""
     folders = [b""] if b"/" in word else env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
     return [os.path.join(cwd, folder, word) for folder in folders]
 
 
 def find(word: bytes, env: Mapping[bytes, bytes], cwd: bytes) -> bytes | None:
-    """The file a first word stands for: on the job's PATH, then in its directory."""
+    """Return the file a first word stands for: on the job's PATH, then in its directory."""
     if b"/" not in word:
         for path in places(word, env, cwd):
             if os.path.isfile(path) and os.access(path, os.X_OK):
@@ -30,7 +30,7 @@ def _is_program(path: bytes) -> bool:
 
 
 def to_start(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes) -> tuple[list[bytes], tuple[bytes, ...]]:
-    """The files to try, in order, and the words to start: a script that is not executable goes under Python.
+    """Return the files to try, in order, and the words to start: a script that is not executable runs under Python.
 
     Paths are as seen from `cwd`.
     """
@@ -42,7 +42,7 @@ def to_start(words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes) -
     if found.endswith(b".py") and not os.access(found, os.X_OK):
         python = _python(env, cwd)
         return ([python] if b"/" in python else places(python, env, cwd)), (python, found, *words[1:])
-    # A program of the directory that is not on the PATH is told its path: it would not find itself by its name.
+    # A program of the directory that is not on the PATH is given its path: it would not find itself by its name.
     is_near = b"/" not in words[0] and os.path.dirname(found) == cwd.rstrip(b"/")
     return [found], ((found, *words[1:]) if is_near else words)
 

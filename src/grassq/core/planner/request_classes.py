@@ -1,7 +1,7 @@
-"""Kinds of requests: queued jobs of one queue and terms that name the same resources, asked for the first that fits.
+"""Request classes: the queued jobs of one queue and one set of constraints that ask for the same resources.
 
-Jobs of one shape differ in nothing the planner looks at, so a kind knows of each shape only its amounts and the line of
-its jobs; the index holds one point per shape, at the order of its first job.
+Jobs of one shape do not differ in anything the planner looks at. So a request class keeps for each shape only its
+amounts and the queue positions of its jobs; the index has one point per shape, at the position of its first job.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.resources.amounts import Request
 
 Amounts = tuple[int, ...]
-#: What the planner groups by: jobs of one shape fit or do not fit together.
+#: What the planner groups by: either all jobs of one shape fit, or none does.
 Shape = tuple[str, Request, Constraints]
-#: Empty shapes that are remembered, because they mostly come back; more of them than of others are forgotten.
+#: Empty shapes that are kept, because most come back. When there are more empty shapes than others, they are dropped.
 EMPTY_MIN = 64
 
 
 class RequestClass:
-    """All queued jobs of a queue that ask under the same terms for the same resources."""
+    """All queued jobs of a queue that ask for the same resources under the same constraints."""
 
     def __init__(self, queue: str, constraints: Constraints, names: tuple[str, ...]) -> None:
         self.queue = queue
@@ -30,17 +30,17 @@ class RequestClass:
         self.index = Index(len(names))
         self.count = 0
         self._keys: dict[Amounts, int] = {}
-        #: Of each key its amounts, and its line: a lone job is its own line, as most are where shapes are many.
+        #: The amounts and the queue positions of each key. A single position stands for itself, to save memory.
         self._amounts: dict[int, Amounts] = {}
         self._lines: dict[int, int | SortedOrders] = {}
         self._next_key = 0
 
     def request(self, key: int) -> Request:
-        """What the jobs behind a key ask for."""
+        """Return what the jobs of a key ask for."""
         return tuple(zip(self.names, self._amounts[key], strict=True))
 
     def shapes(self) -> Iterator[tuple[Shape, SortedOrders]]:
-        """Every shape that has jobs, with its line."""
+        """Iterate over every shape that has jobs, with the jobs' queue positions."""
         for key, line in self._lines.items():
             yield (
                 (self.queue, self.request(key), self.constraints),
@@ -48,12 +48,12 @@ class RequestClass:
             )
 
     def line(self, amounts: Amounts) -> SortedOrders:
-        """The jobs of a shape in line; changing it changes nothing here."""
+        """Return the queue positions of a shape; changing the answer changes nothing here."""
         line = self._lines.get(self._keys.get(amounts, -1))
         return SortedOrders(() if line is None else (line,)) if line is None or isinstance(line, int) else line
 
     def add(self, amounts: Amounts, order: int) -> None:
-        """A job came."""
+        """Add one job."""
         self.count += 1
         key = self._keys.get(amounts)
         if key is None:
@@ -72,7 +72,7 @@ class RequestClass:
             self.index.put(key, amounts, order)
 
     def extend(self, amounts: Amounts, orders: Sequence[int]) -> None:
-        """Many jobs of one shape came; sorted."""
+        """Add many jobs of one shape; `orders` is sorted."""
         self.count += len(orders)
         before = self._put_in_line(amounts, orders)
         key = self._keys[amounts]
@@ -80,12 +80,12 @@ class RequestClass:
             self.index.put(key, amounts, orders[0])
 
     def load(self, amounts: Amounts, orders: Sequence[int]) -> None:
-        """The same, for a shape that had none; `index_all` comes after all of them."""
+        """Add the jobs of a shape that has none yet; call `index_all` after all of them."""
         self.count += len(orders)
         self._put_in_line(amounts, orders)
 
     def _put_in_line(self, amounts: Amounts, orders: Sequence[int]) -> int | None:
-        """Who was first in line before."""
+        """Add queue positions and return the first one from before."""
         key = self._keys.get(amounts)
         if key is None:
             key = self._new(amounts)
@@ -100,12 +100,12 @@ class RequestClass:
         return first
 
     def index_all(self) -> None:
-        """After `extend`s: build the index at once."""
+        """Build the index at once, after all `load`s."""
         points = ((key, self._amounts[key], _first(line)) for key, line in self._lines.items())
         self.index.load(points)
 
     def remove(self, amounts: Amounts, order: int) -> None:
-        """A job left; KeyError or ValueError when it was not there."""
+        """Remove one job; KeyError or ValueError if it is not there."""
         key = self._keys[amounts]
         line = self._lines[key]
         self.count -= 1
@@ -124,7 +124,7 @@ class RequestClass:
             self._lines[key] = line.first
 
     def pass_first(self, key: int, order: int) -> int | None:
-        """Let the index go on to the job after `order`, as if it had left; who that is."""
+        """Let the index go on to the job after `order`, as if that job had left; return the next position."""
         line = self._lines[key]
         after = None if isinstance(line, int) else line.after(order)
         if after is None:
@@ -138,11 +138,11 @@ class RequestClass:
         self.index.put(key, self._amounts[key], _first(self._lines[key]))
 
     def key_of(self, amounts: Amounts) -> int:
-        """The key behind which the jobs of a shape are; KeyError when there never were any."""
+        """Return the key of a shape; KeyError if the shape never had jobs."""
         return self._keys[amounts]
 
     def first(self, key: int) -> int:
-        """Who goes first of those behind a key."""
+        """Return the first queue position of a key."""
         return _first(self._lines[key])
 
     def _new(self, amounts: Amounts) -> int:
@@ -165,5 +165,5 @@ def _first(line: int | SortedOrders) -> int:
 
 
 def amounts_of(request: Request) -> tuple[tuple[str, ...], Amounts]:
-    """A request as the names it asks for and how much of each."""
+    """Return the names a request asks for, and the amounts in the same order."""
     return tuple([name for name, _ in request]), tuple([amount for _, amount in request])

@@ -1,4 +1,4 @@
-"""A line: places of jobs, first to go first, eight bytes each however many there are."""
+"""Queue positions in order, eight bytes each."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-#: A part longer than this becomes two, so that adding and removing move few bytes.
+#: A part longer than this is split in two, so that adding and removing move few bytes.
 PART_MAX = 1024
 
 
 class SortedOrders:
-    """Sorted whole numbers, each at most once."""
+    """Sorted integers, each at most once."""
 
     __slots__ = ("_firsts", "_length", "_parts")
 
     def __init__(self, orders: Iterable[int] = ()) -> None:
-        """`orders` must be sorted."""
+        """Take over `orders`, which must be sorted."""
         whole = array("q", orders)
         size = PART_MAX // 2
         self._parts = [whole[at : at + size] for at in range(0, len(whole), size)] or [whole]
-        #: The first of each part but the first: in which part a number lies.
+        #: The first number of each part except the first part: tells in which part a number lies.
         self._firsts = [part[0] for part in self._parts[1:]]
         self._length = len(whole)
 
@@ -39,15 +39,15 @@ class SortedOrders:
 
     @property
     def first(self) -> int:
-        """Who goes first; IndexError when nobody is there."""
+        """Return the first position; IndexError if there is none."""
         return self._parts[0][0]
 
     def upto(self, most: int) -> list[int]:
-        """The first ones, at most so many."""
+        """Return the first positions, at most `most`."""
         return list(islice(self, most))
 
     def after(self, order: int) -> int | None:
-        """Who comes next after a place, whether somebody is there or not."""
+        """Return the first position after `order`, whether `order` itself is there or not."""
         which = bisect_right(self._firsts, order)
         at = bisect_right(self._parts[which], order)
         if at < len(self._parts[which]):
@@ -55,7 +55,7 @@ class SortedOrders:
         return self._parts[which + 1][0] if which + 1 < len(self._parts) else None
 
     def add(self, order: int) -> None:
-        """Let somebody in at their place."""
+        """Add one position."""
         which = bisect_right(self._firsts, order)
         part = self._parts[which]
         if not part or order > part[-1]:
@@ -69,7 +69,7 @@ class SortedOrders:
             self._firsts.insert(which, part[half])
 
     def extend(self, orders: Sequence[int]) -> None:
-        """Let many in, sorted; at the end of the line that costs next to nothing."""
+        """Add sorted positions; appending at the end costs next to nothing."""
         part = self._parts[-1]
         if not orders or (part and orders[0] <= part[-1]):
             for order in orders:
@@ -86,7 +86,7 @@ class SortedOrders:
         self._length += len(orders)
 
     def remove(self, order: int) -> None:
-        """Let somebody go; ValueError when they were not there."""
+        """Remove one position; ValueError if it is not there."""
         which = bisect_right(self._firsts, order)
         part = self._parts[which]
         at = bisect_left(part, order)

@@ -1,4 +1,4 @@
-"""How a range tree is built of points or of other trees: in steps, so that nobody has to wait for a large one."""
+"""Build a range tree from points or from other trees, in steps, so that no single change waits for a large tree."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from grassq.core.planner.firstfit.range_tree import FAN, GONE, Level, Tree, cells_each, leaf_bits
 
-#: One step: about a millisecond.
+#: Cells per step: about a millisecond.
 CHUNK = 4096
-#: One step where somebody waits for the end anyway: sorting in one go is faster than merging what was sorted in parts.
+#: Cells per step where the caller waits for the end anyway: sorting at once is faster than merging sorted parts.
 BULK = 1 << 20
-#: Changes replayed in one step at the end of a join.
+#: Changes that are replayed in one step at the end of a join.
 REPLAY = 64
 
 Result = TypeVar("Result")
@@ -24,14 +24,14 @@ _Key = Callable[[int], int] | None
 
 
 def work_each(count: int, dims: int) -> int:
-    """About how many cells building handles for each point."""
+    """Estimate how many cells building handles for each point."""
     levels = max(count.bit_length() - leaf_bits(count, dims), 0)
     sorts = max(count // CHUNK, 1).bit_length() + 1
     return round(3 * cells_each(levels, dims - 1)) + (dims + 1) * (sorts + 2) + 2
 
 
 def gather(trees: Iterable[Tree], dims: int) -> Steps[tuple[list[array[int]], array[int], array[int]]]:
-    """The points of some trees, ghosts left out, as columns."""
+    """Return the points of some trees as columns, without removed points."""
     columns, keys, orders = [array("q") for _ in range(dims)], array("q"), array("q")
     for tree in trees:
         for at in range(0, len(tree.keys), CHUNK):
@@ -46,7 +46,7 @@ def gather(trees: Iterable[Tree], dims: int) -> Steps[tuple[list[array[int]], ar
 
 
 def grow(columns: list[array[int]], keys: array[int], orders: array[int], chunk: int) -> Steps[Tree]:
-    """Build a tree of points given as columns, sorting about so many at a time."""
+    """Build a tree of points given as columns, sorting about `chunk` cells at a time."""
     places = yield from _sorted_by(columns[-1], chunk)
     taken = []
     for column in (*columns, keys, orders):
@@ -66,7 +66,7 @@ def grow(columns: list[array[int]], keys: array[int], orders: array[int], chunk:
 
 
 def joined(trees: Sequence[Tree], dims: int, touched: set[int]) -> Steps[Tree]:
-    """Build one tree of some that are still in use, then do there what was done to them meanwhile."""
+    """Build one tree from trees that are still in use, then replay the changes made to them meanwhile."""
     columns, keys, orders = yield from gather(trees, dims)
     tree = yield from grow(columns, keys, orders, CHUNK)
     while touched:
@@ -80,7 +80,7 @@ def joined(trees: Sequence[Tree], dims: int, touched: set[int]) -> Steps[Tree]:
 
 
 def finish(steps: Steps[Result]) -> Result:
-    """Do all of it now."""
+    """Do all of the work now."""
     while True:
         try:
             next(steps)
@@ -90,7 +90,7 @@ def finish(steps: Steps[Result]) -> Result:
 
 
 def _spread(tree: Tree, sheet: Level, chunk: int) -> Steps[None]:
-    """Give a sheet its children: copies of its runs in the order of the next dimension."""
+    """Give a level its children: copies of its runs in the order of the next dimension."""
     depth = sheet.depth + 1
     if depth == len(tree.columns):
         return
@@ -102,7 +102,9 @@ def _spread(tree: Tree, sheet: Level, chunk: int) -> Steps[None]:
         even = array("I")
         for at in range(0, len(runs) - size + 1, 2 * size):
             even.extend(runs[at : at + size])
-        child = Level(len(tree.sheets), depth, bits, even[:])  # a copy is as long as it must be, without room to grow
+        child = Level(
+            len(tree.sheets), depth, bits, even[:]
+        )  # a copy is exactly as long as needed, without space to grow
         tree.sheets.append(child)
         sheet.children.append(child)
         child.least = yield from _least(child, tree.orders, size)
@@ -113,7 +115,7 @@ def _spread(tree: Tree, sheet: Level, chunk: int) -> Steps[None]:
 
 
 def _sorted_runs(cells: array[int], size: int, key: _Key, chunk: int) -> Steps[array[int]]:
-    """Sort each whole run of that size and leave out the rest. Larger than a chunk they are merged of sorted halves."""
+    """Sort each whole run of this size, without the rest; runs larger than a chunk are merged from sorted halves."""
     done = array("I")
     work = 0
     for at in range(0, len(cells) - size + 1, size):
@@ -131,7 +133,7 @@ def _sorted_runs(cells: array[int], size: int, key: _Key, chunk: int) -> Steps[a
 def _merge(
     cells: array[int], start: int, middle: int, stop: int, key: _Key, done: array[int], chunk: int
 ) -> Steps[None]:
-    """Append two neighbouring sorted runs as one; of equals the left one's come first."""
+    """Append two neighbouring sorted runs as one; of equal values the left run's come first."""
     at, other = start, middle
     while at < middle and other < stop:
         left, right = cells[at : min(at + chunk, middle)], cells[other : min(other + chunk, stop)]
@@ -148,7 +150,7 @@ def _merge(
 
 
 def _sorted_by(column: array[int], chunk: int) -> Steps[array[int]]:
-    """The positions of a column in the order of its values, equal ones as they stand."""
+    """Return the positions of a column in the order of its values; equal values keep their order."""
     count, key = len(column), column.__getitem__
     cells = array("I")
     for at in range(0, count, chunk):
@@ -164,7 +166,7 @@ def _sorted_by(column: array[int], chunk: int) -> Steps[array[int]]:
 
 
 def _taken(column: array[int], places: array[int]) -> Steps[array[int]]:
-    """A column in another order."""
+    """Return a column in another order."""
     done = array("q")
     for at in range(0, len(places), CHUNK):
         done.extend(map(column.__getitem__, places[at : at + CHUNK]))
@@ -173,7 +175,7 @@ def _taken(column: array[int], places: array[int]) -> Steps[array[int]]:
 
 
 def _inverse(places: array[int]) -> Steps[array[int]]:
-    """Where each place stands."""
+    """Return the inverse of a permutation."""
     done = array("I", bytes(array("I").itemsize * len(places)))
     for at in range(0, len(places), CHUNK):
         for position, place in enumerate(places[at : at + CHUNK], at):
@@ -183,7 +185,7 @@ def _inverse(places: array[int]) -> Steps[array[int]]:
 
 
 def _least(sheet: Level, orders: array[int], size: int) -> Steps[list[array[int]]]:
-    """The least orders of a sheet's cells, by 16, by 256, ... up to a run of that size."""
+    """Return the least orders of a level's cells, by 16, by 256, and so on up to a run of this size."""
     cells, lower = sheet.cells, None
     levels: list[array[int]] = []
     values: Iterable[int]

@@ -1,10 +1,10 @@
 """The first request that fits: the least order among the points that are at most what is free.
 
-Few points are a list in their order, looked through from the front: that is the everyday case. When the list is full
-its points become a small `Tree` (see `rangetree`, which answers in log^k n looks), and trees of about equal size are
-joined into one, as two equal digits carry in adding. So there are at most about log2 n trees. A join goes on a little
-with every change while the old trees still answer: no single change waits for a large one. Loading many points at once
-builds one tree.
+Few points are a list in their order, searched from the front: that is the everyday case. When the list is full, its
+points become a small `Tree` (see range_tree.py, which answers in log^k n looks), and trees of about equal size are
+joined into one, as two equal digits carry in an addition. So there are at most about log2 n trees. A join goes on a
+little with every change while the old trees still answer: no single change waits for a large tree. Loading many points
+at once builds one tree.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from operator import le
 from grassq.core.planner.firstfit.build import BULK, CHUNK, Steps, finish, gather, grow, joined, work_each
 from grassq.core.planner.firstfit.range_tree import GONE, RUN, Entry, Tree
 
-#: So many points are just looked through.
+#: The list holds at most this many points.
 FEW = 32
-#: Trees with no more points than this are joined at once: that takes a few milliseconds.
+#: Trees with at most this many points are joined at once, which takes a few milliseconds.
 AT_ONCE = 512
-#: With every change each join goes on as far as so many of its points need: it ends long before the next of its size.
+#: With every change each join handles the cells of this many points: a join ends long before the next one of its size.
 PACE = 4
-#: Amounts that the list compares by name.
+#: The list compares this many amounts by name.
 PLAIN = 4
 
 #: A point of the list: order, key, four amounts (0 where there are fewer), and all amounts.
@@ -33,7 +33,7 @@ _ZEROS = (0,) * PLAIN
 
 
 class _Join:
-    """Trees on their way to be one."""
+    """Trees that are being joined into one."""
 
     __slots__ = ("credit", "pace", "sources", "steps")
 
@@ -43,16 +43,16 @@ class _Join:
             tree.touched = touched
         self.sources = sources
         self.steps: Steps[Tree] = joined(sources, dims, touched)
-        #: Cells to handle with each change, and those that are not handled yet.
+        #: Cells to handle with each change, and cells that are not handled yet.
         self.pace = PACE * work_each(sum(tree.live for tree in sources), dims)
         self.credit = 0
 
 
 class Index:
-    """Requests of one kind, asked for the first that fits: the least order among those at most what is free."""
+    """The requests of one class; answers which request with the least order fits into what is free."""
 
     def __init__(self, dims: int) -> None:
-        """Without points. Points of no dimension have one, of which they ask nothing."""
+        """Start without points. Points of dimension 0 ask for nothing and always fit."""
         #: Cells that searches have looked at.
         self.visited = 0
         self._dims = dims
@@ -65,7 +65,7 @@ class Index:
         return len(self._few) + sum(tree.live for tree in self._trees)
 
     def put(self, key: int, amounts: tuple[int, ...], order: int) -> None:
-        """Add a point, or change the order of a known one. Orders are distinct and less than 2**63 - 1."""
+        """Add a point, or change the order of a known point. Orders are distinct and less than 2**63 - 1."""
         if order >= GONE or len(amounts) != self._dims:
             raise ValueError(f"order {order} and amounts {amounts} are no point of {self._dims} dimensions")
         if key in self._known:
@@ -82,7 +82,7 @@ class Index:
             self._beat()
 
     def remove(self, key: int) -> None:
-        """Take a point away; KeyError if there is none of that key."""
+        """Remove a point; KeyError if there is none with this key."""
         if key in self._known:
             self._forget(key)
             return
@@ -94,7 +94,7 @@ class Index:
         raise KeyError(key)
 
     def load(self, points: Iterable[tuple[int, tuple[int, ...], int]]) -> None:
-        """Add many points at once, as (key, amounts, order); each key once, and none that is there."""
+        """Add many points at once, as (key, amounts, order). Each key is new and comes once."""
         dims = max(self._dims, 1)
         columns, keys, orders = [array("q") for _ in range(dims)], array("q"), array("q")
         for key, amounts, order in points:
@@ -112,7 +112,7 @@ class Index:
             self.put(key, tuple(column[at] for column in columns[: self._dims]), orders[at])
 
     def first(self, free: Sequence[int]) -> int | None:
-        """The key of the least order that fits, or None."""
+        """Return the key with the least order that fits, or None."""
         found = next(self._fitting_few(free), None)
         if self._trees:
             other = next(self._fitting_trees(free, GONE if found is None else found[0]), None)
@@ -120,7 +120,7 @@ class Index:
         return None if found is None else found[1]
 
     def fitting(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """All that fit as (order, key), in increasing order, found as they are asked for; until the index changes."""
+        """Iterate over all that fit as (order, key), in increasing order, until the index changes."""
         few = self._fitting_few(free)
         found = next(few, None)
         for each in self._fitting_trees(free, GONE) if self._trees else ():
@@ -144,7 +144,7 @@ class Index:
         self.visited += len(self._few) - counted
 
     def _fitting_trees(self, free: Sequence[int], before: int) -> Iterator[tuple[int, int]]:
-        """What fits in the trees and has an order less than that, best first."""
+        """Iterate over the points of the trees that fit and have an order below `before`, least first."""
         free = free or (0,)
         trees = self._trees
         edges = [0] * len(trees)
@@ -172,7 +172,7 @@ class Index:
         del self._few[bisect_left(self._few, row)]
 
     def _put_in_tree(self, key: int, amounts: tuple[int, ...], order: int) -> bool:
-        """Change the order of a point of a tree, or take a ghost back; whether there was one."""
+        """Change the order of a point of a tree, or restore a removed point; tell whether there was one."""
         ghost: tuple[Tree, int] | None = None
         for tree in self._trees:
             place = tree.find(key)
@@ -182,7 +182,7 @@ class Index:
             if tree.orders[place] != GONE:
                 self._change(tree, place, order if same else GONE)
                 return same
-            # A ghost that a join has passed by may be missing in the new tree.
+            # A removed point may be missing in the new tree if the join has already passed it.
             if same and tree.touched is None:
                 ghost = tree, place
         if ghost is not None:
@@ -237,7 +237,7 @@ class Index:
             self._go_on(join, GONE)
 
     def _beat(self) -> None:
-        """There was a change: the joins go on, a step at a time."""
+        """Let every join go on by one step, after a change."""
         for join in list(self._joins):
             join.credit += join.pace
             if join.credit >= CHUNK:
