@@ -35,11 +35,9 @@ from grassq.web.access.auth import Guard
 from grassq.web.access.principal import CALLER
 from grassq.web.app import Api
 from grassq.web.listen import certificate
-from grassq.web.listen.fast_submit import open_hatch
 from grassq.web.listen.tcp import listen, make_runner
 from grassq.web.logs.serve import Source
 from grassq.web.routes.tokens import Reach
-from grassq.web.submit.handler import Handler
 
 Test = Callable[["BrokerFixture"], Coroutine[Any, Any, None]]
 WAIT_S = 30.0
@@ -116,8 +114,6 @@ class BrokerFixture:
         self.stopped = False
         self.port = 0
         self.writers: list[asyncio.StreamWriter] = []
-        #: Paths that a test answers by the short way in.
-        self.by_hatch: dict[bytes, Handler] = {}
 
     def _stop(self) -> None:
         self.stopped = True
@@ -144,11 +140,10 @@ class BrokerFixture:
             self.engine.post(FromWorker("w", Hello(a_worker("w", cpu=4))))
             runner = make_runner(self.app, 0.2)
             await runner.setup()
-            stack.push_async_callback(runner.cleanup)
             sock = stack.enter_context(socket.socket(socket.AF_UNIX))
             sock.bind(str(self.home / "grass.sock"))
-            assert runner.server is not None
-            await open_hatch(stack, sock, {**self.api.submissions(), **self.by_hatch}, runner.server, 8)
+            stack.push_async_callback(runner.cleanup)
+            await web.SockSite(runner, sock, backlog=8).start()
             sockets = await listen(stack, runner, [Address("127.0.0.1", 0)], self.identity)
             self.port = sockets[0].getsockname()[1]
             self.api.tokens.reach = Reach([Address("127.0.0.1", self.port)], self.identity.fingerprint)
@@ -268,12 +263,11 @@ async def is_closed(reader: asyncio.StreamReader, seconds: float = WAIT_S) -> bo
     return True
 
 
-def play(test: Test, by_hatch: dict[bytes, Handler] | None = None) -> None:
+def play(test: Test) -> None:
     """Run a test in a house of its own."""
 
     async def all_of_it(home: Path) -> None:
         fixture = BrokerFixture(home)
-        fixture.by_hatch |= by_hatch or {}
         async with asyncio.timeout(90), fixture.open():
             await test(fixture)
 

@@ -28,7 +28,15 @@ from grassq.core.planner.board import ReservationPolicy
 from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
-from grassq.daemon.context import BACKLOG, SHUTDOWN_S, DaemonContext, SystemClock, cancel, host_name, raise_file_limit
+from grassq.daemon.context import (
+    SHUTDOWN_S,
+    DaemonContext,
+    SystemClock,
+    cancel,
+    host_name,
+    raise_file_limit,
+    serve_user,
+)
 from grassq.daemon.home_lock import user_socket, working_place
 from grassq.errors import StoreUnavailable, UnknownSchema
 from grassq.settings import STORE_MEMORY
@@ -38,7 +46,6 @@ from grassq.store.relational import LEAD_TRY_S, RelationalStore
 from grassq.web.access.audit import Audit
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
-from grassq.web.listen.fast_submit import open_hatch
 from grassq.web.listen.identity import Identity
 from grassq.web.listen.tcp import listen, make_runner
 from grassq.web.logs.cache import LogCache
@@ -171,8 +178,7 @@ async def _open_entrances(
     stack.push_async_callback(runner.cleanup)
     # First of all: what waits for the links to end would wait out its whole time.
     stack.push_async_callback(links.close)
-    assert runner.server is not None
-    await open_hatch(stack, sock, api.submissions(), runner.server, BACKLOG)
+    await serve_user(runner, sock)
     if identity is not None:
         await _open_to_others(stack, setup, runner, api, identity)
 

@@ -54,8 +54,7 @@ class ApiClient:
         self._place: Target = self.home if broker is None else _find_broker(self.home, broker, tell)
         #: Version of the daemon that answered last.
         self.daemon_version: str | None = None
-        #: Open connections: of submissions, and of everything else. A daemon answers the former by a shorter way.
-        self._connections: dict[bool, Connection] = {}
+        self._connection: Connection | None = None
         self._written: tuple[dict[bytes, bytes], str] | None = None
         self._lock = threading.Lock()
         _clients.add(self)
@@ -69,7 +68,7 @@ class ApiClient:
     def close(self) -> None:
         """Close the connection; the next request opens another."""
         with self._lock:
-            self._drop_all()
+            self._drop()
 
     def another(self) -> ApiClient:
         """A client like this one, with a connection of its own."""
@@ -113,7 +112,7 @@ class ApiClient:
         body = f'{rest[:-1]}, "env": {self._environment(env)}}}'.encode("ascii")
         if len(body) > REQUEST_MAX:
             raise BadInput(f"the request is larger than {REQUEST_MAX:,} bytes; submit in parts")
-        return self._answer(self._ask("POST", f"/v1/{verb}", body, hot=True))
+        return self._answer(self._ask("POST", f"/v1/{verb}", body))
 
     def _environment(self, env: Mapping[bytes, bytes]) -> str:
         # Mostly the same as last time: writing it down takes longer than all the rest of a request.
@@ -283,9 +282,9 @@ class ApiClient:
     def _get(self, path: str, pairs: Iterable[tuple[str, object]]) -> Document:
         return self._answer(self._ask("GET", path + query(pairs)))
 
-    def _ask(self, method: str, target: str, body: bytes = b"", *, hot: bool = False) -> Response:
+    def _ask(self, method: str, target: str, body: bytes = b"") -> Response:
         with self._lock:
-            response = persist(lambda: self._once(method, target, body, hot), self._place, autostart=self.autostart)
+            response = persist(lambda: self._once(method, target, body), self._place, autostart=self.autostart)
         self._note(response)
         return response
 
@@ -306,33 +305,28 @@ class ApiClient:
         self._note(response)
         return response, parts, connection
 
-    def _once(self, method: str, target: str, body: bytes, hot: bool) -> Response:
-        which = hot and self.broker is None
-        connection = self._connections.get(which)
+    def _once(self, method: str, target: str, body: bytes) -> Response:
+        connection = self._connection
         if connection is None:
-            connection = self._connections[which] = Connection(self._place)
+            connection = self._connection = Connection(self._place)
         try:
             response = connection.request(method, target, body, keep=True)
         except BaseException:
-            self._drop(which)
+            self._drop()
             raise
         if not connection.reusable:
-            self._drop(which)
+            self._drop()
         return response
 
-    def _drop(self, which: bool) -> None:
-        connection = self._connections.pop(which, None)
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def _forked(self) -> None:
         # The parent's connection would give us its answers, and its lock may be held by a thread we do not have.
         self._lock = threading.Lock()
-        self._drop_all()
-
-    def _drop_all(self) -> None:
-        for which in list(self._connections):
-            self._drop(which)
+        self._drop()
 
     def _note(self, response: Response) -> None:
         self.daemon_version = response.headers.get("grass-version", self.daemon_version)

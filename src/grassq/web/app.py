@@ -14,7 +14,6 @@ from grassq.broker.engine import Engine
 from grassq.core.resources.amounts import Request
 from grassq.web.access.auth import Guard, Need, Route
 from grassq.web.events.temporary_queues import TemporaryQueues
-from grassq.web.listen.fast_submit import Handlers
 from grassq.web.responses import Handler, document, errors_in_words, version_header
 from grassq.web.routes.jobs import Jobs
 from grassq.web.routes.queues import Queues
@@ -99,11 +98,6 @@ class Api:
         if self._link is not None:
             table.append(("GET", "/v1/worker", self._link, "worker"))
         return [Route(*row) for row in table]
-
-    def submissions(self) -> Handlers:
-        """What comes by the short way in, too: each is one of the routes that the owner of the socket may use."""
-        made = self._jobs.submissions
-        return {b"/v1/enqueue": made.enqueue, b"/v1/submit": made.submit, b"/v1/submit-many": made.submit_many}
 
     async def info(self, request: web.Request) -> web.Response:
         """What the daemon is and how it fares."""

@@ -63,17 +63,17 @@ async def version_header(request: web.Request, response: web.StreamResponse) -> 
 
 
 class Reply(Struct, frozen=True):
-    """An answer before it is HTTP: whoever serves the connection writes it down."""
+    """The parts of an answer; `response` makes the answer of them."""
 
     body: bytes
     status: int = 200
     headers: dict[str, str] = {}
     kind: str = "application/json"
-    #: For the audit: what it was about.
+    #: What the request was about, for the audit.
     about: str = ""
 
     def response(self) -> web.Response:
-        """The answer for aiohttp."""
+        """Return the answer for aiohttp."""
         return web.Response(status=self.status, body=self.body, headers=self.headers, content_type=self.kind)
 
 

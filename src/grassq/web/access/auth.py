@@ -269,6 +269,8 @@ class Guard:
         size = request.content_length
         if size is not None and size > most:
             raise Denied(413, f"the body is larger than {most:,} bytes")
+        if size is not None and request.content.is_eof():
+            return request.content.read_nowait()  # all of it came with the head
         # Not those of somebody without a token: small as they are, they would keep the turns of those who have one.
         large = context.connection is not None and context.need != "open" and (size is None or size > LARGE)
         body = bytearray()
