@@ -43,7 +43,7 @@ from grassq.settings import STORE_MEMORY
 from grassq.store.base import Store
 from grassq.store.open import open_store
 from grassq.store.relational import LEAD_TRY_S, RelationalStore
-from grassq.web.access.audit import Audit
+from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
 from grassq.web.listen.identity import Identity
@@ -200,9 +200,12 @@ def _directory(
 
 
 def _alarm(audit: Audit, words: str) -> None:
-    """Somebody comes with an identity that is in use: for the log and for the audit."""
+    """Write to the log and to the audit that somebody connects with an identity that is in use."""
     log.error("alarm %s", words)
-    audit.write(time.time(), "broker", "", "", "GET", "/v1/worker", "refused", about=words, sync=True)
+    entry = AuditEntry(
+        at=time.time(), who="broker", name="", peer="", method="GET", path="/v1/worker", about=words, result="refused"
+    )
+    audit.write(entry, sync=True)
 
 
 def _about(setup: DaemonContext, engine: Engine, url: str) -> dict[str, object]:

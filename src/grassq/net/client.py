@@ -261,7 +261,7 @@ class ApiClient:
         return self._change("tokens/revoke", {"id": id_})
 
     def audit(self, *, last: int | None = None) -> Document:
-        """Who changed what, and whether the chain of lines is whole."""
+        """Return who changed what: the newest entries of the audit."""
         return self._get("/v1/audit", [("last", last)])
 
     def info(self) -> Document:

@@ -21,7 +21,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from grassq.store.base import Scope, Token
-from grassq.web.access.audit import Audit
+from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.principal import CALLER, OWNER, Principal
 from grassq.web.listen.tcp import ClientConnection
 from grassq.web.responses import Denied, Handler, errors_in_words
@@ -253,13 +253,15 @@ class Guard:
         if self.audit is None or missed is None:
             return
         note = context.note
-        line = (self._now(), note.who, note.name, context.peer, request.method, request.path, result)
+        entry = AuditEntry(
+            at=self._now(), who=note.who, name=note.name, peer=context.peer, method=request.method, path=request.path,
+            about=note.about, result=result, missed=missed,
+        )  # fmt: skip
         if context.need in ("read", "submit"):
-            self.audit.write(*line, about=note.about)
+            self.audit.write(entry)
         else:
-            told = asyncio.to_thread(self.audit.write, *line, about=note.about, missed=missed, sync=True)
-            # A request that is being cut is told too.
-            await asyncio.shield(told)
+            # A request that is being cut is written down too.
+            await asyncio.shield(asyncio.to_thread(self.audit.write, entry, sync=True))
 
     async def _body(self, request: web.Request, context: RequestContext) -> bytes:
         """The whole body of a request: within its time, and not larger than it may be."""
