@@ -102,6 +102,11 @@ def a_worker(
     return WorkerInfo(name, boot, a_capacity(**given), tuple([an_offer()] if offers is None else offers))
 
 
+def detecting(info: WorkerInfo, *names: str) -> WorkerInfo:
+    """Return a worker that still looks for devices of these resources, gpu unless told otherwise."""
+    return replace(info, looked_for=frozenset(names or {"gpu"}))
+
+
 def a_board(
     *workers: WorkerInfo,
     jobs: Iterable[Job] = (),

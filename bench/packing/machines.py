@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
 from grassq.core.resources.amounts import ONE, Allocation, Request
-from grassq.core.resources.capacity import VRAM, Capacity, Devices, Pool
+from grassq.core.resources.capacity import Capacity, Devices, Pool
+from grassq.core.syntax.resource_names import VRAM
 
 GPU = "gpu"
 

@@ -12,8 +12,8 @@ from grassq.core.model import DEFAULT_QUEUE, Job, Offer, Outcome, Spec, State, W
 from grassq.core.planner.board import Board, ReservationPolicy
 from grassq.core.planner.plan import plan
 from grassq.core.resources.amounts import ONE, Allocation, Request
-from grassq.core.resources.capacity import VRAM
 from grassq.core.states import Exited, Place, Started, advance
+from grassq.core.syntax.resource_names import VRAM
 
 #: Of a process that does not exist: nothing is started here.
 PID = 1

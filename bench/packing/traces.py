@@ -9,7 +9,8 @@ from typing import NamedTuple
 from bench.packing.machines import GPU, Machine
 from grassq.core.model import NEUTRAL_PRIORITY
 from grassq.core.resources.amounts import ONE, Request, parse_request
-from grassq.core.resources.capacity import VRAM, parse_limits, supply_of
+from grassq.core.resources.capacity import parse_limits, supply_of
+from grassq.core.syntax.resource_names import VRAM
 
 Asked = dict[str, float | str]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
-from tests.builders import a_worker, an_offer
+from tests.builders import a_worker, an_offer, detecting
 
 from grassq.broker import service, views
 from grassq.core.model import Outcome
@@ -116,7 +115,7 @@ def test_why_tells_how_a_job_ended_and_what_to_do() -> None:
 
 
 def test_a_worker_that_still_looks_for_devices_says_so() -> None:
-    fixture = DeciderFixture(replace(a_worker("w", cpu=2), detecting=True))
+    fixture = DeciderFixture(detecting(a_worker("w", cpu=2)))
     fixture.submit(a_draft(gpu=1))
     assert _show(fixture)["workers"][0]["detecting"] is True
     assert _show(fixture, "1")["jobs"][0]["state"] == "queued"

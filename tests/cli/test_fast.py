@@ -14,8 +14,9 @@ from tests.cli.fake import Answer, FakeDaemon, Request, document, reply, stored,
 from grassq.cli.commands import queues
 from grassq.cli.fast import VALUE_OPTIONS, wants_help
 from grassq.core.syntax import options
+from grassq.core.syntax.resource_names import COMMON_RESOURCES
 
-RESOURCES = {f"--{resource}" for resource in options.COMMON_RESOURCES}
+RESOURCES = {f"--{resource}" for resource in COMMON_RESOURCES}
 HEAVY = "re json argparse socket typing enum subprocess pathlib logging collections functools signal select"
 
 

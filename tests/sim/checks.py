@@ -15,9 +15,9 @@ from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, Offer
 from grassq.core.planner.board import NEAR_MAX, Board, shape_of
 from grassq.core.planner.explain import never_fits
 from grassq.core.resources.amounts import ONE
-from grassq.core.resources.capacity import VRAM, Capacity, Pool
+from grassq.core.resources.capacity import Capacity, Pool
+from grassq.core.syntax.resource_names import SLOT, VRAM
 from grassq.core.syntax.selectors import AllJobs, ByIds
-from grassq.core.syntax.slots import SLOT
 from grassq.store.base import Loaded
 from grassq.store.sqlite import SqliteStore
 

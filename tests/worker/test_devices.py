@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,8 @@ import pytest
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool
 from grassq.worker.devices import host, nvidia
+from grassq.worker.devices.detector import Detector
+from grassq.worker.devices.detectors import DETECTORS, GROUP, PLUGINS_MAX, found_by, installed, variables_of
 
 # As much of the driver as is asked: three entry points per question, and the memory of each card.
 DRIVER = """
@@ -128,10 +131,10 @@ def test_a_driver_that_hangs_is_given_up(driver: Path, quiet_path: pytest.Monkey
 
 def test_processors_are_those_we_may_use() -> None:
     allowed = os.sched_getaffinity(0)
-    assert host.detect()["cpu"] == Pool(len(allowed) * ONE)
+    assert asyncio.run(host.detect())["cpu"] == Pool(len(allowed) * ONE)
     os.sched_setaffinity(0, {min(allowed)})
     try:
-        assert host.detect()["cpu"] == Pool(ONE)
+        assert asyncio.run(host.detect())["cpu"] == Pool(ONE)
     finally:
         os.sched_setaffinity(0, allowed)
 
@@ -142,4 +145,58 @@ def test_memory_is_what_the_container_allows(tmp_path: Path, monkeypatch: pytest
     for content, expected in (("max", total), ("", total), (str(64 << 20), 64 << 20), (str(1 << 62), total)):
         limit.write_text(content)
         monkeypatch.setattr(host, "_LIMITS", (str(limit), str(tmp_path / "none")))
-        assert host.detect()["mem"] == Pool((expected >> 20) * ONE)
+        assert asyncio.run(host.detect())["mem"] == Pool((expected >> 20) * ONE)
+
+
+async def _two_tapes() -> Capacity:
+    return {"tape": Devices((Device("a"), Device("b"))), "cpu": Pool(99 * ONE)}
+
+
+async def _raise() -> Capacity:
+    raise RuntimeError("no driver")
+
+
+TAPES = Detector(frozenset({"tape"}), _two_tapes, variables=(("tape", b"TAPES"),))
+OTHER_TAPES = Detector(frozenset({"tape"}), _two_tapes)
+BROKEN = Detector(frozenset({"printer"}), _raise)
+NO_NAME = Detector(frozenset({"No Name"}), _two_tapes)
+NO_DETECTOR = "a text"
+
+
+def _points(*names: str) -> list[EntryPoint]:
+    return [EntryPoint(f"{number} {name}", f"{__name__}:{name}", GROUP) for number, name in enumerate(names)]
+
+
+def test_a_detector_of_another_package_finds_its_resources_and_no_others() -> None:
+    (tapes,) = installed(_points("TAPES"))
+    assert asyncio.run(found_by(tapes)) == {"tape": Devices((Device("a"), Device("b")))}
+    variables = variables_of((*DETECTORS, tapes))
+    assert variables.of(b"tape", b"a,b") == {b"TAPES": b"a,b"}
+    assert variables.hidden == {b"TAPES", b"CUDA_VISIBLE_DEVICES"}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("OTHER_TAPES", "another detector's"),
+        ("NO_NAME", "no resource name"),
+        ("NO_DETECTOR", "no Detector but str"),
+        ("MISSING", "AttributeError"),
+    ],
+)
+def test_a_detector_that_cannot_be_used_costs_one_line_and_no_other(
+    name: str, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert [*installed(_points("TAPES", name, "BROKEN"))] == [TAPES, BROKEN]
+    (record,) = caplog.records
+    assert why in record.getMessage() and name in record.getMessage()
+
+
+def test_only_so_many_detectors_are_loaded(caplog: pytest.LogCaptureFixture) -> None:
+    assert [*installed(_points("TAPES", *["MISSING"] * PLUGINS_MAX))] == [TAPES]
+    assert "more than" in caplog.records[0].getMessage()
+
+
+def test_a_detector_that_fails_finds_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert asyncio.run(found_by(BROKEN)) == {}
+    assert "printer" in caplog.text and "no driver" in caplog.text

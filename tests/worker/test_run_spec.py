@@ -20,10 +20,12 @@ from grassq.run.rundir import RunSpec, decode_word
 from grassq.settings import Settings
 from grassq.worker import stored_order
 from grassq.worker.default_env import DefaultEnvironment, of_this_process
+from grassq.worker.devices.detectors import DETECTORS, variables_of
 from grassq.worker.run_spec import Launch, placeholders, run_spec
 
 PATH = (b"PATH", b"/usr/bin:/bin")
 GPU: Allocation = {"gpu": {"1": ONE, "0": ONE // 2}}
+VARIABLES = variables_of(DETECTORS)
 
 
 def a_start(
@@ -47,7 +49,9 @@ def spec_of(start: Start, default_env: DefaultEnvironment | None = None) -> RunS
 def launch_of(start: Start, default_env: DefaultEnvironment | None = None) -> Launch:
     path, checkpoint = "/home/jobs/12/3", "/home/jobs/12/checkpoint"
     default_env = default_env or DefaultEnvironment()
-    return run_spec(start, path, checkpoint, store="s", boot="b", with_daemon=False, default_env=default_env)
+    return run_spec(
+        start, path, checkpoint, store="s", boot="b", with_daemon=False, default_env=default_env, variables=VARIABLES
+    )
 
 
 def raw_of(start: Start, default_env: DefaultEnvironment | None = None) -> dict[str, Any]:
@@ -116,6 +120,14 @@ def test_the_queue_may_set_visible_devices_too_and_the_job_wins_over_it() -> Non
     assert (spec_of(start).env[VISIBLE], spec_of(start).env[b"A"]) == (b"j", b"job")
 
 
+def test_the_devices_of_a_slot_are_told_as_the_slot_lists_them_and_the_job_wins_over_it() -> None:
+    start = a_start(GPU, ((VISIBLE, b"7"),), where={"slot": "1,0", "env": ((VISIBLE, b"q"),)})
+    assert spec_of(start).env[VISIBLE] == b"1,0"
+    assert spec_of(a_start(None, where={"slot": ""})).env[VISIBLE] == b""
+    start = replace(start, spec=replace(start.spec, env=((VISIBLE, b"j"),)))
+    assert spec_of(start).env[VISIBLE] == b"j"
+
+
 def test_devices_are_counted_as_the_driver_counts_them() -> None:
     assert spec_of(a_start(GPU)).env[b"CUDA_DEVICE_ORDER"] == b"PCI_BUS_ID"
     assert b"CUDA_DEVICE_ORDER" not in spec_of(a_start()).env
@@ -167,7 +179,14 @@ def test_which_directory_counts(own: bool, queue: bytes | None, expected: bytes)
 def test_what_else_the_spec_says_is_handed_on() -> None:
     start = a_start(umask=0o077, split=True, grace_s=3.0, keep_children=True)
     launch = run_spec(
-        start, "/p", "/c", store="store-1", boot="boot-1", with_daemon=True, default_env=DefaultEnvironment()
+        start,
+        "/p",
+        "/c",
+        store="store-1",
+        boot="boot-1",
+        with_daemon=True,
+        default_env=DefaultEnvironment(),
+        variables=VARIABLES,
     )
     raw = json.loads(launch.content)
     spec = RunSpec(raw)

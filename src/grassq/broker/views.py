@@ -183,7 +183,7 @@ def worker_document(batch: Batch, worker_state: WorkerState) -> Document:
         "free": free_json(FreeView(worker_state.machine, worker_state.machine), capacity),
         # Of one out of touch: since when nothing was heard of it.
         "since": timestamp(worker_state.since if worker_state.online else batch.now - silent_s),
-        "detecting": worker_state.info.detecting,
+        "detecting": bool(worker_state.info.looked_for),
     }
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, field
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.core.resources.capacity import Capacity, Limits
 from grassq.core.resources.slots import Slot, SlotOrder
+from grassq.core.syntax.resource_names import VRAM_OF
 from grassq.core.syntax.slots import SLOTS_MAX
 
 NEUTRAL_PRIORITY = 30
@@ -35,6 +36,8 @@ ClockTime = Annotated[float, Meta(ge=0.0, le=1e12)]
 #: A sentence of a worker: no longer than what a run dir's record can hold.
 Words = Annotated[str, Meta(max_length=64 << 10)]
 OFFERS_MAX = 1000
+ResourceName = Annotated[str, Meta(max_length=64)]
+RESOURCES_MAX = 64
 
 
 class State(StrEnum):
@@ -130,6 +133,8 @@ class Placement(Struct, frozen=True):
     lease_s: float | None = None
     #: The attempt whose devices this one takes over when that has ended; until then it holds nothing itself.
     after: tuple[int, int] | None = None
+    #: The name of the slot the attempt runs in: its devices, in the order in which the slot lists them.
+    slot: str | None = None
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -215,8 +220,21 @@ class WorkerInfo(Struct, frozen=True):
     #: Detected or given on the command line; what offers declare comes on top.
     given: Capacity
     offers: Annotated[tuple[Offer, ...], Meta(max_length=OFFERS_MAX + 1)] = ()
-    #: Devices are still being looked for, so a missing one may yet appear.
-    detecting: bool = False
+    #: The resources whose devices are still being looked for; True while not even their names are known.
+    looked_for: Annotated[frozenset[ResourceName], Meta(max_length=RESOURCES_MAX)] | bool = field(
+        default=frozenset(), name="detecting"
+    )
     labels: tuple[str, ...] = ()
     #: It can let one attempt take over from another; a worker of the first releases cannot.
     follows: bool = False
+
+    @property
+    def detecting(self) -> frozenset[str]:
+        """Return the resources whose devices are still being looked for, as far as their names are known."""
+        if isinstance(self.looked_for, bool):
+            return frozenset({VRAM_OF}) if self.looked_for else frozenset()
+        return self.looked_for
+
+    def may_appear(self, resource: str) -> bool:
+        """Tell whether a device that this worker does not have may yet be found."""
+        return self.looked_for is True or resource in self.detecting

@@ -18,6 +18,7 @@ from grassq.run.shim_pool import ShimPool
 from grassq.worker import stored_order
 from grassq.worker.attempts import exited
 from grassq.worker.default_env import DefaultEnvironment
+from grassq.worker.devices.detectors import DETECTORS, variables_of
 from grassq.worker.leases import Lease
 from grassq.worker.run_spec import run_spec
 
@@ -69,6 +70,8 @@ class LocalMachine:
         self._around = default_env or DefaultEnvironment()
         self._apart = apart
         self._aside = aside
+        #: How jobs are told which devices they hold; detectors of other packages are added when they are loaded.
+        self.variables = variables_of(DETECTORS)
         self._watched: dict[AttemptId, int] = {}
         #: What to run, of attempts that were laid out behind another one; of the oldest it is made anew if need be.
         self._following: dict[AttemptId, tuple[Any, ...]] = {}
@@ -95,6 +98,7 @@ class LocalMachine:
             boot=self.boot,
             with_daemon=self._with_daemon,
             default_env=self._around,
+            variables=self.variables,
         )
         rundir.prepare(path, launch.content)
         if lease is not None:

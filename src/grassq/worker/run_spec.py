@@ -14,20 +14,19 @@ from msgspec import Struct
 from grassq.core.messages import Start
 from grassq.core.model import Pairs
 from grassq.core.resources.amounts import Allocation, amount_text
-from grassq.core.resources.capacity import VRAM, VRAM_OF
 from grassq.core.resources.device_ids import device_order
 from grassq.core.syntax.placeholders import fill
+from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 from grassq.run import rundir
 from grassq.worker import stored_order
 from grassq.worker.default_env import DefaultEnvironment, harmless
+from grassq.worker.devices.detectors import DeviceVariables
 
 LEAVE_GRACE_S = 2.0
 #: Of our own names a job inherits only these: they say which queue it talks to, not which job it is.
 _KEPT = frozenset({b"GRASS_HOME", b"GRASS_BROKER"})
-#: Devices are numbered as NVML numbers them, so CUDA must count the same way.
-_CUDA_ORDER = b"CUDA_DEVICE_ORDER"
-_VISIBLE = b"CUDA_VISIBLE_DEVICES"
 _VRAM_OF = VRAM_OF.encode()
+_SLOTS_OF = SLOTS_OF.encode()
 #: Environments that are kept ready; of a shell they have some 4 KB each.
 BASES_MAX = 32
 
@@ -64,8 +63,12 @@ def run_spec(
     boot: str,
     with_daemon: bool,
     default_env: DefaultEnvironment,
+    variables: DeviceVariables,
 ) -> Launch:
-    """What one attempt is to run, from its order; `around` is for a job sent from another machine."""
+    """Return what one attempt runs, from its order.
+
+    `default_env` is for a job sent from another machine; `variables` tell a job which devices it holds.
+    """
     spec, where = start.spec, start.placement
     held = placeholders(where.allocation)
     values = {
@@ -75,8 +78,8 @@ def run_spec(
         b"job.name": (start.name or "").encode(),
     }
     is_remote = spec.constraints.remote is not None
-    base = _base(harmless(default_env.env) if is_remote else start.env, start.env)
-    own = environment(start, path, checkpoint, held, values)
+    base = _base(harmless(default_env.env) if is_remote else start.env, start.env, variables.hidden)
+    own = environment(start, path, checkpoint, held, values, variables)
     own_cwd = default_env.cwd if is_remote and not spec.own_cwd else spec.cwd
     words = [fill(word, values) for word in (*where.prefix, *spec.command)]
     fields = {
@@ -121,10 +124,10 @@ def _pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 @functools.lru_cache(BASES_MAX)
-def _base(given: Pairs, sent: Pairs) -> _Base:
+def _base(given: Pairs, sent: Pairs, hidden: frozenset[bytes]) -> _Base:
     """What a job gets of an environment: not what tells another job who it is, nor which devices it has."""
     env = {
-        name: value for name, value in given if name != _VISIBLE and (not name.startswith(b"GRASS_") or name in _KEPT)
+        name: value for name, value in given if name not in hidden and (not name.startswith(b"GRASS_") or name in _KEPT)
     }
     return _Base(env, _pairs(env.items()), stored_order.places(sent, tuple(env.items())))
 
@@ -146,14 +149,20 @@ def placeholders(allocation: Allocation) -> dict[bytes, bytes]:
 
 
 def environment(
-    start: Start, path: str, checkpoint: str, held: dict[bytes, bytes], values: dict[bytes, bytes]
+    start: Start,
+    path: str,
+    checkpoint: str,
+    held: dict[bytes, bytes],
+    values: dict[bytes, bytes],
+    variables: DeviceVariables,
 ) -> dict[bytes, bytes]:
-    """What comes on top of the environment a job begins with: the queue's, its own, and what Grass tells it."""
-    env = {}
-    if _VRAM_OF in held:
-        env[_VISIBLE] = held[_VRAM_OF]
-        env[_CUDA_ORDER] = b"PCI_BUS_ID"
-    for name, value in (*start.placement.env, *start.spec.env):
+    """Return what comes on top of the environment a job begins with: the queue's, its own, and what Grass tells it."""
+    env: dict[bytes, bytes] = {}
+    for name, value in held.items():
+        env |= variables.of(name, value)
+    slot = start.placement.slot
+    in_slot = () if slot is None else [(name, slot.encode()) for name in variables.listing.get(_SLOTS_OF, ())]
+    for name, value in (*start.placement.env, *in_slot, *start.spec.env):
         env[name] = fill(value, values)
     for name, value in held.items():
         env[b"GRASS_" + name.upper()] = value

@@ -13,14 +13,15 @@ from msgspec.structs import replace
 
 from grassq.core.messages import Order, WorkerMessage
 from grassq.core.model import Job, Offer, WorkerInfo
-from grassq.core.resources.capacity import DETECTED, Capacity
+from grassq.core.resources.capacity import Capacity
 from grassq.run import log_files, processes, rundir
 from grassq.run.lease_timer import boottime
 from grassq.run.shim_pool import ShimPool
 from grassq.worker import offers
 from grassq.worker.agent import Agent
 from grassq.worker.default_env import DefaultEnvironment
-from grassq.worker.devices import host, nvidia
+from grassq.worker.devices.detector import Detector
+from grassq.worker.devices.detectors import DETECTORS, found_by, installed, variables_of
 from grassq.worker.local_machine import LocalMachine
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class Worker:
         self._keeps = keeps
         self._loop = asyncio.get_running_loop()
         self._shim_pool = ShimPool(sys.executable, home, nofile=nofile)
-        self._runner = LocalMachine(
+        self._machine = LocalMachine(
             home,
             self._shim_pool,
             self._loop,
@@ -68,11 +69,13 @@ class Worker:
             aside=lambda work: self._loop.run_in_executor(None, work),
         )
         self._detects = capacity is None
-        self._detected = asyncio.Event()
-        given = host.detect() if capacity is None else capacity
+        #: Set, and replaced by a new one, whenever more is known of this machine.
+        self._news = asyncio.Event()
         all_offers = offers.all_offers(book)
-        info = WorkerInfo(book.name, processes.boot_id(), given, all_offers, self._detects, labels, follows=True)
-        self._agent = Agent(info, self._runner, send, time.monotonic, boottime=boottime)
+        info = WorkerInfo(
+            book.name, processes.boot_id(), capacity or {}, all_offers, self._detects, labels, follows=True
+        )
+        self._agent = Agent(info, self._machine, send, time.monotonic, boottime=boottime)
         self._launcher: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -97,12 +100,12 @@ class Worker:
         self._shim_pool.start()
         self._launcher = self._shim_pool.launcher_pid
         self._loop.add_reader(self._shim_pool.fileno(), self._hear)
+        if self._detects:
+            await self._detect_at_once()
         self._agent.hello()
         ticking = self._loop.create_task(self._tick())
         self._tasks.append(ticking)
-        if not self._detects:
-            self._detected.set()
-        else:
+        if self._detects:
             self._tasks.append(self._loop.create_task(self._detect()))
         return ticking
 
@@ -142,17 +145,35 @@ class Worker:
             self._agent.watch_all()
         self._agent.tick()
 
-    async def _detect(self) -> None:
-        found = await nvidia.detect()
+    async def _detect_at_once(self) -> None:
         info = self._agent.info
-        self._agent.describe(replace(info, given={**info.given, **found}, detecting=False))
-        self._detected.set()
-        log.info("devices_detected names=%s", ",".join(found) or "none")
+        found = [await found_by(detector) for detector in DETECTORS if detector.quick]
+        self._agent.info = replace(info, given={name: supply for one in found for name, supply in one.items()})
+
+    async def _detect(self) -> None:
+        """Run the other detectors beside one another, and tell the broker what each of them finds."""
+        more = await asyncio.to_thread(lambda: [*installed()])
+        self._machine.variables = variables_of((*DETECTORS, *more))
+        slow = [detector for detector in (*DETECTORS, *more) if not detector.quick]
+        self._known({}, frozenset(name for detector in slow for name in detector.names))
+
+        async def detect(detector: Detector) -> None:
+            found = await found_by(detector)
+            self._known(found, self._agent.info.detecting - detector.names)
+            log.info("devices_detected names=%s", ",".join(found) or "none")
+
+        await asyncio.gather(*map(detect, slow))
+
+    def _known(self, found: Capacity, looked_for: frozenset[str]) -> None:
+        info = self._agent.info
+        self._agent.describe(replace(info, given={**info.given, **found}, looked_for=looked_for))
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
-        """Make or replace a queue; one that names devices is checked against what there is, so that must be known."""
-        if DETECTED & offer.limits.keys():
-            await self._detected.wait()
+        """Make or replace a queue, as soon as it is known which of the resources it limits this machine has."""
+        while any(self._agent.info.may_appear(name) for name in offer.limits.keys() - self._agent.info.given.keys()):
+            await self._news.wait()
         notes = offers.check(offer, self._agent.info)
         known = next((o for o in self._agent.info.offers if o.queue == offer.queue), None)
         if known == offer:
@@ -172,7 +193,7 @@ class Worker:
 
     async def remove(self, jobs: list[Job], spare: set[int]) -> None:
         """Delete the folders of finished jobs."""
-        await asyncio.to_thread(self._runner.remove, [job.id for job in jobs], spare)
+        await asyncio.to_thread(self._machine.remove, [job.id for job in jobs], spare)
 
     def folders(self) -> list[int]:
         """The ids that have a folder here, newest first."""
@@ -181,7 +202,7 @@ class Worker:
     def describe(self) -> dict[str, object]:
         """What `doctor` wants to know of this worker."""
         return {
-            "detecting": self._agent.info.detecting,
+            "detecting": bool(self._agent.info.looked_for),
             "launcher": {"pid": self._shim_pool.launcher_pid, "trouble": self._shim_pool.trouble},
         }
 
@@ -208,7 +229,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._loop.remove_reader(self._shim_pool.fileno())
-        self._runner.close()
+        self._machine.close()
         await asyncio.to_thread(self._shim_pool.close)
 
 

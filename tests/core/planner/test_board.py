@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
-from tests.builders import T0, a_board, a_capacity, a_job, a_placement, a_request, a_worker, an_offer, finish
+from tests.builders import T0, a_board, a_capacity, a_job, a_placement, a_request, a_worker, an_offer, detecting, finish
 
 from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
 from grassq.core.planner.board import EVERYTHING, Board, shape_of
@@ -22,6 +22,7 @@ from grassq.core.resources.slots import parse_slots
 
 QUEUES = ("a", "b", "c")
 WORKERS = ("w1", "w2")
+LOOKED_FOR: list[frozenset[str] | bool] = [frozenset(), frozenset({"gpu"}), True]
 
 allocations: st.SearchStrategy[Allocation] = st.sampled_from(
     [
@@ -57,7 +58,12 @@ givens = st.sampled_from(
     [a_capacity(gpu=2, cpu=4), a_capacity(gpu=1, cpu=1), a_capacity(cpu=8), a_capacity(gpu={"0": {"vram": 9}, "1": 2})]
 )
 infos = st.builds(
-    WorkerInfo, st.sampled_from(WORKERS), st.just("boot"), givens, offer_lists.map(tuple), detecting=st.booleans()
+    WorkerInfo,
+    st.sampled_from(WORKERS),
+    st.just("boot"),
+    givens,
+    offer_lists.map(tuple),
+    looked_for=st.sampled_from(LOOKED_FOR),
 )
 
 
@@ -242,11 +248,11 @@ def test_offers_declare_what_the_machine_does_not_know_and_their_devices_are_uni
 
 
 def test_until_devices_are_looked_for_an_offer_declares_none_of_them() -> None:
-    info = replace(a_worker(offers=[an_offer("a", gpu=2, tape=1)], cpu=4), detecting=True)
+    info = detecting(a_worker(offers=[an_offer("a", gpu=2, tape=1)], cpu=4))
     assert set(machine_capacity(info)) == {"cpu", "tape"}
     free_view = a_board(info).worker_states["w"].free_view("a")
     assert isinstance(fit(a_request(gpu=1), free_view), Shortage)
-    assert set(machine_capacity(replace(info, detecting=False))) == {"cpu", "tape", "gpu"}
+    assert set(machine_capacity(replace(info, looked_for=frozenset()))) == {"cpu", "tape", "gpu"}
 
 
 def test_of_a_limit_naming_a_device_that_is_gone_the_others_stay() -> None:

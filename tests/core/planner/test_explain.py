@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 from tests.builders import (
     T0,
@@ -12,10 +13,11 @@ from tests.builders import (
     a_worker,
     an_offer,
     apply,
+    detecting,
     finish,
 )
 
-from grassq.core.model import Constraints, Offer, State
+from grassq.core.model import Constraints, Offer, State, WorkerInfo
 from grassq.core.planner.board import ReservationPolicy
 from grassq.core.planner.explain import Blocker, explain, never_fits
 from grassq.core.planner.plan import plan
@@ -78,22 +80,25 @@ def test_what_never_fits_is_said_worker_by_worker() -> None:
 
 
 def test_a_device_that_may_yet_be_found_is_waited_for() -> None:
-    board = a_board(replace(a_worker(cpu=2), detecting=True))
+    board = a_board(detecting(a_worker(cpu=2)))
     assert never_fits(board, "default", a_request(gpu=3)) is None
     assert never_fits(board, "default", a_request(vram=3)) is None
     assert never_fits(board, "default", a_request(cpu=3)) is not None
-    limited = a_board(replace(a_worker(offers=[an_offer("a", gpu=2)], cpu=2), detecting=True))
+    limited = a_board(detecting(a_worker(offers=[an_offer("a", gpu=2)], cpu=2)))
     assert never_fits(limited, "a", a_request(gpu=2)) is None
     assert never_fits(limited, "a", a_request(gpu=3)) == "3 gpu asked, queue 'a' on w has 2"
 
 
 def test_explain_says_that_devices_are_still_being_looked_for() -> None:
     looking = "devices are still being looked for"
-    board = a_board(replace(a_worker(cpu=2), detecting=True), jobs=[a_job(1, gpu=1), a_job(2, vram=1), a_job(3, cpu=3)])
+    board = a_board(
+        detecting(a_worker(cpu=2)),
+        jobs=[a_job(1, gpu=1), a_job(2, vram=1), a_job(3, cpu=3)],
+    )
     assert explain(board, board.jobs[1], T0) == [Blocker("w", "gpu", ONE, 0, looking)]
     assert explain(board, board.jobs[2], T0) == [Blocker("w", "vram", ONE, 0, looking)]
     assert [blocker.why for blocker in explain(board, board.jobs[3], T0)] == ["3 cpu needed, 2 free"]
-    given = replace(a_worker(gpu={"0": {"vram": 4}}), detecting=True)
+    given = detecting(a_worker(gpu={"0": {"vram": 4}}))
     board = a_board(given, jobs=[a_job(1, vram=3), a_job(2, vram=2)])
     apply(board, plan(board, T0))
     assert [blocker.holders for blocker in explain(board, board.jobs[2], T0)] == [(1,)]
@@ -111,3 +116,21 @@ def test_explain_speaks_of_the_worker_that_was_asked_for_alone() -> None:
     board.lose_touch("a", T0, T0)
     told = explain(board, asking, T0)
     assert [blocker.why for blocker in told] == ["worker a is out of touch"]
+
+
+def test_of_a_worker_that_still_looks_only_what_may_appear_is_waited_for() -> None:
+    named = a_board(detecting(a_worker(cpu=2), "gpu", "tape"))
+    assert never_fits(named, "default", a_request(tape=1)) is None
+    assert never_fits(named, "default", a_request(vram=1)) is None
+    assert never_fits(named, "default", a_request(printer=1)) is not None
+    unnamed = a_board(replace(a_worker(cpu=2), looked_for=True))
+    assert never_fits(unnamed, "default", a_request(printer=1)) is None
+
+
+def test_a_worker_stored_by_the_first_releases_says_only_whether_it_looks() -> None:
+    old = msgspec.msgpack.encode({"name": "w", "boot": "b", "given": {}, "detecting": True})
+    assert msgspec.msgpack.decode(old, type=WorkerInfo).detecting == {"gpu"}
+    old = msgspec.msgpack.encode({"name": "w", "boot": "b", "given": {}, "detecting": False})
+    assert msgspec.msgpack.decode(old, type=WorkerInfo) == WorkerInfo("w", "b", {}, looked_for=False)
+    new = detecting(a_worker(cpu=2), "tape")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(new), type=WorkerInfo) == new

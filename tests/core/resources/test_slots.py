@@ -16,6 +16,7 @@ from tests.builders import (
     allocations_of,
     an_offer,
     apply,
+    detecting,
     finish,
 )
 
@@ -83,18 +84,15 @@ def test_a_job_takes_one_slot_whatever_it_asks_for_and_is_told_its_name() -> Non
         2: {"slot": {"1": ONE}, "gpu": half},
         3: {"slot": {"0": ONE}, "gpu": {"1": ONE, "0": ONE}},
     }
-    visible = b"CUDA_VISIBLE_DEVICES"
-    assert [where.env for _, where in made.placements] == [
-        ((b"A", b"1"), (visible, b"2")),
-        ((b"A", b"1"), (visible, b"2")),
-        ((b"A", b"1"), (visible, b"1,0")),
+    assert [(where.slot, where.env) for _, where in made.placements] == [
+        (name, ((b"A", b"1"),)) for name in ("2", "2", "1,0")
     ]
 
 
 def test_a_slot_without_a_device_takes_nothing_else() -> None:
     board = a_board(a_worker(offers=[a_slotted("q", "", slots=(Slot(""),))]), jobs=[a_job(1, "q"), a_job(2, "q")])
     (_, where), *rest = plan(board, T0).placements
-    assert (where.allocation, where.env, rest) == ({"slot": {"0": ONE}}, ((b"CUDA_VISIBLE_DEVICES", b""),), [])
+    assert (where.allocation, where.slot, rest) == ({"slot": {"0": ONE}}, "", [])
 
 
 def test_a_whole_device_is_all_it_is_worth() -> None:
@@ -387,10 +385,10 @@ def test_a_job_never_runs_in_a_queue_whose_slots_all_miss_a_device() -> None:
     board = a_board(info, jobs=[a_job(1, "q")])
     assert never_fits(board, "q", a_request(gpu=9)) == "queue 'q' on w has no slot whose devices are all there"
     assert go_on(board) == [] and board.heads == {}
-    looking = a_board(replace(a_worker(offers=[a_slotted("q", "0,5 7")]), detecting=True), jobs=[a_job(1, "q")])
+    looking = a_board(detecting(a_worker(offers=[a_slotted("q", "0,5 7")])), jobs=[a_job(1, "q")])
     assert never_fits(looking, "q", a_request(gpu=9)) is None
     assert [blocker.why for blocker in explain(looking, looking.jobs[1], T0)] == ["devices are still being looked for"]
-    nothing = replace(a_worker(offers=[a_slotted("q", "", slots=(Slot(""),))]), detecting=True)
+    nothing = replace(a_worker(offers=[a_slotted("q", "", slots=(Slot(""),))]), looked_for=frozenset({"gpu"}))
     looking = a_board(nothing, jobs=[a_job(1, "q"), a_job(2, "q")])
     assert go_on(looking) == [1], "a slot of no device need not wait for them"
     assert [blocker.why for blocker in explain(looking, looking.jobs[2], T0)] == ["its only slot is taken"]

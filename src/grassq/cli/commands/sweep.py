@@ -13,6 +13,7 @@ from grassq.cli.fast import deliver, take_option, working_directory
 from grassq.cli.help import TEXTS
 from grassq.cli.stdin import BYTES_MAX
 from grassq.core.syntax import options, sweep
+from grassq.core.syntax.resource_names import COMMON_RESOURCES
 from grassq.core.syntax.shell_lines import LINES_MAX
 from grassq.errors import BadInput
 from grassq.net.encoding import REMOTE_CWD, new_key
@@ -55,7 +56,7 @@ def _width(word: str) -> int:
     if word == DRY_RUN or "=" in word:
         return 1
     raw = os.fsencode(word)
-    if raw not in options.ENQUEUE and options.resource_of(raw) not in options.COMMON_RESOURCES:
+    if raw not in options.ENQUEUE and options.resource_of(raw) not in COMMON_RESOURCES:
         raise options.unknown(raw, options.ENQUEUE)
     return options.width(raw, options.ENQUEUE)
 

@@ -15,7 +15,7 @@ from grassq.compat.simple_gpu_scheduler.messages import Messages
 from grassq.compat.simple_gpu_scheduler.records import RunNote, RunRecord
 from grassq.compat.simple_gpu_scheduler.signals import Signals
 from grassq.core.syntax.placeholders import JOB_PLACEHOLDERS, literal
-from grassq.core.syntax.slots import SLOT, SLOTS_OF
+from grassq.core.syntax.resource_names import SLOT, SLOTS_OF
 from grassq.errors import BadInput, GrassError, StoreUnavailable, Unreachable
 from grassq.net.client import ApiClient
 from grassq.net.encoding import new_key, word_value

@@ -15,8 +15,8 @@ from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, State
 from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.planner.workers import MaxFits, WorkerState, machine_capacity, offer_ledgers
-from grassq.core.resources.capacity import VRAM, VRAM_OF
 from grassq.core.resources.ledger import empty_ledger
+from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 
 #: Everything in the pause set: no queue starts anything.
 EVERYTHING = ""

@@ -9,9 +9,8 @@ from grassq.core.planner.board import Board
 from grassq.core.planner.reservations import barring, joined, reservations
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Request, amount_text
-from grassq.core.resources.capacity import VRAM, VRAM_OF
 from grassq.core.resources.fit import Shortage, fit, fits_ever
-from grassq.core.syntax.slots import SLOT
+from grassq.core.syntax.resource_names import SLOT, VRAM, VRAM_OF
 
 #: The resource of a blocker when the worker itself cannot take the job.
 WORKER = "worker"
@@ -72,10 +71,15 @@ def _closed(worker_state: WorkerState) -> str | None:
     return None
 
 
+def _group(resource: str) -> str:
+    """Return the devices a resource belongs to: memory belongs to its devices, everything else to itself."""
+    return VRAM_OF if resource == VRAM else resource
+
+
 def _blocker(board: Board, worker_state: WorkerState, queue: str, found: Shortage) -> Blocker:
     worker = worker_state.info.name
-    group = VRAM_OF if found.resource == VRAM else found.resource
-    if worker_state.info.detecting and group != SLOT and group not in worker_state.machine.supply:
+    group = _group(found.resource)
+    if group != SLOT and worker_state.info.may_appear(group) and group not in worker_state.machine.supply:
         return Blocker(worker, found.resource, found.needed, found.free, "devices are still being looked for")
     holders = board.holders(worker, found.resource) or board.holders(worker, group)
     if group == SLOT:
@@ -98,12 +102,11 @@ def never_fits(board: Board, queue: str, request: Request, constraints: Constrai
             reasons.append(refusal)
             continue
         offer = worker_state.offers[queue].supply
+        may_appear = worker_state.info.may_appear
         # Until detection ends the machine may have more, but a queue's own limit holds already.
-        machine = (
-            {**offer, **worker_state.machine.supply} if worker_state.info.detecting else worker_state.machine.supply
-        )
+        machine = {name: supply for name, supply in offer.items() if may_appear(name)} | worker_state.machine.supply
         found = fits_ever(request, machine, offer, worker_state.offers[queue].slot_set)
-        if found is None or (worker_state.info.detecting and found.resource not in machine):
+        if found is None or (may_appear(_group(found.resource)) and found.resource not in machine):
             return None
         where = f"queue {queue!r} on {worker_state.info.name}"
         if worker_state.offers[queue].slot_set is not None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.core.model import Job, Offer, Placement, id_in
+from grassq.core.model import Job, Placement, id_in
 from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board, Head
 from grassq.core.planner.reservations import reservations
 from grassq.core.planner.scan import HeadCandidate, PlannedStart, Scan
-from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.slots import slots_in
 
 PLACEMENTS_MAX = 1000
@@ -63,14 +62,9 @@ def _placement(board: Board, start: PlannedStart) -> Placement:
     info, offer = start.worker_state.info, start.worker_state.offer(start.queue)
     assert offer is not None
     lease_s = None if info.name == board.local else board.lease_s
-    env = (*offer.env, _visible(offer, start.allocation)) if offer.slots else offer.env
-    return Placement(info.name, info.boot, start.allocation, offer.prefix, offer.cwd, env, lease_s, start.after)
-
-
-def _visible(offer: Offer, allocation: Allocation) -> tuple[bytes, bytes]:
-    """Return the variable that names a slot's devices, in the order in which the slot lists them."""
-    (index,) = slots_in(allocation)
-    return (b"CUDA_VISIBLE_DEVICES", offer.slots[index].name.encode())
+    slot = offer.slots[slots_in(start.allocation)[0]].name if offer.slots else None
+    allocation, after = start.allocation, start.after
+    return Placement(info.name, info.boot, allocation, offer.prefix, offer.cwd, offer.env, lease_s, after, slot)
 
 
 def _head(board: Board, first: HeadCandidate, starts: list[PlannedStart], now: float) -> Head:

@@ -14,11 +14,11 @@ from grassq.core.model import ORDER_BITS, Job, State, priority_in
 from grassq.core.planner.board import Board, Head, ReservationPolicy
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
-from grassq.core.resources.capacity import VRAM, VRAM_OF, Devices, Pool
+from grassq.core.resources.capacity import Devices, Pool
 from grassq.core.resources.fit import FreeView, slot_missing
 from grassq.core.resources.ledger import ReservedAmounts
 from grassq.core.resources.slots import SlotSet
-from grassq.core.syntax.slots import SLOTS_OF
+from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 
 
 class Reservation(Struct, frozen=True):

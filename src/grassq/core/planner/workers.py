@@ -8,22 +8,11 @@ from msgspec import Struct
 
 from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, WorkerInfo
 from grassq.core.resources.amounts import Allocation, Request
-from grassq.core.resources.capacity import (
-    DETECTED,
-    VRAM,
-    VRAM_OF,
-    Capacity,
-    Devices,
-    Limits,
-    Pool,
-    bind,
-    supply_of,
-    union,
-)
+from grassq.core.resources.capacity import Capacity, Devices, Limits, Pool, bind, supply_of, union
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
 from grassq.core.resources.ledger import Ledger, empty_ledger
 from grassq.core.resources.slots import slot_set_of, slots_in
-from grassq.core.syntax.slots import SLOTS_OF
+from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 from grassq.errors import Refused
 
 #: Ceilings that are remembered of a worker; all are made anew when there are more.
@@ -148,7 +137,7 @@ def machine_capacity(info: WorkerInfo) -> Capacity:
     capacity = dict(info.given)
     for offer in info.offers:
         for name, limit in offer.limits.items():
-            if name in info.given or (info.detecting and name in DETECTED):
+            if name in info.given or name in info.detecting:
                 continue
             declared = supply_of(limit)
             capacity[name] = union(capacity[name], declared) if name in capacity else declared

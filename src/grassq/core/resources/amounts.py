@@ -11,12 +11,11 @@ from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
 from grassq.core.names import shown
 from grassq.core.syntax.options import is_resource_name
+from grassq.core.syntax.resource_names import SIZES
 from grassq.errors import BadInput
 
 ONE = 1_000_000
 UNITS_MAX = 10**9
-#: Resources that count in MiB.
-SIZES = frozenset({"mem", "disk", "vram"})
 
 _SIZE = re.compile(r"(?P<number>[^A-Za-z]*)(?P<unit>[KMGT])(i?B)?", re.IGNORECASE | re.ASCII)
 _FINEST = Decimal(1) / ONE

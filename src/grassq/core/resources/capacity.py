@@ -9,14 +9,8 @@ from msgspec import Meta, Struct
 
 from grassq.core.resources.amounts import ONE, check_name, parse_amount
 from grassq.core.resources.device_ids import DEVICES_MAX, check_device_id, device_order
+from grassq.core.syntax.resource_names import POOLS, VRAM, VRAM_OF
 from grassq.errors import BadInput, Refused
-
-POOLS = frozenset({"cpu", "mem", "disk"})
-VRAM = "vram"
-#: Resources that drivers are asked for, which takes a while: until they answer, a missing device may yet appear.
-DETECTED = frozenset({"gpu"})
-#: The devices whose memory `vram` counts.
-VRAM_OF = "gpu"
 
 
 class Device(Struct, frozen=True):
@@ -63,7 +57,7 @@ def parse_limits(values: Mapping[str, object]) -> Limits:
     for raw, value in values.items():
         name = check_name(raw)
         if name == VRAM:
-            raise BadInput("vram belongs to a device: write gpu: {'0': {vram: \"24G\"}}")
+            raise BadInput(f"{VRAM} belongs to a device: write {VRAM_OF}: {{'0': {{{VRAM}: \"24G\"}}}}")
         if name in limits:
             raise BadInput(f"{name} is given twice")
         limits[name] = _parse_limit(name, value)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from grassq.core.resources.amounts import ONE, Allocation, Request, amount_text
-from grassq.core.resources.capacity import VRAM, VRAM_OF, Capacity, Device, Devices, Pool, Supply
+from grassq.core.resources.capacity import Capacity, Device, Devices, Pool, Supply
 from grassq.core.resources.ledger import Ledger, Load, ReservedAmounts, empty_ledger
 from grassq.core.resources.slots import SlotSet
-from grassq.core.syntax.slots import SLOT, SLOTS_OF
+from grassq.core.syntax.resource_names import SLOT, SLOTS_OF, VRAM, VRAM_OF
 
 #: More than any request asks for: where a slot is free, every request of its queue fits.
 ANYTHING = 1 << 62

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from grassq.core.resources.amounts import ONE, Allocation
-from grassq.core.resources.capacity import VRAM, VRAM_OF, Capacity, Devices
+from grassq.core.resources.capacity import Capacity, Devices
 from grassq.core.resources.slots import SlotSet
+from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 
 
 class Load(Struct):

@@ -26,15 +26,8 @@ import msgspec
 from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, shown
 from grassq.core.resources.slots import Slot, SlotOrder, typed_slots
 from grassq.core.syntax import options
-from grassq.core.syntax.options import (
-    COMMON_RESOURCES,
-    CREATE_QUEUE,
-    ENQUEUE,
-    RESERVED,
-    GivenOptions,
-    is_option,
-    is_resource_name,
-)
+from grassq.core.syntax.options import CREATE_QUEUE, ENQUEUE, RESERVED, GivenOptions, is_option, is_resource_name
+from grassq.core.syntax.resource_names import COMMON_RESOURCES
 from grassq.errors import BadInput, NotFound
 
 __all__ = [

@@ -11,11 +11,8 @@ import msgspec
 
 from grassq.core.names import check_mark, check_name, shown
 from grassq.core.syntax.durations import duration_s
+from grassq.core.syntax.resource_names import COMMON_RESOURCES
 from grassq.errors import BadInput
-
-#: Resources everybody knows. They are options of ours on every machine, so one line means the same everywhere,
-#: and only they may be followed by a separate amount word.
-COMMON_RESOURCES = frozenset({"gpu", "cpu", "mem", "vram", "disk"})
 
 PRIORITY_MAX = 1_000_000
 TRIES_MAX = 1_000

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 
 from grassq.core.names import shown
 from grassq.core.resources.device_ids import DEVICES_MAX, check_device_id
+from grassq.core.syntax.resource_names import SLOTS_OF
 from grassq.errors import BadInput
 
-#: The resource whose devices slots take, and what an allocation calls the slot itself.
-SLOTS_OF = "gpu"
-SLOT = "slot"
 #: The most slots a queue can have, the longest name of one, and the most ids in all of them: more are refused.
 SLOTS_MAX = 4096
 SLOT_CHARS_MAX = 4096

@@ -25,11 +25,12 @@ from grassq.core.model import (
 from grassq.core.names import check_mark, shown
 from grassq.core.planner.board import Board
 from grassq.core.resources.amounts import Request, parse_request
-from grassq.core.resources.capacity import VRAM, VRAM_OF, Limits, parse_limits
+from grassq.core.resources.capacity import Limits, parse_limits
 from grassq.core.resources.slots import limits_of
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext
 from grassq.core.syntax.placeholders import placeholders
+from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 from grassq.errors import BadInput, Refused
 from grassq.web.submit.json5_text import parse_object, parse_value
 from grassq.web.submit.program_check import PATH_SHOWN, DiskCheck, ProgramCheck

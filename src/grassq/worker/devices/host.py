@@ -8,13 +8,14 @@ import psutil
 
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Pool
+from grassq.worker.devices.detector import Detector
 
 #: Where a container's memory limit is told: cgroup v2, then v1.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def detect() -> Capacity:
-    """The processors we may use, and the memory there is, in MiB."""
+async def detect() -> Capacity:
+    """Return the processors this process may use, and the memory of the machine in MiB."""
     memory = min([psutil.virtual_memory().total, *_limits()])
     return {"cpu": Pool(len(os.sched_getaffinity(0)) * ONE), "mem": Pool((memory >> 20) * ONE)}
 
@@ -30,3 +31,6 @@ def _limits() -> list[int]:
         if text.isdigit():
             found.append(int(text))
     return found
+
+
+HOST = Detector(frozenset({"cpu", "mem"}), detect, quick=True)

@@ -9,6 +9,7 @@ import sys
 
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Device, Devices
+from grassq.worker.devices.detector import Detector
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,15 @@ async def _detect() -> Capacity:
         log.warning("gpu_detection_incomplete said=%s", line)
     devices = tuple(Device(str(card["id"]), ONE, int(card["vram"]) * ONE) for card in json.loads(output))
     return {"gpu": Devices(devices)} if devices else {}
+
+
+NVIDIA = Detector(
+    frozenset({"gpu"}),
+    detect,
+    variables=(("gpu", b"CUDA_VISIBLE_DEVICES"),),
+    # Devices are numbered as NVML numbers them, so CUDA must count the same way.
+    beside=((b"CUDA_DEVICE_ORDER", b"PCI_BUS_ID"),),
+)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,20 @@
+"""The resources Grass knows by name: no other module of `core` spells one. Every other name comes from a person.
+
+Light to import, because the command line needs it.
+"""
+
+from __future__ import annotations
+
+#: Sums without ids.
+POOLS = frozenset({"cpu", "mem", "disk"})
+#: The memory of a device, and the devices that have it.
+VRAM = "vram"
+VRAM_OF = "gpu"
+#: The devices that slots take, and what an allocation calls the slot itself.
+SLOTS_OF = VRAM_OF
+SLOT = "slot"
+#: Resources that count in MiB.
+SIZES = frozenset({"mem", "disk", VRAM})
+#: Resources that are options on every machine, so that one line means the same everywhere. Only these may be followed
+#: by a separate amount word.
+COMMON_RESOURCES = POOLS | {VRAM, VRAM_OF}
