@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {"core", "store", "gc_pause"},
     "worker": {"core", "run", "link"},
     "web": {"core", "broker", "store", "run", "link", "gc_pause"},
-    "sdk": {"net", "home", "gc_pause"},
+    "sdk": {"net", "home", "core", "gc_pause"},
     "daemon": {"core", "settings", "home", "store", "broker", "worker", "run", "net", "web"},
     "cli": {"sdk", "net", "home", "core", "daemon"},
     "compat": {"sdk", "net", "home", "core", "cli"},
@@ -38,8 +38,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Where a layer may use another one only in part: (importing module or layer, imported layer) to the packages or
 # modules allowed.
 ONLY: dict[tuple[str, str], set[str]] = {
-    ("cli", "core"): {"core.syntax"},  # what people type, and nothing of what is decided
-    ("compat", "core"): {"core.syntax"},
+    # What people type, and how an attempt ended in words; nothing of what is decided.
+    ("cli", "core"): {"core.syntax", "core.outcome"},
+    ("compat", "core"): {"core.syntax", "core.outcome"},
+    ("sdk", "core"): {"core.outcome"},
     ("net", "core"): {"core.syntax"},
     ("compat", "cli"): {"cli.progress", "cli.job_text", "cli.render"},  # how things look on a terminal
     ("cli", "daemon"): set(),

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
 
-from grassq.cli import job_text as shape
 from grassq.cli.ansi_filter import AnsiFilter
 from grassq.net.client import ApiClient
 
@@ -135,19 +134,3 @@ def test_no_escape_but_a_colour_ever_reaches_a_terminal(parts: list[bytes]) -> N
     text = shown(*parts).decode()
     rest = re.sub(r"\x1b\[[0-9;:]*m", "", text)
     assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", rest)
-
-
-@pytest.mark.parametrize(
-    ("job", "code"),
-    [
-        ({"state": "succeeded", "exit_code": 0}, 0),
-        ({"state": "failed", "exit_code": 42}, 42),
-        ({"state": "failed", "signal": 9}, 137),
-        ({"state": "failed", "outcome": "spawn_failed"}, 127),
-        ({"state": "failed", "outcome": "unknown"}, 1),
-        ({"state": "failed", "outcome": "lost", "exit_code": 0}, 1),
-        ({"state": "cancelled", "signal": 15}, 1),
-    ],
-)
-def test_run_ends_as_the_job_did(job: dict[str, object], code: int) -> None:
-    assert shape.own_exit_code(job) == code

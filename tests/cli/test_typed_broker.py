@@ -37,7 +37,7 @@ def take(request: Request) -> Answer:
         return document({"ids": [7]})
     if request.target == "/v1/create-queue":
         return document({"name": "q", "status": "created"})
-    return document({"jobs": [{"id": 7, "state": "succeeded", "attempt": 1}]})
+    return document({"jobs": [{"id": 7, "state": "succeeded", "attempt": 1, "exit_code": 0}]})
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from grassq.broker.job_change import JobChange, change_of, ranges_of
 from grassq.core import states
 from grassq.core.model import FINAL, HOLDING, Job, Outcome, State
+from grassq.core.outcome import in_words
 from grassq.core.planner.board import Board
 from grassq.core.states import Adopt, Cancel, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
 from grassq.errors import GuardFailed
@@ -187,8 +188,7 @@ def _detail(event: Event, after: Job) -> str:
         case Place(placement) | Adopt(_, placement):
             return f"attempt {after.attempt} on {placement.worker}"
         case Exited(_, outcome, code, signal):
-            how = f"code {code}" if code is not None else f"signal {signal}" if signal is not None else str(outcome)
-            return f"{how} -> {after.state}"
+            return f"{in_words(outcome, code, signal)} -> {after.state}"
         case Lost(_, _, why) | RefusedByWorker(_, why):
             return f"{why} -> {after.state}"
         case Unready(reason):

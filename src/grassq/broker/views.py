@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from grassq.broker.batch import Batch
 from grassq.broker.selection import SELECTED_MAX, select
+from grassq.core import outcome
 from grassq.core.model import FINAL, Job, Offer, State
 from grassq.core.planner.board import Board, shape_of
 from grassq.core.planner.explain import WORKER, Blocker, explain
@@ -265,10 +266,6 @@ def _blocker_line(blocker: Blocker) -> str:
 
 
 def ending(job: Job) -> str:
-    """How a finished job ended, in words."""
-    how = str(job.outcome or job.state)
-    if job.exit_code is not None:
-        how = f"exit code {job.exit_code}"
-    elif job.signal is not None:
-        how = f"signal {job.signal}"
+    """Return how a finished job ended, in words."""
+    how = outcome.in_words(job.outcome, job.exit_code, job.signal)
     return f"{job.state}, {how}" + (f" ({job.error})" if job.error else "")

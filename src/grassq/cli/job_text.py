@@ -1,11 +1,13 @@
 """How jobs, amounts and times read on a terminal.
 
-Loaded by every `grass show`, so it needs `time` only.
+Every `grass show` loads this module, so it imports `time` and what imports nothing.
 """
 
 from __future__ import annotations
 
 import time
+
+from grassq.core import outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,33 +112,13 @@ def slots(each: Sequence[Mapping[str, Any]]) -> str:
 
 
 def result(job: Mapping[str, Any]) -> str:
-    """How a job ended, in a word or two."""
-    state, outcome = job.get("state"), job.get("outcome")
+    """Return how a job ended, in a word or two; "" if it has not ended."""
+    state = job.get("state")
     if state == "succeeded":
         return "ok"
     if state not in ("failed", "cancelled"):
         return ""
-    if outcome in ("spawn_failed", "lost", "unknown"):
-        return str(outcome).replace("_", " ")
-    if job.get("signal"):
-        return f"signal {job['signal']}"
-    if job.get("exit_code") is not None:
-        return f"exit {job['exit_code']}"
-    return str(outcome or "").replace("_", " ")
-
-
-def own_exit_code(job: Mapping[str, Any]) -> int:
-    """What `run` ends with: as the job did, else 127 for what could not be started, 1 for what nobody knows."""
-    state, code, signal = job.get("state"), job.get("exit_code"), job.get("signal")
-    if state == "succeeded":
-        return 0
-    if state == "cancelled":
-        return 1
-    if job.get("outcome") == "spawn_failed":
-        return 127
-    if signal:
-        return 128 + int(signal)
-    return int(code) if code else 1
+    return outcome.in_words(job.get("outcome"), job.get("exit_code"), job.get("signal"), short=True)
 
 
 def _held(name: str, value: Any) -> str:

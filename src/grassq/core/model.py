@@ -59,7 +59,7 @@ HOLDING = frozenset({State.PLACED, State.RUNNING})
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """How an attempt ended; `grassq.core.outcome` has the words and the exit code of each."""
 
     EXITED = "exited"
     SIGNALLED = "signalled"

@@ -38,6 +38,10 @@ SPEC_LIMIT = 32 << 20
 RECORD_LIMIT = 64 << 10
 SPAN_MAX_S = 1e12
 STREAMS = ("log", "out", "err")
+#: The "outcome" of an exit record. Each is an outcome of the core, except that a signal is also `exited`, and that
+#: `lease_ended` is `lost`, or nothing at all if the command had not started.
+OUTCOMES = ("exited", "spawn_failed", "cancelled", "lease_ended")
+EXITED, SPAWN_FAILED, CANCELLED, LEASE_ENDED = OUTCOMES
 
 
 class RunSpec:
@@ -338,10 +342,10 @@ def read_exit(path: str) -> dict[str, Any] | None:
 
 
 def _is_whole(record: dict[str, Any]) -> bool:
-    kinds = {name: type(record.get(name, ...)) for name in ("code", "signal", "outcome", "error", "started", "ended")}
+    kinds = {name: type(record.get(name, ...)) for name in ("code", "signal", "error", "started", "ended")}
     return (
         {kinds["code"], kinds["signal"]} <= {int, type(None)}
-        and kinds["outcome"] is str
+        and record.get("outcome") in OUTCOMES
         and kinds["error"] in (str, type(None))
         # Comparing with itself: a moment that is no number is none.
         and all(kinds[name] in (int, float) and record[name] == record[name] for name in ("started", "ended"))

@@ -99,7 +99,7 @@ class _Attempt:
         self.spec = spec
         now = time.time()
         self.record: dict[str, Any] = {
-            "code": None, "signal": None, "outcome": "exited", "error": None, "user_s": 0.0, "system_s": 0.0,
+            "code": None, "signal": None, "outcome": rundir.EXITED, "error": None, "user_s": 0.0, "system_s": 0.0,
             "max_rss_kb": 0, "started": now, "ended": now,
         }  # fmt: skip
 
@@ -187,7 +187,7 @@ class _Shim:
                 return False
             attempt.pid = spawn.spawn(attempt.spec, attempt.path, self.null)
         except (OSError, ValueError) as exc:
-            attempt.record["outcome"] = "spawn_failed"
+            attempt.record["outcome"] = rundir.SPAWN_FAILED
             attempt.record["error"] = spawn.reason(exc, attempt.spec)
             return False
         attempt.none_left = False
@@ -357,9 +357,9 @@ class _Shim:
 
     def _finish(self, attempt: _Attempt) -> bool:
         if attempt.cancelled:
-            attempt.record["outcome"] = "cancelled"
+            attempt.record["outcome"] = rundir.CANCELLED
         elif attempt.lease_ended:
-            attempt.record["outcome"] = "lease_ended"
+            attempt.record["outcome"] = rundir.LEASE_ENDED
         if attempt.guard is not None:
             attempt.guard.close()
         if attempt.pid == 0:

@@ -17,6 +17,7 @@ from time import monotonic, sleep
 from typing import Any, TypedDict, Unpack
 
 from grassq import home as homes
+from grassq.core.outcome import in_words
 from grassq.errors import BadInput, GrassError
 from grassq.gc_pause import gc_paused
 from grassq.net.client import FINAL_STATES, POLL_LIMIT_S, WAIT_AT_ONCE, compact
@@ -38,7 +39,7 @@ class JobFailed(GrassError):
         self.job = job
         self.code: int | None = job.info.get("exit_code")
         self.signal: int | None = job.info.get("signal")
-        how = job.info.get("error") or _how(job.info)
+        how = job.info.get("error") or in_words(job.info.get("outcome"), self.code, self.signal)
         super().__init__(f"job {job.id} {job.state}" + (f": {how}" if how else ""))
 
 
@@ -359,11 +360,3 @@ def _id(job: Job | int) -> int:
 
 def _all_final(jobs: list[Job]) -> bool:
     return all(job.info.get("state") in FINAL_STATES for job in jobs)
-
-
-def _how(info: Mapping[str, Any]) -> str:
-    if info.get("signal"):
-        return f"signal {info['signal']}"
-    if info.get("exit_code") is not None:
-        return f"exit code {info['exit_code']}"
-    return str(info.get("outcome") or "")

@@ -14,6 +14,7 @@ from grassq.core.messages import Start
 from grassq.core.model import AttemptId, Outcome
 from grassq.core.reconcile import RunState
 from grassq.core.states import Exited, Lost, RefusedByWorker
+from grassq.run import rundir
 from grassq.worker.leases import Lease
 
 log = logging.getLogger(__name__)
@@ -127,27 +128,15 @@ class Forgotten:
 
 
 def exited(attempt: int, record: dict[str, Any]) -> End:
-    """An exit record as an event."""
-    match record["outcome"]:
-        case "exited":
-            outcome = Outcome.EXITED if record["code"] is not None else Outcome.SIGNALLED
-        case "cancelled":
-            outcome = Outcome.CANCELLED
-        case "lease_ended" if record["code"] is None and record["signal"] is None:
+    """Return the event that an exit record reports."""
+    word, code, signal = record["outcome"], record["code"], record["signal"]
+    if word == rundir.LEASE_ENDED:
+        if code is None and signal is None:
             return RefusedByWorker(attempt, "its lease was over before it started")
-        case "lease_ended":
-            return Lost(attempt, Outcome.LOST, "its lease ended while the broker was out of reach")
-        case _:
-            outcome = Outcome.SPAWN_FAILED
-    return Exited(
-        attempt,
-        outcome,
-        record["code"],
-        record["signal"],
-        record["error"],
-        record["started"],
-        record["ended"],
-    )
+        return Lost(attempt, Outcome.LOST, "its lease ended while the broker was out of reach")
+    # A record says `exited` also of a command that a signal ended.
+    outcome = Outcome.SIGNALLED if word == rundir.EXITED and code is None else Outcome(word)
+    return Exited(attempt, outcome, code, signal, record["error"], record["started"], record["ended"])
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from grassq import home as homes
 from grassq.cli import job_text as shape
@@ -10,6 +11,7 @@ from grassq.cli import render
 from grassq.cli.commands.logs import follow_to_end, one_job, writer
 from grassq.cli.connect import connect
 from grassq.cli.fast import deliver, take_option, working_directory
+from grassq.core import outcome
 from grassq.net.client import ApiClient
 from grassq.net.encoding import REMOTE_CWD
 from grassq.net.http import is_number
@@ -43,13 +45,13 @@ def _follow(client: ApiClient, id_: int) -> int:
     sinks = {"out": writer(1), "err": writer(2)} if job.get("split") else {"log": writer(1)}
     final = follow_to_end(client, job, sinks)
     _explain(final)
-    return shape.own_exit_code(final)
+    return outcome.exit_code(final.get("outcome"), final.get("exit_code"), final.get("signal"))
 
 
-def _explain(job: dict[str, object]) -> None:
+def _explain(job: dict[str, Any]) -> None:
     # What the job could not say itself: its own failure it has already written.
-    state, outcome = job.get("state"), job.get("outcome")
+    state = job.get("state")
     if state == "cancelled":
         render.error(f"job {job['id']} was cancelled")
-    elif state == "failed" and (job.get("error") or outcome in ("spawn_failed", "lost", "unknown")):
+    elif state == "failed" and (job.get("error") or not outcome.is_own_end(job.get("outcome"))):
         render.error(f"job {job['id']} failed: {job.get('error') or shape.result(job)}; grass show {job['id']}")

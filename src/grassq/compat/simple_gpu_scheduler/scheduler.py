@@ -10,7 +10,6 @@ from signal import SIGINT
 from time import monotonic, sleep
 from typing import Any
 
-from grassq.cli import job_text as shape
 from grassq.compat.simple_gpu_scheduler.arguments import Arguments
 from grassq.compat.simple_gpu_scheduler.command_reader import Command, CommandReader, Found
 from grassq.compat.simple_gpu_scheduler.event_reader import EventReader
@@ -19,6 +18,7 @@ from grassq.compat.simple_gpu_scheduler.line_submitter import LineSubmitter
 from grassq.compat.simple_gpu_scheduler.messages import Messages
 from grassq.compat.simple_gpu_scheduler.output import Output, is_file
 from grassq.compat.simple_gpu_scheduler.signals import END_ALL, STOP, Signals
+from grassq.core.outcome import in_words
 from grassq.errors import GrassError, NotFound, Refused, Unreachable
 from grassq.net.client import ApiClient, compact
 from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted, Place
@@ -205,7 +205,7 @@ class Scheduler:
             return "?"
 
     def _tell_failure(self, end: JobEnded, command: Command) -> None:
-        how = "failed (" + shape.result(end._asdict()).replace("exit ", "exit code ") + ")"
+        how = f"failed ({in_words(end.outcome, end.exit_code, end.signal)})"
         if end.state == CANCELLED:
             how = "was cancelled"
         elif end.error:
