@@ -253,3 +253,11 @@ def test_no_two_public_classes_share_a_name() -> None:
                 owners.setdefault(node.name, []).append(module)
     shared = {name: where for name, where in owners.items() if len(where) > 1 and name not in SHARED_NAMES}
     assert not shared
+
+
+@pytest.mark.parametrize("package", sorted({module.rpartition(".")[0] for module in modules()} - {""}))
+def test_every_package_says_what_it_owns_imports_and_survives(package: str) -> None:
+    text = ast.get_docstring(tree(package)) or ""
+    assert 6 <= len(text.splitlines()) <= 20, f"{package}: a page of 6 to 20 lines"
+    assert "import" in text.lower(), f"{package}: the page does not say what the package may import"
+    assert "When " in text, f"{package}: the page has no failure story"

@@ -1,1 +1,14 @@
-"""The broker: it owns the store, decides in batches, and tells workers what to do."""
+"""The broker: it owns one store, decides what happens to every job, and gives orders to workers.
+
+Enter at `engine.py`, the loop: drain the inbox, decide, commit once, and only then answer and send orders.
+`decider.py` turns one batch of messages into changes; `service.py` has one function for each user action;
+`selection.py` finds the jobs a selector names; `views.py` makes the documents that are shown. `recovery.py` handles a
+store that was restored from a backup, `subscriptions.py` tells clients of committed changes, `tokens.py` and
+`worker_tickets.py` say who may do what.
+
+May import `core` and `store`; never `worker` or `web`. Only `engine.py` and `subscriptions.py` are asynchronous.
+
+When a commit fails, the board is ahead of the store. The decider drops the board, reads the store again, and answers
+every submission of the batch by its key: stored, or refused with the cause. After two failures in a row it only
+reads, starts nothing, and tries again every 5 seconds; reports wait in the run dirs of the workers meanwhile.
+"""

@@ -1,1 +1,13 @@
-"""Decisions: pure functions and records, no I/O, no clock, no randomness."""
+"""The pure core: what jobs, resources and messages are, and every decision about them. No I/O, no clock, no chance.
+
+`model.py` has the records, `states.py` the one table of state changes, `messages.py` what broker and worker tell each
+other, `protocol.py` how that is framed between machines, `reconcile.py` what to order after a restart, a lost message
+or a reconnect. Subpackages: `resources` (amounts, devices, what fits), `planner` (which job starts where), `syntax`
+(what people type).
+
+Imports `errors`, msgspec and pure modules of the standard library, nothing else; a test checks it. Clients may import
+`core.syntax` only.
+
+When an event reaches a job in a state where the table has no rule, `states.advance` raises `InvalidMove`; the broker
+refuses the message and the job stays as it is. A report of an older attempt changes nothing.
+"""

@@ -1,1 +1,14 @@
-"""Running attempts: launcher, shim, run dir, process trees and logs; stdlib only."""
+"""Processes: start a command, supervise it, end it with all its children, and keep what it wrote.
+
+Enter at `shim_pool.py`, the daemon's end. The launcher (`launcher.py`) is a program of its own that forks shims; a
+shim (`shim.py`) runs one attempt at a time: it claims the run dir, starts the command (`spawn.py`), waits, ends what
+the command left behind (`processes.py`) and writes the exit record. `rundir.py` alone knows the files of a run dir,
+which are the protocol between daemon and shims, also of other releases. `lease_timer.py` ends an attempt whose lease
+is over.
+
+Imports the standard library only, and has no threads: a shim lives beside every job.
+
+When the daemon is killed, a busy shim finishes its attempt, writes the exit record, syncs it to disk and exits. When
+a shim is killed, its command runs on; the worker sees that the supervisor is gone, keeps the devices, and reports an
+unknown end when the last process of the command is gone.
+"""
