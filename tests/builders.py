@@ -7,7 +7,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from grassq.core.model import DEFAULT_QUEUE, HOLDING, NEUTRAL_PRIORITY, Job, Offer, Placement, Spec, State, WorkerInfo
+from grassq.core.job_options import NEUTRAL_PRIORITY
+from grassq.core.model import DEFAULT_QUEUE, HOLDING, Job, Offer, Placement, Spec, State, WorkerInfo
 from grassq.core.planner.board import Board, ReservationPolicy
 from grassq.core.planner.plan import Plan
 from grassq.core.resources.amounts import Allocation, Request, parse_request

@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from bench.packing.machines import GPU, Machine
-from grassq.core.model import NEUTRAL_PRIORITY
+from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.resources.amounts import ONE, Request, parse_request
 from grassq.core.resources.capacity import parse_limits, supply_of
 from grassq.core.syntax.resource_names import VRAM

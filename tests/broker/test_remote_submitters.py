@@ -17,6 +17,7 @@ from grassq.errors import BadInput, GrassError, NotFound
 from grassq.web.access.principal import OWNER, Principal
 from grassq.web.requests import EnqueueBody, From
 from grassq.web.submit import validate
+from grassq.web.submit.submitter import Submitter, environment_of
 
 DEFAULT = a_request(cpu=1)
 TRAIN = Offer("train", {}, (b"python", b"train.py"), b"/srv/train", allow_env=(b"SEED",))
@@ -139,7 +140,7 @@ def test_a_job_for_a_queue_that_comes_later_is_judged_when_it_comes() -> None:
 
 
 def local_spec(words: list[bytes], known: validate.QueueSnapshot, cwd: bytes = b"/") -> Spec:
-    who = validate.Submitter(cwd, ((b"PATH", b"/usr/bin:/bin"),), 0o022)
+    who = Submitter.local(cwd, environment_of(((b"PATH", b"/usr/bin:/bin"),)))
     return validate.read_enqueue(words, who, known, DEFAULT)[1].spec
 
 
@@ -183,9 +184,9 @@ def test_labels_and_workers_are_names() -> None:
 
 
 def test_a_queue_for_another_machine_has_a_whole_path_or_that_machines(tmp_path: Path) -> None:
-    here = validate.Submitter(str(tmp_path).encode(), (), 0o022)
+    here = Submitter.local(str(tmp_path).encode(), environment_of(()))
 
-    def offer(line: str, who: validate.Submitter = here) -> Offer:
+    def offer(line: str, who: Submitter = here) -> Offer:
         return validate.read_offer(enqueue_syntax.split_create_queue(line.encode().split()), who, "here")
 
     assert offer("q make").cwd == offer("q --worker here make").cwd == here.cwd

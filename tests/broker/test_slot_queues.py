@@ -14,9 +14,10 @@ from grassq.core.resources.slots import Slot, limits_of, parse_slots
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Refused
 from grassq.web.submit import validate
+from grassq.web.submit.submitter import Submitter, environment_of
 from grassq.worker import offers
 
-ME = validate.Submitter(b"/", ((b"PATH", b"/usr/bin:/bin"),), 0o022)
+ME = Submitter.local(b"/", environment_of(((b"PATH", b"/usr/bin:/bin"),)))
 SLOTS = parse_slots(["0,1", "2"])
 SLOTTED = Offer("q", limits_of(SLOTS), slots=SLOTS)
 

@@ -19,7 +19,7 @@ def release(path: str) -> None:
 
 def values(path: str) -> tuple[Any, ...]:
     spec = rundir.read_spec(path)
-    return tuple(getattr(spec, name) for name in rundir.RunSpec.__slots__)
+    return tuple(getattr(spec, name) for name in rundir.RunSpec.FIELDS)
 
 
 def test_the_shim_of_one_begins_the_next_and_says_so(harness: Harness) -> None:

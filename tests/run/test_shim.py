@@ -182,7 +182,7 @@ def test_a_spec_that_is_too_long_for_an_order_is_read(harness: Harness) -> None:
 
 def packed(path: str) -> tuple[Any, ...]:
     spec = rundir.read_spec(path)
-    return tuple(getattr(spec, name) for name in rundir.RunSpec.__slots__)
+    return tuple(getattr(spec, name) for name in rundir.RunSpec.FIELDS)
 
 
 def test_that_it_started_is_said_once_and_with_its_end_if_that_comes_at_once(harness: Harness) -> None:

@@ -13,7 +13,8 @@ from grassq.broker import selection, service, views
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.service import Draft
-from grassq.core.model import ANYWHERE, FINAL, Constraints, Offer, Pairs, RemoteSubmitter, Spec, State
+from grassq.core.job_options import Pairs
+from grassq.core.model import ANYWHERE, FINAL, Constraints, Offer, RemoteSubmitter, Spec, State
 from grassq.core.resources.amounts import ONE, Request
 from grassq.core.resources.capacity import DeviceCount, DeviceIds, Limits, Pool
 from grassq.core.syntax.selectors import AllJobs

@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 from tests.builders import a_placement, a_request, a_spec
 
+from grassq.core.job_options import Pairs
 from grassq.core.messages import Start
-from grassq.core.model import Constraints, Pairs, RemoteSubmitter
+from grassq.core.model import Constraints, RemoteSubmitter
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.syntax.options import RESERVED
 from grassq.run import rundir
@@ -40,8 +41,8 @@ def spec_of(start: Start, default_env: DefaultEnvironment | None = None) -> RunS
     """What the shim would read; what it is told is the same."""
     launch = launch_of(start, default_env)
     read, told = RunSpec(json.loads(launch.content)), RunSpec.unpacked(launch.spec)
-    assert {name: getattr(told, name) for name in RunSpec.__slots__} == {
-        name: getattr(read, name) for name in RunSpec.__slots__
+    assert {name: getattr(told, name) for name in RunSpec.FIELDS} == {
+        name: getattr(read, name) for name in RunSpec.FIELDS
     }
     return read
 
@@ -323,8 +324,8 @@ def test_a_daemon_in_the_background_is_at_home_and_one_in_front_where_it_was_sta
 
 
 def test_only_an_attempt_with_a_lease_is_marked_so() -> None:
-    assert not spec_of(a_start()).leased
-    assert spec_of(a_start(where={"lease_s": 300.0})).leased
+    assert not spec_of(a_start()).lease
+    assert spec_of(a_start(where={"lease_s": 300.0})).lease
 
 
 ENVIRONMENTS: dict[str, Pairs] = {

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from grassq.broker.inbox import Orders
 from grassq.broker.signing import sealed
 from grassq.core import reconcile
+from grassq.core.job_options import Pairs
 from grassq.core.messages import Order, Start
-from grassq.core.model import AttemptId, Job, Pairs
+from grassq.core.model import AttemptId, Job
 from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board
 from grassq.errors import StoreUnavailable

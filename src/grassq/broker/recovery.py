@@ -19,8 +19,9 @@ from grassq.broker.batch import Batch
 from grassq.broker.inbox import Orders
 from grassq.broker.signing import is_ours
 from grassq.core import reconcile
+from grassq.core.job_options import STOP_GRACE_S
 from grassq.core.messages import Forget, Hello, Order, Recall, Start, Stop, StorePosition
-from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, STOP_GRACE_S, AttemptId, Job, State
+from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, AttemptId, Job, State
 from grassq.core.planner.board import Board
 from grassq.core.states import Adopt, Hold
 

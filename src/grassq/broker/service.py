@@ -12,7 +12,8 @@ from grassq.broker.batch import Batch
 from grassq.broker.eligibility import Eligibility, settle
 from grassq.broker.selection import NOTES_MAX, SELECTED_MAX, by_id_alone, eligible, present, resolve, select
 from grassq.broker.worker_tickets import worker_record_of
-from grassq.core.model import FINAL, HOLDING, NEUTRAL_PRIORITY, Job, Outcome, Spec, State
+from grassq.core.job_options import NEUTRAL_PRIORITY
+from grassq.core.model import FINAL, HOLDING, Job, Outcome, Spec, State
 from grassq.core.names import shown
 from grassq.core.planner.board import EVERYTHING, shape_of
 from grassq.core.states import Cancel, Hold, Lost, Release, Unready

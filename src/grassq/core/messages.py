@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from grassq.core import states
-from grassq.core.model import AttemptId, AttemptNumber, JobId, Pairs, Placement, Spec, WorkerInfo
+from grassq.core.job_options import Pairs
+from grassq.core.model import AttemptId, AttemptNumber, JobId, Placement, Spec, WorkerInfo
 
 
 class _AboutAttempt(Struct, frozen=True):

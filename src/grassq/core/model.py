@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from grassq.core.job_options import NEUTRAL_PRIORITY, Pairs, SpecOptions
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.core.resources.capacity import Capacity, Limits
 from grassq.core.resources.slots import Slot, SlotOrder
 from grassq.core.syntax.resource_names import VRAM_OF
 from grassq.core.syntax.slots import SLOTS_MAX
 
-NEUTRAL_PRIORITY = 30
 DEFAULT_QUEUE = "default"
-STOP_GRACE_S = 10.0
 
-#: NAME=value pairs as bytes, in the order given; a later one wins.
-Pairs = tuple[tuple[bytes, bytes], ...]
 #: An attempt of a job: (job id, attempt number).
 AttemptId = tuple[int, int]
 #: A place in line is one number of 64 bits: the priority above this many bits, the id below.
@@ -94,8 +91,8 @@ class Constraints(Struct, frozen=True):
 ANYWHERE = Constraints()
 
 
-class Spec(Struct, frozen=True):
-    """What was asked for; it never changes after the submit."""
+class Spec(SpecOptions, frozen=True):
+    """What was asked for, with the options of `SpecOptions`; it never changes after the submit."""
 
     command: tuple[bytes, ...]
     queue: str
@@ -109,12 +106,6 @@ class Spec(Struct, frozen=True):
     env: Pairs = ()
     #: The job named its own directory, which then wins over its queue's.
     own_cwd: bool = False
-    split: bool = False
-    #: What the command leaves running when it ends stays, instead of being ended too.
-    keep_children: bool = False
-    grace_s: float = STOP_GRACE_S
-    on_lost: Literal["fail", "requeue"] = "fail"
-    tries: int = 1
     constraints: Constraints = ANYWHERE
     #: The token it was submitted with; None on the user's own socket.
     by: str | None = None

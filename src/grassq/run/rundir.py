@@ -31,6 +31,7 @@ from grassq.run import atomic_files, processes
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, TypeGuard
 
 FORMAT = 1
@@ -42,44 +43,47 @@ STREAMS = ("log", "out", "err")
 #: `lease_ended` is `lost`, or nothing at all if the command had not started.
 OUTCOMES = ("exited", "spawn_failed", "cancelled", "lease_ended")
 EXITED, SPAWN_FAILED, CANCELLED, LEASE_ENDED = OUTCOMES
+#: Fields of a RunSpec that a spec.json of an earlier release lacks, and what they are then.
+LATER = {"lease": False}
 
 
 class RunSpec:
     """What one attempt runs, with words as bytes."""
 
-    __slots__ = (
-        "argv", "attempt", "boot", "cwd", "env", "grace_s", "job", "keep_children", "leased", "leave_grace_s", "split",
-        "store", "umask", "with_daemon",
-    )  # fmt: skip
+    store: str
+    job: int
+    attempt: int
+    boot: str
+    argv: list[bytes]
+    env: dict[bytes, bytes]
+    cwd: bytes
+    umask: int
+    leave_grace_s: float
+    with_daemon: bool
+    lease: bool  # it may run only under a lease
+    # Options of the job; core/job_options.py describes each.
+    split: bool
+    grace_s: float
+    keep_children: bool
+
+    #: Every field in the order of the names, which is the order of the values that an order carries.
+    FIELDS = __slots__ = tuple(sorted(__annotations__))
 
     def __init__(self, raw: dict[str, Any]) -> None:
         if raw["v"] != FORMAT:
             raise ValueError(f"the run dir has format {raw['v']}, this shim knows {FORMAT}")
-        self.store = str(raw["store"])
-        self.job = int(raw["job"])
-        self.attempt = int(raw["attempt"])
-        self.boot = str(raw["boot"])
-        self.argv = [decode_word(word) for word in raw["argv"]]
+        for name in self.FIELDS:
+            value = raw[name] if name in raw or name not in LATER else LATER[name]
+            setattr(self, name, _READ[self.__annotations__[name]](value))
         if not self.argv:
             raise ValueError("the spec names no program")
-        self.env = dict(_env(raw))
-        self.cwd = decode_word(raw["cwd"])
-        self.umask = int(raw["umask"])
-        self.split = bool(raw["split"])
-        self.grace_s = float(raw["grace_s"])
-        self.leave_grace_s = float(raw["leave_grace_s"])
-        self.keep_children = bool(raw["keep_children"])
-        self.with_daemon = bool(raw["with_daemon"])
-        self.leased = bool(raw.get("lease"))
 
     @classmethod
     def unpacked(cls, values: tuple[Any, ...]) -> RunSpec:
-        """A spec from the values of all its fields in the order of their names, as an order carries them."""
+        """Return a spec from the values of FIELDS, as an order carries them; ValueError if there are more or fewer."""
         spec = cls.__new__(cls)
-        (
-            spec.argv, spec.attempt, spec.boot, spec.cwd, spec.env, spec.grace_s, spec.job, spec.keep_children,
-            spec.leased, spec.leave_grace_s, spec.split, spec.store, spec.umask, spec.with_daemon,
-        ) = values  # fmt: skip
+        for name, value in zip(cls.FIELDS, values, strict=True):
+            setattr(spec, name, value)
         return spec
 
 
@@ -168,6 +172,29 @@ def decode_word(word: object) -> bytes:
     raise ValueError(f"not a word: {word!r}")
 
 
+def _words(words: list[object]) -> list[bytes]:
+    return [decode_word(word) for word in words]
+
+
+def decode_env(pairs: list[tuple[Any, Any]]) -> list[tuple[bytes, bytes]]:
+    """Return pairs of JSON words as bytes."""
+    # Nearly every word is a string, and there are a hundred of them: the call is worth saving.
+    return [
+        (
+            name.encode() if name.__class__ is str else decode_word(name),
+            value.encode() if value.__class__ is str else decode_word(value),
+        )
+        for name, value in pairs
+    ]
+
+
+#: How a field of a RunSpec is read from JSON, by its type.
+_READ: dict[str, Callable[[Any], object]] = {
+    "str": str, "int": int, "float": float, "bool": bool, "bytes": decode_word, "list[bytes]": _words,
+    "dict[bytes, bytes]": lambda pairs: dict(decode_env(pairs)),
+}  # fmt: skip
+
+
 def prepare(path: str, spec: bytes) -> None:
     """Lay the run dir out with this spec.json, ready for an order; doing it again changes nothing."""
     # From above, the job's own folder first: each is made at the first try.
@@ -193,7 +220,7 @@ def read_order(path: str) -> tuple[bytes, list[tuple[bytes, bytes]]] | None:
     """The order an attempt came with and the environment it was given; None when that makes no sense."""
     raw = atomic_files.parse(atomic_files.read(f"{path}/spec.json", SPEC_LIMIT) or b"")
     try:
-        return None if raw is None else (binascii.a2b_base64(raw["order"], strict_mode=True), _env(raw))
+        return None if raw is None else (binascii.a2b_base64(raw["order"], strict_mode=True), decode_env(raw["env"]))
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -201,17 +228,6 @@ def read_order(path: str) -> tuple[bytes, list[tuple[bytes, bytes]]] | None:
 def encode_order(order: bytes) -> str:
     """An order as the spec keeps it."""
     return binascii.b2a_base64(order, newline=False).decode("ascii")
-
-
-def _env(raw: dict[str, Any]) -> list[tuple[bytes, bytes]]:
-    # Nearly every word is a string, and there are a hundred of them: the call is worth saving.
-    return [
-        (
-            name.encode() if name.__class__ is str else decode_word(name),
-            value.encode() if value.__class__ is str else decode_word(value),
-        )
-        for name, value in raw["env"]
-    ]
 
 
 def claim(path: str, spec: RunSpec, pid: int, ticks: int) -> int | None:

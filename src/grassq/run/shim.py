@@ -182,7 +182,7 @@ class _Shim:
             if rundir.may_be_stopped(attempt.path) and rundir.read_stop(attempt.path) is not None:
                 attempt.cancelled = True
                 return False
-            if attempt.spec.leased and not self._is_leased(attempt):
+            if attempt.spec.lease and not self._is_leased(attempt):
                 attempt.lease_ended = True
                 return False
             attempt.pid = spawn.spawn(attempt.spec, attempt.path, self.null)

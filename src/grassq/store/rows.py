@@ -12,19 +12,8 @@ import msgspec
 import msgspec.structs
 from msgspec import Struct
 
-from grassq.core.model import (
-    ANYWHERE,
-    FINAL,
-    HOLDING,
-    Constraints,
-    Job,
-    Outcome,
-    Pairs,
-    Placement,
-    Spec,
-    State,
-    WorkerInfo,
-)
+from grassq.core.job_options import SPEC_FIELDS, Pairs, SpecOptions
+from grassq.core.model import ANYWHERE, FINAL, HOLDING, Constraints, Job, Outcome, Placement, Spec, State, WorkerInfo
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Request
 from grassq.store import sql
@@ -42,7 +31,7 @@ class _Asked(Struct, array_like=True, frozen=True):
 
 
 class _Rest(Struct, array_like=True, frozen=True):
-    """What the column `spec` holds: all of a spec that has no column of its own. New fields come last."""
+    """What the column `spec` holds: all of a spec that has no column of its own."""
 
     command: tuple[bytes, ...]
     cwd: bytes
@@ -56,6 +45,8 @@ class _Rest(Struct, array_like=True, frozen=True):
     on_lost: Literal["fail", "requeue"]
     tries: int
     by: str | None
+    #: Options that came later, by name; those that have their default are left out, and so is an empty map.
+    later: dict[str, Any] = {}
 
 
 _STATES = {state.value: state for state in State}
@@ -67,7 +58,11 @@ _rest = msgspec.msgpack.Decoder(_Rest).decode
 _placement = msgspec.msgpack.Decoder(Placement).decode
 _info = msgspec.msgpack.Decoder(WorkerInfo).decode
 
-_rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__)
+_rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
+#: The options that have a place of their own in `_Rest`, and those that came later with their defaults.
+_PLACED = tuple(name for name in SPEC_FIELDS if name in _Rest.__struct_fields__)
+_LATER = {field.name: field.default for field in msgspec.structs.fields(SpecOptions) if field.name not in _PLACED}
+_placed_of: Callable[[_Rest], tuple[Any, ...]] = attrgetter(*_PLACED)
 
 # What most new jobs have in common; only what differs is written.
 _USUAL: dict[str, object] = {
@@ -126,7 +121,7 @@ def job_inserts(jobs: Iterable[Job]) -> Iterator[Write]:
             bytearray(_asked_column(spec.request, spec.constraints)),
             job.created,
             digest,
-            bytearray(_encode(_rest_of(spec))),
+            bytearray(_encode(_stored(spec))),
         )
         others = _others_of(job)
         if others == _usual:
@@ -189,6 +184,11 @@ def job_from(row: tuple[Any, ...]) -> Job:
     )
 
 
+def _stored(spec: Spec) -> tuple[object, ...]:
+    later = {name: getattr(spec, name) for name in _LATER if getattr(spec, name) != _LATER[name]}
+    return (*_rest_of(spec), later) if later else _rest_of(spec)
+
+
 def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec:
     asked, rest = _asked(shape), _rest(spec)
     return Spec(
@@ -201,13 +201,11 @@ def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec
         rest.shell,
         rest.env,
         rest.own_cwd,
-        rest.split,
-        rest.keep_children,
-        rest.grace_s,
-        rest.on_lost,
-        rest.tries,
         asked.constraints,
         rest.by,
+        **dict(zip(_PLACED, _placed_of(rest), strict=True)),
+        # An option that this release does not know is one of a later release.
+        **{name: value for name, value in rest.later.items() if name in _LATER},
     )
 
 

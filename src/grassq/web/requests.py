@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from grassq.core.model import NEUTRAL_PRIORITY, Pairs
-from grassq.core.syntax.options import PRIORITY_MAX, TRIES_MAX
+from grassq.core.job_options import (
+    NEUTRAL_PRIORITY,
+    STOP_GRACE_S,
+    JobOptions,
+    Pairs,
+    PlainOptions,
+    check_bounds,
+)
+from grassq.core.names import DEFAULT_QUEUE, check_name
 from grassq.errors import BadInput
 from grassq.run import rundir
 from grassq.web.access.principal import Principal
-from grassq.web.submit.validate import Submitter
+from grassq.web.submit.submitter import Environment, Submitter, environment_of
 
 #: Words are bytes; on the wire a string if they are UTF-8, else base64.
 Word = str | dict[str, str]
@@ -21,11 +29,9 @@ Word = str | dict[str, str]
 Command = Word | list[Word]
 
 JOBS_MAX = 100_000
-#: Environments kept as they were read, by their text: who asks again sends the same one. Larger ones are not kept.
+#: Environments kept as they are stored, by their text: the next request sends the same one. Larger ones are not kept.
 ENVIRONMENTS_KEPT = 8
 ENVIRONMENT_KEPT_MAX = 64 << 10
-GRACE_MAX_S = 365 * 86400.0
-REMOTE_UMASK = 0o022
 LABELS_MAX = 100
 
 T = TypeVar("T")
@@ -39,13 +45,13 @@ class From(Struct, kw_only=True, forbid_unknown_fields=True):
     umask: int = 0o022
 
     def submitter(self, caller: Principal) -> Submitter:
-        """The sender as the service sees it: from another machine, nothing of its surroundings counts."""
+        """Return who sends this, by the connection it came on."""
         if caller.token is not None:
-            return Submitter(b"", (), REMOTE_UMASK, by=caller.token, queues=caller.queues, bare=caller.bare)
+            return Submitter.remote(caller)
         cwd = word_bytes(self.cwd)
         if not cwd.startswith(b"/"):
             raise BadInput("the cwd of a submitter is an absolute path")
-        return Submitter(cwd, _environment(self.env), self.umask)
+        return Submitter.local(cwd, _environment(self.env), self.umask)
 
 
 class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):
@@ -59,34 +65,35 @@ class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):
     lines: Word | None = None
 
 
-class JobBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """One job of an SDK submission."""
+class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One job of an SDK submission: the options of a job, some of them in a form that JSON can have."""
 
-    command: list[Word] = []
+    command: tuple[Word, ...] = ()
     shell: bool = False
     queue: str | None = None
     request: dict[str, float | int | str] | None = None
-    name: str | None = None
-    priority: int = NEUTRAL_PRIORITY
-    env: list[tuple[Word, Word]] = []
+    env: tuple[tuple[Word, Word], ...] = ()
     cwd: Word | None = None
-    hold: bool = False
-    split: bool = False
-    keep_children: bool = False
-    grace_s: float | None = None
-    on_lost: Literal["fail", "requeue"] = "fail"
-    tries: int = 1
-    worker: str | None = None
-    labels: list[str] = []
+    grace_s: float | None = None  # type: ignore[assignment]  # null is the default, as if nothing was said
 
     def __post_init__(self) -> None:
-        if not -PRIORITY_MAX <= self.priority <= PRIORITY_MAX:
-            raise ValueError(f"priority must lie between -{PRIORITY_MAX} and {PRIORITY_MAX}")
-        if not 1 <= self.tries <= TRIES_MAX:
-            raise ValueError(f"tries must lie between 1 and {TRIES_MAX}")
+        check_bounds(priority=self.priority, tries=self.tries, grace_s=self.grace_s)
         if len(self.labels) > LABELS_MAX:
             raise ValueError(f"a job asks for {LABELS_MAX} labels at most")
-        check_grace(self.grace_s)
+
+    def options(self) -> JobOptions:
+        """Return the options of the job."""
+        plain = {name: getattr(self, name) for name in PlainOptions.__struct_fields__}
+        plain["name"] = None if self.name is None else check_name(self.name)
+        plain["grace_s"] = STOP_GRACE_S if self.grace_s is None else self.grace_s
+        return JobOptions(
+            **plain,
+            queue=check_name(self.queue, "queue name") if self.queue else DEFAULT_QUEUE,
+            request=self.request,
+            env=pairs_bytes(self.env),
+            cwd=None if self.cwd is None else word_bytes(self.cwd),
+            shell=b"" if self.shell else None,
+        )
 
 
 class SubmitBody(From, kw_only=True, forbid_unknown_fields=True):
@@ -118,9 +125,7 @@ class SelectBody(Struct, kw_only=True, forbid_unknown_fields=True):
     failed: bool = False
 
     def __post_init__(self) -> None:
-        check_grace(self.grace_s)
-        if not -PRIORITY_MAX <= self.priority <= PRIORITY_MAX:
-            raise ValueError(f"a priority lies between -{PRIORITY_MAX} and {PRIORITY_MAX}")
+        check_bounds(grace_s=self.grace_s, priority=self.priority)
 
 
 class QueueBody(From, kw_only=True, forbid_unknown_fields=True):
@@ -149,35 +154,29 @@ class PauseBody(Struct, kw_only=True, forbid_unknown_fields=True):
     restored: bool = False
 
 
-def check_grace(grace_s: float | None) -> None:
-    """A grace is a finite time, 0 or more."""
-    if grace_s is not None and not 0 <= grace_s <= GRACE_MAX_S:
-        raise ValueError(f"a grace lies between 0 and {GRACE_MAX_S:g} seconds")
-
-
 def decode(raw: bytes, kind: type[T]) -> T:
     """Read a body, or say in one line what is wrong with it."""
     try:
         body = msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the request makes no sense: {error}") from None
+        raise BadInput(f"invalid request: {error}") from None
     key = getattr(body, "key", "0" * 32)
     if len(key) != 32 or not all(digit in "0123456789abcdef" for digit in key):
         raise BadInput("the request's key is not 32 hex digits")
     return body
 
 
-def _environment(raw: msgspec.Raw) -> Pairs:
+def _environment(raw: msgspec.Raw) -> Environment:
     text = bytes(raw)
     return _kept_environment(text) if len(text) <= ENVIRONMENT_KEPT_MAX else _read_environment(text)
 
 
-def _read_environment(text: bytes) -> Pairs:
+def _read_environment(text: bytes) -> Environment:
     try:
         pairs = msgspec.json.decode(text, type=list[tuple[Word, Word]])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"the request makes no sense: {error} (in `env`)") from None
-    return pairs_bytes(pairs)
+        raise BadInput(f"invalid request: {error} (in `env`)") from None
+    return environment_of(pairs_bytes(pairs))
 
 
 _kept_environment = lru_cache(maxsize=ENVIRONMENTS_KEPT)(_read_environment)
@@ -191,7 +190,7 @@ def word_bytes(word: Word) -> bytes:
         raise BadInput('a word is a string or {"b64": "..."}') from None
 
 
-def pairs_bytes(pairs: list[tuple[Word, Word]]) -> Pairs:
+def pairs_bytes(pairs: Iterable[tuple[Word, Word]]) -> Pairs:
     """NAME=value pairs as bytes; NUL and a name with = cannot be passed to a program."""
     read = tuple((word_bytes(name), word_bytes(value)) for name, value in pairs)
     for name, value in read:

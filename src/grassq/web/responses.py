@@ -97,20 +97,20 @@ def done_document(done: Done) -> web.Response:
 
 def enqueue_text(typed: Enqueue, job: int) -> str:
     """The line `grass enqueue` prints."""
-    if typed.json:
-        return msgspec.json.encode({"id": job, "queue": typed.queue}).decode() + "\n"
-    if typed.quiet:
+    if typed.command.json:
+        return msgspec.json.encode({"id": job, "queue": typed.options.queue}).decode() + "\n"
+    if typed.command.quiet:
         return f"{job}\n"
-    return f"job {job} {'held' if typed.hold else 'queued'} in {typed.queue}\n"
+    return f"job {job} {'held' if typed.options.hold else 'queued'} in {typed.options.queue}\n"
 
 
 def lines_text(typed: Enqueue, ids: Sequence[int], sweep: str | None = None) -> str:
     """The line `grass enqueue --stdin` prints, or `grass sweep`: how many jobs, and which."""
     count, which = len(ids), range_text(ids)
-    if typed.json:
-        told = {"first": ids[0] if ids else None, "count": count, "queue": typed.queue}
+    if typed.command.json:
+        told = {"first": ids[0] if ids else None, "count": count, "queue": typed.options.queue}
         return msgspec.json.encode(told | ({"name": sweep} if sweep else {})).decode() + "\n"
-    if typed.quiet:
+    if typed.command.quiet:
         return f"{which}\n" if ids else ""
     if sweep is not None:
         return f"sweep {sweep}: {count} {'job' if count == 1 else 'jobs'} {which}\n"

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from grassq.core.job_options import STOP_GRACE_S
 from grassq.core.messages import (
     Ack,
     Check,
@@ -27,7 +28,7 @@ from grassq.core.messages import (
     Withdraw,
     WorkerMessage,
 )
-from grassq.core.model import STOP_GRACE_S, AttemptId, WorkerInfo
+from grassq.core.model import AttemptId, WorkerInfo
 from grassq.core.reconcile import Conclusion, RunState, judge
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from grassq.core.model import Pairs
+from grassq.core.job_options import Pairs
 
 # Keys to other things, by the words their names are made of, and what belongs to the session a daemon was started in.
 # Whoever wants a queue's jobs to have one of these says so: `create-queue --env NAME=value`.

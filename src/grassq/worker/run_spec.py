@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from grassq.core.job_options import SPEC_FIELDS, Pairs
 from grassq.core.messages import Start
-from grassq.core.model import Pairs
 from grassq.core.resources.amounts import Allocation, amount_text
 from grassq.core.resources.device_ids import device_order
 from grassq.core.syntax.placeholders import fill
@@ -34,7 +34,7 @@ BASES_MAX = 32
 class Launch(Struct, frozen=True):
     """One attempt, ready to be ordered."""
 
-    #: The values of a `rundir.Spec`.
+    #: The values of a `rundir.RunSpec`.
     spec: tuple[Any, ...]
     #: The content of spec.json, which says the same.
     content: bytes
@@ -51,7 +51,9 @@ class _Base(Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_values = operator.itemgetter(*rundir.RunSpec.__slots__)
+_values = operator.itemgetter(*rundir.RunSpec.FIELDS)
+#: The options of a job that its shim acts on.
+_OPTIONS = tuple(name for name in rundir.RunSpec.FIELDS if name in SPEC_FIELDS)
 
 
 def run_spec(
@@ -91,12 +93,10 @@ def run_spec(
         "env": base.env | own,
         "cwd": where.cwd if where.cwd is not None and not spec.own_cwd else own_cwd,
         "umask": default_env.umask if is_remote else spec.umask,
-        "split": spec.split,
-        "grace_s": spec.grace_s,
         "leave_grace_s": LEAVE_GRACE_S,
-        "keep_children": spec.keep_children,
         "with_daemon": with_daemon,
-        "leased": where.lease_s is not None,
+        "lease": where.lease_s is not None,
+        **{name: getattr(spec, name) for name in _OPTIONS},
     }
     return Launch(_values(fields), _content(fields, own, base, start))
 
@@ -111,10 +111,8 @@ def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base, start
         "argv": [encode(word) for word in fields["argv"]],
         "env": msgspec.Raw(b"[%s]" % env),
         "cwd": encode(fields["cwd"]),
-        "lease": fields["leased"],
         "order": stored_order.keep(start, base.places),
     }
-    del content["leased"]
     return _encode(content)
 
 

@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from grassq.core.job_options import Pairs
 from grassq.core.messages import Start
-from grassq.core.model import Pairs
 from grassq.run import rundir
 
 

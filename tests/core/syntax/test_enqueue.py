@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from grassq.core.job_options import CommandOptions, JobOptions
 from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext, split_enqueue
 from grassq.errors import BadInput, GrassError, NotFound
 
@@ -40,8 +41,12 @@ def enqueue(line: str, scene: SubmitContext = SCENE) -> Enqueue:
     return split_enqueue(words_of(line), scene)
 
 
-def job(line: str, **fields: Any) -> Enqueue:
-    return Enqueue(**{"queue": "default", "words": tuple(words_of(line)), **fields})
+def job(line: str, amounts: tuple[tuple[str, str], ...] = (), warnings: tuple[str, ...] = (), **fields: Any) -> Enqueue:
+    command = {name: fields.pop(name) for name in CommandOptions.__struct_fields__ if name in fields}
+    if amounts:
+        fields["request"] = dict(amounts)
+    options = JobOptions(**fields)
+    return Enqueue(words=tuple(words_of(line)), options=options, command=CommandOptions(**command), warnings=warnings)
 
 
 CUDA = ((b"CUDA_VISIBLE_DEVICES", b"{gpu}"),)
@@ -58,21 +63,21 @@ README_ENQUEUE = {
         "python train.py", queue="exp1", amounts=(("gpu", "1"),), env=CUDA, cwd=b"/data/"
     ),
     'grass enqueue --require "{gpu:1}" --env "CUDA_VISIBLE_DEVICES={gpu}" job1 arg2 arg3': job(
-        "arg2 arg3", queue="job1", require="{gpu:1}", env=CUDA
+        "arg2 arg3", queue="job1", request="{gpu:1}", env=CUDA
     ),
     'grass enqueue --require "{gpu:0.5}" --env "CUDA_VISIBLE_DEVICES={gpu}" job2 arg2 arg3': job(
-        "arg2 arg3", queue="job2", require="{gpu:0.5}", env=CUDA, warnings=(JOB2,)
+        "arg2 arg3", queue="job2", request="{gpu:0.5}", env=CUDA, warnings=(JOB2,)
     ),
     "grass enqueue  python train.py": job("python train.py"),
     "grass enqueue --require '{gpu:0.5}' --cwd=/data/ --env='CUDA_VISIBLE_DEVICES={gpu}' "
     "-- python train.py lr=0.01 batch_size=8": job(
-        "python train.py lr=0.01 batch_size=8", require="{gpu:0.5}", cwd=b"/data/", env=CUDA
+        "python train.py lr=0.01 batch_size=8", request="{gpu:0.5}", cwd=b"/data/", env=CUDA
     ),
     'grass enqueue --broker 1.2.3.4:7500 --require "{printer:1}" print paper.pdf': job(
-        "paper.pdf", queue="print", require="{printer:1}", broker="1.2.3.4:7500"
+        "paper.pdf", queue="print", request="{printer:1}", broker="1.2.3.4:7500"
     ),
     'grass enqueue --broker 1.2.3.4:7500 --require "{gpu:1}" cifar100 --lr=0.01': job(
-        "--lr=0.01", queue="cifar100", require="{gpu:1}", broker="1.2.3.4:7500"
+        "--lr=0.01", queue="cifar100", request="{gpu:1}", broker="1.2.3.4:7500"
     ),
 }
 
@@ -119,7 +124,7 @@ def test_rule_1_two_dashes_part_our_words_from_the_jobs(line: str, expected: Enq
 
 def test_rule_1_takes_a_queue_that_is_not_there_yet_with_a_warning() -> None:
     read = enqueue("later --printer=1 -- CUDA={gpu} -x")
-    assert (read.queue, read.words) == ("later", (b"-x",))
+    assert (read.options.queue, read.words) == ("later", (b"-x",))
     assert read.warnings == ("there is no queue 'later' yet; the job waits until it is created",)
 
 
@@ -157,7 +162,7 @@ def test_rule_2_options_after_a_queue_are_ours_until_the_first_we_do_not_know(li
 def test_resources_everybody_knows_are_ours_also_where_the_machine_has_none() -> None:
     bare = SubmitContext(queues={"q": KnownQueue(has_prefix=True)}, resources=frozenset(), is_program=lambda _: False)
     read = enqueue("q --gpu=1 --vram 8G --lr=1", bare)
-    assert (read.amounts, read.words) == ((("gpu", "1"), ("vram", "8G")), (b"--lr=1",))
+    assert (read.options.request, read.words) == ({"gpu": "1", "vram": "8G"}, (b"--lr=1",))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +201,7 @@ def test_rule_3_a_program_starts_the_job_in_the_default_queue(line: str, expecte
 
 
 def test_an_existing_queue_wins_over_a_program_of_that_name() -> None:
-    assert enqueue("exp1 ls").queue == "exp1"
+    assert enqueue("exp1 ls").options.queue == "exp1"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +210,7 @@ def test_an_existing_queue_wins_over_a_program_of_that_name() -> None:
 )
 def test_rule_4_a_job_may_wait_for_a_queue_that_is_not_there_yet(line: str, words: str) -> None:
     read = enqueue(line)
-    assert (read.queue, list(read.words)) == ("later", words_of(words))
+    assert (read.options.queue, list(read.words)) == ("later", words_of(words))
     assert len(read.warnings) == 1
 
 
@@ -256,7 +261,7 @@ def test_a_queue_named_by_option_always_wins(line: str, expected: Enqueue) -> No
 
 def test_a_queue_named_by_option_need_not_exist() -> None:
     read = enqueue("--queue pyhton train.py")
-    assert (read.queue, read.words) == ("pyhton", (b"train.py",))
+    assert (read.options.queue, read.words) == ("pyhton", (b"train.py",))
 
 
 @pytest.mark.parametrize(
@@ -277,11 +282,11 @@ def test_every_option_is_read() -> None:
         "--require={} -e A=1 --env=B=x=y --cwd /d --queue exp1 --name n.1 --priority -5 --hold --split -q --json "
         "--sync --grace 1.5m --on-lost requeue --tries 3 --broker a:1 ls"
     )
-    assert enqueue(line) == Enqueue(
+    assert enqueue(line) == job(
+        "ls",
         queue="exp1",
-        words=(b"ls",),
         env=((b"A", b"1"), (b"B", b"x=y")),
-        require="{}",
+        request="{}",
         cwd=b"/d",
         name="n.1",
         priority=-5,
@@ -299,13 +304,15 @@ def test_every_option_is_read() -> None:
 
 @pytest.mark.parametrize(("retries", "tries"), [("0", 1), ("2", 3), ("999", 1000)])
 def test_retries_are_the_tries_after_the_first(retries: str, tries: int) -> None:
-    assert enqueue(f"--retries {retries} ls").tries == enqueue(f"--retries={retries} -- ls").tries == tries
-    assert enqueue("ls").tries is None
+    assert (
+        enqueue(f"--retries {retries} ls").options.tries == enqueue(f"--retries={retries} -- ls").options.tries == tries
+    )
+    assert enqueue("ls").options.tries == 1
 
 
 @pytest.mark.parametrize("option", ["--on-lost=fail", "--on-lost fail"])
 def test_an_option_takes_its_value_in_either_spelling(option: str) -> None:
-    assert enqueue(f"{option} ls").on_lost == "fail"
+    assert enqueue(f"{option} ls").options.on_lost == "fail"
 
 
 @pytest.mark.parametrize(
@@ -356,7 +363,7 @@ def test_bytes_that_are_not_text_are_refused_where_text_is_needed(field: str) ->
 
 def test_bytes_that_are_not_text_are_kept_where_bytes_are_allowed() -> None:
     read = split_enqueue([b"--cwd=/\xff", b"-e", b"\xfe=\xff", b"ls", b"\xfd"], SCENE)
-    assert (read.cwd, read.env, read.words) == (b"/\xff", ((b"\xfe", b"\xff"),), (b"ls", b"\xfd"))
+    assert (read.options.cwd, read.options.env, read.words) == (b"/\xff", ((b"\xfe", b"\xff"),), (b"ls", b"\xfd"))
 
 
 @pytest.mark.parametrize(
@@ -374,7 +381,7 @@ def test_bytes_that_are_not_text_are_kept_where_bytes_are_allowed() -> None:
 )
 def test_a_shell_line_is_one_word_kept_whole(line: str, queue: str, shell: bytes) -> None:
     read = enqueue(line)
-    assert (read.queue, read.shell, read.env) == (queue, shell, ())
+    assert (read.options.queue, read.options.shell, read.options.env) == (queue, shell, ())
     assert read.words == (words_of(line)[-1],)
 
 
@@ -392,7 +399,7 @@ def test_a_shell_line_that_is_not_one_word_is_refused(line: str) -> None:
 
 def test_where_the_queue_has_a_command_an_assignment_is_an_argument_of_it() -> None:
     read = enqueue("job1 lr=0.1 x")
-    assert (read.env, read.words) == ((), (b"lr=0.1", b"x"))
+    assert (read.options.env, read.words) == ((), (b"lr=0.1", b"x"))
 
 
 def test_nothing_at_all_is_refused() -> None:

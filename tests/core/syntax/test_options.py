@@ -23,8 +23,24 @@ def cases(text: str) -> list[str]:
 
 
 README_CREATE = {
-    "grass create-queue exp1 --cpu=32 --gpu=2": CreateQueue(name="exp1", limits=(("cpu", "32"), ("gpu", "2"))),
-    "grass create-queue exp2 --cpu=32 --gpu=[2,3]": CreateQueue(name="exp2", limits=(("cpu", "32"), ("gpu", "[2,3]"))),
+    "grass create-queue exp1 --cpu=32 --gpu=2": CreateQueue(
+        name="exp1",
+        limits=dict(
+            (
+                ("cpu", "32"),
+                ("gpu", "2"),
+            )
+        ),
+    ),
+    "grass create-queue exp2 --cpu=32 --gpu=[2,3]": CreateQueue(
+        name="exp2",
+        limits=dict(
+            (
+                ("cpu", "32"),
+                ("gpu", "[2,3]"),
+            )
+        ),
+    ),
     'grass create-queue job1 --capacity "{gpu:4,cpu:16}" main.py arg1': CreateQueue(
         name="job1", capacity="{gpu:4,cpu:16}", prefix=(b"main.py", b"arg1")
     ),
@@ -45,10 +61,21 @@ def test_every_create_queue_line_of_the_readmes_is_read_as_meant(line: str) -> N
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("--gpu 2 q --mem=8G", CreateQueue(name="q", limits=(("gpu", "2"), ("mem", "8G")))),
+        (
+            "--gpu 2 q --mem=8G",
+            CreateQueue(
+                name="q",
+                limits=dict(
+                    (
+                        ("gpu", "2"),
+                        ("mem", "8G"),
+                    )
+                ),
+            ),
+        ),
         (
             "q --printer=[a,b] -- lpr -P x",
-            CreateQueue(name="q", limits=(("printer", "[a,b]"),), prefix=(b"lpr", b"-P", b"x")),
+            CreateQueue(name="q", limits=dict((("printer", "[a,b]"),)), prefix=(b"lpr", b"-P", b"x")),
         ),
         ("q python --gpu=1 -- x", CreateQueue(name="q", prefix=(b"python", b"--gpu=1", b"--", b"x"))),
         ("q A=1 python", CreateQueue(name="q", prefix=(b"python",), env=((b"A", b"1"),))),

@@ -98,7 +98,7 @@ def test_slots_of_no_device_limit_nothing() -> None:
 
 def test_create_queue_reads_slots_and_their_order() -> None:
     made = split_create_queue([b"q", b"--slots", b"0,1 2", b"--order=rotate", b"--env", b"A=1", b"nice"])
-    assert (made.slots, made.order, made.limits) == (parse_slots(["0,1", "2"]), "rotate", ())
+    assert (made.slots, made.order, made.limits) == (parse_slots(["0,1", "2"]), "rotate", {})
     assert split_create_queue([b"--slots=0,1", b"q"]).order == "stack"
     assert split_create_queue([b"q"]).slots == ()
     assert split_create_queue([b"q", b"cmd", b"--slots", b"0"]).prefix == (b"cmd", b"--slots", b"0")

@@ -19,14 +19,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
+from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, CommandOptions, JobOptions, Pairs, as_text
 from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, shown
 from grassq.core.resources.slots import Slot, SlotOrder, typed_slots
 from grassq.core.syntax import options
-from grassq.core.syntax.options import CREATE_QUEUE, ENQUEUE, RESERVED, GivenOptions, is_option, is_resource_name
+from grassq.core.syntax.options import (
+    CREATE_QUEUE,
+    ENQUEUE,
+    QUEUE_OPTIONS,
+    RESERVED,
+    GivenOptions,
+    is_option,
+    is_resource_name,
+)
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
 from grassq.errors import BadInput, NotFound
 
@@ -42,8 +50,6 @@ __all__ = [
 ]
 
 _ASSIGNMENT = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
-
-Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 class KnownQueue(msgspec.Struct, frozen=True):
@@ -64,30 +70,11 @@ class SubmitContext(msgspec.Struct, frozen=True):
 
 
 class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was typed: whose words are whose, nothing checked against the machine yet."""
+    """A job as it was typed: which words are the job's, nothing checked against the machine yet."""
 
-    queue: str
     words: tuple[bytes, ...]
-    env: Pairs = ()  # in the order typed; a later one wins
-    require: str | None = None
-    amounts: tuple[tuple[str, str], ...] = ()
-    cwd: bytes | None = None
-    name: str | None = None
-    priority: int | None = None
-    hold: bool = False
-    split: bool = False
-    keep_children: bool = False
-    shell: bytes | None = None  # None: run the words; b"": a line for the user's shell; else a line for this shell
-    quiet: bool = False
-    json: bool = False
-    sync: bool = False
-    stdin: bool = False  # the commands are lines that come on stdin; there are no words
-    grace_s: float | None = None
-    on_lost: Literal["fail", "requeue"] | None = None
-    tries: int | None = None
-    worker: str | None = None
-    labels: tuple[str, ...] = ()
-    broker: str | None = None
+    options: JobOptions
+    command: CommandOptions = CommandOptions()
     warnings: tuple[str, ...] = ()
 
 
@@ -97,7 +84,7 @@ class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     prefix: tuple[bytes, ...] = ()
     capacity: str | None = None
-    limits: tuple[tuple[str, str], ...] = ()
+    limits: Mapping[str, str] = {}
     slots: tuple[Slot, ...] = ()  # instead of limits
     order: SlotOrder = "stack"
     cwd: bytes | None = None
@@ -120,11 +107,11 @@ def split_enqueue(words: Sequence[bytes], scene: SubmitContext) -> Enqueue:
 
     def is_ours(name: str) -> bool:
         # Before the queue is known any resource may be its own; that is checked once it is.
-        forced = given.text("queue")
+        forced = given.value("queue")
         return forced is None or _has(scene, forced, name)
 
     at = _take_options(words, 0, given, ENQUEUE, is_ours)
-    queue = given.label("queue", "queue name")
+    queue = given.value("queue")
     if queue is not None or at == len(words):
         return _finish(given, queue or DEFAULT_QUEUE, words[at:], scene)
     if is_option(words[at]):
@@ -141,7 +128,7 @@ def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
         raise BadInput("create-queue needs a name: grass create-queue NAME [--gpu=N ...] [COMMAND...]")
     if is_option(words[at]):
         raise options.unknown(words[at], CREATE_QUEUE)
-    name = check_name(options.as_text(words[at], "the name of a queue"), "queue name")
+    name = check_name(as_text(words[at], "the name of a queue"), "queue name")
     at = _take_options(words, at + 1, given, CREATE_QUEUE, _any)
     command = words[at:]
     if command and is_option(command[0]):
@@ -149,26 +136,15 @@ def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
     assigned, prefix = _peel(command[1:] if command and command[0] == b"--" else command)
     if prefix and (prefix[0].startswith(b"-") or not prefix[0]):
         raise BadInput(f"the command of queue {shown(name)} cannot start with {shown(prefix[0])}")
-    if given.has("capacity") and given.amounts:
-        raise BadInput(f"give either --capacity or --{given.amounts[0][0]}=..., not both")
-    limit = "--capacity" if given.has("capacity") else f"--{given.amounts[0][0]}=..." if given.amounts else None
-    slots, order = typed_slots(given.text("slots"), given.text("order"), limit)
-    return CreateQueue(
-        name=name,
-        prefix=prefix,
-        capacity=given.text("capacity"),
-        limits=given.amounts,
-        slots=slots,
-        order=order,
-        cwd=given.raw("cwd"),
-        env=given.env + assigned,
-        worker=given.mark("worker", "worker name"),
-        unsecure=given.has("unsecure"),
-        allow_env=given.allow_env,
-        broker=given.text("broker"),
-        json=given.has("json"),
-        quiet=given.has("quiet"),
+    limit = next((f"--{name}=..." for name in given.amounts), None)
+    if given.has("capacity") and limit:
+        raise BadInput(f"give either --capacity or {limit}, not both")
+    fields = given.fields(QUEUE_OPTIONS)
+    slots, order = typed_slots(
+        fields.pop("slots", None), fields.pop("order", None), "--capacity" if given.has("capacity") else limit
     )
+    fields["env"] = fields.get("env", ()) + assigned
+    return CreateQueue(name=name, prefix=prefix, limits=given.amounts, slots=slots, order=order, **fields)
 
 
 def _separator(words: Sequence[bytes]) -> int | None:
@@ -197,9 +173,9 @@ def _split_at(separator: int, words: Sequence[bytes], scene: SubmitContext) -> E
         at = _take_options(words, at + 1, given, ENQUEUE, _any)
     if at < separator:
         raise options.unknown(words[at], ENQUEUE, scene.resources)
-    queue = given.label("queue", "queue name")
+    queue = given.value("queue")
     if word is not None:
-        named = options.as_text(word, "the name of a queue")
+        named = as_text(word, "the name of a queue")
         _refuse_two_queues(named, queue)
         queue = check_name(named, "queue name")
     return _finish(given, queue or DEFAULT_QUEUE, words[at + 1 :], scene, separated=True)
@@ -210,7 +186,7 @@ def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, scene: 
     named = word.decode("utf-8", "replace")
     if named in scene.queues:
         at = _take_options(words, at + 1, given, ENQUEUE, lambda name: _has(scene, named, name))
-        _refuse_two_queues(named, given.text("queue"))
+        _refuse_two_queues(named, given.value("queue"))
         return _finish(given, named, words[at:], scene)
     if scene.is_remote:
         raise _no_queue(word, scene)
@@ -226,7 +202,7 @@ def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, scene: 
         return _finish(given, DEFAULT_QUEUE, job, scene)
     at = _take_options(words, at + 1, given, ENQUEUE, lambda name: _has(scene, named, name))
     if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(given, scene):
-        _refuse_two_queues(named, given.text("queue"))
+        _refuse_two_queues(named, given.value("queue"))
         return _finish(given, named, words[at:], scene)
     raise _not_found(word, scene)
 
@@ -235,7 +211,7 @@ def _finish(
     given: GivenOptions, queue: str, job: Sequence[bytes], scene: SubmitContext, separated: bool = False
 ) -> Enqueue:
     view = scene.queues.get(queue)
-    shell = given.raw("shell")
+    shell = given.value("shell")
     # Where the queue brings the command, the job's words are its arguments: `lr=0.01` is one like any other.
     is_arguments = view is not None and view.has_prefix
     assigned, words = ((), tuple(job)) if shell is not None or is_arguments else _peel(job)
@@ -247,31 +223,12 @@ def _finish(
         if shell is not None:
             _check_line(words, queue, view)
     warnings = [*_queue_warnings(queue, words, scene, separated), *_amount_warnings(given, queue, scene)]
-    return Enqueue(
-        queue=queue,
-        words=words,
-        env=given.env + assigned,
-        require=given.text("require"),
-        amounts=given.amounts,
-        cwd=given.raw("cwd"),
-        name=given.label("name", "job name"),
-        priority=given.number("priority", -options.PRIORITY_MAX, options.PRIORITY_MAX),
-        hold=given.has("hold"),
-        split=given.has("split"),
-        keep_children=given.has("keep-children"),
-        shell=shell,
-        quiet=given.has("quiet"),
-        json=given.has("json"),
-        sync=given.has("sync"),
-        stdin=given.has("stdin"),
-        grace_s=given.duration_s("grace"),
-        on_lost=_on_lost(given),
-        tries=_tries(given),
-        worker=given.mark("worker", "worker name"),
-        labels=given.marks("label", "label"),
-        broker=given.text("broker"),
-        warnings=tuple(warnings),
-    )
+    fields = given.fields(JOB_OPTIONS) | {"queue": queue}
+    fields["env"] = fields.get("env", ()) + assigned
+    if given.amounts:
+        fields["request"] = given.amounts
+    command = CommandOptions(**given.fields(COMMAND_OPTIONS))
+    return Enqueue(words=words, options=JobOptions(**fields), command=command, warnings=tuple(warnings))
 
 
 def _take_options(
@@ -299,7 +256,7 @@ def _has(scene: SubmitContext, queue: str, name: str) -> bool:
 
 def _asks(given: GivenOptions, scene: SubmitContext) -> bool:
     """Say whether an option of ours was given, so the line was surely meant for Grass."""
-    return bool(given.options) or any(_has(scene, "", name) for name, _ in given.amounts)
+    return not given.is_empty or any(_has(scene, "", name) for name in given.amounts)
 
 
 def _peel(job: Sequence[bytes]) -> tuple[Pairs, tuple[bytes, ...]]:
@@ -322,10 +279,10 @@ def _refuse_two_queues(word: str, forced: str | None) -> None:
 
 def _check_amounts(given: GivenOptions, queue: str, scene: SubmitContext, separated: bool) -> None:
     if given.has("require") and given.amounts:
-        raise BadInput(f"give either --require or --{given.amounts[0][0]}=..., not both")
+        raise BadInput(f"give either --require or --{next(iter(given.amounts))}=..., not both")
     if separated or queue not in scene.queues:
         return
-    for name, amount in given.amounts:
+    for name, amount in given.amounts.items():
         if not _has(scene, queue, name):
             raise options.unknown(f"--{name}={amount}".encode(), ENQUEUE, scene.resources)
 
@@ -384,29 +341,10 @@ def _queue_warnings(queue: str, words: tuple[bytes, ...], scene: SubmitContext, 
 
 
 def _amount_warnings(given: GivenOptions, queue: str, scene: SubmitContext) -> list[str]:
-    strange = [name for name, _ in given.amounts if not _has(scene, queue, name)]
+    strange = [name for name in given.amounts if not _has(scene, queue, name)]
     known = [*(key.decode() for key in ENQUEUE), *(f"--{name}" for name in COMMON_RESOURCES | scene.resources)]
     guesses = [(name, options.closest(f"--{name}", known)) for name in strange]
     return [f"--{name} is read as a resource; did you mean {meant}?" for name, meant in guesses if meant]
-
-
-def _on_lost(given: GivenOptions) -> Literal["fail", "requeue"] | None:
-    match given.text("on-lost"):
-        case None:
-            return None
-        case "fail":
-            return "fail"
-        case "requeue":
-            return "requeue"
-        case other:
-            raise BadInput(f"--on-lost needs 'requeue' or 'fail', not {shown(other)}")
-
-
-def _tries(given: GivenOptions) -> int | None:
-    if given.has("tries") and given.has("retries"):
-        raise BadInput("give either --tries or --retries, not both; --retries 2 is --tries 3")
-    retries = given.number("retries", 0, options.TRIES_MAX - 1)
-    return given.number("tries", 1, options.TRIES_MAX) if retries is None else retries + 1
 
 
 def _no_queue(word: bytes, scene: SubmitContext) -> NotFound:

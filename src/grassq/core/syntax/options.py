@@ -5,85 +5,49 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any
 
 import msgspec
 
-from grassq.core.names import check_mark, check_name, shown
-from grassq.core.syntax.durations import duration_s
+from grassq.core import job_options as values
+from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, Option, as_text
+from grassq.core.names import shown
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
 from grassq.errors import BadInput
 
-PRIORITY_MAX = 1_000_000
-TRIES_MAX = 1_000
-
 _RESOURCE = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 _AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.[{")
 _CLOSE = 0.75
-
-
-class Option(msgspec.Struct, frozen=True):
-    """One option: what follows it, and whether it may be given again."""
-
-    name: str
-    takes: Literal["value", "flag", "maybe"] = "value"
-    repeats: bool = False
-    short: str | None = None
-
 
 Table = Mapping[bytes, Option]
 
 
-def _table(*options: Option) -> Table:
-    longs = {b"--" + option.name.encode(): option for option in options}
-    shorts = {b"-" + option.short.encode(): option for option in options if option.short}
-    return longs | shorts
+def _table(options: Iterable[Option]) -> Table:
+    found = {b"--" + option.name.encode(): option for option in options}
+    return found | {b"-" + option.short.encode(): option for option in found.values() if option.short}
 
 
-_ENV = Option("env", repeats=True, short="e")
-_CWD = Option("cwd")
-_WORKER = Option("worker")
-_QUIET = Option("quiet", "flag", short="q")
-_JSON = Option("json", "flag")
+def _variables(_option: Option, names: Sequence[bytes]) -> tuple[bytes, ...]:
+    for name in names:
+        if not name or b"=" in name:
+            raise BadInput(f"--allow-env needs the name of a variable, not {shown(name)}")
+    return tuple(sorted({*names}))
 
-ENQUEUE = _table(
-    Option("require"),
-    _ENV,
-    _CWD,
-    Option("queue"),
-    Option("name"),
-    Option("priority"),
-    Option("hold", "flag"),
-    Option("split", "flag"),
-    Option("keep-children", "flag"),
-    Option("shell", "maybe"),
-    _QUIET,
-    _JSON,
-    Option("sync", "flag"),
-    Option("stdin", "flag"),
-    Option("grace"),
-    Option("on-lost"),
-    Option("tries"),
-    Option("retries"),
-    _WORKER,
-    Option("label", repeats=True),
-    Option("broker"),
+
+ENQUEUE = _table((*JOB_OPTIONS, *COMMAND_OPTIONS))
+
+QUEUE_OPTIONS = (
+    Option(values.text, name="capacity", field="capacity"),
+    Option(values.text, name="slots", field="slots"),
+    Option(values.text, name="order", field="order"),
+    Option(values.pairs, name="env", field="env", repeats=True, short="e"),
+    Option(values.raw, name="cwd", field="cwd"),
+    Option(values.worker_name, name="worker", field="worker"),
+    Option(values.flag, name="unsecure", field="unsecure", takes="flag"),
+    Option(_variables, name="allow-env", field="allow_env", repeats=True),
+    *(option for option in COMMAND_OPTIONS if option.field in ("broker", "json", "quiet")),
 )
-
-CREATE_QUEUE = _table(
-    Option("capacity"),
-    Option("slots"),
-    Option("order"),
-    _ENV,
-    _CWD,
-    _WORKER,
-    Option("unsecure", "flag"),
-    Option("allow-env", repeats=True),
-    Option("broker"),
-    _JSON,
-    _QUIET,
-)
+CREATE_QUEUE = _table(QUEUE_OPTIONS)
 
 #: What no resource may be called: an option word would hide it, and its GRASS_<NAME> variable would hide one of ours.
 RESERVED = frozenset(
@@ -195,6 +159,7 @@ class GivenOptions:
     """The options read so far; it refuses a second value for what can have only one."""
 
     def __init__(self) -> None:
+        self._options: dict[str, Option] = {}
         self._values: dict[str, list[bytes]] = {}
         self._amounts: dict[str, str] = {}
 
@@ -205,6 +170,7 @@ class GivenOptions:
                 raise BadInput(f"{found.typed.decode()} is given twice")
             self._amounts[found.what] = as_text(found.value, found.typed.decode())
             return
+        self._options[found.what.name] = found.what
         values = self._values.setdefault(found.what.name, [])
         if values and found.what.takes != "flag" and not found.what.repeats:
             raise BadInput(f"{found.typed.decode()} is given twice")
@@ -215,78 +181,24 @@ class GivenOptions:
         return name in self._values
 
     @property
-    def options(self) -> frozenset[str]:
-        """The names of the options given, resources aside."""
-        return frozenset(self._values)
+    def is_empty(self) -> bool:
+        """Say whether no option was given, resources aside."""
+        return not self._values
 
     @property
-    def amounts(self) -> tuple[tuple[str, str], ...]:
-        """Resource names with their amounts as typed."""
-        return tuple(self._amounts.items())
+    def amounts(self) -> dict[str, str]:
+        """Return resource names with their amounts as typed."""
+        return self._amounts
 
-    @property
-    def env(self) -> tuple[tuple[bytes, bytes], ...]:
-        """What `--env` sets, in the order it was typed."""
-        return tuple(_pair(value) for value in self._values.get("env", ()))
+    def value(self, name: str) -> Any:
+        """Return the value of an option, or None if it was not given."""
+        option = self._options.get(name)
+        return None if option is None else option.parse(option, self._values[name])
 
-    def raw(self, name: str) -> bytes | None:
-        """An option's value as it was typed."""
-        return self._values[name][0] if name in self._values else None
-
-    def text(self, name: str) -> str | None:
-        """An option's value as text."""
-        value = self.raw(name)
-        return None if value is None else as_text(value, f"--{name}")
-
-    def label(self, name: str, what: str) -> str | None:
-        """An option's value as the name of something."""
-        text = self.text(name)
-        return None if text is None else check_name(text, what)
-
-    def mark(self, name: str, what: str) -> str | None:
-        """An option's value as the name of a worker."""
-        text = self.text(name)
-        return None if text is None else check_mark(text, what)
-
-    def marks(self, name: str, what: str) -> tuple[str, ...]:
-        """The values of an option that may be given again, sorted: their order means nothing."""
-        texts = (as_text(value, f"--{name}") for value in self._values.get(name, ()))
-        return tuple(sorted({check_mark(text, what) for text in texts}))
-
-    @property
-    def allow_env(self) -> tuple[bytes, ...]:
-        """The variables that `--allow-env` names."""
-        names = {*self._values.get("allow-env", ())}
-        for name in names:
-            if not name or b"=" in name:
-                raise BadInput(f"--allow-env needs the name of a variable, not {shown(name)}")
-        return tuple(sorted(names))
-
-    def number(self, name: str, low: int, high: int) -> int | None:
-        """An option's value as a whole number within bounds."""
-        text = self.text(name)
-        if text is None:
-            return None
-        if not _NUMBER.fullmatch(text) or not low <= int(text) <= high:
-            raise BadInput(f"--{name} needs a whole number from {low} to {high}, not {shown(text)}")
-        return int(text)
-
-    def duration_s(self, name: str) -> float | None:
-        """An option's value as seconds."""
-        text = self.text(name)
-        return None if text is None else duration_s(text, f"--{name}")
-
-
-def as_text(value: bytes, what: str) -> str:
-    """Decode what has to be text, or say what holds other bytes."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise BadInput(f"{what} needs text in UTF-8, not {shown(value)}") from None
-
-
-def _pair(value: bytes) -> tuple[bytes, bytes]:
-    name, equals, content = value.partition(b"=")
-    if not equals or not name:
-        raise BadInput(f"--env needs NAME=VALUE, not {shown(value)}")
-    return name, content
+    def fields(self, options: Iterable[Option]) -> dict[str, Any]:
+        """Return the values of those of the options that were given, by the field each sets."""
+        found: dict[str, Option] = {}
+        for option in options:
+            if option.name in self._values and (other := found.setdefault(option.field, option)) is not option:
+                raise BadInput(f"give either {other.typed} or {option.typed}, not both")
+        return {field: self.value(option.name) for field, option in found.items()}

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from grassq.broker.service import Draft
+from grassq.core.job_options import JobOptions
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import shell_lines
-from grassq.core.syntax.enqueue import Enqueue
 from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
 from grassq.web import requests
 from grassq.web.submit import validate
 from grassq.web.submit.program_check import DiskCheck, ProgramCheck
+from grassq.web.submit.submitter import Submitter
 
 
 class JobTemplate:
@@ -23,42 +24,42 @@ class JobTemplate:
 
     def __init__(
         self,
-        typed: Enqueue,
+        options: JobOptions,
         request: Request,
-        who: validate.Submitter,
+        who: Submitter,
         known: validate.QueueSnapshot,
         program_check: ProgramCheck | None = None,
     ) -> None:
-        """`typed` has everything but a command; with a shell, every line is for it."""
-        self._typed, self._request, self._who, self._known = typed, request, who, known
+        """`options` hold for every job; with a shell, every line is for it."""
+        self._options, self._request, self._who, self._known = options, request, who, known
         self._program_check = program_check or DiskCheck()
-        offer = known.offers.get(typed.queue)
+        offer = known.offers.get(options.queue)
         self._has_prefix = offer is not None and bool(offer.prefix)
         self._words = self._pattern(None)
-        self._shell = None if typed.shell is None else self._pattern(typed.shell)
+        self._shell = None if options.shell is None else self._pattern(options.shell)
         #: Whether a first word names a program, of those met so far: mostly it is one and the same.
         self._starts: dict[bytes, bool] = {}
         self._checked: set[bytes] = set()
 
     def _pattern(self, shell: bytes | None) -> Draft:
-        typed = replace(self._typed, words=(), shell=shell)
-        return validate.draft(typed, self._request, self._who, self._known, self._program_check)
+        options = replace(self._options, shell=shell)
+        return validate.draft((), options, self._request, self._who, self._known, self._program_check)
 
     def of_line(self, line: bytes) -> Draft:
         """The job of one line: plain words that name a program are started as they are, the rest a shell reads."""
-        if self._typed.shell is None and len(line) <= shell_lines.LINE_BYTES_MAX:
+        if self._options.shell is None and len(line) <= shell_lines.LINE_BYTES_MAX:
             words = shell_lines.plain_words(line)
             if words and self._may_start(words[0]):
                 if b"{" in line:
-                    validate.check_placeholders(words, self._request, self._known, self._typed.queue)
+                    validate.check_placeholders(words, self._request, self._known, self._options.queue)
                 return _cast(self._words, words)
         return self._of_shell_line(line)
 
     def _of_shell_line(self, line: bytes) -> Draft:
         shell_lines.check(line)
-        validate.check_placeholders((line,), self._request, self._known, self._typed.queue)
+        validate.check_placeholders((line,), self._request, self._known, self._options.queue)
         if self._has_prefix:
-            queue = shown(self._typed.queue)
+            queue = shown(self._options.queue)
             raise BadInput(f"queue {queue} has a command of its own, so it takes plain words, not a line for a shell")
         if self._shell is None:
             self._shell = self._pattern(b"")
@@ -78,8 +79,8 @@ class JobTemplate:
         return _cast(self._words, words)
 
     def _whole(self, words: tuple[bytes, ...]) -> None:
-        typed = replace(self._typed, words=words, shell=None)
-        validate.draft(typed, self._request, self._who, self._known, self._program_check)
+        options = replace(self._options, shell=None)
+        validate.draft(words, options, self._request, self._who, self._known, self._program_check)
 
     def _may_start(self, word: bytes) -> bool:
         known = self._starts.get(word)
@@ -92,7 +93,7 @@ class JobTemplate:
     def _is_program(self, word: bytes) -> bool:
         if self._who.is_remote:
             return True  # what is a program on the worker, only the worker knows
-        env, cwd = validate.default_env(self._typed, self._who, self._known)
+        env, cwd = validate.default_env(self._options, self._who, self._known)
         return self._program_check.is_program(word, env, cwd)
 
 

@@ -11,9 +11,8 @@ import msgspec
 
 from grassq.broker import service
 from grassq.broker.engine import BRIEF_MAX, Engine
-from grassq.core.model import DEFAULT_QUEUE
-from grassq.core.names import check_name, shown
-from grassq.core.resources.amounts import Request, parse_request
+from grassq.core.names import shown
+from grassq.core.resources.amounts import Request
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Gone, GrassError
 from grassq.store.base import Submission
@@ -22,6 +21,7 @@ from grassq.web.access.principal import Principal
 from grassq.web.responses import Reply, digest, enqueue_text, enqueued, lines_text, range_text
 from grassq.web.submit import bulk, validate
 from grassq.web.submit.program_check import CachedCheck, DiskCheck, NotCached, ProgramCheck
+from grassq.web.submit.submitter import Submitter
 
 #: Larger requests are read on another thread, so that others are answered meanwhile.
 LARGE = 64 << 10
@@ -74,7 +74,7 @@ class Submissions:
                     raise
                 typed, ids = validate.split(words, known, lambda word: True), service.ids_of(stored)
             else:
-                if typed.stdin and body.lines is None:
+                if typed.command.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)
                 ids = await self._store(drafts, body.key, raw, as_sweep=body.verb == "sweep")
         except Gone:
@@ -82,29 +82,31 @@ class Submissions:
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
         notes = "".join(f"grass: {note}\n" for note in typed.warnings)
-        if typed.stdin:
-            about = f"jobs {range_text(ids)} in {typed.queue}"
-            name = (typed.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
+        options = typed.options
+        if typed.command.stdin:
+            about = f"jobs {range_text(ids)} in {options.queue}"
+            name = (options.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
             return enqueued(0, lines_text(typed, ids, name), notes, about=about)
-        follow = ids[0] if body.verb == "run" or typed.sync else None
-        return enqueued(0, enqueue_text(typed, ids[0]), notes, about=f"job {ids[0]} in {typed.queue}", follow=follow)
+        follow = ids[0] if body.verb == "run" or typed.command.sync else None
+        return enqueued(0, enqueue_text(typed, ids[0]), notes, about=f"job {ids[0]} in {options.queue}", follow=follow)
 
     def _read(
         self,
         body: requests.EnqueueBody,
         words: list[bytes],
-        who: validate.Submitter,
+        who: Submitter,
         known: validate.QueueSnapshot,
         program_check: ProgramCheck,
     ) -> tuple[enqueue_syntax.Enqueue, list[service.Draft]]:
         typed, draft = validate.read_enqueue(words, who, known, self._default, program_check)
-        if not typed.stdin and body.lines is None:
+        if not typed.command.stdin and body.lines is None:
             return typed, [draft]
-        if not typed.stdin or body.verb == "run":
+        if not typed.command.stdin or body.verb == "run":
             raise BadInput("--stdin puts many commands into a queue, and `grass run` follows one: use grass enqueue")
         if body.lines is None:
             return typed, []
-        template = bulk.JobTemplate(typed, validate.request_of(typed, self._default), who, known, program_check)
+        request = validate.request_of(typed.options, self._default)
+        template = bulk.JobTemplate(typed.options, request, who, known, program_check)
         return typed, bulk.of_lines(requests.word_bytes(body.lines), template)
 
     async def submit(self, raw: bytes, caller: Principal) -> Reply:
@@ -128,8 +130,9 @@ class Submissions:
         who, known = body.submitter(caller), await self._known()
 
         def read(program_check: ProgramCheck) -> list[service.Draft]:
-            typed = _typed(body.job, ())
-            template = bulk.JobTemplate(typed, _request(body.job, self._default), who, known, program_check)
+            options = body.job.options()
+            request = validate.request_of(options, self._default)
+            template = bulk.JobTemplate(options, request, who, known, program_check)
             return bulk.of_commands(body.commands, template)
 
         ids, warnings = await self._submitted(read, known, body.key, raw)
@@ -170,43 +173,17 @@ async def _off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
     return do(raw) if len(raw) <= LARGE else await asyncio.to_thread(do, raw)
 
 
-def _request(job: requests.JobBody, default: Request) -> Request:
-    return default if job.request is None else parse_request(job.request)
-
-
 def _draft(
     job: requests.JobBody,
-    who: validate.Submitter,
+    who: Submitter,
     known: validate.QueueSnapshot,
     default: Request,
     program_check: ProgramCheck,
 ) -> service.Draft:
-    words = tuple([requests.word_bytes(word) for word in job.command])
-    typed = _typed(job, words)
-    offer = known.offers.get(typed.queue)
+    words, options = tuple([requests.word_bytes(word) for word in job.command]), job.options()
+    offer = known.offers.get(options.queue)
     if not words and not (offer and offer.prefix):
         raise BadInput("there is nothing to run: the command is empty")
     if job.shell and len(words) != 1:
         raise BadInput("a shell job is one line")
-    return validate.draft(typed, _request(job, default), who, known, program_check)
-
-
-def _typed(job: requests.JobBody, words: tuple[bytes, ...]) -> enqueue_syntax.Enqueue:
-    return enqueue_syntax.Enqueue(
-        words=words,
-        queue=check_name(job.queue, "queue name") if job.queue else DEFAULT_QUEUE,
-        env=requests.pairs_bytes(job.env),
-        amounts=tuple((name, str(amount)) for name, amount in (job.request or {}).items()),
-        cwd=None if job.cwd is None else requests.word_bytes(job.cwd),
-        shell=b"" if job.shell else None,
-        name=None if job.name is None else check_name(job.name),
-        priority=job.priority,
-        hold=job.hold,
-        split=job.split,
-        keep_children=job.keep_children,
-        grace_s=job.grace_s,
-        on_lost=job.on_lost,
-        tries=job.tries,
-        worker=job.worker,
-        labels=tuple(job.labels),
-    )
+    return validate.draft(words, options, validate.request_of(options, default), who, known, program_check)

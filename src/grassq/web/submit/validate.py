@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker.service import Draft
-from grassq.core.model import (
-    ANYWHERE,
-    NEUTRAL_PRIORITY,
-    STOP_GRACE_S,
-    Constraints,
-    Offer,
-    Pairs,
-    RemoteSubmitter,
-    Spec,
-)
+from grassq.core.job_options import SPEC_FIELDS, JobOptions
+from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec
 from grassq.core.names import check_mark, shown
 from grassq.core.planner.board import Board
 from grassq.core.resources.amounts import Request, parse_request
@@ -34,39 +23,10 @@ from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 from grassq.errors import BadInput, Refused
 from grassq.web.submit.json5_text import parse_object, parse_value
 from grassq.web.submit.program_check import PATH_SHOWN, DiskCheck, ProgramCheck
+from grassq.web.submit.submitter import Submitter
 
 ENVIRONMENT_MAX = 2 << 20
 WORDS_MAX = 2 << 20
-#: Environments of submitters kept as they are stored: who submits again sends the same one. Larger ones are not kept.
-ENVIRONMENTS_KEPT = 8
-VARIABLES_KEPT_MAX = 1000
-
-
-class Submitter(Struct, frozen=True):
-    """Who submits: where, with which environment and umask; from another machine, with which right instead."""
-
-    cwd: bytes
-    env: Pairs
-    umask: int
-    #: The token of somebody on another machine; None for the owner on this one.
-    by: str | None = None
-    #: The only queues that token may use; None for every one.
-    queues: tuple[str, ...] | None = None
-    #: It may use queues that have no command of their own.
-    bare: bool = False
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the job comes from another machine: environment, directory and umask are then the worker's."""
-        return self.by is not None
-
-
-class Environment(Struct, frozen=True):
-    """A submitter's environment, and how it is stored."""
-
-    values: Mapping[bytes, bytes]
-    encoded: bytes
-    digest: bytes
 
 
 class QueueSnapshot(Struct, frozen=True):
@@ -117,12 +77,14 @@ def read_enqueue(
 ) -> tuple[Enqueue, Draft]:
     """Split the words of an `enqueue`, read its amounts and check it; with --stdin the draft has no command yet."""
     program_check = program_check or DiskCheck()
-    env = environment_of(who.env).values
-    typed = split(words, known, lambda word: program_check.is_program(word, env, who.cwd), is_remote=who.is_remote)
-    if typed.broker is not None:
+    typed = split(
+        words, known, lambda word: program_check.is_program(word, who.env.values, who.cwd), is_remote=who.is_remote
+    )
+    if typed.command.broker is not None:
         # The command line follows it only there, and takes it away: whoever reads on must not guess whose it is.
         raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
-    return typed, draft(typed, request_of(typed, default), who, known, program_check)
+    request = request_of(typed.options, default)
+    return typed, draft(typed.words, typed.options, request, who, known, program_check)
 
 
 def split(
@@ -133,14 +95,12 @@ def split(
     return enqueue_syntax.split_enqueue(words, SubmitContext(views, known.resources, is_program, is_remote))
 
 
-def request_of(typed: Enqueue, default: Request) -> Request:
-    """What a line asks for."""
-    amounts: dict[str, object] = dict(typed.amounts)
-    if len(amounts) != len(typed.amounts):
-        raise BadInput("a resource is asked for twice")
-    if typed.require is not None:
-        amounts = parse_object(typed.require, "--require")
-    return parse_request(amounts) if amounts else default
+def request_of(options: JobOptions, default: Request) -> Request:
+    """Return the amounts a job asks for."""
+    if isinstance(options.request, str):
+        amounts = parse_object(options.request, "--require")
+        return parse_request(amounts) if amounts else default
+    return default if options.request is None else parse_request(options.request)
 
 
 def read_offer(typed: enqueue_syntax.CreateQueue, who: Submitter, local: str | None = None) -> Offer:
@@ -174,12 +134,7 @@ def read_limits(typed: enqueue_syntax.CreateQueue) -> Limits:
     """The limits of a queue, from --capacity or from --NAME=AMOUNT flags."""
     if typed.capacity is not None:
         return parse_limits(parse_object(typed.capacity, "--capacity"))
-    values: dict[str, object] = {}
-    for name, text in typed.limits:
-        if name in values:
-            raise BadInput(f"--{name} is given twice")
-        values[name] = _limit_value(name, text)
-    return parse_limits(values)
+    return parse_limits({name: _limit_value(name, text) for name, text in typed.limits.items()})
 
 
 def _limit_value(name: str, text: str) -> object:
@@ -191,89 +146,77 @@ def _limit_value(name: str, text: str) -> object:
 
 
 def draft(
-    asked: Enqueue, request: Request, who: Submitter, known: QueueSnapshot, program_check: ProgramCheck | None = None
+    words: tuple[bytes, ...],
+    options: JobOptions,
+    request: Request,
+    who: Submitter,
+    known: QueueSnapshot,
+    program_check: ProgramCheck | None = None,
 ) -> Draft:
-    """A job ready to be stored; refuses what its sender may not do, and what cannot run if this machine will run it.
+    """Return a job ready to be stored; refuse what its sender may not do, and what cannot run if it will run here.
 
     Whether a worker takes what comes from another machine is for the planner to say, at once and at every start.
     """
     program_check = program_check or DiskCheck()
-    _check_right(asked, who)
-    _check_values(asked, request, known)
-    env, cwd = default_env(asked, who, known)
-    shell = _shell(asked.shell, env)
-    offer = known.offers.get(asked.queue)
+    _check_right(options, who)
+    _check_values(words, options, request, known)
+    env, cwd = default_env(options, who, known)
+    shell = _shell(options.shell, env)
+    offer = known.offers.get(options.queue)
     if who.is_remote:
-        _check_absolute(asked.cwd)
-    elif offer is not None and known.runs_here(asked.queue, asked.worker):
+        _check_absolute(options.cwd)
+    elif offer is not None and known.runs_here(options.queue, options.worker):
         program_check.check_directory(cwd)
-        _check_program((*offer.prefix, *((shell,) if shell else asked.words)), env, cwd, program_check)
-    elif offer is None and asked.cwd is not None and asked.worker in (None, known.local):
+        _check_program((*offer.prefix, *((shell,) if shell else words)), env, cwd, program_check)
+    elif offer is None and options.cwd is not None and options.worker in (None, known.local):
         program_check.check_directory(cwd)
-    environment = environment_of(who.env)
-    if len(environment.encoded) > ENVIRONMENT_MAX:
+    if len(who.env.encoded) > ENVIRONMENT_MAX:
         raise BadInput(f"the environment is larger than {ENVIRONMENT_MAX:,} bytes")
     spec = Spec(
-        command=asked.words,
-        queue=asked.queue,
+        command=words,
+        queue=options.queue,
         request=request,
-        cwd=_directory(asked, who),
-        env_digest=environment.digest,
-        umask=who.umask & 0o777,
+        cwd=_directory(options, who),
+        env_digest=who.env.digest,
+        umask=who.umask,
         shell=shell,
-        env=asked.env,
-        own_cwd=asked.cwd is not None,
-        split=asked.split,
-        keep_children=asked.keep_children,
-        grace_s=STOP_GRACE_S if asked.grace_s is None else asked.grace_s,
-        on_lost=asked.on_lost or "fail",
-        tries=asked.tries or 1,
-        constraints=_constraints(asked, who),
+        env=options.env,
+        own_cwd=options.cwd is not None,
+        constraints=_constraints(options, who),
         by=who.by,
+        **{name: getattr(options, name) for name in SPEC_FIELDS},
     )
-    priority = NEUTRAL_PRIORITY if asked.priority is None else asked.priority
-    return Draft(spec, environment.encoded, asked.name, priority, asked.hold)
+    return Draft(spec, who.env.encoded, options.name, options.priority, options.hold)
 
 
-def default_env(asked: Enqueue, who: Submitter, known: QueueSnapshot) -> tuple[Mapping[bytes, bytes], bytes]:
-    """The environment and the directory a job would have on this machine."""
-    offer = known.offers.get(asked.queue)
-    cwd = _directory(asked, who)
-    if offer is not None and offer.cwd is not None and asked.cwd is None:
+def default_env(options: JobOptions, who: Submitter, known: QueueSnapshot) -> tuple[Mapping[bytes, bytes], bytes]:
+    """Return the environment and the directory a job would have on this machine."""
+    offer = known.offers.get(options.queue)
+    cwd = _directory(options, who)
+    if offer is not None and offer.cwd is not None and options.cwd is None:
         cwd = offer.cwd
-    env = environment_of(who.env).values
-    if asked.env or (offer is not None and offer.env):
-        env = {**env, **dict(offer.env if offer else ()), **dict(asked.env)}
+    env = who.env.values
+    if options.env or (offer is not None and offer.env):
+        env = {**env, **dict(offer.env if offer else ()), **dict(options.env)}
     return env, cwd
 
 
-def environment_of(pairs: Pairs) -> Environment:
-    """An environment as it is stored."""
-    return _kept_environment(pairs) if len(pairs) <= VARIABLES_KEPT_MAX else _environment(pairs)
-
-
-def _environment(pairs: Pairs) -> Environment:
-    encoded = msgspec.msgpack.encode(pairs)
-    return Environment(dict(pairs), encoded, hashlib.sha256(encoded).digest())
-
-
-_kept_environment = lru_cache(maxsize=ENVIRONMENTS_KEPT)(_environment)
-
-
-def _constraints(asked: Enqueue, who: Submitter) -> Constraints:
+def _constraints(options: JobOptions, who: Submitter) -> Constraints:
     """What the job demands of its worker, and, of one from another machine, what its sender chose."""
-    worker = None if asked.worker is None else check_mark(asked.worker, "worker name")
-    labels = tuple(sorted({check_mark(label, "label") for label in asked.labels}))
-    names = tuple(sorted({name for name, _ in asked.env}))
-    remote = RemoteSubmitter(who.bare, names, asked.cwd is not None, asked.shell is not None) if who.is_remote else None
+    worker = None if options.worker is None else check_mark(options.worker, "worker name")
+    labels = tuple(sorted({check_mark(label, "label") for label in options.labels}))
+    names = tuple(sorted({name for name, _ in options.env}))
+    remote = (
+        RemoteSubmitter(who.bare, names, options.cwd is not None, options.shell is not None) if who.is_remote else None
+    )
     constraints = Constraints(worker, labels, remote)
     return ANYWHERE if constraints == ANYWHERE else constraints
 
 
-def _check_right(asked: Enqueue, who: Submitter) -> None:
-    if who.queues is not None and asked.queue not in who.queues:
+def _check_right(options: JobOptions, who: Submitter) -> None:
+    if who.queues is not None and options.queue not in who.queues:
         allowed = ", ".join(who.queues) or "none"
-        raise Refused(f"your token does not reach queue {shown(asked.queue)}; those it reaches: {allowed}")
+        raise Refused(f"your token does not reach queue {shown(options.queue)}; those it reaches: {allowed}")
 
 
 def _check_absolute(cwd: bytes | None) -> None:
@@ -281,14 +224,16 @@ def _check_absolute(cwd: bytes | None) -> None:
         raise BadInput(f"--cwd {shown(cwd, PATH_SHOWN)} on another machine must be a whole path, from / on")
 
 
-def _check_values(asked: Enqueue, request: Request, known: QueueSnapshot) -> None:
-    if any(b"\0" in part for pair in asked.env for part in pair) or any(b"\0" in word for word in asked.words):
+def _check_values(words: tuple[bytes, ...], options: JobOptions, request: Request, known: QueueSnapshot) -> None:
+    if any(b"\0" in part for pair in options.env for part in pair) or any(b"\0" in word for word in words):
         raise BadInput("a word or variable holds a NUL byte, which no program can be given")
-    if sum(map(len, asked.words)) > WORDS_MAX:
+    if sum(map(len, words)) > WORDS_MAX:
         raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
-    if known.has_slots(asked.queue) and (asked.amounts or asked.require is not None):
-        raise BadInput(f"queue {shown(asked.queue)} has slots: a job there takes one of them, and asks for no amounts")
-    check_placeholders((*asked.words, *(value for _, value in asked.env)), request, known, asked.queue)
+    if known.has_slots(options.queue) and options.request:
+        raise BadInput(
+            f"queue {shown(options.queue)} has slots: a job there takes one of them, and asks for no amounts"
+        )
+    check_placeholders((*words, *(value for _, value in options.env)), request, known, options.queue)
 
 
 def check_placeholders(texts: Sequence[bytes], request: Request, known: QueueSnapshot, queue: str) -> None:
@@ -305,12 +250,12 @@ def check_placeholders(texts: Sequence[bytes], request: Request, known: QueueSna
         )
 
 
-def _directory(asked: Enqueue, who: Submitter) -> bytes:
-    if asked.cwd is None:
+def _directory(options: JobOptions, who: Submitter) -> bytes:
+    if options.cwd is None:
         return who.cwd
-    if b"\0" in asked.cwd:
+    if b"\0" in options.cwd:
         raise BadInput("--cwd holds a NUL byte")
-    return os.path.join(who.cwd, asked.cwd)
+    return os.path.join(who.cwd, options.cwd)
 
 
 def _shell(shell: bytes | None, env: Mapping[bytes, bytes]) -> bytes | None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from grassq.core.model import Pairs
+from grassq.core.job_options import Pairs
 from grassq.core.resources.capacity import Capacity
 
 

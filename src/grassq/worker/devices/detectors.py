@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from msgspec import Struct
 
-from grassq.core.model import Pairs
+from grassq.core.job_options import Pairs
 from grassq.core.resources.capacity import Capacity
 from grassq.core.syntax.options import is_resource_name
 from grassq.worker.devices import host, nvidia

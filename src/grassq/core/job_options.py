@@ -1,0 +1,324 @@
+"""Every option of a job, described once: name, type, default, how it is typed, where it goes, its help line.
+
+A field of a class below is one option; its `Option` says how it is typed and what the help says of it. Its class says
+where it goes:
+
+    SpecOptions     command line, API, store, the order to a worker; with a field in `run.rundir.RunSpec` also the shim
+    PlainOptions    command line and API; in the API it has the same form as here
+    JobOptions      command line and API; `web.requests.JobBody` says the form it has in the API
+    CommandOptions  command line only: it is about the command `enqueue`, not about the job
+
+Grammar, help, HTTP body, spec and stored row derive from these classes. `SubmitOptions` is what a Python program gives.
+An option that takes a value is also in `cli.typed.VALUE_OPTIONS`, which must be light to load; a test compares them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypedDict, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from grassq.core.names import DEFAULT_QUEUE, check_mark, check_name, shown
+from grassq.core.syntax.durations import DURATION_MAX_S, duration_s
+from grassq.errors import BadInput
+
+PRIORITY_MAX = 1_000_000
+NEUTRAL_PRIORITY = 30
+TRIES_MAX = 1_000
+STOP_GRACE_S = 10.0
+
+#: NAME=value pairs as bytes, in the order given; a later one wins.
+Pairs = tuple[tuple[bytes, bytes], ...]
+#: The headings of the help under which an option stands.
+Section = Literal["needs", "given", "treated"]
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+class Option(Struct, frozen=True):
+    """How one option is typed, read and explained."""
+
+    #: Make the value of the field of what was typed.
+    parse: Callable[[Option, Sequence[bytes]], Any]
+    help: str = ""
+    section: Section = "treated"
+    #: What the help calls the value.
+    value: str = ""
+    takes: Literal["value", "flag", "maybe"] = "value"
+    repeats: bool = False
+    short: str | None = None
+    #: Bounds of a number; the API keeps them too.
+    least: float | None = None
+    most: float | None = None
+    #: The option without its dashes; if nothing is said, the field with dashes instead of underscores.
+    name: str = ""
+    field: str = ""
+
+    @property
+    def typed(self) -> str:
+        """The option as it is typed."""
+        return f"--{self.name}"
+
+
+def as_text(value: bytes, what: str) -> str:
+    """Decode what has to be text, or say what holds other bytes."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"{what} needs text in UTF-8, not {shown(value)}") from None
+
+
+def flag(_option: Option, _values: Sequence[bytes]) -> bool:
+    """Return True: an option without a value was typed."""
+    return True
+
+
+def raw(_option: Option, values: Sequence[bytes]) -> bytes:
+    """Return the value as it was typed."""
+    return values[0]
+
+
+def text(option: Option, values: Sequence[bytes]) -> str:
+    """Return the value as text."""
+    return as_text(values[0], option.typed)
+
+
+def pairs(_option: Option, values: Sequence[bytes]) -> Pairs:
+    """Return NAME=VALUE values as pairs, in the order typed."""
+    parts = [value.partition(b"=") for value in values]
+    for (name, equals, _), value in zip(parts, values, strict=True):
+        if not equals or not name:
+            raise BadInput(f"--env needs NAME=VALUE, not {shown(value)}")
+    return tuple((name, content) for name, _, content in parts)
+
+
+def number(option: Option, values: Sequence[bytes]) -> int:
+    """Return the value as a whole number within the option's bounds."""
+    typed, low, high = text(option, values), option.least, option.most
+    if not _NUMBER.fullmatch(typed) or low is None or high is None or not low <= int(typed) <= high:
+        raise BadInput(f"{option.typed} needs a whole number from {low} to {high}, not {shown(typed)}")
+    return int(typed)
+
+
+def number_after_first(option: Option, values: Sequence[bytes]) -> int:
+    """Return the value plus one: of N tries, N - 1 are retries."""
+    return number(option, values) + 1
+
+
+def duration(option: Option, values: Sequence[bytes]) -> float:
+    """Return the value in seconds."""
+    return duration_s(text(option, values), option.typed)
+
+
+def on_lost(option: Option, values: Sequence[bytes]) -> str:
+    """Return `fail` or `requeue`."""
+    typed = text(option, values)
+    if typed not in ("fail", "requeue"):
+        raise BadInput(f"{option.typed} needs 'requeue' or 'fail', not {shown(typed)}")
+    return typed
+
+
+def queue_name(option: Option, values: Sequence[bytes]) -> str:
+    """Return the value as the name of a queue."""
+    return check_name(text(option, values), "queue name")
+
+
+def job_name(option: Option, values: Sequence[bytes]) -> str:
+    """Return the value as the name of a job."""
+    return check_name(text(option, values), "job name")
+
+
+def worker_name(option: Option, values: Sequence[bytes]) -> str:
+    """Return the value as the name of a worker."""
+    return check_mark(text(option, values), "worker name")
+
+
+def label_names(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
+    """Return the values as labels, sorted: their order means nothing."""
+    return tuple(sorted({check_mark(as_text(value, option.typed), "label") for value in values}))
+
+
+def _flag(help: str = "", short: str | None = None) -> Option:
+    return Option(flag, help, takes="flag", short=short)
+
+
+class SpecOptions(Struct, frozen=True, kw_only=True):
+    """Options that a job keeps in its spec under the same name."""
+
+    tries: Annotated[
+        int,
+        Option(number, "start it up to N times until it succeeds", value="N", least=1, most=TRIES_MAX),
+        Option(
+            number_after_first,
+            "the same, counted after the first time: --retries 2 is --tries 3",
+            name="retries",
+            value="N",
+            least=0,
+            most=TRIES_MAX - 1,
+        ),
+    ] = 1
+    on_lost: Annotated[
+        Literal["fail", "requeue"],
+        Option(
+            on_lost,
+            "when its machine is lost: fail (default), or run it again elsewhere, once it has surely ended where it"
+            " was",
+            value="fail|requeue",
+        ),
+    ] = "fail"
+    grace_s: Annotated[
+        float,
+        Option(
+            duration,
+            f"time between asking it to end and killing it (default {STOP_GRACE_S:g}s)",
+            name="grace",
+            value="DURATION",
+            least=0,
+            most=DURATION_MAX_S,
+        ),
+    ] = STOP_GRACE_S
+    split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
+    keep_children: Annotated[bool, _flag("leave alone what the command leaves running when it ends")] = False
+
+
+class PlainOptions(SpecOptions, frozen=True, kw_only=True):
+    """Options that have one form on the command line and in the API."""
+
+    worker: Annotated[str | None, Option(worker_name, "a machine, as `grass show` names it", "needs", value="NAME")] = (
+        None
+    )
+    labels: Annotated[
+        tuple[str, ...],
+        Option(
+            label_names,
+            "a machine with that label (`grass daemon --label`); repeat for more",
+            "needs",
+            name="label",
+            value="LABEL",
+            repeats=True,
+        ),
+    ] = ()
+    name: Annotated[str | None, Option(job_name, "a name to find it by", value="NAME")] = None
+    priority: Annotated[
+        int,
+        Option(
+            number,
+            f"larger is sooner; {NEUTRAL_PRIORITY} is neutral",
+            value="N",
+            least=-PRIORITY_MAX,
+            most=PRIORITY_MAX,
+        ),
+    ] = NEUTRAL_PRIORITY
+    hold: Annotated[bool, _flag("wait for `grass release`")] = False
+
+
+class JobOptions(PlainOptions, frozen=True, kw_only=True):
+    """Everything that can be said of a job beside its words."""
+
+    #: Amounts by resource, or JSON5 that says them; None asks for the default.
+    request: Annotated[
+        Mapping[str, object] | str | None,
+        Option(text, 'all amounts at once: "{gpu: 0.5, cpu: 4}"', "needs", name="require", value="JSON5"),
+    ] = None
+    #: In the order given; a later one wins.
+    env: Annotated[
+        Pairs,
+        Option(
+            pairs,
+            "one variable; repeat for more; `{gpu}` becomes the device ids",
+            "given",
+            value="NAME=VALUE",
+            repeats=True,
+            short="e",
+        ),
+    ] = ()
+    cwd: Annotated[
+        bytes | None, Option(raw, "directory it runs in (default: the current one)", "given", value="DIR")
+    ] = None
+    #: None: run the words; b"": a line for the user's shell; else a line for this shell.
+    shell: Annotated[
+        bytes | None,
+        Option(raw, "the job is one line for a shell ($SHELL, or PATH)", "given", value="PATH", takes="maybe"),
+    ] = None
+    queue: Annotated[str, Option(queue_name, "the queue, where the first word would not say it", value="QUEUE")] = (
+        DEFAULT_QUEUE
+    )
+
+
+class CommandOptions(Struct, frozen=True, kw_only=True):
+    """Options of the command `enqueue` itself: what it prints, where its commands come from, whom it asks."""
+
+    quiet: Annotated[bool, _flag(short="q")] = False
+    json: Annotated[bool, _flag()] = False
+    sync: Annotated[bool, _flag()] = False
+    #: The commands are lines that come on stdin; there are no words.
+    stdin: Annotated[bool, _flag()] = False
+    broker: Annotated[str | None, Option(text, value="ADDRESS")] = None
+
+
+class SubmitOptions(TypedDict, total=False):
+    """What can be said of jobs that a Python program submits, beside their command and directory."""
+
+    #: The queue (default: the one called default).
+    queue: str | None
+    #: Amounts by resource, such as {"gpu": 0.5, "printer": 1}; the next four are short for the commonest.
+    request: Mapping[str, int | float | str] | None
+    gpu: int | float | str | None
+    cpu: int | float | str | None
+    mem: int | float | str | None
+    vram: int | float | str | None
+    #: A name to find the job by.
+    name: str | None
+    #: Larger is sooner; 30, the default, is neutral.
+    priority: int
+    #: Variables on top of the environment.
+    env: Mapping[str | bytes, str | bytes] | None
+    #: Wait for a release.
+    hold: bool
+    #: Keep stdout and stderr apart.
+    split: bool
+    #: Leave alone what the command leaves running when it ends.
+    keep_children: bool
+    #: Seconds between asking the job to end and killing it (default: 10).
+    grace_s: float | None
+    #: When its machine is lost: "fail" (the default), or "requeue" to run it again elsewhere.
+    on_lost: str
+    #: Start it up to this many times until it succeeds (default: 1).
+    tries: int
+    #: The only worker that may run it.
+    worker: str | None
+    #: Labels that its worker must have.
+    labels: Sequence[str]
+
+
+def options_of(kind: type[Struct]) -> tuple[Option, ...]:
+    """Return the options that a class describes: its own fields first, then those of its bases."""
+    return tuple(_options_of(kind))
+
+
+def _options_of(kind: type[Struct]) -> Iterator[Option]:
+    hints = get_type_hints(kind, include_extras=True)
+    for owner in kind.__mro__:
+        for field in vars(owner).get("__annotations__", ()):
+            for option in getattr(hints[field], "__metadata__", ()):
+                yield replace(option, field=field, name=option.name or field.replace("_", "-"))
+
+
+JOB_OPTIONS = options_of(JobOptions)
+COMMAND_OPTIONS = options_of(CommandOptions)
+#: The fields of a spec that are options of the same name.
+SPEC_FIELDS = SpecOptions.__struct_fields__
+
+_BOUNDED = {option.field: option for option in reversed(JOB_OPTIONS) if option.least is not None}
+
+
+def check_bounds(**values: float | None) -> None:
+    """Raise ValueError for a number that is out of the bounds of its option."""
+    for field, value in values.items():
+        option = _BOUNDED[field]
+        low, high = option.least, option.most
+        if value is not None and low is not None and high is not None and not low <= value <= high:
+            raise ValueError(f"{field} must lie between {low:.0f} and {high:.0f}")
