@@ -49,7 +49,7 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("cli.commands.store", "daemon"): {"daemon"},  # `grass store copy` needs the code that opens stores
     ("web", "store"): {"store.base"},  # the shape of a submission, never the store itself
     # Whether a job's program is there, asked as the job will ask; and how words that are no text are written.
-    ("web", "run"): {"run.which", "run.rundir"},
+    ("web", "run"): {"run.which", "run.rundir", "run.log_files"},
 }
 
 #: How many files one package may hold besides its `__init__`.
@@ -78,6 +78,7 @@ ASYNC = (
     "broker.engine",
     "broker.subscriptions",
     "link.connection",
+    "worker.local_logs",
     "worker.worker",
     "worker.broker_link",
     "worker.broker_session",

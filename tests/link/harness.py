@@ -32,7 +32,7 @@ from grassq.core.protocol import LinkTimes
 from grassq.core.states import Exited
 from grassq.core.syntax.addresses import Address
 from grassq.errors import Refused
-from grassq.run import log_files, rundir
+from grassq.run import rundir
 from grassq.store.sqlite import MEMORY, SqliteStore
 from grassq.web.access.principal import CALLER, Principal
 from grassq.web.logs.cache import LogCache
@@ -41,6 +41,7 @@ from grassq.web.responses import Handler, errors_in_words
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.registry import WorkerRegistry
 from grassq.worker.broker_link import BrokerLink
+from grassq.worker.local_logs import LocalLogs
 
 #: Everything quick, so that what takes a minute in life takes a second here.
 QUICK = LinkTimes(
@@ -170,13 +171,15 @@ class Broker:
         self.engine.post(FromWorker(worker, Report(job, Exited(1, Outcome.EXITED, 0))))
         await self.engine.read(lambda batch: None)
 
-    async def log(self, job: int, **query: str) -> tuple[int, bytes]:
-        """A job's log over HTTP: the status, and the bytes."""
+    async def log(self, job: int, into: dict[str, str] | None = None, /, **query: str) -> tuple[int, bytes]:
+        """A job's log over HTTP: the status, and the bytes; the headers are put into `into`."""
         url = f"https://{self.address}/v1/jobs/{job}/log"
         async with aiohttp.ClientSession() as session:
             pin = aiohttp.Fingerprint(certificate()[1])
             headers = {"Authorization": "Bearer ann.s"}
             async with session.get(url, params=query, headers=headers, ssl=pin) as answer:
+                if into is not None:
+                    into.update(answer.headers)
                 return answer.status, await answer.read()
 
 
@@ -189,6 +192,7 @@ class Worker:
         self.info: WorkerInfo = a_worker(name, cpu=4)
         self.place = folder / f"place {name}"
         self.place.mkdir(exist_ok=True)
+        self.logs = LocalLogs(str(self.place))
         self.orders: list[Order] = []
         self.confirmations: list[float] = []
         self.hellos = 0
@@ -236,18 +240,6 @@ class Worker:
     async def withdraw(self, queue: str) -> None:
         self.info = replace(self.info, offers=tuple(o for o in self.info.offers if o.queue != queue))
         self.hello(fresh=False)
-
-    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
-        return await asyncio.to_thread(log_files.read, self._dir(job, attempt), stream, offset)
-
-    async def size(self, job: int, attempt: int, stream: str) -> int:
-        return await asyncio.to_thread(log_files.size, self._dir(job, attempt), stream)
-
-    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        return await asyncio.to_thread(log_files.tail_offset, self._dir(job, attempt), stream, lines)
-
-    def _dir(self, job: int, attempt: int) -> str:
-        return rundir.attempt_dir(str(self.place), job, attempt)
 
 
 class World:

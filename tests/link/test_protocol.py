@@ -28,13 +28,13 @@ from grassq.core.model import OFFERS_MAX, Offer, Outcome, WorkerInfo
 from grassq.core.protocol import (
     Answer,
     Ask,
+    CancelAsk,
     DropOffer,
     MakeOffer,
     Ping,
     Pong,
     Probe,
     ReadLog,
-    SizeLog,
     TailLog,
     TicketKept,
     Welcome,
@@ -45,8 +45,7 @@ from grassq.link.frames import FrameCounter, FrameQueue
 
 START = Start(1, 2, a_spec(), a_placement(allocation={"cpu": 1, "gpu": {"0": 5}}), ((b"PATH", b"/bin"),), "name", 3)
 QUESTIONS: tuple[protocol.Question, ...] = (
-    ReadLog(1, 2, "log", 3),
-    SizeLog(1, 2, "err"),
+    ReadLog(1, 2, "log", 3, 10.0),
     TailLog(1, 2, "log", 10),
     MakeOffer(an_offer("q", gpu=[0, 1], cpu=4)),
     DropOffer("q"),
@@ -73,6 +72,7 @@ TO_WORKER = (
     Welcome("store", StorePosition("life", 3, 4), "ticket"),
     Pong(1.5, StorePosition("life", 3)),
     *(Ask(number, question) for number, question in enumerate(QUESTIONS)),
+    CancelAsk(1),
     *ORDERS,
 )
 TO_BROKER = (

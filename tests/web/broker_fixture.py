@@ -36,7 +36,7 @@ from grassq.web.access.principal import CALLER
 from grassq.web.app import Api
 from grassq.web.listen import certificate
 from grassq.web.listen.tcp import listen, make_runner
-from grassq.web.logs.serve import Source
+from grassq.web.logs.tail import Source
 from grassq.web.routes.tokens import Reach
 
 Test = Callable[["BrokerFixture"], Coroutine[Any, Any, None]]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.builders import a_worker, an_offer
-from tests.web.broker_fixture import BrokerFixture, answer_from, key, play
+from tests.web.broker_fixture import BrokerFixture, answer_from, key, play, until
 
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Hello, Report
 from grassq.core.model import Outcome
 from grassq.core.states import Exited
-from grassq.web.logs.serve import Source
+from grassq.web.logs.tail import Source
 
 QUEUE = "sgs-1"
 SUBSCRIBE = f"/v1/queues/{QUEUE}/subscribe"
@@ -44,12 +44,13 @@ class Rig:
         if self.meanwhile is not None:
             await self.meanwhile()
 
-    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
+    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
         self.reads.append(job)
-        return self.logs.get(job, b"")[offset : offset + (1 << 20)]
-
-    async def size(self, job: int, attempt: int, stream: str) -> int:
-        return len(self.logs.get(job, b""))
+        if wait_s:
+            with contextlib.suppress(TimeoutError):
+                await until(lambda: len(self.logs.get(job, b"")) != offset, wait_s)
+        log = self.logs.get(job, b"")
+        return log[offset : offset + (1 << 20)], len(log)
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         return 0

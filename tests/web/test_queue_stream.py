@@ -14,11 +14,12 @@ from grassq.broker import service, subscriptions
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Hello, Report
 from grassq.core.model import Outcome
+from grassq.core.protocol import LONG_POLL_S
 from grassq.core.states import Exited, Started
 from grassq.core.syntax.selectors import AllJobs
 from grassq.web.events import queue_pages, temporary_queues
 from grassq.web.events import stream as event_streams
-from grassq.web.logs.serve import LOOK_S
+from grassq.web.events.stream import FOLLOW_AFTER_S
 
 SOON_S = 0.3
 
@@ -46,7 +47,7 @@ def test_after_what_there_was_comes_which_jobs_have_not_ended(monkeypatch: pytes
 
 def test_nothing_is_said_of_what_is_gone_before_workers_had_time_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary_queues, "SETTLE_S", SOON_S)
-    monkeypatch.setattr(event_streams, "ROLL_S", SOON_S)
+    monkeypatch.setattr(event_streams, "LIST_S", SOON_S)
 
     async def test(rig: Rig) -> None:
         board = await rig.fixture.engine.read(lambda batch: batch.board)
@@ -204,14 +205,14 @@ def test_no_log_is_read_while_no_job_runs_and_that_of_a_brief_one_hardly_more_th
 ) -> None:
     async def test(rig: Rig) -> None:
         async with rig.subscribed() as stream:
-            await asyncio.sleep(3 * LOOK_S)
+            await asyncio.sleep(3 * FOLLOW_AFTER_S)
             assert rig.reads == []
             await rig.submit()
             await rig.end(1)
             await stream.kinds(2)
             count = len(rig.reads)
             assert count <= 2, "at its start and at its end"
-            await asyncio.sleep(3 * LOOK_S)
+            await asyncio.sleep(3 * FOLLOW_AFTER_S)
             assert len(rig.reads) == count
 
     with_rig(test, monkeypatch)
@@ -228,7 +229,7 @@ def test_words_of_other_jobs_make_no_more_looks_at_the_log_of_one_that_runs(monk
                 await rig.end(brief)
                 await stream.kinds(2)
             took_s = asyncio.get_running_loop().time() - began
-            assert rig.reads.count(running) <= took_s / LOOK_S + 2
+            assert rig.reads.count(running) <= took_s / LONG_POLL_S + 1
 
     with_rig(test, monkeypatch)
 

@@ -7,10 +7,10 @@ fields, and says so by the next protocol number: a peer that is one older skips 
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from grassq.core.messages import Order, StorePosition, WorkerMessage
 from grassq.core.model import Offer
@@ -30,6 +30,9 @@ HEARTBEAT_S = 5.0
 SILENCE_S = 15.0
 #: How much of a log one answer holds: what a slow line carries well within the silence that ends a connection.
 READ_MAX = 256 << 10
+#: How long a worker keeps a question for the next bytes of a log, and how many such questions it keeps at a time.
+LONG_POLL_S = 10.0
+LONG_POLLS_MAX = 1000
 
 
 class LinkTimes(Struct, frozen=True):
@@ -83,20 +86,16 @@ class Pong(Struct, frozen=True, tag="pong"):
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):
-    """What a stream holds from an offset on, up to a bound."""
+    """What a stream holds from an offset on, up to a bound, and its size.
+
+    At the end of the stream the worker answers when the stream grows or shrinks, or after `wait_s` seconds.
+    """
 
     job: int
     attempt: int
     stream: str
     offset: int
-
-
-class SizeLog(Struct, frozen=True, tag="size_log"):
-    """How many bytes a stream holds."""
-
-    job: int
-    attempt: int
-    stream: str
+    wait_s: Annotated[float, Meta(ge=0.0, le=LONG_POLL_S)] = 0.0
 
 
 class TailLog(Struct, frozen=True, tag="tail_log"):
@@ -124,7 +123,7 @@ class Probe(Struct, frozen=True, tag="probe"):
     """Are you there? Asked when a second worker comes under the same name."""
 
 
-Question = ReadLog | SizeLog | TailLog | MakeOffer | DropOffer | Probe
+Question = ReadLog | TailLog | MakeOffer | DropOffer | Probe
 
 
 class Ask(Struct, frozen=True, tag="ask"):
@@ -132,6 +131,12 @@ class Ask(Struct, frozen=True, tag="ask"):
 
     number: int
     question: Question
+
+
+class CancelAsk(Struct, frozen=True, tag="cancel_ask"):
+    """Nobody waits for the answer to a question any more."""
+
+    number: int
 
 
 class Answer(Struct, frozen=True, tag="answer"):
@@ -146,7 +151,7 @@ class Answer(Struct, frozen=True, tag="answer"):
 
 
 #: Every order and every message of a worker travels: these unions are derived, so that none can be left out.
-ToWorker = Welcome | Pong | Ask | Order
+ToWorker = Welcome | Pong | Ask | CancelAsk | Order
 ToBroker = TicketKept | Ping | Answer | WorkerMessage
 
 

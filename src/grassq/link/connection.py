@@ -12,7 +12,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, web
 from msgspec.msgpack import Decoder
 
 from grassq.core import protocol
-from grassq.core.protocol import Answer, Ask, Question
+from grassq.core.protocol import Answer, Ask, CancelAsk, Question
 from grassq.link.frames import FrameCounter, FrameQueue
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,10 @@ class FramedConnection:
         return True
 
     async def ask(self, question: Question, *, urgent: bool = False) -> Answer:
-        """Return the peer's answer to a question; raise ConnectionEnded when the connection ends before it comes."""
+        """Return the peer's answer to a question; raise ConnectionEnded when the connection ends before it comes.
+
+        When the caller is cancelled, the peer is told that nobody waits for the answer.
+        """
         if self.reason is not None:
             raise ConnectionEnded(self.reason)
         self._asked += 1
@@ -88,6 +91,10 @@ class FramedConnection:
         try:
             self.send(Ask(number, question), urgent=urgent)
             return await future
+        except asyncio.CancelledError:
+            if self.reason is None:
+                self.send(CancelAsk(number))
+            raise
         finally:
             self._asks.pop(number, None)
 

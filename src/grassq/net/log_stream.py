@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from time import monotonic, sleep
 
@@ -10,9 +9,8 @@ from grassq.errors import Unreachable
 from grassq.net.http import Broken, Connection, Response, is_number
 from grassq.net.retry import TRIES, TRIES_WITHIN_S
 
-#: What the daemon writes between the bytes of a log that shrank, and of the log from its new start on.
-SHRANK = re.compile(rb"\n\[grass: the log shrank at ([0-9]{1,19}) bytes\]\n")
-SHRANK_LIMIT = 64
+#: What a reader sees between the bytes of a log that shrank, and of the log from its new start on.
+SHRANK = b"\n[grass: the log shrank at %d bytes]\n"
 
 #: Opens a log at an offset, of an attempt, at its last lines.
 Ask = Callable[[int, int | None, int | None], tuple[Response, Iterator[bytes], Connection]]
@@ -45,25 +43,18 @@ class LogStream:
         # A job that has not started is followed from its first attempt on.
         self.attempt = _number(response, "grass-attempt", attempt or 0) or 1
         self.offset = _number(response, "grass-offset", offset)
-        self._recent = b""
+        #: The log is shorter than what was asked for, and comes from its start.
+        self._shrank_at = _number(response, "grass-shrank", -1)
 
     def _read(self) -> Iterator[bytes]:
         try:
+            if self._shrank_at >= 0:
+                yield SHRANK % self._shrank_at
             for part in self._parts:
-                self._advance(part)
+                self.offset += len(part)
                 yield part
         finally:
             self._connection.close()
-
-    def _advance(self, part: bytes) -> None:
-        # The daemon's marks are no part of the log; one that does not name the very place it is at is the job's own.
-        recent = self._recent + part
-        start = self.offset - len(self._recent)
-        for mark in SHRANK.finditer(recent):
-            if int(mark[1]) == start + mark.start():
-                start = -mark.end()
-        self.offset = start + len(recent)
-        self._recent = recent[-min(SHRANK_LIMIT, self.offset) :] if self.offset else b""
 
 
 def _number(response: Response, header: str, default: int) -> int:

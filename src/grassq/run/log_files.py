@@ -28,7 +28,12 @@ def size(path: str, stream: str) -> int:
 
 def tail_offset(path: str, stream: str, lines: int) -> int:
     """Return the offset where the last `lines` lines of the stream begin; a last line without its newline counts."""
-    fd = atomic_files.open_read(rundir.log_path(path, stream))
+    return last_lines(rundir.log_path(path, stream), lines)
+
+
+def last_lines(file: str, lines: int) -> int:
+    """Return the offset where the last `lines` lines of a file begin; 0 when there is no file."""
+    fd = atomic_files.open_read(file)
     if fd is None:
         return 0
     try:

@@ -15,8 +15,10 @@ from grassq.core import protocol
 from grassq.core.messages import Hello, Order, StorePosition, WorkerMessage
 from grassq.core.model import Offer
 from grassq.core.protocol import (
+    LONG_POLLS_MAX,
     Answer,
     Ask,
+    CancelAsk,
     DropOffer,
     LinkTimes,
     MakeOffer,
@@ -25,15 +27,15 @@ from grassq.core.protocol import (
     Probe,
     Question,
     ReadLog,
-    SizeLog,
     TailLog,
     TicketKept,
     Welcome,
 )
 from grassq.errors import GrassError
 from grassq.link.connection import ConnectionEnded, FramedConnection
+from grassq.worker.local_logs import LocalLogs
 
-#: Questions of the broker answered at a time; more are answered with a refusal.
+#: Questions of the broker answered at a time, beside long polls; more are answered with a refusal.
 ANSWERING_MAX = 64
 WORD_MAX = 200
 CLOSE_S = 1.0
@@ -57,14 +59,9 @@ class Host(Protocol):
     async def withdraw(self, queue: str) -> None:
         """Delete a queue."""
 
-    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
-        """What a stream holds from an offset on, up to a bound."""
-
-    async def size(self, job: int, attempt: int, stream: str) -> int:
-        """How many bytes a stream holds."""
-
-    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        """Where the last lines of a stream begin."""
+    @property
+    def logs(self) -> LocalLogs:
+        """The logs of its attempts."""
 
 
 class TurnedAway(Exception):
@@ -94,7 +91,8 @@ class BrokerSession:
         self._times = times
         self._boottime = boottime
         self._frames = FramedConnection(ws, protocol.to_worker, self._cut, peer="the broker", silence_s=times.silence_s)
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._polling: set[int] = set()
         self._pinged = self._confirmed = -1.0
         #: Something changed between our hello and the welcome: the hello is sent again then.
         self._again = False
@@ -114,7 +112,7 @@ class BrokerSession:
                 await self._hear(await self._frames.next())
         finally:
             self.welcomed = False
-            tasks = [*self._answering, *([] if pinging is None else [pinging])]
+            tasks = [*self._answering.values(), *([] if pinging is None else [pinging])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -172,18 +170,31 @@ class BrokerSession:
                     self._host.confirmed(at)
             case Ask(number, question):
                 self._asked(number, question)
+            case CancelAsk(number):
+                if (task := self._answering.get(number)) is not None:
+                    task.cancel()
             case Welcome():
                 raise ConnectionEnded("the broker welcomed this worker twice")
             case _:
                 self._host.deliver(body)
 
     def _asked(self, number: int, question: Question) -> None:
-        if len(self._answering) >= ANSWERING_MAX:
+        is_poll = isinstance(question, ReadLog) and question.wait_s > 0
+        count, most = len(self._polling), LONG_POLLS_MAX
+        if not is_poll:
+            count, most = len(self._answering) - count, ANSWERING_MAX
+        if count >= most:
             self._frames.send(Answer(number, error="the worker answers too many questions; ask again", exit_code=5))
             return
         task = asyncio.create_task(self._reply(number, question))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._answering[number] = task
+        if is_poll:
+            self._polling.add(number)
+        task.add_done_callback(lambda _: self._answered(number))
+
+    def _answered(self, number: int) -> None:
+        del self._answering[number]
+        self._polling.discard(number)
 
     async def _reply(self, number: int, question: Question) -> None:
         try:
@@ -196,13 +207,11 @@ class BrokerSession:
 
     async def _answer(self, number: int, question: Question) -> Answer:
         match question:
-            case ReadLog(job, attempt, stream, offset):
-                data = await self._host.read(job, attempt, stream, offset)
-                return Answer(number, data=data[: protocol.READ_MAX])
-            case SizeLog(job, attempt, stream):
-                return Answer(number, amount=await self._host.size(job, attempt, stream))
+            case ReadLog(job, attempt, stream, offset, wait_s):
+                data, size = await self._host.logs.read(job, attempt, stream, offset, wait_s)
+                return Answer(number, data=data[: protocol.READ_MAX], amount=size)
             case TailLog(job, attempt, stream, lines):
-                return Answer(number, amount=await self._host.tail_offset(job, attempt, stream, lines))
+                return Answer(number, amount=await self._host.logs.tail_offset(job, attempt, stream, lines))
             case MakeOffer(offer):
                 status, notes = await self._host.offer(offer)
                 return Answer(number, words=(status, *notes))

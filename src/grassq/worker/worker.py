@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from grassq.core.messages import Order, WorkerMessage
 from grassq.core.model import Job, Offer, WorkerInfo
 from grassq.core.resources.capacity import Capacity
-from grassq.run import log_files, processes, rundir
+from grassq.run import processes
 from grassq.run.lease_timer import boottime
 from grassq.run.shim_pool import ShimPool
 from grassq.worker import offers
@@ -22,6 +22,7 @@ from grassq.worker.agent import Agent
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detector import Detector
 from grassq.worker.devices.detectors import DETECTORS, found_by, installed, variables_of
+from grassq.worker.local_logs import LocalLogs
 from grassq.worker.local_machine import LocalMachine
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Worker:
         self._home = home
         self._book = book
         self._keeps = keeps
+        self.logs = LocalLogs(home)
         self._loop = asyncio.get_running_loop()
         self._shim_pool = ShimPool(sys.executable, home, nofile=nofile)
         self._machine = LocalMachine(
@@ -205,23 +207,6 @@ class Worker:
             "detecting": bool(self._agent.info.looked_for),
             "launcher": {"pid": self._shim_pool.launcher_pid, "trouble": self._shim_pool.trouble},
         }
-
-    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
-        """What a stream holds from an offset on, up to a bound."""
-        path = rundir.attempt_dir(self._home, job, attempt)
-        # Most logs that are followed have grown by nothing: going to a thread and back takes longer than to see that.
-        if log_files.size(path, stream) <= offset:
-            return b""
-        return await asyncio.to_thread(log_files.read, path, stream, offset)
-
-    async def size(self, job: int, attempt: int, stream: str) -> int:
-        """How many bytes a stream holds."""
-        return await asyncio.to_thread(log_files.size, rundir.attempt_dir(self._home, job, attempt), stream)
-
-    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        """Where the last lines of a stream begin."""
-        path = rundir.attempt_dir(self._home, job, attempt)
-        return await asyncio.to_thread(log_files.tail_offset, path, stream, lines)
 
     async def close(self) -> None:
         """Let go; what runs, runs on."""

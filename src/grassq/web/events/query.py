@@ -11,7 +11,8 @@ from grassq.core.model import ATTEMPT_MAX, ID_MAX
 from grassq.core.names import check_name
 from grassq.errors import BadInput
 from grassq.web.events.queue_pages import Range
-from grassq.web.logs.serve import DIGITS_MAX, OFFSET_MAX, number
+from grassq.web.logs.serve import DIGITS_MAX, number
+from grassq.web.logs.tail import OFFSET_MAX
 
 #: Offsets that one request may tell.
 OFFSETS_MAX = 1000

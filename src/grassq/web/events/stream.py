@@ -1,17 +1,16 @@
 """The streamed answer to a subscriber to one queue: starts, output and ends of its jobs, as they happen.
 
-One JSON line each, and after the line of an output its bytes. What is told is committed. A job that was placed behind
-another one is started when it runs, any other when it is placed, so starts come in the order of the plan. After what
-there was comes `shown`: which jobs have not ended, so that a reader finds out which ones exist no more.
+One JSON line each, and after the line of an output its bytes. Everything told is committed. A job that was placed
+behind another one is started when it runs, any other when it is placed, so starts come in the order of the plan. After
+what there was comes `shown`: which jobs have not ended, so that a reader finds out which ones exist no more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
 
 import msgspec
 from aiohttp import web
@@ -27,21 +26,21 @@ from grassq.web.access.principal import CALLER
 from grassq.web.events.query import SubscriptionQuery, read_query
 from grassq.web.events.queue_pages import QueuePages, check_queue, queue_status
 from grassq.web.events.temporary_queues import TemporaryQueues
-from grassq.web.listen.abort import cut
-from grassq.web.logs.serve import LOOK_S, Cursor, Source, Sources
+from grassq.web.listen.abort import cut, write_until_hangup
+from grassq.web.logs.tail import LogTail, Sources
 
-#: Something is said so often at least, so that both sides notice when the other is gone.
+#: A line is sent at least this often, so that both sides notice when the other is gone.
 BEAT_S = 15.0
-#: Frames are gathered up to so many bytes, then written; who reads slowly is waited for.
+#: Frames are gathered up to this many bytes, then written; a slow reader is waited for.
 FLUSH_BYTES = 256 << 10
-#: How long what comes right after something that was written is gathered.
+#: How long frames that come right after a write are gathered.
 GATHER_S = 0.02
-#: So many jobs that have not ended are listed; of those above them nothing is said.
+#: The log of a job is followed once the job has run for this long. Of shorter jobs the log is read once, at the end.
+FOLLOW_AFTER_S = 0.1
+#: This many unfinished jobs are listed; nothing is said of jobs above them.
 SHOWN_MAX = 30_000
-#: While workers may still tell of jobs the store has forgotten, nobody is told that they are gone; asked again then.
-ROLL_S = 2.0
-#: A log that gives less than this at a time has been read to its end.
-SHORT = 32 << 10
+#: While workers may still tell of jobs that the store has forgotten, the list waits, and is tried again after this.
+LIST_S = 2.0
 
 _BEAT = b'{"beat":true}\n'
 
@@ -60,47 +59,26 @@ async def serve_queue_stream(
         response = web.StreamResponse()
         response.content_type = "application/octet-stream"
         await response.prepare(request)
-        task = stream.start(response)
-        # As a WebSocket hears of it: nothing else tells while there is nothing to write.
-        request.protocol.set_parser(cast(Any, _Hangup(task.cancel)))
         try:
-            await asyncio.wait([task])
+            await write_until_hangup(request, stream.write(response))
         finally:
-            task.cancel()
             # On this machine a connection does not break by itself: then nobody is there any more.
             leaving.expected = not (transport.is_closing() and request[CALLER].is_local)
             cut(transport)
-    if not task.cancelled():
-        task.result()
     return response
 
 
-class _Hangup:
-    """Hears that the peer has gone; what it still sends is nothing to us."""
+class _OpenJob:
+    """An attempt that was told as started: its log, and the task that follows the log."""
 
-    def __init__(self, gone: Callable[[], object]) -> None:
-        self._gone = gone
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Bytes have come."""
-        return False, b""
-
-    def feed_eof(self) -> None:
-        """Nothing more will come."""
-        self._gone()
-
-
-class _Reading:
-    """An attempt that has been told as started: whose log it is, and how far that was read."""
-
-    def __init__(self, job: JobChange, offset: int) -> None:
-        assert job.placement is not None
-        self.worker = job.placement.worker
-        self.cursor = Cursor(job.job, job.attempt, "out" if job.split else "log", offset)
+    def __init__(self, tail: LogTail, since: float) -> None:
+        self.tail = tail
+        self.since = since
+        self.task: asyncio.Task[None] | None = None
 
 
 class QueueStream:
-    """One reader's frames: what was heard of jobs becomes lines, and logs are read along."""
+    """One reader's frames: changes of jobs become lines, and logs are followed."""
 
     def __init__(self, engine: Engine, sources: Sources, query: SubscriptionQuery, settled_at: float) -> None:
         """From `settled_at` on workers have told what they run."""
@@ -111,21 +89,32 @@ class QueueStream:
         #: When the jobs that have not ended are listed; infinity when they were.
         self._list_at = settled_at
         self._was_offered = False
-        #: What was known of queues when it was last looked whether this one is there.
+        #: The generation of queues at the last look whether this queue exists.
         self._generation = -1
         self._pages = QueuePages(query.queue, query.first, query.over)
         self.subscription = engine.subscriptions.subscribe(Filter(queue=query.queue), wake=self._wake)
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         #: Attempts that hold devices now, by job.
-        self._open: dict[int, _Reading] = {}
+        self._open: dict[int, _OpenJob] = {}
+        self._response: web.StreamResponse
         self._out = bytearray()
+        self._writing = asyncio.Lock()
         self._said_at = 0.0
 
-    def start(self, response: web.StreamResponse) -> asyncio.Task[None]:
-        """Write frames, in a task that ends when the reader is gone or has missed something."""
-        self._task = asyncio.get_running_loop().create_task(self._run(response))
-        return self._task
+    async def write(self, response: web.StreamResponse) -> None:
+        """Write frames until the queue is deleted; stop when the reader is gone or has missed something."""
+        self._response = response
+        self._task = asyncio.current_task()
+        try:
+            await self._write_all()
+        except (GrassError, OSError):
+            # The engine ends, or the reader is gone: an answer without its end says that it is not whole.
+            return
+        finally:
+            for job in self._open.values():
+                if job.task is not None:
+                    job.task.cancel()
 
     def _wake(self) -> None:
         self._awake.set()
@@ -133,42 +122,36 @@ class QueueStream:
             # It may be waiting for a reader that takes nothing.
             self._task.cancel()
 
-    async def _run(self, response: web.StreamResponse) -> None:
+    async def _write_all(self) -> None:
         loop = asyncio.get_running_loop()
         self._said_at = loop.time()
-        try:
-            while not self._pages.is_complete:
-                for job in await self._engine.read(self._pages.page):
-                    await self._hear(response, job)
-                await self._hear_news(response)
-                await self._flush(response)
-            look_at = 0.0
-            while True:
-                self._awake.clear()
-                await self._hear_news(response)
-                # Not at every word of a job: of brief ones the log is read once, when they have ended.
-                if self._open and loop.time() >= look_at:
-                    look_at = await self._look(response) + loop.time()
-                if loop.time() >= self._list_at:
-                    self._list_at = float("inf") if await self._list(response) else loop.time() + ROLL_S
-                if await self._is_gone():
-                    self._line({"gone": True})
-                    await self._flush(response)
-                    await response.write_eof()
-                    return
-                if loop.time() - self._said_at >= BEAT_S and not self._out:
-                    self._out += _BEAT
-                await self._flush(response)
-                wait_s = look_at - loop.time() if self._open else BEAT_S
-                await self._wait(max(0.0, min(wait_s, self._list_at - loop.time())))
-                # The first word goes out at once; in a stream of brief jobs what follows is gathered for a moment.
-                await asyncio.sleep(max(0.0, self._said_at + GATHER_S - loop.time()))
-        except (GrassError, OSError):
-            # The engine ends, or the reader is gone: an answer without its end says that it is not whole.
-            return
+        while not self._pages.is_complete:
+            for change in await self._engine.read(self._pages.page):
+                await self._hear(change)
+            await self._hear_news()
+            await self._flush()
+        while True:
+            self._awake.clear()
+            await self._hear_news()
+            follow_s = self._follow_logs(loop.time())
+            if loop.time() >= self._list_at:
+                self._list_at = float("inf") if await self._list() else loop.time() + LIST_S
+            if await self._is_gone():
+                self._line({"gone": True})
+                await self._flush()
+                await self._response.write_eof()
+                return
+            if loop.time() - self._said_at >= BEAT_S and not self._out:
+                self._out += _BEAT
+            await self._flush()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, min(BEAT_S, follow_s, self._list_at - loop.time()))):
+                    await self._awake.wait()
+            # The first frame goes out at once; in a stream of short jobs what follows is gathered for a moment.
+            await asyncio.sleep(max(0.0, self._said_at + GATHER_S - loop.time()))
 
-    async def _list(self, response: web.StreamResponse) -> bool:
-        """Say which jobs have not ended; False while that cannot be known for sure."""
+    async def _list(self) -> bool:
+        """Tell which jobs have not ended; return False while that cannot be known for sure."""
         ids: list[int] = []
         first = self._first
         while first and len(ids) < SHOWN_MAX:
@@ -177,13 +160,13 @@ class QueueStream:
                 return False
             ids += found[0]
             first = found[1]
-        # One that is not among them may just have ended.
-        await self._hear_news(response)
+        # A job that is not among them may just have ended.
+        await self._hear_news()
         self._line({"shown": _ranges(ids), "upto": first - 1 if first else ID_MAX})
         return True
 
     async def _is_gone(self) -> bool:
-        """Whether the queue was deleted, so that jobs of it would wait for it; one that has ended wholly is no loss."""
+        """Return whether the queue was deleted under jobs that wait for it, or after it was seen."""
         generation = self._engine.decider.generation
         if generation == self._generation:
             return False
@@ -192,101 +175,87 @@ class QueueStream:
         self._was_offered, is_needed = await self._engine.read(partial(queue_status, queue=self._pages.queue))
         return not self._was_offered and (was_offered or is_needed)
 
-    async def _wait(self, seconds: float) -> None:
-        if self._awake.is_set():
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._awake.wait()
-
-    async def _hear_news(self, response: web.StreamResponse) -> None:
+    async def _hear_news(self) -> None:
         changes = self.subscription.take()
         if changes is None:
             raise Refused("the subscriber fell behind and must read again")
         for change in changes:
             if self._pages.is_news(change):
-                await self._hear(response, change)
+                await self._hear(change)
 
-    async def _hear(self, response: web.StreamResponse, job: JobChange) -> None:
+    async def _hear(self, change: JobChange) -> None:
         """Tell a change. In the order of commits: all output of a job that ended comes before later starts."""
-        known = self._open.get(job.job)
-        if known is not None and (job.state not in HOLDING or job.attempt > known.cursor.attempt):
-            unread = await self._finish(response, known)
-            del self._open[job.job]
-            if job.state in FINAL and job.attempt == known.cursor.attempt:
-                self._end(job, unread)
+        known = self._open.get(change.job)
+        if known is not None and (change.state not in HOLDING or change.attempt > known.tail.attempt):
+            del self._open[change.job]
+            unread = await self._finish(known)
+            if change.state in FINAL and change.attempt == known.tail.attempt:
+                self._end(change, unread)
                 return
-        if job.job not in self._open and _has_begun(job):
+        if change.job not in self._open and _has_begun(change):
             unread = None
-            if job.placement is not None:
-                reading = self._begin(job)
-                if job.state in FINAL:
-                    unread = await self._finish(response, reading)
+            if change.placement is not None:
+                job = self._begin(change)
+                if change.state in FINAL:
+                    unread = await self._finish(job)
                 else:
-                    self._open[job.job] = reading
-            if job.state in FINAL:
-                self._end(job, unread)
+                    self._open[change.job] = job
+            if change.state in FINAL:
+                self._end(change, unread)
 
-    def _begin(self, job: JobChange) -> _Reading:
-        assert job.placement is not None
-        attempt, offset = self._offsets.pop(job.job, (0, 0))
-        self._line(
-            {"started": job.job, "attempt": job.attempt, "allocation": allocation_json(job.placement.allocation)}
-        )
-        return _Reading(job, offset if attempt == job.attempt else 0)
+    def _begin(self, change: JobChange) -> _OpenJob:
+        where = change.placement
+        assert where is not None
+        attempt, offset = self._offsets.pop(change.job, (0, 0))
+        self._line({"started": change.job, "attempt": change.attempt, "allocation": allocation_json(where.allocation)})
+        stream, begin = "out" if change.split else "log", offset if attempt == change.attempt else 0
+        tail = LogTail(self._sources, where.worker, change.job, change.attempt, stream, begin)
+        return _OpenJob(tail, asyncio.get_running_loop().time())
 
-    def _end(self, job: JobChange, unread: str | None) -> None:
-        how = {"state": str(job.state), "exit_code": job.exit_code, "signal": job.signal, "outcome": job.outcome}
-        self._line({"ended": job.job, **how, "error": job.error, "unread": unread})
+    def _end(self, change: JobChange, unread: str | None) -> None:
+        how = {"exit_code": change.exit_code, "signal": change.signal, "outcome": change.outcome}
+        self._line({"ended": change.job, "state": str(change.state), **how, "error": change.error, "unread": unread})
 
-    def _line(self, document: dict[str, object]) -> None:
+    def _line(self, document: Mapping[str, object]) -> None:
         self._out += msgspec.json.encode(document) + b"\n"
 
-    async def _look(self, response: web.StreamResponse) -> float:
-        """A piece of each log that grows; after how long to look again."""
-        look_s, has_more = LOOK_S, False
-        for reading in self._open.values():
-            try:
-                source = self._source(reading)
-                data = await _read(reading, source)
-            except (GrassError, OSError):
-                continue  # while a job runs its worker may come back
-            look_s = max(look_s, source.look_s)
-            has_more |= len(data) >= SHORT
-            await self._put(response, reading, data)
-        return 0.0 if has_more else look_s
+    def _follow_logs(self, now: float) -> float:
+        """Follow the logs of jobs that have run for long enough; return after how long there may be another one."""
+        next_s = float("inf")
+        for job in self._open.values():
+            if job.task is None:
+                left_s = job.since + FOLLOW_AFTER_S - now
+                if left_s <= 0:
+                    job.task = asyncio.create_task(self._follow(job.tail))
+                else:
+                    next_s = min(next_s, left_s)
+        return next_s
 
-    async def _finish(self, response: web.StreamResponse, reading: _Reading) -> str | None:
-        """All that is left of a log; why not, if it cannot be read."""
-        while True:
-            try:
-                source = self._source(reading)
-                data = await _read(reading, source)
-            except (GrassError, OSError) as error:
-                return str(error)
-            await self._put(response, reading, data)
-            # A copy that leaves out the middle may give little before its gap.
-            if not data or (len(data) < SHORT and source.cut_at is None):
-                return None
+    async def _follow(self, tail: LogTail) -> None:
+        async for part in tail:
+            if part.data:
+                frame = {"output": tail.job, "attempt": tail.attempt, "offset": part.offset, "size": len(part.data)}
+                self._line(frame)
+                self._out += part.data
+                self._awake.set()
+            if len(self._out) >= FLUSH_BYTES:
+                await self._flush()
 
-    def _source(self, reading: _Reading) -> Source:
-        at = reading.cursor
-        return self._sources.source(reading.worker, at.job, at.attempt, at.stream)
+    async def _finish(self, job: _OpenJob) -> str | None:
+        """Tell all that is left of a log; return why not, if the log cannot be read."""
+        job.tail.end()
+        try:
+            await (job.task or self._follow(job.tail))
+        except (GrassError, OSError) as error:
+            return str(error)
+        return None
 
-    async def _put(self, response: web.StreamResponse, reading: _Reading, data: bytes) -> None:
-        at = reading.cursor
-        if data:
-            begin = at.offset - len(data)
-            self._line({"output": at.job, "attempt": at.attempt, "offset": begin, "size": len(data)})
-            self._out += data
-        if len(self._out) >= FLUSH_BYTES:
-            await self._flush(response)
-
-    async def _flush(self, response: web.StreamResponse) -> None:
-        if self._out:
-            out, self._out = self._out, bytearray()
-            self._said_at = asyncio.get_running_loop().time()
-            await response.write(out)
+    async def _flush(self) -> None:
+        async with self._writing:
+            if self._out:
+                out, self._out = self._out, bytearray()
+                self._said_at = asyncio.get_running_loop().time()
+                await self._response.write(out)
 
 
 def _unfinished(batch: Batch, pages: QueuePages, first: int) -> tuple[list[int], int] | None:
@@ -312,15 +281,3 @@ def _has_begun(job: JobChange) -> bool:
     if job.state is State.PLACED:
         return job.placement is not None and job.placement.after is None
     return job.state is State.RUNNING or job.state in FINAL
-
-
-async def _read(reading: _Reading, source: Source) -> bytes:
-    """The next piece of a log; from its start, if that is not the log it was."""
-    at = reading.cursor
-    if source.cut_at is not None and await at.is_lost(source):
-        at.offset = 0
-    data = await at.read(source)
-    if not data and await at.is_lost(source):
-        at.offset = 0
-        data = await at.read(source)
-    return data

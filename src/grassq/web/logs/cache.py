@@ -19,7 +19,8 @@ from grassq.broker.engine import Engine
 from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL, Job
 from grassq.errors import GrassError
-from grassq.web.logs.serve import LogReader
+from grassq.run import log_files
+from grassq.web.logs.tail import OFFSET_MAX, LogReader
 from grassq.web.workers.connection import OutOfTouch
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,10 @@ WANTED_MAX = 10_000
 #: When a worker comes back: how many of the last finished jobs are looked at, and how far back.
 RECENT_MAX = 200
 RECENT_S = 86400.0
+#: How much of a copy is read at a time.
+READ_MAX = 1 << 20
+#: After this long a reader that waits at the end of a copy looks whether the worker is back.
+COPY_WAIT_S = 1.0
 _PART = ".part"
 _NAME = re.compile(r"(\d{1,15})\.(\d{1,9})\.(log|out|err)(?:\.cut(\d{1,15}))?")
 
@@ -59,17 +64,16 @@ class Copy:
         #: Up to here the copy is as the log was; then a mark says how much is missing, and the last part follows.
         self.cut_at = cut_at
 
-    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
-        """What the copy holds from an offset on, up to a bound."""
-        return await asyncio.to_thread(_read, self._path, offset, 1 << 20)
-
-    async def size(self, job: int, attempt: int, stream: str) -> int:
-        """How many bytes the copy holds."""
-        return await asyncio.to_thread(lambda: self._path.stat().st_size)
+    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
+        """Return bytes of the copy from an offset on, up to a bound, and its size. A copy does not grow."""
+        data, size = await asyncio.to_thread(_read, self._path, offset)
+        if not data:
+            await asyncio.sleep(min(wait_s, COPY_WAIT_S))
+        return data, size
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        """Where the last lines of the copy begin."""
-        return await asyncio.to_thread(_tail_offset, self._path, lines)
+        """Return where the last lines of the copy begin."""
+        return await asyncio.to_thread(log_files.last_lines, str(self._path), lines)
 
 
 class LogCache:
@@ -178,7 +182,7 @@ class LogCache:
                 self._wanted.pop(worker, None)
 
     async def _fetch(self, reader: LogReader, key: Key) -> None:
-        size = await reader.size(key.job, key.attempt, key.stream)
+        _, size = await reader.read(key.job, key.attempt, key.stream, OFFSET_MAX)
         half = self._log_max // 2
         cut = size > self._log_max
         name = f"{key.job}.{key.attempt}.{key.stream}" + (f".cut{half}" if cut else "")
@@ -236,7 +240,7 @@ class LogCache:
 
 async def _pull(reader: LogReader, key: Key, write: Callable[[bytes], object], offset: int, end: int) -> None:
     while offset < end:
-        data = (await reader.read(key.job, key.attempt, key.stream, offset))[: end - offset]
+        data = (await reader.read(key.job, key.attempt, key.stream, offset))[0][: end - offset]
         if not data:
             return
         write(data)
@@ -265,18 +269,6 @@ def _of_job(batch: Batch, job: Job) -> list[tuple[str, Key]]:
     return [(worker, Key(job.id, number, stream)) for number, worker in places for stream in streams]
 
 
-def _read(path: Path, offset: int, limit: int) -> bytes:
+def _read(path: Path, offset: int) -> tuple[bytes, int]:
     with path.open("rb") as file:
-        return os.pread(file.fileno(), limit, offset)
-
-
-def _tail_offset(path: Path, lines: int) -> int:
-    data = path.read_bytes()
-    if lines <= 0 or not data:
-        return len(data)
-    at = len(data) - 1
-    for _ in range(lines):
-        at = data.rfind(b"\n", 0, at)
-        if at < 0:
-            return 0
-    return at + 1
+        return os.pread(file.fileno(), READ_MAX, offset), os.fstat(file.fileno()).st_size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Protocol
 
 from aiohttp import web
 from msgspec import Struct
@@ -12,74 +11,17 @@ from msgspec import Struct
 from grassq.broker import selection
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
+from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL, Job
 from grassq.core.syntax.selectors import ByIds
 from grassq.errors import BadInput, GrassError
-from grassq.web.listen.abort import cut
+from grassq.web.listen.abort import cut, write_until_hangup
+from grassq.web.logs.tail import OFFSET_MAX, LogPart, LogTail, Sources
 
-LOOK_S = 0.1
-#: The same through a worker's link, where each look is a question and an answer.
-REMOTE_LOOK_S = 0.25
-#: How often a follower asks whether its job has ended or was started anew.
-STATE_EVERY = 5
 STREAMS = ("log", "out", "err")
-OFFSET_MAX = 1 << 60
 DIGITS_MAX = 20
 LINES_MAX = 1_000_000
-
-
-class LogReader(Protocol):
-    """Reads logs where they are: on this machine, through a worker's link, or from a copy."""
-
-    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
-        """What a stream holds from an offset on, up to a bound."""
-
-    async def size(self, job: int, attempt: int, stream: str) -> int:
-        """How many bytes a stream holds."""
-
-    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        """Where the last lines begin."""
-
-
-class Source(Struct, frozen=True):
-    """Where one log is read."""
-
-    reader: LogReader
-    #: A copy that leaves out the middle of a long log is as the log was only up to here.
-    cut_at: int | None = None
-    look_s: float = LOOK_S
-
-
-class Sources(Protocol):
-    """Knows where logs are."""
-
-    def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
-        """Where the log of an attempt is read that was given to this worker; refused when that cannot be now."""
-
-
-class Cursor:
-    """A place in one log, where reading goes on."""
-
-    def __init__(self, job: int, attempt: int, stream: str, offset: int = 0) -> None:
-        self.job = job
-        self.attempt = attempt
-        self.stream = stream
-        self.offset = offset
-        #: The offset is one in a copy that leaves out the middle of the log.
-        self.in_copy = False
-
-    async def read(self, source: Source) -> bytes:
-        """The next bytes, up to a bound; none at the end."""
-        self.in_copy = source.cut_at is not None
-        data = await source.reader.read(self.job, self.attempt, self.stream, self.offset)
-        self.offset += len(data)
-        return data
-
-    async def is_lost(self, source: Source) -> bool:
-        """Whether the offset names no place, or another one, in what is read now: a log may shrink."""
-        if source.cut_at is not None and not self.in_copy and self.offset > source.cut_at:
-            return True
-        return self.offset > 0 and await source.reader.size(self.job, self.attempt, self.stream) < self.offset
+ATTEMPTS_MAX = 1 << 30
 
 
 class FoundLog(Struct, frozen=True):
@@ -88,113 +30,133 @@ class FoundLog(Struct, frozen=True):
     job: Job
     workers: dict[int, str]
 
+    def is_over(self, attempt: int) -> bool:
+        """Return whether an attempt writes no more."""
+        return self.job.state in FINAL or self.job.attempt > attempt
+
+
+class _Incomplete(Exception):
+    """An answer cannot go on: the log shrank. The client asks again, and is told so in the headers."""
+
 
 async def serve_log(request: web.Request, engine: Engine, sources: Sources) -> web.StreamResponse:
-    """Answer with a log from an offset on; with follow, until the job has ended."""
-    found = await _find(engine, int(request.match_info["id"]))
-    job = found.job
-    stream = request.query.get("stream") or ("out" if job.spec.split else "log")
-    if stream not in STREAMS or (stream == "log") == job.spec.split:
-        has = "out and err" if job.spec.split else "one log"
-        raise BadInput(f"job {job.id} has {has}, no stream {stream!r}")
-    attempt = number(request, "attempt", job.attempt, 1 << 30)
-    reading = _Reading(engine, sources, found, attempt, stream)
-    tail = number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
-    try:
-        await reading.begin(number(request, "offset", 0, OFFSET_MAX), tail)
-    except GrassError:
-        # Of a job that has not ended the worker may come back; but its last lines cannot be counted from here.
-        if request.query.get("follow") != "1" or job.state in FINAL or tail is not None:
-            raise
-    headers = {"Grass-Attempt": str(attempt), "Grass-State": str(job.state), "Grass-Offset": str(reading.offset)}
-    response = web.StreamResponse(headers=headers)
-    response.content_type = "application/octet-stream"
-    await response.prepare(request)
-    try:
-        if request.query.get("follow") == "1":
-            await reading.follow(request, response)
-        else:
-            await reading.copy(response)
-    except (GrassError, OSError):
-        # The worker went away in the middle. An answer without its end says so: the client asks again from where it
-        # was, and is told in words.
-        cut(request.transport)
-        return response
-    await response.write_eof()
-    return response
+    """Answer with a log from an offset on; with follow, until the attempt is over."""
+    id_ = int(request.match_info["id"])
+    if request.query.get("follow") != "1":
+        return await _LogAnswer(request, engine, sources, await _find(engine, id_)).serve(None)
+    with engine.subscriptions.subscribe(Filter(frozenset({id_}))) as changes:
+        # Looked at after the subscription has begun, so that no change is missed.
+        return await _LogAnswer(request, engine, sources, await _find(engine, id_)).serve(changes)
 
 
-class _Reading:
-    """One request for a log: how far it has come, and where from."""
+class _LogAnswer:
+    """One answer with a log."""
 
-    def __init__(self, engine: Engine, sources: Sources, found: FoundLog, attempt: int, stream: str) -> None:
+    def __init__(self, request: web.Request, engine: Engine, sources: Sources, found: FoundLog) -> None:
+        self._request = request
         self._engine = engine
         self._sources = sources
         self._found = found
-        self._cursor = Cursor(found.job.id, attempt, stream)
+        #: Why nobody could say any more whether the attempt is over.
+        self._failure: GrassError | None = None
+        job = found.job
+        self._stream = request.query.get("stream") or ("out" if job.spec.split else "log")
+        if self._stream not in STREAMS or (self._stream == "log") == job.spec.split:
+            has = "out and err" if job.spec.split else "one log"
+            raise BadInput(f"job {job.id} has {has}, no stream {self._stream!r}")
+        self._attempt = number(request, "attempt", job.attempt, ATTEMPTS_MAX)
+        self._offset = number(request, "offset", 0, OFFSET_MAX)
+        self._lines = number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
 
-    @property
-    def offset(self) -> int:
-        """How far it has come."""
-        return self._cursor.offset
+    async def serve(self, changes: Subscription | None) -> web.StreamResponse:
+        """Send the log; with `changes`, follow it until the attempt is over."""
+        tail = self._tail()
+        first = await self._first(tail, may_wait=changes is not None)
+        headers = {"Grass-Attempt": str(self._attempt), "Grass-State": str(self._found.job.state)}
+        if first is not None and not first.data:
+            headers["Grass-Shrank"] = str(first.offset)
+        headers["Grass-Offset"] = str(first.offset if first is not None and first.data else tail.offset if tail else 0)
+        response = web.StreamResponse(headers=headers)
+        response.content_type = "application/octet-stream"
+        if changes is not None:
+            response.force_close()
+        await response.prepare(self._request)
+        try:
+            if first is not None:
+                await response.write(first.data)
+            if changes is None:
+                await self._copy(response, tail)
+            elif not await write_until_hangup(self._request, self._follow(response, tail, changes)):
+                cut(self._request.transport)
+                return response
+        except (GrassError, OSError, _Incomplete):
+            # The worker went away in the middle, or the log shrank. An answer without its end says so: the client asks
+            # again from where it was, and is told in words.
+            cut(self._request.transport)
+            return response
+        await response.write_eof()
+        return response
 
-    def _source(self) -> Source | None:
-        at = self._cursor
-        worker = self._found.workers.get(at.attempt)
-        return None if worker is None else self._sources.source(worker, at.job, at.attempt, at.stream)
+    def _tail(self) -> LogTail | None:
+        """Return the log of the attempt; None before the first attempt has a worker."""
+        worker = self._found.workers.get(self._attempt)
+        if worker is None:
+            return None
+        return LogTail(self._sources, worker, self._found.job.id, self._attempt, self._stream, self._offset)
 
-    async def begin(self, offset: int, tail: int | None) -> None:
-        """Find the place to start at; refused here, and not in the middle, when nobody can be asked."""
-        at = self._cursor
-        at.offset = offset
-        source = self._source()
-        if source is None:
+    async def _first(self, tail: LogTail | None, may_wait: bool) -> LogPart | None:
+        """Read the first part: a refusal is told in words here, and not in the middle of an answer."""
+        if tail is None:
+            return None
+        try:
+            if self._lines is not None:
+                await tail.seek_last_lines(self._lines)
+            return await tail.read()
+        except GrassError:
+            # The worker of a job that has not ended may come back; but its last lines cannot be counted from here.
+            if not may_wait or self._found.job.state in FINAL or self._lines is not None:
+                raise
+            return None
+
+    async def _copy(self, response: web.StreamResponse, tail: LogTail | None) -> None:
+        if tail is None:
             return
-        if tail is not None:
-            at.offset = await source.reader.tail_offset(at.job, at.attempt, at.stream, tail)
-            at.in_copy = source.cut_at is not None
-        else:
-            await source.reader.size(at.job, at.attempt, at.stream)
+        tail.end()
+        async for part in tail:
+            if not part.data:
+                raise _Incomplete
+            await response.write(part.data)
 
-    async def copy(self, response: web.StreamResponse) -> float:
-        """Write what there is by now; how long to wait before the next look."""
-        source = self._source()
-        if source is None:
-            return LOOK_S
-        at = self._cursor
-        if await at.is_lost(source):
-            # A job that opens its own stdout anew truncates it; clients know this mark and count on from 0 after it.
-            await response.write(b"\n[grass: the log shrank at %d bytes]\n" % at.offset)
-            at.offset = 0
-        while data := await at.read(source):
-            await response.write(data)
-        return source.look_s
-
-    async def follow(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Write what comes, until the job has ended or was started anew, or nobody listens any more."""
-        looks = 0
-        while request.transport is not None and not request.transport.is_closing():
-            known = looks % STATE_EVERY == 0
-            if known:
-                self._found = await _find(self._engine, self._cursor.job)
-            job = self._found.job
-            # A job that has not started yet is followed from its first try on.
-            at = self._cursor
-            at.attempt = at.attempt or (1 if known and job.attempt else 0)
-            over = known and (job.state in FINAL or job.attempt > at.attempt > 0)
-            before = self.offset
-            try:
-                look_s = await self.copy(response)
-            except GrassError:
-                # While a job runs its worker may come back.
-                if over:
-                    raise
-                look_s = REMOTE_LOOK_S
-            if over:
-                # The look at the state came before the copy, so nothing the job wrote is left out.
+    async def _follow(self, response: web.StreamResponse, tail: LogTail | None, changes: Subscription) -> None:
+        while tail is None:
+            if self._found.job.state in FINAL or self._found.job.attempt > self._attempt > 0:
                 return
-            looks = 0 if self.offset == before and looks % STATE_EVERY == STATE_EVERY - 1 else looks + 1
-            await asyncio.sleep(look_s)
+            await changes.next()
+            self._found = await _find(self._engine, self._found.job.id)
+            # A job that has not started yet is followed from its first attempt on.
+            self._attempt = self._attempt or (1 if self._found.job.attempt else 0)
+            tail = self._tail()
+        watching = asyncio.create_task(self._end_with_attempt(tail, changes))
+        try:
+            async for part in tail:
+                if not part.data:
+                    raise _Incomplete
+                await response.write(part.data)
+        finally:
+            watching.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _end_with_attempt(self, tail: LogTail, changes: Subscription) -> None:
+        """End the tail when its attempt is over, or when nobody can say any more whether it is."""
+        try:
+            while not self._found.is_over(tail.attempt):
+                await changes.next()
+                self._found = await _find(self._engine, tail.job)
+        except GrassError as error:
+            self._failure = error
+        finally:
+            tail.end()
 
 
 async def _find(engine: Engine, id_: int) -> FoundLog:
@@ -210,7 +172,7 @@ def _look_up(batch: Batch, id_: int) -> FoundLog:
 
 
 def number(request: web.Request, name: str, default: int, most: int) -> int:
-    """A number in a request's query."""
+    """Return a number in a request's query."""
     text = request.query.get(name)
     if text is None:
         return default

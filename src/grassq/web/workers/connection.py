@@ -16,14 +16,25 @@ from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core import protocol
 from grassq.core.messages import Hello, Order, Recalled, Report, Start, WorkerMessage
-from grassq.core.protocol import Answer, LinkTimes, Ping, Pong, Probe, Question, TicketKept, Welcome
+from grassq.core.protocol import (
+    LONG_POLLS_MAX,
+    Answer,
+    LinkTimes,
+    Ping,
+    Pong,
+    Probe,
+    Question,
+    ReadLog,
+    TicketKept,
+    Welcome,
+)
 from grassq.core.states import RefusedByWorker as RefusedEvent
 from grassq.errors import BadInput, GrassError, NotFound, Refused, StoreUnavailable
 from grassq.link.connection import ConnectionEnded, FramedConnection
 
 log = logging.getLogger(__name__)
 
-#: Questions to one worker: under way at a time, and waiting for their turn.
+#: Questions to one worker: under way at a time, and waiting for their turn. Long polls are counted by themselves.
 ASKING_MAX = 8
 ASKS_WAIT_MAX = 1000
 #: After so many messages a link waits until the engine has taken them in: then its socket fills, and the worker waits.
@@ -59,6 +70,7 @@ class WorkerConnection:
         )
         self._waiting = 0
         self._turns = asyncio.Semaphore(ASKING_MAX)
+        self._polls = asyncio.Semaphore(LONG_POLLS_MAX)
         self._ahead = 0
         self.over = asyncio.Event()
 
@@ -90,20 +102,30 @@ class WorkerConnection:
             why = f"the job with its environment is {size} MiB; at most {most} are sent"
             self._engine.post(FromWorker(self.name, Report(order.job, RefusedEvent(order.attempt, why, final=True))))
 
-    async def ask(self, question: Question, timeout_s: float | None = None) -> Answer:
-        """The worker's answer; what it refuses is raised here, and so is that it is out of touch."""
+    async def ask(self, question: Question) -> Answer:
+        """Return the worker's answer; raise what the worker refuses, and OutOfTouch when it does not answer."""
         if self._waiting >= ASKS_WAIT_MAX:
             raise Refused(f"worker {self.name} has {ASKS_WAIT_MAX} questions to answer already; ask again in a moment")
         self._waiting += 1
         try:
-            async with asyncio.timeout(timeout_s or self._times.ask_s), self._turns:
+            return await self._ask(question, self._turns, self._times.ask_s)
+        finally:
+            self._waiting -= 1
+
+    async def poll(self, question: ReadLog) -> Answer:
+        """Return the worker's answer to a question that the worker may keep for `wait_s` seconds."""
+        if self._polls.locked():
+            raise Refused(f"{LONG_POLLS_MAX:,} logs of worker {self.name} are being followed already")
+        return await self._ask(question, self._polls, question.wait_s + self._times.ask_s)
+
+    async def _ask(self, question: Question, turns: asyncio.Semaphore, timeout_s: float) -> Answer:
+        try:
+            async with asyncio.timeout(timeout_s), turns:
                 answer = await self._frames.ask(question)
         except TimeoutError:
             raise OutOfTouch(f"worker {self.name} does not answer") from None
         except ConnectionEnded:
             raise OutOfTouch(f"worker {self.name} is out of touch") from None
-        finally:
-            self._waiting -= 1
         if answer.error is not None:
             raise _ERRORS.get(answer.exit_code, GrassError)(answer.error)
         return answer

@@ -7,10 +7,10 @@ from typing import Protocol
 from grassq.core.messages import Forget
 from grassq.core.model import Job, Offer
 from grassq.core.names import shown
-from grassq.core.protocol import DropOffer, MakeOffer, ReadLog, SizeLog, TailLog
+from grassq.core.protocol import DropOffer, MakeOffer, ReadLog, TailLog
 from grassq.errors import Refused
 from grassq.web.logs.cache import LogCache
-from grassq.web.logs.serve import REMOTE_LOOK_S, LogReader, Source
+from grassq.web.logs.tail import LogReader, Source
 from grassq.web.workers.connection import OutOfTouch, WorkerConnection
 from grassq.web.workers.queue_admin import QueueAdmin
 from grassq.web.workers.registry import WorkerRegistry
@@ -19,12 +19,16 @@ from grassq.web.workers.registry import WorkerRegistry
 FORGET_MAX = 10_000
 
 
-class LocalWorkerApi(QueueAdmin, LogReader, Protocol):
+class LocalWorkerApi(QueueAdmin, Protocol):
     """This machine's own worker."""
 
     @property
     def name(self) -> str:
         """What it is called."""
+
+    @property
+    def logs(self) -> LogReader:
+        """The logs of its attempts."""
 
     async def remove(self, jobs: list[Job], spare: set[int]) -> None:
         """Delete the folders of finished jobs, but not the checkpoints of those to spare."""
@@ -52,13 +56,11 @@ class RemoteWorkerApi:
         """Delete a queue there."""
         await self._link.ask(DropOffer(queue))
 
-    async def read(self, job: int, attempt: int, stream: str, offset: int) -> bytes:
-        """What a stream holds from an offset on, up to a bound."""
-        return (await self._link.ask(ReadLog(job, attempt, stream, offset))).data
-
-    async def size(self, job: int, attempt: int, stream: str) -> int:
-        """How many bytes a stream holds."""
-        return (await self._link.ask(SizeLog(job, attempt, stream))).amount
+    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
+        """Return bytes of a stream and its size; at its end wait up to `wait_s` seconds for a change."""
+        question = ReadLog(job, attempt, stream, offset, wait_s)
+        answer = await (self._link.poll(question) if wait_s else self._link.ask(question))
+        return answer.data, answer.amount
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Where the last lines of a stream begin."""
@@ -97,9 +99,9 @@ class WorkerDirectory:
     def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
         """Where a log is read: on this machine, on the worker that holds it, or from the copy kept of it here."""
         if self._local is not None and worker == self._local.name:
-            return Source(self._local)
+            return Source(self._local.logs)
         if (found := self.remote(worker)) is not None:
-            return Source(found, look_s=REMOTE_LOOK_S)
+            return Source(found)
         copy = None if self._cache is None else self._cache.copy(job, attempt, stream)
         if copy is not None:
             return Source(copy, cut_at=copy.cut_at)

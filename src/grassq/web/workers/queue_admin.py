@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from grassq.core.model import Job, Offer
-from grassq.web.logs.serve import Source
+from grassq.web.logs.tail import Source
 
 
 class QueueAdmin(Protocol):

@@ -1,0 +1,63 @@
+"""Reads the logs of a home's attempts, and waits for logs that grow."""
+
+from __future__ import annotations
+
+import asyncio
+
+from grassq.core.protocol import LONG_POLLS_MAX
+from grassq.errors import Refused
+from grassq.run import log_files, rundir
+
+#: How often the sizes of logs are looked at that a reader waits for.
+LOOK_S = 0.05
+
+
+class LocalLogs:
+    """The logs below one home. Used from the event loop only."""
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        #: Readers that wait: the attempt's folder, the stream, and the size at which the reader waits.
+        self._waiting: dict[asyncio.Future[None], tuple[str, str, int]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
+        """Return bytes of a stream from an offset on, up to a bound, and the size of the stream.
+
+        At the end of the stream, wait up to `wait_s` seconds until the stream grows or shrinks.
+        """
+        path = rundir.attempt_dir(self._home, job, attempt)
+        if wait_s > 0 and log_files.size(path, stream) == offset:
+            await self._wait(path, stream, offset, wait_s)
+        size = log_files.size(path, stream)
+        # Reading on a thread takes longer than to see that there is nothing to read.
+        if size <= offset:
+            return b"", size
+        data = await asyncio.to_thread(log_files.read, path, stream, offset)
+        return data, max(size, offset + len(data))
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        """Return where the last lines of a stream begin."""
+        path = rundir.attempt_dir(self._home, job, attempt)
+        return await asyncio.to_thread(log_files.tail_offset, path, stream, lines)
+
+    async def _wait(self, path: str, stream: str, size: int, wait_s: float) -> None:
+        if len(self._waiting) >= LONG_POLLS_MAX:
+            raise Refused(f"{LONG_POLLS_MAX:,} logs are being followed on this machine already")
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[changed] = path, stream, size
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        try:
+            await asyncio.wait([changed], timeout=wait_s)
+        finally:
+            self._waiting.pop(changed, None)
+
+    async def _look(self) -> None:
+        """Look at every log that a reader waits for; one task for all of them, while there are any."""
+        while self._waiting:
+            await asyncio.sleep(LOOK_S)
+            for changed, (path, stream, size) in list(self._waiting.items()):
+                if not changed.done() and log_files.size(path, stream) != size:
+                    changed.set_result(None)
+        self._looking = None
