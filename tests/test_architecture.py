@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": set(),
     "home": set(),
     "gc_pause": set(),
+    "descriptors": set(),
     "store": {"core", "gc_pause"},
     "run": set(),
     "link": {"core"},
@@ -29,8 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "web": {"core", "broker", "store", "run", "link", "gc_pause"},
     "sdk": {"net", "home", "core", "gc_pause"},
     "daemon": {"core", "settings", "home", "store", "broker", "worker", "run", "net", "web"},
-    "cli": {"sdk", "net", "home", "core", "daemon"},
-    "compat": {"sdk", "net", "home", "core", "cli"},
+    "cli": {"sdk", "net", "home", "core", "daemon", "descriptors"},
+    "compat": {"sdk", "net", "home", "core", "cli", "descriptors"},
     "__init__": {"sdk"},
     "__main__": {"cli"},
 }

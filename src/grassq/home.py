@@ -4,7 +4,7 @@ Loaded by every call of the command line, so it needs `os` only.
 """
 
 # pathlib would cost 13 ms, more than the rest of an enqueue.
-# ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH110, PTH112, PTH116, PTH120, PTH208
+# ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH109, PTH110, PTH112, PTH116, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -92,6 +92,14 @@ def umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
+
+
+def working_directory() -> bytes:
+    """Return the current directory; raise BadInput if it is gone or may not be entered."""
+    try:
+        return os.getcwdb()
+    except OSError as error:
+        raise BadInput(f"the current directory cannot be used ({error.strerror}); cd to another one") from error
 
 
 def environment_text() -> Mapping[str, str]:

@@ -121,3 +121,8 @@ def processing(out: str) -> list[tuple[str, str]]:
 def others(out: str) -> list[str]:
     """The lines that commands wrote themselves."""
     return [line for line in out.splitlines() if not _SAID.fullmatch(os.fsencode(line))]
+
+
+def run_file(pid: int, began: int, first: int, last: int, lines: bytes) -> bytes:
+    """The content of the file about a call: its jobs, and its lines in flight."""
+    return b"%10d %12d %18d %18d %8d\n" % (pid, began, first, last, len(lines)) + lines

@@ -146,10 +146,10 @@ def test_a_terminal_that_goes_away_changes_nothing_for_the_commands(scheduler: S
     scheduler.open_gate("gate")
     assert watched.process.wait(DEADLINE_S) == 0
     assert scheduler.states() == ["succeeded"] * 2 and scheduler.log(2) == "a\n"
-    assert not list((scheduler.home / "doors").iterdir())
+    assert not list((scheduler.home / "sgs").iterdir())
 
 
 def test_nothing_heavy_is_loaded_before_somebody_looks() -> None:
-    code = "import grassq.compat.simple_gpu_scheduler.call, sys; print(*sorted(sys.modules))"
+    code = "import grassq.compat.simple_gpu_scheduler.scheduler, sys; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     assert not {"rich", "asyncio", "aiohttp", "ssl", "json5", "cryptography"} & set(loaded)

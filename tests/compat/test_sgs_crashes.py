@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -11,10 +10,11 @@ import sys
 from typing import NoReturn
 
 import pytest
-from tests.compat.schedulers import GATE, Scheduler, others, processing
+from tests.compat.schedulers import GATE, Scheduler, others, processing, run_file
 from tests.e2e.world import DEADLINE_S, end, eventually
 
 from grassq.compat.simple_gpu_scheduler.event_reader import EventReader
+from grassq.compat.simple_gpu_scheduler.killed_runs import FOLDER
 from grassq.errors import Unreachable
 from grassq.net.event_stream import EventStream
 
@@ -64,7 +64,7 @@ def test_commands_of_a_call_that_was_killed_run_on_and_the_next_call_tells(sched
     eventually(lambda: scheduler.job(4)["state"] == "succeeded", "the last one ends")
     assert "3 succeeded, 1 failed" in scheduler.piped("", "--gpus", "1").err
     assert scheduler.piped("", "--gpus", "1").err == ""
-    assert not list((scheduler.home / "doors").iterdir())
+    assert not list((scheduler.home / FOLDER).iterdir())
     eventually(lambda: [q["name"] for q in scheduler.json("show")["queues"]] == ["default"], "the queues go")
 
 
@@ -194,7 +194,7 @@ def test_a_daemon_whose_store_died_with_it_leaves_nobody_waiting(scheduler: Sche
 
 def test_a_call_that_slept_while_its_queue_went_makes_it_again(scheduler: Scheduler) -> None:
     call = scheduler.call("--gpus", "0")
-    eventually(lambda: (scheduler.home / "doors").exists(), "it is ready")
+    eventually(lambda: (scheduler.home / FOLDER).exists(), "it is ready")
     [queue] = eventually(
         lambda: [q["name"] for q in scheduler.json("show")["queues"] if q["name"] != "default"], "it has a queue"
     )
@@ -243,15 +243,15 @@ def test_a_home_without_a_daemon_gets_one_and_a_broken_one_is_a_sentence(schedul
 
 
 def test_lines_that_were_read_and_not_handed_over_are_told_as_they_can_be_piped_in_again(scheduler: Scheduler) -> None:
-    """Killed between reading and handing over, which no test can hit: the note it would leave is written here."""
+    """Killed between reading and handing over, which no test can hit: the file it would leave is written here."""
     scheduler.piped("true\n", "--gpus", "0")
-    note = {"queue": "sgs-00000000", "pid": 1, "began": 1, "handing": "echo \udcff\n<<E\necho b\nE\n"}
-    (scheduler.home / "doors" / "sgs-00000000.json").write_text(json.dumps(note) + "\nthe rest of a longer one")
+    lines = b"echo \xff\n<<E\necho b\nE\n"
+    (scheduler.home / FOLDER / "sgs-00000000").write_bytes(run_file(1, 1, 0, 0, lines) + b"the rest of longer ones")
     told = scheduler.piped("", "--gpus", "0").err
     assert "these it had read, and not handed over:\n" in told
     left = told.partition("over:\n")[2]
     assert left == "echo \udcff\n<<E\necho b\nE\n"
-    assert not list((scheduler.home / "doors").iterdir())
+    assert not list((scheduler.home / FOLDER).iterdir())
 
 
 def test_lines_that_were_handed_over_without_an_answer_are_told_as_jobs(scheduler: Scheduler) -> None:
@@ -261,12 +261,11 @@ def test_lines_that_were_handed_over_without_an_answer_are_told_as_jobs(schedule
     call.write("echo b")
     eventually(lambda: scheduler.states() == ["succeeded"] * 2, "both have run")
     end(call.pid, signal.SIGKILL)
-    [path] = (scheduler.home / "doors").iterdir()
-    note = json.loads(path.read_text())
-    assert (note["first"], note["last"], note["handing"]) == (1, 2, "")
-    path.write_text(json.dumps({**note, "last": 1, "handing": "echo b\n"}) + "\n")
+    [path] = (scheduler.home / FOLDER).iterdir()
+    assert path.read_bytes().split()[2:5] == [b"1", b"2", b"0"]
+    path.write_bytes(run_file(call.pid, 1, 1, 1, b"echo b\n"))
     told = scheduler.piped("", "--gpus", "0").err
     assert "2 succeeded" in told and "not handed over" not in told and "job 2 succeeded: echo b" in told
-    path.write_text(json.dumps({**note, "first": 0, "last": 0, "handing": "true\n"}) + "\n")
+    path.write_bytes(run_file(call.pid, 1, 0, 0, b"true\n"))
     told = scheduler.piped("", "--gpus", "0").err
     assert "2 succeeded" in told and "not handed over" not in told

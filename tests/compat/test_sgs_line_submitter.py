@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from grassq.compat.simple_gpu_scheduler import line_submitter
 from grassq.compat.simple_gpu_scheduler.command_reader import Command
+from grassq.compat.simple_gpu_scheduler.killed_runs import FOLDER
 from grassq.compat.simple_gpu_scheduler.line_submitter import LineSubmitter
 from grassq.compat.simple_gpu_scheduler.messages import Messages
 from grassq.compat.simple_gpu_scheduler.signals import Signals
@@ -61,8 +61,14 @@ class World:
         client, messages, signals = cast(ApiClient, self), cast(Messages, self), cast(Signals, self)
         return LineSubmitter(client, "sgs-0", b"/", lambda: None, messages, signals)
 
-    def notes(self) -> list[dict[str, Any]]:
-        return [json.loads(path.read_text()) for path in (Path(self.home) / "doors").iterdir()]
+    def files(self) -> list[tuple[int, int, bytes]]:
+        """The file about the call: its first and last job, and its lines in flight."""
+        found = []
+        for path in (Path(self.home) / FOLDER).iterdir():
+            header, _, lines = path.read_bytes().partition(b"\n")
+            first, last, size = map(int, header.split()[2:])
+            found.append((first, last, lines[:size]))
+        return found
 
     def close(self) -> None:
         os.close(self._reading)
@@ -85,7 +91,7 @@ def test_trouble_that_passes_is_tried_again_with_the_same_key(
     result = world.submitter().store(COMMANDS)
     assert (result.first, result.stored, result.trouble) == (7, COMMANDS, None)
     assert len(set(world.keys)) == 1 and world.said == [f"{error}; trying again"]
-    assert [(note["first"], note["last"], note["handing"]) for note in world.notes()] == [(7, 8, "")]
+    assert world.files() == [(7, 8, b"")]
 
 
 def test_a_daemon_that_cannot_start_is_trouble_that_passes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +104,12 @@ def test_a_daemon_that_cannot_start_is_trouble_that_passes(world: World, monkeyp
 @pytest.mark.parametrize("error", [BadInput("there is no directory"), Refused("this can never run")], ids=repr)
 def test_what_would_be_answered_the_same_is_not_tried_again(world: World, error: GrassError) -> None:
     world.answers = [error]
-    hands = world.submitter()
-    result = hands.store(COMMANDS)
+    submitter = world.submitter()
+    result = submitter.store(COMMANDS)
     assert (result.stored, result.left, result.trouble) == ((), COMMANDS, error)
-    assert [note["handing"] for note in world.notes()] == [""]
-    hands.close()
-    assert world.notes() == []
+    assert world.files() == [(0, 0, b"")]
+    submitter.close()
+    assert world.files() == []
 
 
 def test_one_that_is_wrong_is_taken_out(world: World) -> None:
@@ -115,16 +121,16 @@ def test_one_that_is_wrong_is_taken_out(world: World) -> None:
 
 
 def test_asked_to_stop_it_does_not_try_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What did not answer may have stored them: then the note stays."""
+    """What did not answer may have stored them: then the file stays."""
     monkeypatch.setattr(line_submitter, "PAUSE_S", 60.0)
     error = Unreachable("away")
     world.answers = [error, error]
     monkeypatch.setattr(world, "say", lambda _: world.interrupt())
-    hands = world.submitter()
-    result = hands.store(COMMANDS)
+    submitter = world.submitter()
+    result = submitter.store(COMMANDS)
     assert (result.left, result.trouble, world.answers) == (COMMANDS, error, [])
-    hands.close()
-    assert [note["handing"] for note in world.notes()] == ["echo a\necho b\n"]
+    submitter.close()
+    assert world.files() == [(0, 0, b"echo a\necho b\n")]
 
 
 def test_its_patience_has_an_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_a_second_ctrl_c_ends_what_runs(scheduler: Scheduler) -> None:
     assert not any(map(is_alive, pids))
     assert call.err().endswith("simple_gpu_scheduler: 0 succeeded, 2 failed, 1 not started\n")
     assert scheduler.states() == ["cancelled"] * 3
-    assert not list((scheduler.home / "doors").iterdir())
+    assert not list((scheduler.home / "sgs").iterdir())
 
 
 def test_a_third_one_leaves_at_once_and_the_next_call_tells(scheduler: Scheduler) -> None:
@@ -171,7 +171,7 @@ sys.exit(main(["--gpus", "0"]))
 
 def test_stopping_when_nothing_runs_ends_at_once(scheduler: Scheduler) -> None:
     call = scheduler.call("--gpus", "0")
-    eventually(lambda: list((scheduler.home / "doors").glob("*.json")), "it is ready")
+    eventually(lambda: list((scheduler.home / "sgs").glob("sgs-*")), "it is ready")
     call.signal(signal.SIGTERM)
     assert call.process.wait(30) == 143
     assert call.err().count("\n") == 1 and "none is running" in call.err()

@@ -1,4 +1,4 @@
-"""Directories that go away, notes that cannot be kept, terminals that are closed: commands are run all the same."""
+"""Directories that go away, files that cannot be written, terminals that are closed: commands are run all the same."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_note_that_cannot_be_kept_is_said_once_and_the_commands_are_run(schedu
 
 def test_without_a_place_for_notes_the_commands_are_run(scheduler: Scheduler) -> None:
     scheduler.ok("start")
-    (scheduler.home / "doors").write_text("in the way")
+    (scheduler.home / "sgs").write_text("in the way")
     done = scheduler.piped("echo a\necho b\n", "--gpus", "0")
     assert (done.code, others(done.out)) == (0, ["a", "b"])
     assert done.err.count("cannot be kept") == 1
@@ -109,7 +109,7 @@ def test_a_note_that_somebody_removed_is_no_failure(scheduler: Scheduler) -> Non
     call = scheduler.call("--gpus", "0")
     call.write("echo a")
     call.until_out("\na\n")
-    for path in (scheduler.home / "doors").iterdir():
+    for path in (scheduler.home / "sgs").iterdir():
         path.unlink()
     assert call.end() == 0
     assert call.err() == ""
@@ -117,9 +117,9 @@ def test_a_note_that_somebody_removed_is_no_failure(scheduler: Scheduler) -> Non
 
 def test_a_note_that_cannot_be_read_is_said_and_kept(scheduler: Scheduler) -> None:
     scheduler.piped("true\n", "--gpus", "0")
-    (scheduler.home / "doors" / "sgs-1.json").write_text("echo a")
+    (scheduler.home / "sgs" / "sgs-1").write_text("echo a")
     done = scheduler.piped("", "--gpus", "0")
-    kept = scheduler.home / "doors" / "sgs-1.json.unreadable"
+    kept = scheduler.home / "sgs" / "sgs-1.unreadable"
     assert done.err.endswith(f"cannot be read; it is kept as {kept}\n") and kept.read_text() == "echo a"
     assert scheduler.piped("", "--gpus", "0").err == ""
 

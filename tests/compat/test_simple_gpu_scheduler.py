@@ -51,7 +51,7 @@ def test_jobs_are_kept_and_the_queue_goes(scheduler: Scheduler) -> None:
     eventually(
         lambda: all(not q["name"].startswith("sgs-") for q in scheduler.json("show")["queues"]), "the queue goes"
     )
-    assert not list((scheduler.home / "doors").iterdir())
+    assert not list((scheduler.home / "sgs").iterdir())
 
 
 def test_a_word_with_a_comma_among_several_is_one_place_with_several_gpus(scheduler: Scheduler) -> None:
@@ -285,7 +285,7 @@ def test_output_passes_in_whole_lines_while_commands_run(scheduler: Scheduler) -
 
 
 def test_two_calls_on_the_same_gpus_share_them(scheduler: Scheduler) -> None:
-    """F46: two doors never hand out one device twice."""
+    """F46: two calls never hand out one device twice."""
     line = "mkdir gpu.$CUDA_VISIBLE_DEVICES && sleep 0.05 && rmdir gpu.$CUDA_VISIBLE_DEVICES"
     calls = [scheduler.call("--gpus", "0", "1") for _ in range(2)]
     for call in calls:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 
-from grassq import __version__
+from grassq.descriptors import open_standard_streams, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ SHOWS = ("show", "info", "status")
 
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
-    _open_standard_streams()
+    open_standard_streams()
     if argv and argv[0] == "enqueue" and not wants_help(argv[1:]):
         command = _enqueue
     elif argv and argv[0] in SHOWS and all(word == "--json" or not word.startswith("-") for word in argv[1:]):
@@ -114,7 +113,7 @@ def _send(typed: str | None, words: list[str], lines: bytes | None = None) -> tu
     broker = homes.broker(home, typed)
     place: Target = home
     if broker is None:
-        cwd, env, umask = working_directory(), homes.environment(), homes.umask()
+        cwd, env, umask = homes.working_directory(), homes.environment(), homes.umask()
     else:
         from grassq.net.broker import open_broker
 
@@ -159,7 +158,7 @@ def deliver(headers: dict[str, str], body: bytes, *, stdout: int | None = 1) -> 
         warn(text)
     elif stdout is not None:
         try:
-            write(stdout, text)
+            write_all(stdout, text)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -195,9 +194,11 @@ def _stored(text: bytes) -> str:
 
 
 def warn_of_version(daemon: str | None) -> None:
-    """Say once when the daemon is of another release than this command."""
-    if daemon is not None and daemon != __version__:
-        complain(f"the daemon is version {daemon}, this command is {__version__}; `grass restart` (jobs run on)")
+    """Say so when the daemon is of another release than this command."""
+    from grassq.net.encoding import version_warning
+
+    if warning := version_warning(daemon):
+        complain(warning)
 
 
 def complain(message: str) -> None:
@@ -208,25 +209,9 @@ def complain(message: str) -> None:
 def warn(data: bytes) -> None:
     """Write to stderr; where nobody can read it, that is no failure of what was asked."""
     try:
-        write(2, data)
+        write_all(2, data)
     except OSError:
         return
-
-
-def write(descriptor: int, data: bytes) -> None:
-    """Write all of `data`."""
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def working_directory() -> bytes:
-    """The current directory, or a sentence about why there is none."""
-    try:
-        return os.getcwdb()
-    except OSError as error:
-        from grassq.errors import BadInput
-
-        raise BadInput(f"the current directory cannot be used ({error.strerror}); cd to another one") from error
 
 
 def _everything_else(argv: list[str]) -> int:
@@ -236,10 +221,3 @@ def _everything_else(argv: list[str]) -> int:
         return full.main(argv)
     except KeyboardInterrupt:
         return 130
-
-
-def _open_standard_streams() -> None:
-    # With one of 0-2 closed, our socket would get its number and the job's id would be written into it.
-    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
-        while os.open(os.devnull, os.O_RDWR) <= 2:
-            pass

@@ -9,6 +9,7 @@ import os
 import sys
 
 from grassq import home as homes
+from grassq.descriptors import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,10 +79,8 @@ def notes(messages: Iterable[str]) -> None:
 
 def write(data: bytes, *, fd: int = 1) -> None:
     """Write bytes as they are; an OSError says where they could not be written."""
-    view = memoryview(data)
     try:
-        while view:
-            view = view[os.write(fd, view) :]
+        write_all(fd, data)
     except OSError as error:
         raise OSError(error.errno, error.strerror, "stderr" if fd == 2 else "stdout") from error
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from binascii import b2a_base64
 
+from grassq import __version__
+
 try:
     from _json import encode_basestring_ascii as quote
 except ImportError:  # an interpreter without the C helper
@@ -24,6 +26,7 @@ __all__ = [
     "query",
     "quote",
     "text",
+    "version_warning",
     "word",
     "word_value",
 ]
@@ -127,3 +130,10 @@ def query(pairs: Iterable[tuple[str, object]]) -> str:
     """`?name=value&...` for an address; a value of None is left out."""
     text = "&".join([f"{name}={percent(str(value))}" for name, value in pairs if value is not None])
     return "?" + text if text else ""
+
+
+def version_warning(daemon: str | None) -> str:
+    """Return a sentence when the daemon is of another release than this command, else an empty text."""
+    if daemon in (None, __version__):
+        return ""
+    return f"the daemon is version {daemon}, this command is {__version__}; `grass restart` (jobs run on)"

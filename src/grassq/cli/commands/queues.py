@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from grassq import home as homes
 from grassq.cli import render
 from grassq.cli.connect import connect
-from grassq.cli.fast import take_option, working_directory
+from grassq.cli.fast import take_option
 from grassq.errors import BadInput
 from grassq.net.client import ApiClient
 from grassq.net.encoding import REMOTE_CWD
@@ -43,7 +43,7 @@ def words(name: str, argv: list[str]) -> int:
     typed, argv = take_option("--broker", argv, VALUE_OPTIONS, names=1)
     worker, _ = take_option("--worker", argv, VALUE_OPTIONS, names=1)
     with _connect(typed, worker) as client:
-        cwd = working_directory() if client.broker is None else REMOTE_CWD
+        cwd = homes.working_directory() if client.broker is None else REMOTE_CWD
         answer = client.create_queue([os.fsencode(word) for word in argv], cwd=cwd)
     # The daemon splits the words, so it also says how the answer is to be printed.
     chosen = answer.pop("print", {})

@@ -10,7 +10,7 @@ from grassq.cli import job_text as shape
 from grassq.cli import render
 from grassq.cli.commands.logs import follow_to_end, one_job, writer
 from grassq.cli.connect import connect
-from grassq.cli.fast import deliver, take_option, working_directory
+from grassq.cli.fast import deliver, take_option
 from grassq.core import outcome
 from grassq.net.client import ApiClient
 from grassq.net.encoding import REMOTE_CWD
@@ -22,7 +22,7 @@ def words(name: str, argv: list[str]) -> int:
     typed, argv = take_option("--broker", argv)
     with connect(typed) as client:
         sent = [os.fsencode(word) for word in argv]
-        cwd = working_directory() if client.broker is None else REMOTE_CWD
+        cwd = homes.working_directory() if client.broker is None else REMOTE_CWD
         response = client.enqueue(sent, cwd=cwd, umask=homes.umask(), verb=name)
         code = deliver(response.headers, response.body, stdout=_place_of(response.body) if name == "run" else 1)
         job = response.headers.get("grass-follow", "")

@@ -9,7 +9,7 @@ from itertools import islice
 from grassq import home as homes
 from grassq.cli import render
 from grassq.cli.connect import connect
-from grassq.cli.fast import deliver, take_option, working_directory
+from grassq.cli.fast import deliver, take_option
 from grassq.cli.help import TEXTS
 from grassq.cli.stdin import BYTES_MAX
 from grassq.core.syntax import options, sweep
@@ -44,7 +44,7 @@ def words(name: str, argv: list[str]) -> int:
     render.notes(search.notes)
     with connect(broker) as client:
         sent = [os.fsencode(word) for word in ("--stdin", *rest)]
-        cwd = working_directory() if client.broker is None else REMOTE_CWD
+        cwd = homes.working_directory() if client.broker is None else REMOTE_CWD
         response = client.enqueue(sent, cwd=cwd, umask=homes.umask(), verb=name, lines=text)
     return deliver(response.headers, response.body)
 

@@ -1,18 +1,21 @@
-"""Where simple_gpu_scheduler begins and ends; all else is loaded where a ctrl-C is no traceback any more."""
+"""Runs one call of simple_gpu_scheduler. Nothing is imported before `main` runs: a ctrl-C meanwhile is no traceback."""
 
 from __future__ import annotations
 
-import os
-import sys
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from grassq.compat.simple_gpu_scheduler.arguments import Arguments
+    from grassq.compat.simple_gpu_scheduler.messages import Messages
+    from grassq.compat.simple_gpu_scheduler.signals import Signals
 
 
 def main(argv: list[str]) -> int:
-    """Run one call and return its exit code."""
+    """Run one call and return its exit code; never a traceback."""
     try:
-        _open_standard_streams()
-        from grassq.compat.simple_gpu_scheduler.call import call
+        from grassq.descriptors import open_standard_streams
 
-        return call(argv)
+        open_standard_streams()
+        return _call(argv)
     except KeyboardInterrupt:
         return 130  # before anything was made
     finally:
@@ -21,8 +24,48 @@ def main(argv: list[str]) -> int:
         ignore()
 
 
-def _open_standard_streams() -> None:
-    # With one of 0-2 closed, what is opened next would get its number and be written to.
-    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
-        while os.open(os.devnull, os.O_RDWR) <= 2:
-            pass
+def _call(argv: list[str]) -> int:
+    from grassq.compat.simple_gpu_scheduler import arguments
+    from grassq.compat.simple_gpu_scheduler.messages import Messages
+    from grassq.compat.simple_gpu_scheduler.scheduler import EXIT_SIGNAL
+    from grassq.compat.simple_gpu_scheduler.signals import Leave, Signals, ignore
+    from grassq.errors import GrassError
+
+    typed = arguments.read(argv)
+    messages, signals = Messages(), Signals()
+    try:
+        try:
+            return _schedule(typed, messages, signals)
+        except GrassError as error:
+            messages.say(str(error))
+            return error.exit_code
+        except OSError as error:
+            messages.say(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror))
+            return 1
+        finally:
+            messages.hide()
+            ignore()
+    except Leave:
+        # It comes once, and may come at the very end.
+        ignore()
+        messages.say("left; what was handed over goes on, and the next simple_gpu_scheduler tells of it")
+        return EXIT_SIGNAL + signals.first
+
+
+def _schedule(typed: Arguments, messages: Messages, signals: Signals) -> int:
+    from grassq import home
+    from grassq.compat.simple_gpu_scheduler.killed_runs import report_killed_runs
+    from grassq.compat.simple_gpu_scheduler.scheduler import Scheduler
+    from grassq.net.client import ApiClient
+    from grassq.net.encoding import version_warning
+
+    cwd = home.working_directory()
+    # Always this machine's own daemon: the devices are this machine's.
+    with ApiClient(home.current(), tell=messages.say) as client:
+        try:
+            scheduler = Scheduler(client, typed, cwd, messages, signals)
+            report_killed_runs(client, messages)
+            return scheduler.run()
+        finally:
+            if warning := version_warning(client.daemon_version):
+                messages.say(warning)

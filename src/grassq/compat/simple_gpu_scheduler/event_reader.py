@@ -26,7 +26,7 @@ class EventReader:
         self._changed = threading.Condition()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # A daemon thread: it may be waiting for a daemon that does not answer, and nobody has to wait for it then.
-        threading.Thread(target=self._listen, name="ear", daemon=True).start()
+        threading.Thread(target=self._listen, name="event-reader", daemon=True).start()
 
     def fileno(self) -> int:
         """Readable when there is something to take."""

@@ -1,18 +1,17 @@
-"""Handing commands over to the daemon: once each, whatever breaks on the way."""
+"""Submits commands to the daemon: once each, whatever breaks on the way."""
 
 from __future__ import annotations
 
-import os
 import re
 import select
 from collections.abc import Callable, Sequence
-from time import monotonic, time
+from time import monotonic
 from typing import NamedTuple
 
 from grassq import home as homes
 from grassq.compat.simple_gpu_scheduler.command_reader import Command
+from grassq.compat.simple_gpu_scheduler.killed_runs import RunFile
 from grassq.compat.simple_gpu_scheduler.messages import Messages
-from grassq.compat.simple_gpu_scheduler.records import RunNote, RunRecord
 from grassq.compat.simple_gpu_scheduler.signals import Signals
 from grassq.core.syntax.placeholders import JOB_PLACEHOLDERS, literal
 from grassq.core.syntax.resource_names import SLOT, SLOTS_OF
@@ -20,30 +19,30 @@ from grassq.errors import BadInput, GrassError, StoreUnavailable, Unreachable
 from grassq.net.client import ApiClient
 from grassq.net.encoding import new_key, word_value
 
-#: How long a daemon that does not answer, or cannot store anything now, is asked again.
+#: A daemon that does not answer, or cannot store anything now, is asked again for this long.
 PATIENCE_S = 60.0
 PAUSE_S = 1.0
 
-#: What Grass would fill in. The commands here are older than that: braces are theirs.
-_OURS = JOB_PLACEHOLDERS | {SLOT.encode(), SLOTS_OF.encode()}
-_PLACE = re.compile(r"commands\[([0-9]{1,9})\]: (.+)", re.DOTALL)
+#: Placeholders that Grass would fill in. Commands of simple_gpu_scheduler have none: their braces stay as typed.
+_PLACEHOLDERS = JOB_PLACEHOLDERS | {SLOT.encode(), SLOTS_OF.encode()}
+_WRONG = re.compile(r"commands\[([0-9]{1,9})\]: (.+)", re.DOTALL)
 
 
 class SubmitResult(NamedTuple):
-    """What became of some commands."""
+    """The result of submitting some commands."""
 
-    #: Those that are stored; their ids follow one another from the first on.
+    #: The stored commands; their job ids are consecutive and start at `first`.
     first: int
     stored: Sequence[Command]
-    #: Those the daemon does not take, each with its reason.
+    #: The commands that the daemon refuses, each with its reason.
     refused: list[tuple[Command, str]]
-    #: Those that could not be handed over, and why; in the same order.
+    #: The commands that could not be submitted, in the same order, and why.
     left: Sequence[Command] = ()
     trouble: GrassError | None = None
 
 
 class LineSubmitter:
-    """Submits commands to one queue, from one directory and with this environment, and keeps the note about it."""
+    """Submits commands to one queue, from one directory and with this environment."""
 
     def __init__(
         self,
@@ -61,67 +60,39 @@ class LineSubmitter:
         self._messages = messages
         self._signals = signals
         self._umask = homes.umask()
-        self._note = RunNote(queue, os.getpid(), int(time()))
-        self._is_told = False
-        self._record: RunRecord | None = None
-        try:
-            self._record = RunRecord(client.home, self._note)
-        except OSError as error:
-            self._tell_of_note(error)
+        self._run_file = RunFile(client.home, queue, messages.say)
 
     def store(self, commands: Sequence[Command]) -> SubmitResult:
         """Store the commands, in order, all that the daemon takes."""
         refused: list[tuple[Command, str]] = []
         first, trouble = 0, None
         while commands and not first and trouble is None:
-            self._write(self._note._replace(handing=_typed(commands)))
+            self._run_file.put_in_flight(_typed(commands))
             try:
                 first = self._submit(commands)
             except GrassError as error:
-                place = _place(error)
-                if place is None or place[0] >= len(commands):
+                wrong = _wrong_command(error)
+                if wrong is None or wrong[0] >= len(commands):
                     trouble = error
                 else:
-                    refused.append((commands[place[0]], place[1]))
-                    commands = [*commands[: place[0]], *commands[place[0] + 1 :]]
+                    refused.append((commands[wrong[0]], wrong[1]))
+                    commands = [*commands[: wrong[0]], *commands[wrong[0] + 1 :]]
         if trouble is not None:
-            # Who did not answer may have stored them; then they stay in the note, and the next call tells.
-            self._write(self._note._replace(handing=_typed(commands) if isinstance(trouble, Unreachable) else ""))
+            # A daemon that did not answer may have stored them: they stay in flight, and the next call reports them.
+            if not isinstance(trouble, Unreachable):
+                self._run_file.confirm()
             return SubmitResult(0, (), refused, commands, trouble)
-        if first:
-            self._note = self._note._replace(first=self._note.first or first, last=first + len(commands) - 1)
-        if self._note.handing:
-            self._write(self._note._replace(handing=""))
+        if first or refused:
+            self._run_file.confirm(first, first + len(commands) - 1)
         return SubmitResult(first, commands, refused)
 
     def close(self) -> None:
-        """All is over: there is nothing to tell, unless nobody knows whether some commands are stored."""
-        if self._record is None or self._note.handing:
-            return
-        try:
-            self._record.remove()
-        except OSError as error:
-            self._tell_of_note(error)
-
-    def _write(self, note: RunNote) -> None:
-        self._note = note
-        if self._record is None:
-            return
-        try:
-            self._record.write(note)
-        except OSError as error:
-            self._tell_of_note(error)
-
-    def _tell_of_note(self, error: OSError) -> None:
-        """The note is a help, and nothing depends on it."""
-        if not self._is_told:
-            self._is_told = True
-            then = "if it is killed, the next one may not tell what became of its commands"
-            self._messages.say(f"the note about this call cannot be kept ({error.strerror}); {then}")
+        """End the call: its file goes, unless nobody knows whether some commands are stored."""
+        self._run_file.close()
 
     def _submit(self, commands: Sequence[Command]) -> int:
         key, deadline = new_key(), 0.0
-        texts = [word_value(literal(command.text, _OURS)) for command in commands]
+        texts = [word_value(literal(command.text, _PLACEHOLDERS)) for command in commands]
         env = homes.environment()
         while True:
             try:
@@ -144,10 +115,10 @@ class LineSubmitter:
         return int(answer["first"])
 
     def _is_lasting(self, error: GrassError) -> bool:
-        """Whether asking again would be answered the same."""
+        """Return whether the daemon would give the same answer again."""
         if isinstance(error, Unreachable | StoreUnavailable):
             return False
-        if _place(error) is not None:
+        if _wrong_command(error) is not None:
             return True
         try:
             # What keeps a daemon from starting comes as the same kinds of error, and can be put right.
@@ -157,11 +128,11 @@ class LineSubmitter:
         return True
 
 
-def _place(error: GrassError) -> tuple[int, str] | None:
-    """Which of the commands is wrong, and why, if it is about one of them."""
-    place = _PLACE.fullmatch(str(error)) if isinstance(error, BadInput) else None
-    return None if place is None else (int(place[1]), place[2])
+def _wrong_command(error: GrassError) -> tuple[int, str] | None:
+    """Return the index of the command that the error is about, and what is wrong with it; None if about no command."""
+    wrong = _WRONG.fullmatch(str(error)) if isinstance(error, BadInput) else None
+    return None if wrong is None else (int(wrong[1]), wrong[2])
 
 
-def _typed(commands: Sequence[Command]) -> str:
-    return b"".join(command.typed + b"\n" for command in commands).decode("utf-8", "surrogateescape")
+def _typed(commands: Sequence[Command]) -> bytes:
+    return b"".join(command.typed + b"\n" for command in commands)

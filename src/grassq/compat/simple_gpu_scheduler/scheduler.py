@@ -224,7 +224,8 @@ class Scheduler:
 
     def _listen(self, places: Mapping[int, Place]) -> EventReader:
         table = self._table
-        # In this order, for the ear has a thread of its own: what is missing among the second has ended by then.
+        # The event reader calls this on its own thread. Read in this order: a job up to `last` that is missing among
+        # the unfinished has ended by then.
         return EventReader(
             self._client.subscribe(self._queue, 1, places, known=lambda: (table.last, table.unfinished()))
         )
