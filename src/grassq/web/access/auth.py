@@ -35,7 +35,7 @@ OPEN_BODY_MAX = 64 << 10
 LARGE = 1 << 20
 LARGE_AT_ONCE = 4
 #: Connections one token may have open.
-DOORS_MAX = 256
+CONNECTIONS_MAX = 256
 #: Failed redemptions told to the audit; a stranger must not fill it.
 FAILURES_PER_MINUTE = 60
 HOW_IN = "`grass login CODE` with a code from the broker (a worker: `grass join CODE`)"
@@ -67,9 +67,9 @@ BODY = web.RequestKey("body", bytes)
 
 
 class RequestContext(Struct, frozen=True):
-    """A request as it came: through which passage, from where, for what, and by whom."""
+    """A request as it came: its connection, its peer, what it needs, and who sent it."""
 
-    #: The gate's end of a TCP connection; None on the unix socket.
+    #: The TCP connection; None on the unix socket.
     connection: ClientConnection | None
     peer: str
     need: Need
@@ -205,11 +205,11 @@ class Guard:
         """This connection is the token's: it ends with it."""
         mine = self._connections.setdefault(token, set())
         if connection not in mine:
-            if len(mine) >= DOORS_MAX:
-                raise Denied(429, f"this token has {DOORS_MAX} connections open already; close some first")
+            if len(mine) >= CONNECTIONS_MAX:
+                raise Denied(429, f"this token has {CONNECTIONS_MAX} connections open already; close some first")
             mine.add(connection)
             connection.closing.append(lambda gone: self._let_go(gone, token))
-        connection.welcome()
+        connection.end_limits()
 
     def _let_go(self, connection: ClientConnection, token: str) -> None:
         mine = self._connections.get(token, set())
