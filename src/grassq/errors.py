@@ -1,10 +1,10 @@
 """Everything Grass can refuse or fail with.
 
 GrassError                   exit 1   something went wrong; the message says what and what to do
-├── BadInput                 exit 2   the words, amounts or files given make no sense
-├── NotFound                 exit 3   no job, queue or program of that name
+├── BadInput                 exit 2   the given words, amounts or files are invalid
+├── NotFound                 exit 3   no job, queue or program of this name
 ├── Unreachable              exit 4   no daemon or broker answers
-│   └── Gone                 exit 4   this one answers nothing more; whoever asks again is answered by the next
+│   └── Gone                 exit 4   this daemon is ending; ask again to reach the next one
 ├── Refused                  exit 5   understood, but it cannot be done or can never fit
 │   ├── HomeTaken            exit 5   another daemon serves this home
 │   └── StoreUnavailable     exit 5   the store cannot be read or written now
@@ -33,13 +33,13 @@ class GrassError(Exception):
 
 
 class BadInput(GrassError):
-    """The words, amounts or files given make no sense."""
+    """The given words, amounts or files are invalid."""
 
     exit_code = EXIT_USAGE
 
 
 class NotFound(GrassError):
-    """No job, queue or program of that name."""
+    """No job, queue or program of this name."""
 
     exit_code = EXIT_NOT_FOUND
 
@@ -51,7 +51,7 @@ class Unreachable(GrassError):
 
 
 class Gone(Unreachable):
-    """This daemon or broker answers nothing more; whoever asks again is answered by the next."""
+    """This daemon or broker is ending; ask again to reach the next one."""
 
 
 class Refused(GrassError):

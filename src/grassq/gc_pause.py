@@ -1,4 +1,4 @@
-"""When Python looks for garbage."""
+"""Pause Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Make millions of things that all stay: to look again and again for garbage among them doubles the time."""
+    """Disable the garbage collector while creating many long-lived objects (twice as fast)."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -14,7 +14,7 @@ from grassq.errors import BadInput
 
 FILE_NAME = "grass.toml"
 STORE_MEMORY = "memory"
-#: A worker may use three quarters of a lease, and the rest must outlast what a broker that was frozen still confirms.
+#: A worker uses three quarters of a lease; the rest must outlast what a frozen broker may still confirm.
 LEASE_MIN_S = 20.0
 
 
@@ -27,9 +27,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     capacity: str = ""
     #: What a job asks that names no amount, as JSON5.
     default_request: str = "{cpu: 1}"
-    #: How many jobs may pass the first blocked one of a queue before room is kept for it.
+    #: How many jobs may pass the first blocked job of a queue before it gets a reservation.
     passes: int = 64
-    #: How many seconds the first blocked job of a queue waits before room is kept for it.
+    #: How many seconds the first blocked job of a queue waits before it gets a reservation.
     patience_s: float = 600.0
     #: How many seconds a worker may be silent before a job with `--on-lost requeue` is started elsewhere.
     lease_s: float = 300.0
@@ -44,7 +44,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
-    """The settings in force."""
+    """Return the settings in force."""
     values: dict[str, Any] = _from_file(Path(home) / FILE_NAME)
     for name in Settings.__struct_fields__:
         text = environ.get(f"GRASS_{name.upper()}")

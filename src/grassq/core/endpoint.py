@@ -1,4 +1,4 @@
-"""The way to a broker: where it may be, how it is known, and with which right to come."""
+"""How to reach a broker: its addresses, its fingerprint, and a token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from grassq.core.syntax.addresses import Address
 
 
 class Endpoint(Struct, frozen=True):
-    """Several addresses of one broker, its certificate's SHA-256 and a token."""
+    """The addresses of one broker, its certificate's SHA-256 and a token."""
 
     addresses: tuple[Address, ...]
     fingerprint: bytes
@@ -16,5 +16,5 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def token_id(self) -> str:
-        """The part of the token that is no secret."""
+        """Return the part of the token that is no secret."""
         return self.token.partition(".")[0]

@@ -1,4 +1,4 @@
-"""The words that mean something by themselves: job states, commands, and what a job or queue may be called."""
+"""Names: which texts a job, queue, worker or label may have as its name, and which words are reserved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_QUEUE = "default"
 # ASCII on purpose: two names that look alike must not be two names.
 NAME_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
 
-# Machines are called by what their hosts are called, and labelled with what a person finds short: a100, zone=eu.
+# Workers have the names of their hosts; labels are short words: a100, zone=eu.
 _MARK_PATTERN = re.compile(r"[A-Za-z0-9][\w.:=/-]{0,63}", re.ASCII)
 
 SHOWN_CHARS = 80

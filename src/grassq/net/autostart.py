@@ -1,4 +1,4 @@
-"""Starting the daemon in the background, and hearing from itself that it is ready."""
+"""Start the daemon in the background, and wait until it says that it is ready."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from grassq.net.http import ERRORS, Connection, NoDaemon
 
 START_TIMEOUT_S = 10.0
 REPORT_LIMIT = 64 << 10
-#: What a job is told of itself. A daemon started from inside a job is not a part of it.
+#: Variables that describe a job. A daemon started from inside a job is not part of the job.
 _OF_A_JOB = (b"JOB_ID", b"JOB_NAME", b"QUEUE", b"ATTEMPT", b"RUN_DIR", b"RESULT_FILE", b"CHECKPOINT_DIR")
-#: How long a daemon that was faster may take until its socket answers, before we try to start one again.
+#: Seconds another daemon may take until its socket answers, before starting one is tried again.
 RIVAL_TIMEOUT_S = 3.0
 READY_FD = 3
 
 
 def start(home: str, *, timeout_s: float = START_TIMEOUT_S, python: str = sys.executable) -> None:
-    """Start a daemon for `home` and return once one answers; another one that was faster is as good."""
+    """Start a daemon for `home` and return once a daemon answers, this one or another that was faster."""
     if homes.prepare(home) and home == homes.stand_in():
         note = f"grass: the usual state directory is on a network file system; state is kept in {home}\n"
         os.write(2, note.encode("utf-8", "surrogateescape"))
@@ -44,10 +44,10 @@ def _spawn(home: str, writing: int, python: str) -> int:
     import fcntl
     import signal
 
-    # Above the number it will have in the child, so that dup2 never meets itself and always clears close-on-exec.
+    # Above the number it will have in the child, so that dup2 always copies and clears close-on-exec.
     report = fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, READY_FD + 1)
     log = f"{home}/{homes.LOG_NAME}"
-    # -P: a directory `grassq` where the user happens to stand is not this package.
+    # -P: a directory `grassq` in the user's current directory is not this package.
     argv = [python, "-P", "-m", "grassq", "daemon", "--detach", "--ready-fd", str(READY_FD)]
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int] | tuple[int, int]] = [
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -120,7 +120,7 @@ def _hear(reading: int, deadline: float) -> bytes | None:
 
 
 def _reap(child: int) -> None:
-    # The child only forks the daemon and leaves, so that no program using the SDK is ever a daemon's parent.
+    # The child only forks the daemon and exits, so that no program using the SDK is ever a daemon's parent.
     with suppress(ChildProcessError):  # this program ignores SIGCHLD, or has reaped it itself
         os.waitpid(child, os.WNOHANG if _is_alive(child) else 0)
 
@@ -146,7 +146,7 @@ def _judge(home: str, report: bytes) -> None:
         return
     kind, _, rest = line.partition(" ")
     if kind == "taken":
-        # Another daemon was faster; to whoever asked, that one is as good.
+        # Another daemon was faster, and serves the caller just as well.
         return _await_socket(home)
     if kind != "error":
         raise Unreachable(f"the daemon ended before it was ready; see {home}/{homes.LOG_NAME}")

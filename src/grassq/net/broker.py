@@ -1,4 +1,4 @@
-"""A broker on another machine: its addresses, how it is recognised there, and the token it is shown."""
+"""A broker on another machine: its addresses, how it is recognised, and the token it is shown."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class WrongBroker(Refused):
 
 
 class Broker:
-    """Where requests go: addresses that are tried in turn, and what each certificate found there is worth."""
+    """Where requests go: addresses that are tried in turn, and how the certificate at each one is judged."""
 
     __slots__ = ("addresses", "tell", "token_for")
 
     def __init__(self, addresses: Sequence[Address], token_for: Callable[[Address, bytes], str | None]) -> None:
         self.addresses = list(dict.fromkeys(addresses))
-        #: The token for a broker with this fingerprint at this address (None: come without one), or a GrassError.
+        #: Returns the token for a broker with this fingerprint at this address (None: no token), or raises GrassError.
         self.token_for = token_for
-        #: Told once, in words, when the broker does not answer and is asked again.
+        #: Called once, with a sentence, when the broker does not answer and is asked again.
         self.tell: Callable[[str], None] | None = None
 
     def __str__(self) -> str:
         return str(self.addresses[0])
 
     def open(self) -> tuple[ssl.SSLSocket, tuple[str, ...]]:
-        """A connection to the right broker, and the header lines to begin each request with."""
+        """Return a connection to the right broker, and the header lines that begin each request."""
         from grassq.net import tls
 
         connection, token = tls.dial(self.addresses, self.token_for)
@@ -42,7 +42,7 @@ class Broker:
 
 
 class Credential:
-    """What is needed to come to a broker: where it is, how it is known, and the token."""
+    """What is needed to reach a broker: its addresses, its fingerprint, and the token."""
 
     __slots__ = ("addresses", "fingerprint", "name", "scope", "store_id", "token")
 
@@ -57,12 +57,12 @@ class Credential:
 
 
 def addresses_of(text: str, what: str = "the broker") -> list[Address]:
-    """Read the addresses of one broker, with commas between them."""
+    """Read the addresses of one broker, separated by commas."""
     return parse_addresses(text, what)
 
 
 def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None = None) -> Broker:
-    """The broker with this certificate, whoever else may answer at its addresses."""
+    """Return the broker with this certificate, whatever else answers at its addresses."""
 
     def token_for(address: Address, shown: bytes) -> str | None:
         if shown != fingerprint:
@@ -73,14 +73,14 @@ def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None =
 
 
 def open_broker(home: str, text: str) -> Broker:
-    """The broker that `--broker`, GRASS_BROKER or `grass use` names, with this user's login."""
+    """Return the broker that `--broker`, GRASS_BROKER or `grass use` names, with this user's login."""
     addresses = addresses_of(text)
     book = broker_file.load(home)
     listed = _listed(book, addresses)
     is_new = any(book.at(address) is None for address in addresses)
     if not any(entry.login for entry in (book.entries if is_new else listed)):
         raise no_right(addresses[0], "login")
-    # Also where else it is known to be: a broker that stands by may have taken over there.
+    # Also at its other known addresses: a standby broker may have taken over there.
     everywhere = [*addresses, *(address for entry in listed for address in entry.addresses)]
 
     def token_for(address: Address, shown: bytes) -> str:
@@ -90,23 +90,23 @@ def open_broker(home: str, text: str) -> Broker:
 
 
 def login_credential(home: str, address: Address | Sequence[Address]) -> Credential:
-    """The login of this user at a broker; only an address never seen before is dialled, to see who is there."""
+    """Return this user's login at a broker; dial only an address never seen before, to see which broker is there."""
     return _credential(home, [address] if isinstance(address, Address) else list(address), "login")
 
 
 def worker_credential(home: str, addresses: Sequence[Address]) -> Credential:
-    """What this machine joined a broker with; only addresses never seen before are dialled, to see who is there."""
+    """Return what this machine joined a broker with; dial only addresses never seen before."""
     return _credential(home, list(addresses), "worker")
 
 
 def joined(home: str) -> list[Credential]:
-    """Every broker this machine has joined as a worker."""
+    """Return every broker this machine has joined as a worker."""
     entries = broker_file.load(home).entries
     return [Credential(entry.addresses, entry, entry.worker) for entry in entries if entry.worker is not None]
 
 
 def no_right(address: Address, kind: Kind) -> Refused:
-    """Say how one is let in."""
+    """Say how to get in."""
     if kind == "login":
         return Refused(
             f"no right to use {address}: ask its owner for a code (`grass token create` there), then `grass login CODE`"
@@ -133,7 +133,7 @@ def _credential(home: str, addresses: list[Address], kind: Kind) -> Credential:
         connection, (entry, right) = tls.dial(strange, lambda at, shown: _recognise(home, book, at, shown, kind))
         connection.close()
     except NoDaemon:
-        # Nobody is there to be recognised now. With one broker only it must be that; if not, its pin will tell.
+        # No broker can be recognised there now. If only one is known it must be that one; otherwise its pin will tell.
         only = [each for each in book.entries if each.worker is not None]
         if kind != "worker" or len(only) != 1 or only[0].worker is None:
             raise
@@ -149,7 +149,7 @@ def _listed(book: KnownBrokers, addresses: list[Address]) -> list[KnownBroker]:
 def _recognise(
     home: str, book: KnownBrokers, address: Address, shown: bytes, kind: Kind
 ) -> tuple[KnownBroker, Permission]:
-    """Who this is: the broker listed with that address, or at a new address one whose certificate is known."""
+    """Return the broker listed with this address, or at a new address the one whose certificate is known."""
     listed = book.at(address)
     if listed is not None and listed.fingerprint != shown:
         raise _wrong(address, listed.fingerprint, shown)

@@ -1,4 +1,4 @@
-"""brokers.json: the brokers that let this user in, how to know each, and the tokens. For its owner's eyes only."""
+"""brokers.json: the brokers this user may use, how to recognise each, and the tokens. Only its owner may read it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ LOCK_NAME = "brokers.lock"
 VERSION = 1
 FILE_MAX = 1 << 20
 BROKERS_MAX = 256
-#: Codes on their way; the oldest are forgotten.
+#: Codes being redeemed; the oldest are dropped.
 PENDING_MAX = 16
 LOCK_TIMEOUT_S = 10.0
 
-#: As whom one comes: a person who uses the queue, or a machine that runs jobs.
+#: How one comes: as a person who uses the queue, or as a machine that runs jobs.
 Kind = Literal["login", "worker"]
 
 
 class Permission:
-    """A token, the name it was given out for, and what it allows."""
+    """A token, the name it was issued for, and what it allows."""
 
     __slots__ = ("name", "scope", "token")
 
@@ -40,7 +40,7 @@ class Permission:
 
 
 class KnownBroker:
-    """One broker: known by its fingerprint, found at its addresses."""
+    """One broker: recognised by its fingerprint, found at its addresses."""
 
     __slots__ = ("addresses", "fingerprint", "login", "store_id", "worker")
 
@@ -57,15 +57,15 @@ class KnownBrokers:
 
     def __init__(self) -> None:
         self.entries: list[KnownBroker] = []
-        #: By code: the secret made for it, kept until the broker has said that it counts.
+        #: By code: the secret made for it, kept until the broker has confirmed it.
         self.pending: dict[str, str] = {}
 
     def at(self, address: Address) -> KnownBroker | None:
-        """The broker listed with this address."""
+        """Return the broker listed with this address."""
         return next((entry for entry in self.entries if address in entry.addresses), None)
 
     def showing(self, fingerprint: bytes) -> KnownBroker | None:
-        """The broker with this certificate."""
+        """Return the broker with this certificate."""
         return next((entry for entry in self.entries if entry.fingerprint == fingerprint), None)
 
 
@@ -102,7 +102,7 @@ def load(home: str) -> KnownBrokers:
 
 @contextmanager
 def changing(home: str) -> Iterator[KnownBrokers]:
-    """The book, to be changed and written back whole; one writer at a time."""
+    """Yield the file's content to be changed, then write it back whole; one writer at a time."""
     homes.prepare(home)
     try:
         lock = os.open(f"{home}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -118,7 +118,7 @@ def changing(home: str) -> Iterator[KnownBrokers]:
 
 
 def remember(home: str, fingerprint: bytes, address: Address) -> None:
-    """Another address of a broker that was recognised there; where that cannot be written, it is found out again."""
+    """Add an address of a broker that was recognised there; if it cannot be written, the next call finds it again."""
     with suppress(Refused), changing(home) as book:
         entry = book.showing(fingerprint)
         if entry is not None and book.at(address) is None:
@@ -190,7 +190,7 @@ def _right(document: Any) -> Permission | None:
 
 
 def _text(value: Any) -> str:
-    # A token goes into a header line: nothing but plain characters.
+    # A token goes into a header line: plain characters only.
     if not isinstance(value, str) or not value.isascii() or not value.isprintable():
         raise ValueError("not plain text")
     return value

@@ -1,6 +1,6 @@
 """One HTTP/1.1 exchange with the daemon over its unix socket, or with a broker over TLS; every read is bounded.
 
-Loaded by every enqueue: `_socket` and `os` only (`socket` alone costs 9 ms).
+Every enqueue imports it: `_socket` and `os` only (`socket` alone costs 9 ms).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ ANSWER_TIMEOUT_S = 60.0
 HEAD_LIMIT = 64 << 10
 BODY_LIMIT = 256 << 20
 CHUNK_LINE_LIMIT = 4096
-#: Of the digits of a number; and of the answers that only announce another one.
+#: Digits of a number, and how many interim answers are skipped.
 NUMBER_MAX = 18
 INTERIM_MAX = 16
 READ_SIZE = 64 << 10
-#: What an exit code that a daemon names is raised as.
+#: The error class for each exit code a daemon names.
 ERRORS: dict[int, type[GrassError]] = {
     EXIT_USAGE: BadInput,
     EXIT_NOT_FOUND: NotFound,
@@ -52,11 +52,11 @@ ERRORS: dict[int, type[GrassError]] = {
 
 
 class NoDaemon(Unreachable):
-    """Nobody listens there."""
+    """No daemon listens there."""
 
 
 class Broken(Unreachable):
-    """The connection ended before the whole answer was here."""
+    """The connection ended before the whole answer had arrived."""
 
 
 class Response:
@@ -87,11 +87,11 @@ class Connection:
         self.reusable = False
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._socket.close()
 
     def interrupt(self) -> None:
-        """End the connection under whoever reads from it, in whatever thread: that hears that it is broken."""
+        """End the connection under a reader in any thread: the reader gets `Broken`."""
         try:
             self._socket.shutdown(SHUT_RDWR)
         except OSError:
@@ -108,7 +108,7 @@ class Connection:
         return response
 
     def stream(self, target: str) -> tuple[Response, Iterator[bytes]]:
-        """GET an answer without a known length: its head, and its bytes as they come; Broken if its end is missing."""
+        """GET an answer of unknown length: return its head, and its bytes as they come; Broken if its end is missing."""
         self._send("GET", target, b"", False)
         response = self._head()
         return response, self._body(response.headers)
@@ -125,7 +125,7 @@ class Connection:
         except TimeoutError as error:
             raise self._broken(error) from error
         except OSError:
-            # It may have refused the request before reading all of it: its answer says more than our failed write.
+            # The daemon may have refused the request before reading all of it; its answer says more than our failure.
             pass
 
     def _head(self) -> Response:
@@ -149,7 +149,7 @@ class Connection:
             return self._chunked()
         length = headers.get("content-length", "")
         if not is_number(length):
-            # Also where there is none: of an answer that ends with the connection nobody knows whether it is whole.
+            # Also where there is none: an answer that ends with the connection may be incomplete.
             raise self._strange(" (length)")
         return self._exactly(int(length), whole=True)
 
@@ -194,9 +194,9 @@ class Connection:
             raise self._broken(error) from error
 
     def _broken(self, error: OSError) -> Unreachable:
-        # With a number it is the kernel that gave a dead connection up; without, it is our own patience that ended.
+        # With a number the kernel gave up a dead connection; without one our own timeout ended.
         if isinstance(error, TimeoutError) and error.errno != ETIMEDOUT:
-            # Not Broken: it has the request and may be at work on it, so sending it again would only add to the load.
+            # Not Broken: the daemon has the request and may be at work on it, so sending it again would only add load.
             hint = "; `grass doctor` tells more" if self._who == "the daemon" else ""
             return Unreachable(f"{self._who} took the request and has not answered in time{hint}")
         return Broken(f"the connection to {self._who} broke: {error.strerror or error}")
@@ -208,17 +208,17 @@ class Connection:
 
 def _connect(home: str) -> socket:
     try:
-        # Through the opened directory: a socket address holds 107 bytes, a home may be deeper.
+        # Through the opened directory: a socket address holds 107 bytes, and the path of a home may be longer.
         directory = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
-        # Where a file is in the way, starting a daemon says so better.
+        # Where a file is in the way, starting a daemon explains it better.
         raise NoDaemon(f"no daemon runs in {home}") from error
     except OSError as error:
         raise Refused(f"cannot open {home}: {error.strerror}; set GRASS_HOME to another directory") from error
     try:
         owner = os.fstat(directory).st_uid
         if owner != os.geteuid():
-            # The environment travels with a job: never into a stranger's socket.
+            # The environment travels with a job: it must never reach another user's socket.
             raise Refused(f"{home} belongs to uid {owner}, not to you; set GRASS_HOME to a directory of your own")
         return _dial(home, f"/proc/self/fd/{directory}/{SOCKET_NAME}")
     finally:
@@ -235,7 +235,7 @@ def _dial(home: str, address: str) -> socket:
                 connection.connect(address)
                 return connection
             except BlockingIOError as error:
-                # The daemon's backlog is full: many commands at once, or a daemon that was stopped.
+                # The daemon's backlog is full: many commands at once, or a stopped daemon.
                 if monotonic() > deadline:
                     raise Unreachable(f"the daemon in {home} takes no connections; is it stopped?") from error
                 sleep(0.005)
@@ -279,7 +279,7 @@ def _chunk_size(line: bytes) -> int:
 
 
 def bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The parts of an answer that is held in memory whole: of one without end no more than the limit."""
+    """Return the parts of an answer that is held in memory whole, up to the limit."""
     size = 0
     for part in parts:
         size += len(part)

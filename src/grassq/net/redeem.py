@@ -1,4 +1,4 @@
-"""Exchanging a one-time code for a token: what `grass join` and `grass login` do."""
+"""Exchange a one-time code for a token: what `grass join` and `grass login` do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
 def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None) -> Credential:
-    """Exchange a code for a token and keep it. Doing it again with the same code, after a crash say, is safe."""
+    """Exchange a code for a token and keep it. Repeating it with the same code, after a crash for example, is safe."""
     code = decode(text)
     addresses = code.addresses if at is None else parse_addresses(at, "the broker")
     secret = _secret(home, f"{kind}:{code.id}")
@@ -58,7 +58,7 @@ def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None
 
 
 def refuse_second_join(home: str, text: str) -> None:
-    """One machine is one worker of a broker: as a second one its devices would be given out twice."""
+    """Refuse a second worker of one broker on this machine: its devices would be given out twice."""
     entry = broker_file.load(home).showing(decode(text).fingerprint)
     if entry is not None and entry.worker is not None:
         raise Refused(
@@ -68,7 +68,7 @@ def refuse_second_join(home: str, text: str) -> None:
 
 
 def _word(value: object) -> str:
-    # It is kept in a file that must stay readable, sent in a header line, and one of them names a folder.
+    # The values are kept in a file that must stay readable and sent in a header line, and one of them names a folder.
     if not isinstance(value, str) or _WORD.fullmatch(value) is None:
         raise ValueError("no word")
     return value
@@ -82,11 +82,11 @@ def _secret(home: str, code: str) -> str:
 
 
 def _enter(book: KnownBrokers, code: Code, reached: Address, addresses: list[Address], store_id: str) -> KnownBroker:
-    """The broker's entry: the address it was met at, then those it says it has, unless another broker has them."""
+    """Return the broker's entry: the address it was met at, then those it names, unless another broker has them."""
     for other in book.entries:
         if other.fingerprint != code.fingerprint and reached in other.addresses:
             # It has a new certificate, or another broker is there now. The old tokens stay with the old fingerprint:
-            # a stranger with a code must not get to see them.
+            # a stranger with a code must not see them.
             other.addresses.remove(reached)
     entry = book.showing(code.fingerprint)
     if entry is None:

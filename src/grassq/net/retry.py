@@ -1,4 +1,4 @@
-"""One request that survives a daemon which is absent, restarting or dying: repeated as it is, so with the same key."""
+"""One request that survives an absent, restarting or dying daemon: it is repeated unchanged, with the same key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 TRIES_WITHIN_S = 10.0
-#: How long a broker on another machine may be away, because it restarts or another one takes over.
+#: Seconds a broker on another machine may be away, because it restarts or another one takes over.
 AWAY_S = 30.0
 AWAY_PAUSE_S = 0.1
 AWAY_PAUSE_MAX_S = 0.5
@@ -34,7 +34,7 @@ def exchange(
     autostart: bool = True,
     timeout_s: float | None = ANSWER_TIMEOUT_S,
 ) -> Response:
-    """Send one request on a connection of its own, starting the daemon if it is this machine's and none answers."""
+    """Send one request on a connection of its own; start this machine's daemon if none answers."""
 
     def ask() -> Response:
         connection = Connection(place, timeout_s=timeout_s)
@@ -69,7 +69,7 @@ def persist(ask: Callable[[], Answer], place: Target, *, autostart: bool = True)
             breaks += 1
             if breaks >= TRIES or monotonic() > deadline:
                 raise Unreachable(f"{error}; tried {breaks} times; see {home}/daemon.log") from error
-            # Not before the first repeat: mostly it is an idle connection that the daemon had closed.
+            # Not before the first repeat: usually an idle connection was closed by the daemon.
             sleep(0.2 * (breaks - 1))
 
 
@@ -81,12 +81,12 @@ def _seek(ask: Callable[[], Answer], broker: Broker) -> Answer:
         except (NoDaemon, Broken) as error:
             now = monotonic()
             if not deadline:
-                # Counted from the first failure: before that it may have been answering for long.
+                # Counted from the first failure: before that the daemon may have been answering for long.
                 deadline = now + AWAY_S
             elif now + pause > deadline:
                 raise Unreachable(f"the broker {broker} does not answer ({error}); tried for {AWAY_S:g} s") from error
             elif broker.tell is not None:
-                # Not at the first: mostly it is an idle connection that the broker had closed.
+                # Not at the first failure: usually an idle connection was closed by the broker.
                 tell, broker.tell = broker.tell, None
                 tell(f"the broker {broker} does not answer; asking again for up to {AWAY_S:g} s")
         sleep(pause)

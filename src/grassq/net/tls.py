@@ -1,9 +1,9 @@
-"""TLS to a broker on another machine. Loaded only by commands that go there: `ssl` and `socket` are slow to load.
+"""TLS to a broker on another machine. Only commands that need it import it: `ssl` and `socket` are slow to load.
 
 A broker is known by the SHA-256 of its certificate and by nothing else. The certificates people make for it name no
-host, and one a broker makes for itself is signed by nobody, so a check of names or signatures would prove nothing;
-that a certificate has expired does not change whose it is. The fingerprint came with the code of `join` or `login`,
-and it is compared before anything is sent.
+host, and the one a broker makes for itself is signed by no authority, so a check of names or signatures would prove
+nothing; an expired certificate is still the broker's. The fingerprint came with the code of `join` or `login`, and it
+is compared before anything is sent.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     Found = TypeVar("Found")
 
-#: For one machine to take the connection and shake hands; then the next is tried.
+#: Seconds for one machine to accept the connection and finish the handshake; then the next machine is tried.
 CONNECT_TIMEOUT_S = 5.0
-#: For one round over all addresses.
+#: Seconds for one round over all addresses.
 ROUND_S = 30.0
-#: Of a name that stands for more machines the rest is not tried.
+#: How many machines behind one name are tried.
 PLACES_MAX = 16
-#: A peer that is gone without a word is given up after about KEEPALIVE_IDLE_S + 3 * KEEPALIVE_S.
+#: A silent peer is given up after about KEEPALIVE_IDLE_S + 3 * KEEPALIVE_S.
 KEEPALIVE_IDLE_S = 15
 KEEPALIVE_S = 5
 UNACKNOWLEDGED_MS = 30_000
@@ -40,14 +40,14 @@ _NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNSUPPORTED_PROTOCOL", "NO_P
 
 
 class _Absent(Exception):
-    """Nobody answers there now."""
+    """No broker answers at this address now."""
 
 
 def dial(addresses: Iterable[Address], judge: Callable[[Address, bytes], Found]) -> tuple[ssl.SSLSocket, Found]:
-    """Connect to the first address whose certificate passes; nothing has been sent yet but the handshake.
+    """Connect to the first address whose certificate passes; only the handshake has been sent by then.
 
-    `judge` is given the address and the fingerprint it shows, and raises a GrassError if that is not the one. NoDaemon
-    says that it may be otherwise in a moment; other errors that trying again is no use.
+    `judge` gets the address and the fingerprint it shows, and raises a GrassError for a wrong one. NoDaemon means that
+    trying again may help; any other error means that it does not.
     """
     deadline = monotonic() + ROUND_S
     absent: list[str] = []
@@ -67,7 +67,7 @@ def dial(addresses: Iterable[Address], judge: Callable[[Address, bytes], Found])
 def _dial_one(
     address: Address, judge: Callable[[Address, bytes], Found], deadline: float
 ) -> tuple[ssl.SSLSocket, Found]:
-    """Every machine the address stands for; one that shows another certificate says more than one that is absent."""
+    """Try every machine of an address; a wrong certificate is reported rather than an absent machine."""
     absent = "no time was left to try it"
     refused: GrassError | None = None
     for family, place in _places(address):
@@ -116,7 +116,7 @@ def _shake_hands(family: int, place: tuple[object, ...], timeout_s: float) -> ss
         plain.settimeout(timeout_s)
         plain.connect(place)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A log may be silent for days; a broker that lost its power says nothing, either.
+        # A log may be silent for days, and a broker that lost its power is silent too.
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)

@@ -1,4 +1,4 @@
-"""Move a home's store: everything from one store into another that was never used."""
+"""Move a home's store: copy everything from one store into another that was never used."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.open import IN_MEMORY, open_store, sqlite_path
 from grassq.store.relational import Part, RelationalStore
 
-#: Told after each part: how many rows are copied, and how many there are.
+#: Called after each part: how many rows are copied, and how many there are.
 Progress = Callable[[int, int], None]
 
 
 def copy(source: str, target: str, progress: Progress) -> int:
-    """Copy everything, identity and numbers too, in one transaction; returns how many jobs that was.
+    """Copy everything, identity and numbers too, in one transaction; return how many jobs there were.
 
     The caller makes sure that no daemon holds a source in a file; a broker on PostgreSQL is noticed here.
     """
@@ -34,7 +34,7 @@ def copy(source: str, target: str, progress: Progress) -> int:
 
 
 def _held(url: str) -> RelationalStore:
-    """The store, with no broker on it."""
+    """Open the store and make sure that no broker uses it."""
     store = open_store(url)
     try:
         if store.try_lead():

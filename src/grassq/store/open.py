@@ -12,7 +12,7 @@ _SQLITE = "sqlite:"
 
 
 def open_store(url: str) -> RelationalStore:
-    """The store of that name. Ask its `try_lead` before anything else, until it says yes."""
+    """Return the store of this name. Call its `try_lead` until it says yes before anything else."""
     if is_postgres(url):
         return _postgres(url)
     if url == IN_MEMORY:
@@ -21,7 +21,7 @@ def open_store(url: str) -> RelationalStore:
 
 
 def sqlite_path(url: str) -> str:
-    """The file that a name of a store in a file means."""
+    """Return the file that a name of a store in a file means."""
     path = url.removeprefix(_SQLITE)
     if path == url or not path.startswith("/"):
         raise BadInput(

@@ -1,7 +1,7 @@
-"""PostgreSQL: a store that a second broker can take over. One leads, and each of its commits proves first that it does.
+"""PostgreSQL: a store that a second broker can take over. Every commit first proves that this broker still leads.
 
-The `leader` row is locked by every commit until it ends. So a commit whose fate is unknown is decided before the next
-one, or a reload, gets that row; and nobody can take over in the middle of one.
+Every commit locks the `leader` row until it ends. So a commit whose fate is unknown is decided before the next commit,
+or a reload, gets the row; and no broker can take over in the middle of a commit.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from grassq.store import postgres_session, schema, sql
 from grassq.store.relational import QueryResult, RelationalStore, Row
 from grassq.store.rows import Write
 
-#: How often a leader says that it lives, and after what silence a standby takes over.
+#: How often a leader confirms that it lives, and after what silence a standby takes over.
 BEAT_S = 1.0
 LEAD_LOST_S = 4.0
-#: How long one commit of a leader may hold up those who stand by.
+#: Seconds one commit of a leader may delay standbys.
 LEAD_STUCK_S = 30.0
-#: From so many rows on they are sent as a stream, which the server takes five times faster than as many statements;
-#: and how many such a stream has at most, so that none of them takes long.
+#: From this many rows on they are sent as a stream, which the server takes five times faster than statements;
+#: and how many rows one stream has at most, so that no stream takes long.
 COPY_MIN = 200
 COPY_ROWS = 5000
 # Any number, as long as every release uses the same.
@@ -38,25 +38,25 @@ _SCHEMA = "schema"
 
 
 class PostgresStore(RelationalStore):
-    """A store in one PostgreSQL database. Nothing may be asked of it before `try_lead` said yes."""
+    """A store in one PostgreSQL database. Call `try_lead` until it says yes before anything else."""
 
     beat_s: float | None = BEAT_S
 
     def __init__(self, url: str, *, answer_s: float = postgres_session.ANSWER_S) -> None:
         super().__init__(shown_url(url))
-        # Also the name of our sessions on the server, so that one left behind can be told from others'.
+        # Also the name of our sessions on the server, so that a session left behind can be told from others.
         self._holder = f"{socket.gethostname()[:24]} {os.getpid()} {secrets.token_hex(8)}"
         self._settings = {**postgres_session.parameters(url), "application_name": f"grass {self._holder}"}
         self._answer_s = answer_s
         self._session: postgres_session.Session | None = None
         self._term: int | None = None
-        #: The machine whose broker leads, as far as the last `try_lead` saw.
+        #: The machine whose broker leads, as of the last `try_lead`.
         self.leader = ""
 
     # Leading.
 
     def try_lead(self) -> bool:
-        """Take the store over if nobody leads; otherwise say no at once, and remember who does."""
+        """Take the store over if no broker leads; otherwise return False at once and remember which machine leads."""
         with self._foreign_errors():
             if self._session is None or self._session.closed:
                 self._connect()
@@ -85,7 +85,7 @@ class PostgresStore(RelationalStore):
         return not holder or stale or holder == self._holder
 
     def _end_stuck(self) -> None:
-        """The leader holds its row. A host that died is noticed by the server; one that merely stopped is not."""
+        """Tell whether the leader is stuck: it holds its row. The server notices a dead host, not a stopped one."""
         for (holder,) in self._all(sql.SELECT_STUCK_LEADER, LEAD_STUCK_S):
             self._execute(sql.END_SESSIONS, (f"grass {holder}",))
 
@@ -103,19 +103,19 @@ class PostgresStore(RelationalStore):
             self._execute(sql.PUT_META, (_SCHEMA, str(number)))
 
     def beat(self) -> None:
-        """Say that this broker still lives; raises Deposed when another has taken over."""
+        """Confirm that this broker lives; raise Deposed if another has taken over."""
         with self._foreign_errors():
             if self._session is None or self._session.closed:
                 self._connect()
             self._prove()
 
     def _prove(self) -> None:
-        """Say that we lead, and be sure of it: the row is ours until the transaction ends."""
+        """Confirm that this broker leads: the row is locked until the transaction ends."""
         if self._term is None or self._execute(sql.BEAT, (self._term,)).rowcount != 1:
             raise Deposed(f"another broker has taken {self.where} over")
 
     def close(self) -> None:
-        """Resign, so that another need not wait, and let go."""
+        """Resign, so that another broker need not wait, and close."""
         if self._session is None:
             return
         if self._term is not None and not self._session.closed:
@@ -132,7 +132,7 @@ class PostgresStore(RelationalStore):
             self._session.close()
         self._session = postgres_session.connect(self._settings, self._answer_s)
         if again:
-            # The server may not have noticed yet that we lost the old one; what it was doing ends now, either way.
+            # The server may not have noticed yet that the old session is lost; what it was doing ends now.
             self._execute(sql.END_SESSIONS, (self._settings["application_name"],))
 
     def _reopen(self) -> None:
@@ -184,7 +184,7 @@ class PostgresStore(RelationalStore):
             self._prove()
             yield
 
-    #: Reading takes the leader's row as well: after a lost connection it waits until the last commit's fate is known.
+    #: Reading locks the leader's row as well: after a lost connection it waits until the last commit's fate is known.
     _reading = _writing
 
     @contextmanager
@@ -219,13 +219,13 @@ def _undo(connection: postgres_session.Session) -> None:
 
 
 def _is_plain_insert(statement: str) -> bool:
-    """Whether rows go in as they are, or the statement fails."""
+    """Tell whether rows can be streamed instead of executed."""
     return statement.startswith("insert") and "on conflict" not in statement
 
 
 @lru_cache(sql.STATEMENTS_MAX)
 def _as_copy(statement: str) -> tuple[bytes, list[object]]:
-    """The same as a COPY, and the constants that each row ends with."""
+    """Return the statement as a COPY, and the constants that end each row."""
     head, _, values = statement.partition(" values ")
     constants: list[object] = [0] * values.count("0")
     return f"copy {head.removeprefix('insert into ')} from stdin".encode(), constants
@@ -237,5 +237,5 @@ def _translated(statement: str) -> bytes:
 
 
 def _storable(values: Sequence[object]) -> list[object]:
-    """PostgreSQL has no NUL in a text; a worker's words may."""
+    """Replace NUL, which PostgreSQL cannot store in a text; a worker's words may contain it."""
     return [one.replace("\0", "\ufffd") if type(one) is str and "\0" in one else one for one in values]

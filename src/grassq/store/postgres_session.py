@@ -1,4 +1,4 @@
-"""A PostgreSQL connection that never waits for ever, and its errors in words."""
+"""A PostgreSQL connection whose every wait is bounded, and its errors in words."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from grassq.core.syntax.store_urls import shown_url
 from grassq.errors import BadInput
 from grassq.store import sql
 
-#: How long making a connection may take; libpq takes no less than two.
+#: Seconds to make a connection; libpq takes no less than two.
 CONNECT_S = 5
-#: How long the server may say nothing at all while we wait for it.
+#: Seconds the server may say nothing at all while we wait for it.
 ANSWER_S = 10.0
 #: What the server itself is told: how long a statement may take, how long it may wait for another's lock, and after
-#: how long it gives up a transaction whose broker has gone silent. Each is shorter than our own patience.
+#: how long it gives up a transaction of a silent broker. Each is shorter than our own timeout.
 STATEMENT_S = 8.0
 LOCK_S = 4.0
 SILENT_S = 3.0
 #: The same two while a whole store is copied.
 COPY_S = 300.0
 
-# A host that is gone is noticed by the kernel too. What the URL says itself wins.
+# The kernel notices a dead host, too. What the URL says itself wins.
 _DEFAULTS: dict[str, str | int] = {
     "connect_timeout": CONNECT_S,
     "keepalives": 1,
@@ -34,7 +34,7 @@ _DEFAULTS: dict[str, str | int] = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
-    # Of several hosts the one that can be written.
+    # Of several hosts the one that accepts writes.
     "target_session_attrs": "read-write",
 }
 
@@ -42,12 +42,12 @@ T = TypeVar("T")
 
 
 class Session(psycopg.Connection[tuple[Any, ...]]):
-    """A connection whose every wait is bounded: a server that hangs is a server that is gone."""
+    """A connection whose every wait is bounded: a server that hangs counts as gone."""
 
     answer_s = ANSWER_S
 
     def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
-        """Wait for the server, but not through a silence of `answer_s`."""
+        """Wait for the server, but at most `answer_s` seconds of silence."""
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def _bounded(self, gen: PQGen[T]) -> Generator[Any, Any, T]:
@@ -69,12 +69,12 @@ class Session(psycopg.Connection[tuple[Any, ...]]):
 
 
 def parameters(url: str) -> dict[str, Any]:
-    """What a URL says of the connection, completed."""
+    """Return the connection parameters of a URL, with our defaults."""
     try:
         said = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         said = {"port": "none"}
-    # A password with a / or @ in it would be taken for a port, a host or a database, and libpq's words would repeat it.
+    # A password with a / or @ in it would be read as a port, a host or a database, and libpq's message would repeat it.
     port, *others = (str(said.get(key, "")) for key in ("port", "host", "dbname"))
     if not set(port) <= set("0123456789,") or any("@" in other for other in others):
         raise BadInput(
@@ -85,7 +85,7 @@ def parameters(url: str) -> dict[str, Any]:
 
 
 def connect(settings: dict[str, Any], answer_s: float) -> Session:
-    """A new connection, told how patient it may be."""
+    """Return a new connection with its timeouts set."""
     session = Session.connect(**settings, autocommit=True)
     session.answer_s = answer_s
     try:
@@ -97,7 +97,7 @@ def connect(settings: dict[str, Any], answer_s: float) -> Session:
     return session
 
 
-# What to say by SQLSTATE, or where there is none (a connection that was never made) by libpq's words.
+# What to say by SQLSTATE, or without one (a connection that was never made) by libpq's message.
 _SENTENCES = (
     (("53100", "No space left"), "the disk of {where} is full; free some space and try again"),
     (("28P01", "password authentication failed", "no password supplied"), "{where} refuses the password ({why})"),
@@ -112,7 +112,7 @@ _SENTENCES = (
 
 
 def in_words(error: psycopg.Error, where: str) -> str:
-    """What went wrong, in one line that says what to do."""
+    """Return what went wrong, in one line that says what to do."""
     why = (error.diag.message_primary or str(error)).strip().partition("\n")[0]
     for signs, sentence in _SENTENCES:
         if error.sqlstate in signs or (error.sqlstate is None and any(sign in why for sign in signs)):

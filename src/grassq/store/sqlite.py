@@ -18,15 +18,15 @@ from grassq.store.rows import Write
 
 MEMORY = ":memory:"
 BUSY_TIMEOUT_S = 5.0
-#: After so many pages of log they are carried over into the database, and the log is written from its start again.
-#: Syncing a log that grows costs three times as much as one that is written over, so a longer one is no gain; with a
-#: shorter one the work stops more often to carry over.
+#: After this many pages the log is checkpointed into the database, and written from its start again. Syncing a growing
+#: log costs three times as much as one that is overwritten, so a longer log is no gain; a shorter one interrupts the
+#: work more often to checkpoint.
 LOG_PAGES = 1000
-#: How long the log is from the start: so many pages of the usual size, each with its header.
+#: The initial length of the log: this many pages of the usual size, each with its header.
 LOG_LAID_OUT = LOG_PAGES * (4096 + 24)
 #: What the log is cut back to when a large submit has made it longer.
 LOG_KEPT_BYTES = 64 << 20
-#: A commit of so many new jobs gets more memory while it lasts, in KiB: else its pages go to the disk and back.
+#: A commit of this many new jobs gets more memory (KiB) while it lasts: otherwise its pages go to the disk and back.
 MANY_JOBS = 10_000
 CACHE_KIB, LARGE_CACHE_KIB = 2000, 64_000
 
@@ -53,12 +53,12 @@ class SqliteStore(RelationalStore):
 
     def _open(self) -> sqlite3.Connection:
         with self._foreign_errors():
-            # Whoever uses it sees to it that nobody else does meanwhile; which thread that is does not matter.
+            # The caller makes sure that only one thread uses the store at a time; any thread may.
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             try:
-                # Asked before anything else: also a change of the journal's mode would touch the file.
+                # Checked before anything else: even a change of the journal's mode would touch the file.
                 pending = schema.pending(_version(connection), self.path)
                 for pragma in _PRAGMAS:
                     connection.execute(f"pragma {pragma}").fetchall()
@@ -126,7 +126,7 @@ class SqliteStore(RelationalStore):
                 self._connection.execute("rollback")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     @contextmanager
@@ -158,16 +158,19 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _lay_out(connection: sqlite3.Connection, log: Path) -> None:
-    """Make the log as long as it gets anyway, so that no commit has to wait for the file to grow.
+    """Make the log as long as it will get, so that no commit waits for the file to grow.
 
-    What follows its last record is not read, be it old records, as after every carrying over, or zeros.
+    SQLite does not read what follows the last record: old records, as after every checkpoint, or zeros.
     """
     if log.exists() and log.stat().st_size >= LOG_LAID_OUT:
         return
-    # Nobody writes a record meanwhile: the right to is ours.
+    # No other connection writes a record meanwhile: this one holds the write lock.
     connection.execute("begin immediate")
     try:
-        with suppress(OSError), log.open("r+b") as file:  # on a full disk it grows as it must, and says so then
+        with (
+            suppress(OSError),
+            log.open("r+b") as file,
+        ):  # on a full disk the log grows as needed, and reports the error then
             file.write(bytes(max(0, LOG_LAID_OUT - file.seek(0, os.SEEK_END))))
             file.flush()
             os.fsync(file.fileno())

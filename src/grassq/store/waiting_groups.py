@@ -1,4 +1,4 @@
-"""Jobs that only wait, gathered from their rows by shape; of each its place in line, and nothing else."""
+"""Waiting jobs grouped by shape, read from their rows: of each job only its queue position is kept."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from grassq.core.model import State
 from grassq.store import rows
 from grassq.store.base import WaitingGroup
 
-#: How many rows are in memory at once while they are gathered.
+#: How many rows are in memory at once while jobs are grouped.
 PARKED_AT_ONCE = 2000
 
-#: A queue and what is asked for there, as stored: to compare that costs less than to understand each.
+#: A queue and a request as stored: comparing bytes costs less than decoding each row.
 _Key = tuple[str, bytes]
 
 
 def gather(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[WaitingGroup]:
-    """The jobs of SELECT_PARKED, one group for each shape."""
+    """Return the jobs of SELECT_PARKED, one group for each shape."""
     alike: dict[_Key, array[int]] = {}
     for part in parts:
         for order, queue, asked in part:
@@ -33,13 +33,13 @@ def gather(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[Waiting
                 orders.append(order)
     groups = []
     while alike:
-        # Taken out one by one, so that there are never two of everything.
+        # Removed one by one, so that nothing is in memory twice.
         key, orders = alike.popitem()
         groups.append(WaitingGroup(state, rows.shape_from(intern(key[0]), key[1]), _sorted(orders)))
     return groups
 
 
 def _sorted(orders: array[int]) -> array[int]:
-    """Rows come by id; jobs of several priorities are in line otherwise."""
+    """Return the positions sorted. Rows come by id, but jobs of several priorities have another order."""
     in_line = len(orders) < 2 or all(map(lt, orders, islice(orders, 1, None)))
     return orders if in_line else array("q", sorted(orders))
