@@ -19,7 +19,9 @@ from grassq.broker.inbox import Call, Effects, FromWorker
 from grassq.broker.service import Draft
 from grassq.core.messages import Hello, Order, Report, Silent, StorePosition
 from grassq.core.model import AttemptId, Job, Outcome, WorkerInfo
-from grassq.core.planner.board import NEAR_MAX, PrefetchPolicy, ReservationPolicy
+from grassq.core.planner.board import NEAR_MAX, ReservationPolicy
+from grassq.core.planner.prefetch import PrefetchPolicy
+from grassq.core.planner.workers import in_process
 from grassq.core.states import Exited, Started
 from grassq.core.states import Report as Event
 from grassq.core.syntax.selectors import ByIds, Selector, parse
@@ -86,7 +88,7 @@ class DeciderFixture:
             self.clock,
             life=next(self.lives),
             patience=self.patience,
-            local=self.local,
+            roles=in_process(self.local),
             lease_s=self.lease_s,
             near_max=self.near_max,
             prefetch_policy=self.prefetch_policy,

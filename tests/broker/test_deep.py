@@ -11,7 +11,7 @@ from grassq.broker import eligibility, service, views
 from grassq.broker.inbox import Call
 from grassq.core.messages import Start, Withdraw
 from grassq.core.model import Outcome, State
-from grassq.core.planner.board import PrefetchPolicy
+from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.states import Exited, RefusedByWorker
 from grassq.core.syntax.selectors import AllJobs
 from grassq.errors import GuardFailed

@@ -12,6 +12,7 @@ from tests.broker.decider_fixture import DeciderFixture
 from tests.builders import a_board, a_request, a_worker, an_offer
 
 from grassq.core.model import Constraints, Job, Offer, RemoteSubmitter, Spec, State
+from grassq.core.planner.workers import in_process
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, GrassError, NotFound
 from grassq.web.access.principal import OWNER, Principal
@@ -146,7 +147,7 @@ def local_spec(words: list[bytes], known: validate.QueueSnapshot, cwd: bytes = b
 
 def known_of(*names: str, local: str | None = None) -> validate.QueueSnapshot:
     board = a_board(*(a_worker(name, offers=[an_offer(), an_offer(f"only-{name}")], cpu=1) for name in names))
-    board.local = local
+    board.roles = in_process(local)
     return validate.snapshot_of(board)
 
 
@@ -187,7 +188,7 @@ def test_a_queue_for_another_machine_has_a_whole_path_or_that_machines(tmp_path:
     here = Submitter.local(str(tmp_path).encode(), environment_of(()))
 
     def offer(line: str, who: Submitter = here) -> Offer:
-        return validate.read_offer(enqueue_syntax.split_create_queue(line.encode().split()), who, "here")
+        return validate.read_offer(enqueue_syntax.split_create_queue(line.encode().split()), who, in_process("here"))
 
     assert offer("q make").cwd == offer("q --worker here make").cwd == here.cwd
     assert offer("q --worker there make").cwd is None

@@ -9,6 +9,7 @@ from tests.builders import a_board, a_request, a_worker, an_offer
 from grassq.broker import views
 from grassq.cli import job_text as shape
 from grassq.core.model import Offer, Spec
+from grassq.core.planner.workers import in_process
 from grassq.core.resources.capacity import DeviceIds
 from grassq.core.resources.slots import Slot, limits_of, parse_slots
 from grassq.core.syntax import enqueue as enqueue_syntax
@@ -51,7 +52,9 @@ def test_a_job_that_takes_a_slot_may_name_its_devices() -> None:
 
 
 def test_a_queue_with_slots_is_limited_to_their_devices() -> None:
-    offer = validate.read_offer(enqueue_syntax.split_create_queue([b"q", b"--slots", b"1,0 2", b"--order=rotate"]), ME)
+    offer = validate.read_offer(
+        enqueue_syntax.split_create_queue([b"q", b"--slots", b"1,0 2", b"--order=rotate"]), ME, in_process("w")
+    )
     assert (offer.limits, offer.order) == ({"gpu": DeviceIds(("0", "1", "2"))}, "rotate")
     assert [slot.name for slot in offer.slots] == ["1,0", "2"]
     assert offers.check(offer, a_worker(gpu=3)) == offers.check(offer, a_worker(cpu=1)) == []

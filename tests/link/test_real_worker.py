@@ -12,7 +12,7 @@ from tests.link.harness import QUICK, Line, World, certificate, play, until, wor
 
 from grassq.core.endpoint import Endpoint
 from grassq.core.model import State
-from grassq.core.planner.board import PrefetchPolicy
+from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.worker.broker_link import BrokerLink
 from grassq.worker.offers import OfferFile
 from grassq.worker.worker import Worker
@@ -100,7 +100,7 @@ def test_a_prefetched_attempt_is_withdrawn_and_the_connection_stays(tmp_path: Pa
     async def test() -> None:
         async with world(tmp_path) as one:
             # Every attempt counts as short, so that jobs are prefetched on a slow machine too.
-            one.broker.engine.decider.board.prefetch_policy = PrefetchPolicy(short_s=60.0)
+            one.broker.engine.decider.board.prefetch.policy = PrefetchPolicy(short_s=60.0)
             line = await Line(one.broker.address).open(one.stack)
             async with a_real_worker(one, line):
                 all_of_it = a_request(cpu=2)

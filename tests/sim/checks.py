@@ -12,8 +12,9 @@ from tests.sim.world import Machine
 
 from grassq.broker.decider import Decider
 from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, Offer, Outcome, Placement, State, WorkerInfo
-from grassq.core.planner.board import NEAR_MAX, Board, shape_of
+from grassq.core.planner.board import NEAR_MAX, Board
 from grassq.core.planner.explain import never_fits
+from grassq.core.planner.request_classes import shape_of
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Pool
 from grassq.core.syntax.resource_names import SLOT, VRAM

@@ -13,10 +13,11 @@ from grassq.broker.recovery import Recovery
 from grassq.core import reconcile
 from grassq.core.messages import Ack, Hello, Recalled, Report, Silent, StorePosition, WorkerMessage
 from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
-from grassq.core.planner import prefetch
-from grassq.core.planner.board import NEAR_MAX, Board, PrefetchPolicy, ReservationPolicy
+from grassq.core.planner.board import NEAR_MAX, Board, ReservationPolicy
 from grassq.core.planner.plan import leased
 from grassq.core.planner.plan import plan as make_plan
+from grassq.core.planner.prefetch import PrefetchPolicy
+from grassq.core.planner.workers import WorkerRoles
 from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck
 from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
 from grassq.store.base import Changes, Store, WorkerRecord
@@ -45,19 +46,19 @@ class Decider:
         patience: ReservationPolicy | None = None,
         floor_id: int = 0,
         lease_s: float = LEASE_S,
-        local: str | None = None,
+        roles: WorkerRoles | None = None,
         near_max: int = NEAR_MAX,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
-        """`life` names this run; `local` is the worker in this process; the board keeps `near_max` jobs whole."""
+        """`life` names this run of the broker; the board keeps `near_max` jobs whole."""
         self._store = store
         self._clock = clock
         self._patience = patience
         self._floor_id = floor_id
         self._lease_s = lease_s
-        self._local = local
+        self._roles = roles
         self._near_max = near_max
-        self._pace = prefetch_policy
+        self._prefetch_policy = prefetch_policy
         self._began = clock.mono()
         self._recovery = Recovery(life)
         self._dispatch = Dispatch(store)
@@ -120,9 +121,9 @@ class Decider:
             loaded.paused,
             self._patience,
             lease_s=self._lease_s,
-            local=self._local,
+            roles=self._roles,
             near_max=self._near_max,
-            prefetch_policy=self._pace,
+            prefetch_policy=self._prefetch_policy,
         )
         self.board.unreconciled = set(loaded.unreconciled)
         self.board.awaited_until = self._began + AWAIT_S
@@ -261,7 +262,7 @@ class Decider:
     def _plan(self, batch: Batch) -> bool:
         """Place what can be placed; True when there is more to place than one batch takes."""
         more = self._place(batch)
-        if not more and prefetch.tails(self.board):
+        if not more and self.board.prefetch.tails(self.board):
             # Behind what was placed just now.
             more = self._place(batch)
         wait_s = self.board.patience.wait_s
@@ -353,7 +354,7 @@ class Decider:
             if not isinstance(event, Started | Stuck):
                 self._dispatch.forget(job.attempt_id)
             if isinstance(event, Exited) and event.started is not None and event.ended is not None:
-                prefetch.note_duration(self.board, job, event.ended - event.started)
+                self.board.prefetch.note_duration(job, event.ended - event.started)
         if isinstance(event, Started | Stuck):
             return []
         self._recovery.reported(worker, attempt)

@@ -15,7 +15,6 @@ from grassq.core import reconcile
 from grassq.core.job_options import Pairs
 from grassq.core.messages import Order, Start
 from grassq.core.model import AttemptId, Job
-from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board
 from grassq.errors import StoreUnavailable
 from grassq.store.base import Store
@@ -75,8 +74,8 @@ class Dispatch:
         if not told.back:
             return self._start(board, job)
         predecessor = board.predecessor(job)
-        if predecessor is not None and told.at - told.since >= board.prefetch_policy.wait_s:
-            prefetch.note_slow(board, predecessor)
+        if predecessor is not None and told.at - told.since >= board.prefetch.policy.wait_s:
+            board.prefetch.note_slow(predecessor)
         return reconcile.withdrawal_of(job)
 
     def _start(self, board: Board, job: Job) -> Start:
@@ -88,7 +87,7 @@ class Dispatch:
             where = replace(where, after=None)
         env = self._environment(job.spec.env_digest)
         start = Start(job.id, job.attempt, job.spec, where, env, job.name, job.rerun_of)
-        return start if where.worker == board.local else sealed(start, self.signing_key)
+        return start if where.worker in board.roles.trusted else sealed(start, self.signing_key)
 
     def _environment(self, digest: bytes) -> Pairs:
         if digest in self._environments:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from grassq.broker.batch import Batch
 from grassq.core.model import State, id_in
-from grassq.core.planner.board import shape_of
 from grassq.core.planner.explain import never_fits
-from grassq.core.planner.request_classes import Shape
+from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.states import Ready, Unready
 

@@ -277,7 +277,7 @@ def _unreconciled(batch: Batch, unreconciled: set[str]) -> None:
 
 def _forget(batch: Batch, worker: str, removed: list[int]) -> Orders:
     """Let a worker delete the folders of removed jobs; those of this machine's own are `doctor`'s to show."""
-    if not removed or worker == batch.board.local:
+    if not removed or worker in batch.board.roles.shares_disk:
         return []
     spare = tuple(sorted(batch.store.rerun_jobs() & set(removed)))
     return [(worker, Forget(tuple(removed[at : at + FORGET_MAX]), spare)) for at in range(0, len(removed), FORGET_MAX)]

@@ -15,7 +15,8 @@ from grassq.broker.worker_tickets import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.model import FINAL, HOLDING, Job, Outcome, Spec, State
 from grassq.core.names import shown
-from grassq.core.planner.board import EVERYTHING, shape_of
+from grassq.core.planner.board import EVERYTHING
+from grassq.core.planner.request_classes import shape_of
 from grassq.core.states import Cancel, Hold, Lost, Release, Unready
 from grassq.core.syntax.selectors import Selector, parse
 from grassq.errors import BadInput, NotFound, Refused
@@ -270,7 +271,7 @@ def remove_worker(batch: Batch, worker: str, lost: bool = False) -> Done:
     """Forget a worker and end its tokens; `lost` gives up what it held, when its machine will not come back."""
     worker_state = batch.board.worker_states.get(worker)
     held = batch.board.held_by(worker)
-    if worker_state is not None and worker_state.online and worker == batch.board.local:
+    if worker_state is not None and worker_state.online and worker in batch.board.roles.trusted:
         raise Refused(f"worker {worker} is part of this daemon; `grass daemon --no-worker` runs without it")
     if held and (worker_state is None or worker_state.online or not lost):
         raise Refused(_why_not_removed(worker, held, lost))

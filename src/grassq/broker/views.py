@@ -9,8 +9,9 @@ from grassq.broker.batch import Batch
 from grassq.broker.selection import SELECTED_MAX, select
 from grassq.core import outcome
 from grassq.core.model import FINAL, Job, Offer, State
-from grassq.core.planner.board import Board, shape_of
+from grassq.core.planner.board import Board
 from grassq.core.planner.explain import WORKER, Blocker, explain
+from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
 from grassq.core.resources.capacity import Capacity, Pool

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from grassq.core.messages import Check, Stop, Withdraw
 from grassq.core.model import FINAL, AttemptId, Job, Outcome, State
-from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board
 from grassq.core.states import Exited, Lost, RefusedByWorker
 
@@ -82,7 +81,7 @@ def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -
 
 def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
     if board.predecessor(job) is not None:
-        return Sent(now, since, None, prefetch.is_wanted_back(board, job, now - since))
+        return Sent(now, since, None, board.prefetch.is_withdrawn(job, now - since, board))
     if job.state is State.PLACED and _is_too_much(board, job):
         return Sent(now, since, None, back=True)
     # A stop must not wait until the start before it, or a stop with a longer grace, would be repeated anyway.
@@ -105,7 +104,7 @@ def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: flo
             last = sent.get(job.attempt_id)
             yield (last.at if last else now) + RESEND_S - now
             if last is not None and not last.back and board.predecessor(job) is not None:
-                yield last.since + board.prefetch_policy.wait_s - now
+                yield last.since + board.prefetch.policy.wait_s - now
 
 
 def withdrawal_of(job: Job) -> Withdraw:

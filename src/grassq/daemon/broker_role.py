@@ -25,6 +25,7 @@ from grassq.broker.inbox import FromWorker
 from grassq.broker.views import timestamp
 from grassq.core.messages import WorkerMessage
 from grassq.core.planner.board import ReservationPolicy
+from grassq.core.planner.workers import in_process
 from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
@@ -129,7 +130,7 @@ def _decider(setup: DaemonContext, store: Store, place: str, local: str | None) 
         patience=ReservationPolicy(setup.values.passes, setup.values.patience_s),
         floor_id=next(iter(folder_ids(place)), 0),
         lease_s=setup.values.lease_s,
-        local=local,
+        roles=in_process(local),
     )
 
 

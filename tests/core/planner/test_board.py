@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from tests.builders import T0, a_board, a_capacity, a_job, a_placement, a_request, a_worker, an_offer, detecting, finish
 
 from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
-from grassq.core.planner.board import EVERYTHING, Board, shape_of
+from grassq.core.planner.board import EVERYTHING, Board
+from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import machine_capacity
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import Device, DeviceCount, Devices, Pool

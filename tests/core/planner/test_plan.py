@@ -21,10 +21,11 @@ from tests.builders import (
 from tests.core.planner.naive_planner import plain_plan
 
 from grassq.core.model import ANYWHERE, Constraints, Job, Offer, RemoteSubmitter, State, WorkerInfo, id_in
-from grassq.core.planner.board import EVERYTHING, Board, Head, ReservationPolicy, shape_of
+from grassq.core.planner.board import EVERYTHING, Board, Head, ReservationPolicy
 from grassq.core.planner.explain import explain, never_fits
 from grassq.core.planner.plan import PLACEMENTS_MAX, leased, plan
-from grassq.core.planner.workers import WorkerState
+from grassq.core.planner.request_classes import shape_of
+from grassq.core.planner.workers import WorkerState, in_process
 from grassq.core.resources.amounts import ONE, Allocation, Request
 from grassq.core.resources.capacity import Devices, Pool, parse_limits
 from grassq.core.resources.fit import Shortage, fit
@@ -402,7 +403,7 @@ def test_jobs_of_one_request_but_other_terms_do_not_stand_in_each_others_way() -
 
 
 def test_only_what_may_start_elsewhere_on_another_machine_has_a_lease() -> None:
-    board = Board(lease_s=60.0, local="here")
+    board = Board(lease_s=60.0, roles=in_process("here"))
     for name in ("here", "there"):
         board.set_worker(a_worker(name, cpu=2), online=True, now=T0)
     for job_id, (worker, on_lost) in enumerate(

@@ -10,9 +10,9 @@ from tests.builders import BOOT, T0, a_job, a_placement, a_request, a_worker, an
 
 from grassq.core.messages import Withdraw
 from grassq.core.model import AttemptId, Job, State
-from grassq.core.planner import prefetch
-from grassq.core.planner.board import Board, PrefetchPolicy
+from grassq.core.planner.board import Board
 from grassq.core.planner.plan import plan
+from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.reconcile import Sent, due, due_in_s, withdrawal_of
 from grassq.core.resources.amounts import ONE
 from grassq.core.states import Cancel, RefusedByWorker, Started, advance
@@ -28,7 +28,7 @@ def a_decider(jobs: int = 6, *, short: bool = True, follows: bool = True, gpu: i
     for job_id in range(1, jobs + 1):
         board.put(a_job(job_id, gpu=1))
     for _ in range(PACE.runs if short else 0):
-        prefetch.note_duration(board, board.jobs[1], 0.01)
+        board.prefetch.note_duration(board.jobs[1], 0.01)
     return board
 
 
@@ -70,12 +70,12 @@ def test_nobody_is_placed_behind_another_without_a_reason(board: Board) -> None:
 def test_a_shape_is_brief_after_some_runs_and_no_more_after_a_long_one() -> None:
     board = a_decider(short=False)
     for _ in range(PACE.runs - 1):
-        prefetch.note_duration(board, board.jobs[1], 0.0)
+        board.prefetch.note_duration(board.jobs[1], 0.0)
     go_on(board)
     assert go_on(board) == []
-    prefetch.note_duration(board, board.jobs[1], PACE.short_s)
+    board.prefetch.note_duration(board.jobs[1], PACE.short_s)
     assert go_on(board) == [3, 4]
-    prefetch.note_duration(board, board.jobs[1], PACE.short_s + 0.001)
+    board.prefetch.note_duration(board.jobs[1], PACE.short_s + 0.001)
     assert go_on(board) == []
 
 
@@ -97,7 +97,7 @@ def test_who_would_not_go_next_anyway_is_not_placed_ahead() -> None:
     for job in (a_job(1, gpu=1), a_job(2, gpu=1, cpu=4), a_job(3, gpu=1)):
         board.put(job)
     for _ in range(PACE.runs):
-        prefetch.note_duration(board, board.jobs[1], 0.0)
+        board.prefetch.note_duration(board.jobs[1], 0.0)
     assert go_on(board) == [1]
     assert go_on(board) == [], "job 2 goes next, and asks for more than job 1 leaves"
 
@@ -134,10 +134,10 @@ def test_who_waits_too_long_is_taken_back() -> None:
 def test_who_ran_on_while_another_waited_is_never_followed_again() -> None:
     board = a_decider(jobs=3, gpu=1)
     go_on(board), go_on(board)
-    prefetch.note_slow(board, board.holding[1])
+    board.prefetch.note_slow(board.holding[1])
     board.put(advance(board.holding[2], RefusedByWorker(1, "taken back"), T0))
     for _ in range(PACE.runs):
-        prefetch.note_duration(board, board.jobs[1], 0.0)
+        board.prefetch.note_duration(board.jobs[1], 0.0)
     assert go_on(board) == []
     finish(board, 1)
     assert go_on(board) == [2] and go_on(board) == [3] and behind(board) == {3: 2}
@@ -186,7 +186,7 @@ def test_however_jobs_come_and_go_devices_are_held_by_those_whose_turn_it_is(dat
                 asks = data.draw(st.sampled_from(ASKED))
                 board.put(a_job(next_id, data.draw(st.sampled_from(["default", "q"])), request=asks))
                 for _ in range(2):
-                    prefetch.note_duration(board, board.jobs[next_id], data.draw(st.sampled_from([0.0, 0.0, 0.0, 1.0])))
+                    board.prefetch.note_duration(board.jobs[next_id], data.draw(st.sampled_from([0.0, 0.0, 0.0, 1.0])))
                 next_id += 1
             case "plan":
                 apply(board, plan(board, T0))
@@ -198,7 +198,8 @@ def test_however_jobs_come_and_go_devices_are_held_by_those_whose_turn_it_is(dat
 def act(board: Board, what: str, data: st.DataObject) -> None:
     """Something happens to a job that may meet it: only whose turn it is can start and end."""
     own = [job for job in board.holding.values() if board.predecessor(job) is None]
-    last = [job for job in board.holding.values() if board.predecessor(job) and job.attempt_id not in board.prefetched]
+    behind = board.prefetch.behind
+    last = [job for job in board.holding.values() if board.predecessor(job) and not behind(job.attempt_id)]
     if what == "back" and last:
         job = data.draw(st.sampled_from(last))
         board.put(advance(job, RefusedByWorker(job.attempt, "back"), T0))

@@ -21,10 +21,10 @@ from tests.builders import (
 )
 
 from grassq.core.model import Offer, State, WorkerInfo
-from grassq.core.planner import prefetch
-from grassq.core.planner.board import Board, PrefetchPolicy, ReservationPolicy
+from grassq.core.planner.board import Board, ReservationPolicy
 from grassq.core.planner.explain import Blocker, explain, never_fits
 from grassq.core.planner.plan import plan
+from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.reservations import reservations
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import Device, Devices
@@ -300,7 +300,7 @@ def test_brief_jobs_follow_one_another_in_their_slots(words: str) -> None:
     count = len(names(words))
     for job in jobs:
         board.put(job)
-    prefetch.note_duration(board, jobs[0], 0.0)
+    board.prefetch.note_duration(jobs[0], 0.0)
     first = go_on(board)
     assert first == [*range(1, count + 1)]
     assert go_on(board) == [*range(count + 1, 2 * count + 1)], "each behind one of them"

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, State, WorkerInfo, id_in
-from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of
+from grassq.core.planner.prefetch import Prefetch, PrefetchPolicy
+from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
-from grassq.core.planner.workers import MaxFits, WorkerState, machine_capacity, offer_ledgers
+from grassq.core.planner.workers import MaxFits, WorkerRoles, WorkerState, machine_capacity, offer_ledgers
 from grassq.core.resources.ledger import empty_ledger
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 
@@ -34,16 +35,6 @@ class ReservationPolicy(Struct, frozen=True):
     wait_s: float = 600.0
 
 
-class PrefetchPolicy(Struct, frozen=True):
-    """When the next jobs are placed behind those that run: see `grassq.core.planner.prefetch`."""
-
-    #: An attempt is brief when it is over within this time, and a shape when so many attempts in a row were.
-    short_s: float = 0.05
-    runs: int = 3
-    #: How long one may wait behind another.
-    wait_s: float = 0.25
-
-
 class Head(Struct, frozen=True):
     """The first job of a queue that found no room: since when, and how many have passed it."""
 
@@ -61,18 +52,18 @@ class Board:
         patience: ReservationPolicy | None = None,
         *,
         lease_s: float | None = None,
-        local: str | None = None,
+        roles: WorkerRoles | None = None,
         near_max: int = NEAR_MAX,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
-        """`lease_s` is given to attempts that may be started elsewhere; `local` is the worker that needs none.
+        """`lease_s` is given to attempts that may be started elsewhere, except on trusted workers.
 
         `near_max` is how many jobs that only wait are kept whole.
         """
         self.patience = patience or ReservationPolicy()
-        self.prefetch_policy = prefetch_policy or PrefetchPolicy()
+        self.prefetch = Prefetch(prefetch_policy)
         self.lease_s = lease_s
-        self.local = local
+        self.roles = roles or WorkerRoles()
         #: Workers that must speak before anything is started: the store was restored from a backup.
         self.unreconciled: set[str] = set()
         #: Workers not heard since the broker began, and how long it waits for them before it starts anything: one of
@@ -84,15 +75,8 @@ class Board:
         #: Those of `jobs` that hold devices, and by whose they are.
         self.holding: dict[int, Job] = {}
         self._held_by: dict[str, dict[int, Job]] = {}
-        #: Who comes after an attempt, by that attempt: as long as that holds its devices, a follower holds nothing.
-        #: There is one at most, but for what a restored store is told of.
-        self.prefetched: dict[AttemptId, set[int]] = {}
-        #: Attempts that ran on while others waited behind them: nobody is placed there again.
-        self.slow: set[AttemptId] = set()
         #: Workers on which an attempt was found that the store had forgotten: they may hold more than there is.
         self.crowded: set[str] = set()
-        #: How many attempts of a shape in a row were over in no time.
-        self.short: dict[Shape, int] = {}
         #: Those of `jobs` that wait for a time.
         self.retrying: dict[int, Job] = {}
         #: Those of `jobs` that only wait, oldest known first, and how many these may be.
@@ -164,17 +148,16 @@ class Board:
         assert job.placement is not None
         self.jobs[job.id] = self.holding[job.id] = job
         self._held_by.setdefault(job.placement.worker, {})[job.id] = job
-        if job.placement.after is not None:
-            self.prefetched.setdefault(job.placement.after, set()).add(job.id)
+        self.prefetch.add(job)
         if self.predecessor(job) is None:
             self._count(job, taking=True)
 
     def _take_turns(self, gone: AttemptId | None, come: AttemptId | None) -> None:
         """An attempt that is gone leaves its devices to its follower; one that has come takes them from it."""
         if gone is not None:
-            self.slow.discard(gone)
+            self.prefetch.ended(gone)
         for attempt, taking in ((gone, True), (come, False)):
-            for prefetched in () if attempt is None else self.prefetched.get(attempt, ()):
+            for prefetched in () if attempt is None else self.prefetch.behind(attempt):
                 self._count(self.holding[prefetched], taking=taking)
 
     def holds(self, attempt: AttemptId) -> bool:
@@ -267,10 +250,7 @@ class Board:
             del self.holding[job.id], self._held_by[job.placement.worker][job.id]
             if self.predecessor(job) is None:
                 self._count(job, taking=False)
-            if job.placement.after is not None:
-                self.prefetched[job.placement.after].discard(job.id)
-                if not self.prefetched[job.placement.after]:
-                    del self.prefetched[job.placement.after]
+            self.prefetch.remove(job)
         elif job.ready_at is not None:
             self.retrying.pop(job.id, None)
         elif job.state is State.QUEUED:
@@ -412,8 +392,3 @@ def _is_alike(one: Job, other: Job) -> bool:
     mine, its = one.spec, other.spec
     same = mine.request is its.request and mine.constraints is its.constraints and mine.queue is its.queue
     return same and one.priority == other.priority
-
-
-def shape_of(job: Job) -> Shape:
-    """The shape a job is grouped under."""
-    return (job.spec.queue, job.spec.request, job.spec.constraints)

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.core.model import Job, Placement, id_in
-from grassq.core.planner import prefetch
 from grassq.core.planner.board import Board, Head
 from grassq.core.planner.reservations import reservations
 from grassq.core.planner.scan import HeadCandidate, PlannedStart, Scan
@@ -38,7 +37,7 @@ def plan(board: Board, now: float) -> Plan:
         starts = [*scan.starts(PLACEMENTS_MAX)]
         more = scan.has_more()
         if not more:
-            starts += scan.prefetched(prefetch.tails(board), PLACEMENTS_MAX - len(starts))
+            starts += scan.prefetched(board.prefetch.tails(board), PLACEMENTS_MAX - len(starts))
         left = scan.left()
     finally:
         scan.done()
@@ -61,7 +60,7 @@ def _placement(board: Board, start: PlannedStart) -> Placement:
     """Return where a job runs; `leased` decides whether the job keeps the lease."""
     info, offer = start.worker_state.info, start.worker_state.offer(start.queue)
     assert offer is not None
-    lease_s = None if info.name == board.local else board.lease_s
+    lease_s = None if info.name in board.roles.trusted else board.lease_s
     slot = offer.slots[slots_in(start.allocation)[0]].name if offer.slots else None
     allocation, after = start.allocation, start.after
     return Placement(info.name, info.boot, allocation, offer.prefix, offer.cwd, offer.env, lease_s, after, slot)

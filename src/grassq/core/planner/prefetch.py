@@ -1,69 +1,112 @@
-"""Placed ahead: brief jobs that follow one another do not wait for the broker in between.
+"""Prefetching: short jobs that follow one another do not wait for the broker in between.
 
-Where the attempts of a shape are over in no time, the next jobs are placed behind those that run: each takes over
-exactly the devices of its leader, at the moment that ends. It is on disk as placed before it can start, like every
-attempt, and it holds nothing until then. Who finds itself behind one that is not brief after all is taken back, and so
-is everybody when their queue is paused.
+Where the attempts of a shape are short, the next jobs are placed behind those that run: a prefetched attempt takes over
+exactly the devices of its predecessor when the predecessor ends. It is on disk as placed before it can start, like
+every attempt, and it holds no devices until then. A prefetched attempt is withdrawn if its predecessor runs too long,
+or if its queue is paused.
 """
 
 from __future__ import annotations
 
-from grassq.core.model import Job
-from grassq.core.planner.board import Board, shape_of
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-#: Shapes whose pace is remembered; all are forgotten when there are more.
+from msgspec import Struct
+
+from grassq.core.model import AttemptId, Job
+from grassq.core.planner.request_classes import Shape, shape_of
+
+if TYPE_CHECKING:
+    from grassq.core.planner.board import Board
+
+#: Shapes whose short attempts are counted; all are forgotten when there are more.
 SHAPES_MAX = 1000
 
 
-def note_duration(board: Board, job: Job, lasted_s: float) -> None:
-    """An attempt has ended after so long."""
-    shape = shape_of(job)
-    if lasted_s > board.prefetch_policy.short_s:
-        board.short.pop(shape, None)
-        return
-    if shape not in board.short and len(board.short) >= SHAPES_MAX:
-        board.short.clear()
-    board.short[shape] = board.short.get(shape, 0) + 1
+class PrefetchPolicy(Struct, frozen=True):
+    """When jobs are placed behind those that run."""
+
+    #: An attempt is short when it ends within this time, and a shape after this many short attempts in a row.
+    short_s: float = 0.05
+    runs: int = 3
+    #: How long an attempt may wait behind another.
+    wait_s: float = 0.25
 
 
-def tails(board: Board) -> list[Job]:
-    """The attempts behind which another may be placed now."""
-    if not any(runs >= board.prefetch_policy.runs for runs in board.short.values()):
-        return []
-    worker_states = [
-        worker_state
-        for worker_state in board.worker_states.values()
-        if worker_state.takes and worker_state.info.follows
-    ]
-    return [
-        job
-        for worker_state in worker_states
-        for job in board.held_by(worker_state.info.name)
-        if _may_be_followed(board, job)
-    ]
+class Prefetch:
+    """Which attempts are prefetched, and behind which others may be."""
 
+    def __init__(self, policy: PrefetchPolicy | None = None) -> None:
+        self.policy = policy or PrefetchPolicy()
+        #: Job ids of prefetched attempts, by predecessor: one each, except after a restore.
+        self._behind: dict[AttemptId, set[int]] = {}
+        #: Attempts that ran on while another waited behind them: no other is placed there again.
+        self._slow: set[AttemptId] = set()
+        #: How many attempts of a shape in a row were short.
+        self._short: dict[Shape, int] = {}
 
-def _may_be_followed(board: Board, job: Job) -> bool:
-    return (
-        job.attempt_id not in board.prefetched
-        and board.predecessor(job) is None
-        and not job.cancel_requested
-        and board.short.get(shape_of(job), 0) >= board.prefetch_policy.runs
-        and not board.is_paused(job.spec.queue)
-        and job.attempt_id not in board.slow
-    )
+    def add(self, job: Job) -> None:
+        """Count a job that has a predecessor."""
+        if job.placement is not None and job.placement.after is not None:
+            self._behind.setdefault(job.placement.after, set()).add(job.id)
 
+    def remove(self, job: Job) -> None:
+        """Forget a job that had a predecessor."""
+        if job.placement is not None and job.placement.after is not None:
+            behind = self._behind[job.placement.after]
+            behind.discard(job.id)
+            if not behind:
+                del self._behind[job.placement.after]
 
-def is_wanted_back(board: Board, job: Job, waited_s: float) -> bool:
-    """Whether a job that has waited so long behind another must be taken back."""
-    assert job.placement is not None
-    worker_state = board.worker_states.get(job.placement.worker)
-    if waited_s >= board.prefetch_policy.wait_s or worker_state is None or not worker_state.takes:
-        return True
-    return job.cancel_requested or board.is_paused(job.spec.queue)
+    def behind(self, attempt: AttemptId) -> Collection[int]:
+        """Return the ids of the jobs that take over from an attempt."""
+        return self._behind.get(attempt, ())
 
+    def ended(self, attempt: AttemptId) -> None:
+        """Forget whether an attempt was slow."""
+        self._slow.discard(attempt)
 
-def note_slow(board: Board, predecessor: Job) -> None:
-    """Another job has waited behind this one for too long: it is not brief, and maybe its shape is not."""
-    board.slow.add(predecessor.attempt_id)
-    board.short.pop(shape_of(predecessor), None)
+    def note_duration(self, job: Job, lasted_s: float) -> None:
+        """Count an attempt that has ended after this time."""
+        shape = shape_of(job)
+        if lasted_s > self.policy.short_s:
+            self._short.pop(shape, None)
+            return
+        if shape not in self._short and len(self._short) >= SHAPES_MAX:
+            self._short.clear()
+        self._short[shape] = self._short.get(shape, 0) + 1
+
+    def note_slow(self, predecessor: Job) -> None:
+        """Count an attempt behind which another waited too long: it is not short, and maybe its shape is not."""
+        self._slow.add(predecessor.attempt_id)
+        self._short.pop(shape_of(predecessor), None)
+
+    def tails(self, board: Board) -> list[Job]:
+        """Return the jobs behind which another may be placed now."""
+        if not any(runs >= self.policy.runs for runs in self._short.values()):
+            return []
+        return [
+            job
+            for worker_state in board.worker_states.values()
+            if worker_state.takes and worker_state.info.follows
+            for job in board.held_by(worker_state.info.name)
+            if self._may_precede(job, board)
+        ]
+
+    def _may_precede(self, job: Job, board: Board) -> bool:
+        return (
+            job.attempt_id not in self._behind
+            and board.predecessor(job) is None
+            and not job.cancel_requested
+            and self._short.get(shape_of(job), 0) >= self.policy.runs
+            and not board.is_paused(job.spec.queue)
+            and job.attempt_id not in self._slow
+        )
+
+    def is_withdrawn(self, job: Job, waited_s: float, board: Board) -> bool:
+        """Tell whether a job that has waited behind another for this time must be withdrawn."""
+        assert job.placement is not None
+        worker_state = board.worker_states.get(job.placement.worker)
+        if waited_s >= self.policy.wait_s or worker_state is None or not worker_state.takes:
+            return True
+        return job.cancel_requested or board.is_paused(job.spec.queue)

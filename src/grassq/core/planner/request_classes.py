@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grassq.core.model import Constraints
+from grassq.core.model import Constraints, Job
 from grassq.core.planner.firstfit.index import Index
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.resources.amounts import Request
@@ -167,3 +167,8 @@ def _first(line: int | SortedOrders) -> int:
 def amounts_of(request: Request) -> tuple[tuple[str, ...], Amounts]:
     """Return the names a request asks for, and the amounts in the same order."""
     return tuple([name for name, _ in request]), tuple([amount for _, amount in request])
+
+
+def shape_of(job: Job) -> Shape:
+    """Return the shape a job is grouped under."""
+    return (job.spec.queue, job.spec.request, job.spec.constraints)

@@ -49,6 +49,27 @@ class MaxFits:
         return found
 
 
+class WorkerRoles(Struct, frozen=True):
+    """What a broker knows of its workers by itself; a worker's own word for it does not count."""
+
+    #: Workers in the broker's own process: their attempts need no lease.
+    trusted: frozenset[str] = frozenset()
+    #: Workers that see the broker's disk: programs and directories are checked before a job is stored.
+    shares_disk: frozenset[str] = frozenset()
+    #: The worker that `create-queue` means where no worker is named.
+    default: str | None = None
+
+    def is_here(self, worker: str | None) -> bool:
+        """Tell whether the worker that is named, or the default worker if none is, shares the broker's disk."""
+        return worker is None or worker in self.shares_disk
+
+
+def in_process(worker: str | None) -> WorkerRoles:
+    """Return the roles of a broker that has this worker in its own process, or none."""
+    own = frozenset() if worker is None else frozenset({worker})
+    return WorkerRoles(own, own, worker)
+
+
 class WorkerState(Struct):
     """A worker on the board: what it said, its machine's room and the room of each of its offers."""
 

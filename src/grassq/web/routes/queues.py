@@ -60,8 +60,8 @@ class Queues:
         who = body.submitter(request[CALLER])
         typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
         _check_machine(request, typed.worker)
-        local = await self._engine.read(lambda batch: batch.board.local)
-        offer = replace(await asyncio.to_thread(validate.read_offer, typed, who, local), temporary=body.temporary)
+        roles = await self._engine.read(lambda batch: batch.board.roles)
+        offer = replace(await asyncio.to_thread(validate.read_offer, typed, who, roles), temporary=body.temporary)
         request[NOTE].about = _about(offer.queue, typed.worker)
         status, notes = await self._directory.queue_admin(typed.worker).offer(offer)
         if offer.temporary:
@@ -161,7 +161,7 @@ def _about(what: str, worker: str | None) -> str:
 
 def _offer(batch: Batch, queue: str, worker: str | None) -> Offer | None:
     """The queue on one worker; without a name on this machine's own."""
-    name = worker or batch.board.local
+    name = worker or batch.board.roles.default
     found = (
         worker_state.offer(queue)
         for worker_state in batch.board.worker_states.values()

@@ -13,6 +13,7 @@ from grassq.core.job_options import SPEC_FIELDS, JobOptions
 from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec
 from grassq.core.names import check_mark, shown
 from grassq.core.planner.board import Board
+from grassq.core.planner.workers import WorkerRoles
 from grassq.core.resources.amounts import Request, parse_request
 from grassq.core.resources.capacity import Limits, parse_limits
 from grassq.core.resources.slots import limits_of
@@ -35,8 +36,8 @@ class QueueSnapshot(Struct, frozen=True):
     #: By queue; of one that several workers have, what they have together.
     offers: dict[str, Offer]
     resources: frozenset[str]
-    #: The worker of this machine, and the queues that nobody else has: their jobs are checked here, beforehand.
-    local: str | None = None
+    roles: WorkerRoles = WorkerRoles()
+    #: The queues that only workers on this disk have: their jobs are checked here, beforehand.
     local_queues: frozenset[str] = frozenset()
 
     def has_slots(self, queue: str) -> bool:
@@ -45,20 +46,20 @@ class QueueSnapshot(Struct, frozen=True):
         return offer is not None and bool(offer.slots)
 
     def runs_here(self, queue: str, worker: str | None) -> bool:
-        """Whether this machine will run a job, whatever happens."""
-        return queue in self.local_queues if worker is None else worker == self.local and queue in self.offers
+        """Tell whether a worker on this disk will run a job, whatever happens."""
+        return queue in self.local_queues if worker is None else self.roles.is_here(worker) and queue in self.offers
 
 
 def snapshot_of(board: Board) -> QueueSnapshot:
     """What the board knows now."""
     offers: dict[str, Offer] = {}
     elsewhere: set[str] = set()
-    for name in sorted(board.worker_states, key=lambda name: (name != board.local, name)):
+    for name in sorted(board.worker_states, key=lambda name: (name != board.roles.default, name)):
         for offer in board.worker_states[name].info.offers:
             offers[offer.queue] = _together(offers[offer.queue], offer) if offer.queue in offers else offer
-            if name != board.local:
+            if name not in board.roles.shares_disk:
                 elsewhere.add(offer.queue)
-    return QueueSnapshot(offers, frozenset(board.resource_names()), board.local, frozenset(offers.keys() - elsewhere))
+    return QueueSnapshot(offers, frozenset(board.resource_names()), board.roles, frozenset(offers.keys() - elsewhere))
 
 
 def _together(one: Offer, other: Offer) -> Offer:
@@ -103,14 +104,14 @@ def request_of(options: JobOptions, default: Request) -> Request:
     return default if options.request is None else parse_request(options.request)
 
 
-def read_offer(typed: enqueue_syntax.CreateQueue, who: Submitter, local: str | None = None) -> Offer:
+def read_offer(typed: enqueue_syntax.CreateQueue, who: Submitter, roles: WorkerRoles) -> Offer:
     """A queue as typed: with a command of its own it runs where it was made, unless told otherwise.
 
     Made for another machine than the one it was typed on, it runs in that worker's directory, or where --cwd says.
     """
     limits = limits_of(typed.slots) if typed.slots else read_limits(typed)
     cwd = typed.cwd
-    if who.is_remote or typed.worker not in (None, local):
+    if who.is_remote or not roles.is_here(typed.worker):
         _check_absolute(cwd)
     else:
         cwd = who.cwd if cwd is None and typed.prefix else cwd
@@ -168,7 +169,7 @@ def draft(
     elif offer is not None and known.runs_here(options.queue, options.worker):
         program_check.check_directory(cwd)
         _check_program((*offer.prefix, *((shell,) if shell else words)), env, cwd, program_check)
-    elif offer is None and options.cwd is not None and options.worker in (None, known.local):
+    elif offer is None and options.cwd is not None and known.roles.is_here(options.worker):
         program_check.check_directory(cwd)
     if len(who.env.encoded) > ENVIRONMENT_MAX:
         raise BadInput(f"the environment is larger than {ENVIRONMENT_MAX:,} bytes")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from grassq import __version__
 from grassq.core.model import DEFAULT_QUEUE, Offer
 from grassq.core.names import check_name, shown
+from grassq.core.planner.workers import WorkerRoles
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import NotFound, Refused
 from grassq.web import requests
@@ -70,7 +71,7 @@ class OwnWorkerRoutes:
         """Make or replace a queue of this machine."""
         body = requests.decode(await request.read(), requests.QueueBody)
         typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
-        offer = await asyncio.to_thread(validate.read_offer, typed, body.submitter(OWNER))
+        offer = await asyncio.to_thread(validate.read_offer, typed, body.submitter(OWNER), WorkerRoles())
         offer = replace(offer, temporary=body.temporary)
         status, notes = await self._worker.offer(offer)
         shown_as = {"json": typed.json, "quiet": typed.quiet}
