@@ -73,7 +73,7 @@ class DeciderFixture:
         self.local = local
         self.lease_s = lease_s
         self.keys = (f"key-{i}" for i in itertools.count())
-        self.lives = (f"life-{i}" for i in itertools.count())
+        self.incarnations = (f"life-{i}" for i in itertools.count())
         self.decider = self._decider()
         for info in workers:
             self.hello(info)
@@ -86,7 +86,7 @@ class DeciderFixture:
         return Decider(
             self.store,
             self.clock,
-            life=next(self.lives),
+            incarnation=next(self.incarnations),
             patience=self.patience,
             roles=in_process(self.local),
             lease_s=self.lease_s,

@@ -39,7 +39,7 @@ class Running:
         self.engine.post(FromWorker("w", Hello(a_worker("w", cpu=1))))
 
     def _decider(self) -> Decider:
-        return Decider(TouchyStore(trouble=self._moment), HandClock(), life="one")
+        return Decider(TouchyStore(trouble=self._moment), HandClock(), incarnation="one")
 
     def _moment(self, moment: str) -> None:
         self.happened.append(moment)

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 from tests.broker.decider_fixture import DeciderFixture, a_draft
 from tests.builders import a_worker
 
 from grassq.broker import recovery
-from grassq.broker.inbox import FromWorker
 from grassq.broker.recovery import LEAP_MAX
-from grassq.core.messages import Recall, Recalled, Start, StorePosition
-from grassq.core.model import ID_MAX, Constraints, Outcome, Placement, State
+from grassq.core.messages import StorePosition
+from grassq.core.model import ID_MAX, Constraints, Outcome, State
 from grassq.core.states import Exited, Started
 
 A, EVIL = a_worker("a", cpu=2), a_worker("evil", cpu=2)
-THERE = Placement("evil", EVIL.boot, {})
-
-
-def recalled(fixture: DeciderFixture, start: Start) -> None:
-    """The worker tells what it says it was once ordered."""
-    fixture.process(FromWorker("evil", Recalled(start)))
 
 
 def test_a_job_that_a_worker_invents_is_never_started_on_another() -> None:
     fixture = DeciderFixture(A, EVIL)
     [real] = fixture.submit(a_draft(hold=True))
-    assert fixture.hello(EVIL, held=[(500, 1)]) == [Recall(500, 1)]
-    spec = replace(fixture.job(real).spec, command=(b"steal",), tries=9, constraints=Constraints(worker="a"))
-    recalled(fixture, Start(500, 1, spec, THERE, ()))
+    fixture.hello(EVIL, held=[(500, 1)])
     fixture.report(500, Exited(1, Outcome.EXITED, 1), worker="evil")
     fixture.clock.now += 60
     assert fixture.process().orders == []
@@ -41,20 +31,9 @@ def test_a_worker_cannot_take_over_a_job_of_another() -> None:
     fixture.report(job, Started(1, 4711), worker="a")
     before = fixture.job(job)
     fixture.hello(EVIL, held=[(job, 7)])
-    recalled(fixture, Start(job, 7, before.spec, THERE, ()))
     fixture.report(job, Exited(7, Outcome.EXITED, 0), worker="evil")
     assert fixture.job(job) == before
     assert before.state is State.RUNNING
-
-
-def test_an_order_that_was_changed_is_not_known_again() -> None:
-    fixture = DeciderFixture(EVIL)
-    effects = fixture.process(fixture.submission(a_draft()))
-    [(_, order)] = effects.orders
-    assert isinstance(order, Start) and len(order.seal) == 32
-    fixture.hello(EVIL, held=[(order.job, 2)])
-    recalled(fixture, replace(order, attempt=2))
-    assert fixture.job(order.job).attempt == 1
 
 
 def test_ids_a_worker_makes_up_do_not_use_up_the_ids_there_are() -> None:
@@ -79,12 +58,9 @@ def test_an_attempt_number_no_store_can_hold_stops_nobody() -> None:
 def test_what_is_remembered_of_a_worker_that_names_ever_more_attempts_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recovery, "HELD_MAX", 20)
-    monkeypatch.setattr(recovery, "UNTOLD_MAX", 30)
-    fixture = DeciderFixture(EVIL)
-    for job in range(1, 200):
-        fixture.report(job, Started(1, 1), worker="evil")
-        fixture.clock.now += 6
-    state = fixture.decider._recovery.state
-    assert 0 < len(state.asked) <= 20
-    assert 0 < len(state.untold) <= 30
+    monkeypatch.setattr(recovery, "NEWER_MAX", 3)
+    fixture = DeciderFixture(a_worker("a", cpu=9), EVIL)
+    for job in fixture.submit(*[a_draft(constraints=Constraints(worker="a")) for _ in range(9)]):
+        fixture.report(job, Started(1, 1), worker="a")
+        fixture.report(job, Started(7, 1), worker="evil")
+    assert len(fixture.decider._recovery.state.newer) == 3

@@ -1,4 +1,4 @@
-"""A broker restored from an old backup: it notices, runs nothing twice, and gets back what it has forgotten."""
+"""A broker restored from an old backup: it notices, stands still, runs nothing twice and gives no id twice."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker
 
 from grassq.broker import service, views
-from grassq.broker.inbox import FromWorker
-from grassq.broker.recovery import RECALL_TRIES
+from grassq.broker.inbox import Call, FromWorker
 from grassq.broker.service import Draft
-from grassq.core.messages import Ack, Check, Forget, Hello, Order, Recall, Recalled, Report, Start, StorePosition
+from grassq.core.job_options import STOP_GRACE_S
+from grassq.core.messages import Ack, Check, Forget, Hello, Order, Report, Start, Stop, StorePosition, Withdraw
 from grassq.core.model import AttemptId, Constraints, Outcome, State, WorkerInfo
-from grassq.core.states import Exited, Started
+from grassq.core.states import Exited, Lost, RefusedByWorker, Started
 
 A, B = a_worker("a", cpu=2), a_worker("b", cpu=2)
 
@@ -53,7 +53,7 @@ class Hand:
     def connect(self) -> None:
         hello = Hello(self.info, held=tuple(sorted(self.dirs, reverse=True)), seen=self.seen)
         self.obey(self.fixture.process(FromWorker(self.info.name, hello)).orders)
-        self.seen = self.fixture.decider.moment
+        self.seen = self.fixture.decider.position
 
     def again(self) -> None:
         """Repeat what was not acknowledged."""
@@ -64,9 +64,9 @@ class Hand:
         self.unacknowledged.add(attempt)
         self._say(Report(attempt[0], Exited(attempt[1], Outcome.EXITED, 0)))
 
-    def _say(self, message: Report | Recalled) -> None:
+    def _say(self, message: Report) -> None:
         self.obey(self.fixture.process(FromWorker(self.info.name, message)).orders)
-        self.seen = self.fixture.decider.moment
+        self.seen = self.fixture.decider.position
 
     def obey(self, orders: list[tuple[str, Order]]) -> None:
         for worker, order in orders:
@@ -74,8 +74,7 @@ class Hand:
             match order:
                 case Start():
                     hand.start(order)
-                case Recall():
-                    hand._say(Recalled(hand.dirs[order.id]))
+                case Withdraw() if hand.ends:
                     hand.tell(order.id)
                 case Check():
                     hand.tell(order.id)
@@ -114,7 +113,7 @@ def submit(fixture: Site, *drafts: Draft) -> list[int]:
     return answer
 
 
-def test_what_ran_since_the_backup_comes_back_and_nothing_runs_twice(fixture: Site) -> None:
+def test_what_ran_since_the_backup_does_not_run_again_and_no_id_is_given_twice(fixture: Site) -> None:
     a, b = hands(fixture, A, B)
     submit(fixture, *[a_draft(hold=True) for _ in range(3)], *[a_draft(name=f"n{i}") for i in range(3)])
     backup = fixture.back_up()
@@ -124,20 +123,43 @@ def test_what_ran_since_the_backup_comes_back_and_nothing_runs_twice(fixture: Si
     submit(fixture, *[a_draft() for _ in range(20)])
     ran = sorted(a.ran + b.ran)
     assert ran == list(range(1, 27))
-    ends = {job_id: fixture.job(job_id) for job_id in ran}
+    dirs = a.dirs | b.dirs
 
     fixture.restore(backup)
-    assert fixture.job(1).state is State.HELD
     a.connect()
     b.connect()
     assert sorted(a.ran + b.ran) == ran, "nothing ran a second time"
-    for job_id, before in ends.items():
-        now = fixture.job(job_id)
-        assert (now.state, now.exit_code, now.spec, now.name) == (State.SUCCEEDED, 0, before.spec, before.name)
-        assert now.placement == before.placement
+    for job_id in (1, 2, 3):
+        job = fixture.job(job_id)
+        assert (job.state, job.attempt) == (State.HELD, 1)
+        assert "ran attempt 1 of it after the backup" in (job.reason or "")
+        assert f"`grass release {job_id}` runs it again" in (job.reason or "")
+    assert fixture.store.totals() == {"held": 3, "succeeded": 3}
     assert submit(fixture, a_draft()) == [27], "no id is given twice"
+    fixture.do(lambda batch: service.release(batch, chosen("2")))
+    a.connect()
+    b.connect()
+    assert (fixture.job(2).state, fixture.job(2).attempt) == (State.SUCCEEDED, 2)
+    assert dirs.items() <= (a.dirs | b.dirs).items(), "no run dir is deleted"
     assert fixture.decider.board.unreconciled == set()
-    assert "recalled" in [line.kind for line in fixture.store.story(26)]
+
+
+def test_after_another_restart_no_id_is_given_twice_and_no_run_dir_is_deleted(fixture: Site) -> None:
+    (a,) = hands(fixture, A)
+    backup = fixture.back_up()
+    submit(fixture, *[a_draft() for _ in range(3)])
+    fixture.restore(backup)
+    a.connect()
+    fixture.restart()
+    assert fixture.submit(a_draft(hold=True)) == [4]
+    assert a.dirs.keys() == {(1, 1), (2, 1), (3, 1)}
+    a.connect()
+    assert a.dirs.keys() == {(1, 1), (2, 1), (3, 1)} and fixture.decider.board.unreconciled == set()
+    fixture.submit(a_draft(hold=True))
+    fixture.do(lambda batch: service.kill(batch, chosen("5"), None))
+    fixture.do(lambda batch: service.clean(batch, chosen("5"), None))
+    orders = fixture.hello(A, held=[*a.dirs, (5, 1)])
+    assert [order for order in orders if isinstance(order, Forget)] == [Forget((5,))], "given after the restore"
 
 
 def test_a_waiting_job_of_the_backup_is_not_started_before_who_ran_it_has_spoken(fixture: Site) -> None:
@@ -164,7 +186,7 @@ def test_a_waiting_job_of_the_backup_is_not_started_before_who_ran_it_has_spoken
     fixture.process()
     assert fixture.job(2).state is State.QUEUED
     ran_it.connect()
-    assert fixture.job(2).state is State.SUCCEEDED
+    assert (fixture.job(2).state, fixture.job(2).attempt) == (State.HELD, 1)
     assert a.ran + b.ran == ran
 
 
@@ -232,15 +254,15 @@ def test_a_restart_that_lost_nothing_raises_no_doubts(fixture: Site) -> None:
 
 def test_a_moment_of_the_present_or_the_past_is_not_ahead_and_one_of_the_future_is(fixture: Site) -> None:
     hands(fixture, A)
-    first = fixture.decider.moment
+    first = fixture.decider.position
     submit(fixture, a_draft())
-    last = fixture.decider.moment
+    last = fixture.decider.position
     fixture.restart()
     submit(fixture, a_draft())
     ahead = fixture.decider.is_ahead
-    assert not ahead(first) and not ahead(last) and not ahead(fixture.decider.moment)
+    assert not ahead(first) and not ahead(last) and not ahead(fixture.decider.position)
     assert ahead(replace(last, commit=last.commit + 1)), "that life ended earlier"
-    assert ahead(replace(fixture.decider.moment, commit=fixture.decider.moment.commit + 1))
+    assert ahead(replace(fixture.decider.position, commit=fixture.decider.position.commit + 1))
     assert ahead(StorePosition("never heard of", 7))
     assert not ahead(StorePosition("never heard of", 0)), "older than everything that is kept"
 
@@ -255,94 +277,63 @@ def test_ids_a_worker_has_heard_of_are_not_given_again_although_it_holds_none(fi
     assert submit(fixture, a_draft()) == [ids[-1] + 1]
 
 
-def test_a_job_the_backup_does_not_know_is_acknowledged_only_when_it_is_stored(fixture: Site) -> None:
+def test_the_end_of_an_attempt_without_a_record_is_acknowledged_and_changes_no_job(fixture: Site) -> None:
     (a,) = hands(fixture, A)
     backup = fixture.back_up()
     submit(fixture, a_draft())
-    start = a.dirs[1, 1]
     fixture.restore(backup)
     hello = FromWorker("a", Hello(A, held=((1, 1),), seen=a.seen))
-    assert [type(order) for _, order in fixture.process(hello).orders] == [Recall]
+    assert fixture.process(hello).orders == [("a", Withdraw(1, 1, A.boot, unrecorded=True))]
     end = FromWorker("a", Report(1, Exited(1, Outcome.EXITED, 3)))
-    assert fixture.process(end).orders == [], "the worker says it again"
-    fixture.process(FromWorker("a", Recalled(start)))
-    assert fixture.job(1).state is State.PLACED
-    assert ("a", Ack(1, 1)) in fixture.process(end).orders
-    assert (fixture.job(1).state, fixture.job(1).exit_code) == (State.FAILED, 3)
+    assert fixture.process(end).orders == [("a", Ack(1, 1))]
+    assert fixture.store.totals() == {}
 
 
 def test_what_is_told_in_a_batch_that_fails_is_not_lost(fixture: Site) -> None:
     (a,) = hands(fixture, A)
+    submit(fixture, a_draft(hold=True))
     backup = fixture.back_up()
-    submit(fixture, a_draft())
-    start = a.dirs[1, 1]
+    fixture.do(lambda batch: service.release(batch, chosen("1")))
+    a.connect()
     fixture.restore(backup)
-    fixture.process(FromWorker("a", Hello(A, held=((1, 1),), seen=a.seen)))
     fixture.trouble.at = ["before commit"]
-    fixture.process(FromWorker("a", Recalled(start)))
-    assert fixture.store.totals() == {}
+    fixture.process(FromWorker("a", Hello(A, held=((1, 1), (5, 1)), seen=a.seen)))
+    assert fixture.job(1).attempt == 0
     fixture.process()
-    assert fixture.job(1).state is State.PLACED
+    assert fixture.job(1).attempt == 1 and fixture.submit(a_draft(hold=True)) == [6]
 
 
-def test_a_report_of_a_job_nobody_knows_is_asked_about_too(fixture: Site) -> None:
-    hands(fixture, A)
-    ((worker, order),) = fixture.process(FromWorker("a", Report(99, Exited(1, Outcome.EXITED, 0)))).orders
-    assert (worker, order) == ("a", Recall(99, 1))
-    assert fixture.decider.board.unreconciled == {"a"}
-    assert submit(fixture, a_draft()) == [100]
+def test_a_report_of_a_job_nobody_knows_shows_that_the_store_is_old_too(fixture: Site) -> None:
+    hands(fixture, A, B)
+    fixture.restart()
+    fixture.hello(A)
+    end = FromWorker("a", Report(99, Exited(1, Outcome.EXITED, 0)))
+    assert fixture.process(end).orders == [("a", Ack(99, 1))]
+    assert fixture.decider.board.unreconciled == {"b"}
+    assert fixture.submit(a_draft()) == [100]
+    fixture.restart()
+    assert fixture.submit(a_draft()) == [101]
 
 
-def test_who_cannot_tell_is_asked_a_few_times_and_the_job_is_held(
+def test_a_waiting_job_of_which_a_worker_has_a_newer_attempt_is_held(
     fixture: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     hands(fixture, A)
     (job_id,) = fixture.submit(a_draft(hold=True))
     fixture.do(lambda batch: service.pause(batch, None))
     fixture.do(lambda batch: service.release(batch, chosen(str(job_id))))
-    hello = FromWorker("a", Hello(A, held=((job_id, 4), (77, 1))))
-    asked = fixture.process(hello).orders
-    assert [order for _, order in asked] == [Recall(job_id, 4), Recall(77, 1)]
-    for _ in range(RECALL_TRIES - 1):
-        assert fixture.decider.next_wake() == 5.0
-        fixture.clock.now += 5
-        assert [type(order) for _, order in fixture.process().orders] == [Recall, Recall]
-    fixture.clock.now += 5
-    assert fixture.process().orders == []
+    fixture.process(FromWorker("a", Hello(A, held=((job_id, 4), (77, 1)))))
     job = fixture.job(job_id)
     assert (job.state, job.attempt) == (State.HELD, 4) and "grass release" in (job.reason or "")
-    assert fixture.decider.board.unreconciled == set() and "recall_given_up" in caplog.text
-    end = FromWorker("a", Report(77, Exited(1, Outcome.EXITED, 0)))
-    assert [type(order) for _, order in fixture.process(end).orders] == [Ack], "it must stop some time"
+    assert fixture.decider.board.unreconciled == set()
+    assert "unrecorded_attempt worker=a job=77 attempt=1: `grass doctor` there" in caplog.text
 
 
-def test_an_unasked_story_is_not_believed(fixture: Site) -> None:
-    (a,) = hands(fixture, A)
-    submit(fixture, a_draft())
-    start = replace(a.dirs[1, 1], job=50)
-    fixture.process(FromWorker("a", Recalled(start)))
-    assert fixture.store.totals() == {"succeeded": 1}
-    fixture.process(FromWorker("a", Hello(A, held=((50, 1),))))
-    fixture.process(FromWorker("b", Recalled(start)))
-    assert fixture.store.totals() == {"succeeded": 1}, "each tells of itself only"
-
-
-def test_a_worker_that_came_back_under_another_name_tells_of_what_it_has(fixture: Site) -> None:
-    (a,) = hands(fixture, A)
-    backup = fixture.back_up()
-    submit(fixture, a_draft())
-    fixture.restore(backup)
-    (again,) = hands(fixture, replace(A, name="a-2"))
-    again.dirs, again.seen = a.dirs, a.seen
-    again.connect()
-    job = fixture.job(1)
-    assert (job.state, job.placement and job.placement.worker) == (State.SUCCEEDED, "a-2")
-
-
-def test_a_newer_attempt_elsewhere_takes_the_place_of_the_one_in_the_backup(fixture: Site) -> None:
+def test_a_newer_attempt_elsewhere_holds_the_job_when_the_one_in_the_backup_is_over(fixture: Site) -> None:
     a, b = hands(fixture, A, B)
     a.ends = b.ends = False
     submit(fixture, a_draft(cpu=2, on_lost="requeue"))
+    fixture.report(1, Started(1, 4711), worker="a")
     backup = fixture.back_up()
     assert fixture.job(1).placement.worker == "a"  # type: ignore[union-attr]
     fixture.silent("a")
@@ -350,18 +341,16 @@ def test_a_newer_attempt_elsewhere_takes_the_place_of_the_one_in_the_backup(fixt
     b.obey(fixture.process().orders)
     assert (1, 2) in b.dirs
     fixture.restore(backup)
-    a.connect()
-    b.ends = True
+    b.connect()
+    fixture.hello(A, held=a.dirs)
+    assert fixture.job(1).attempt == 1
+    fixture.report(1, Lost(1, Outcome.LOST, "its lease ended"), worker="a")
     b.connect()
     job = fixture.job(1)
-    assert (job.state, job.attempt, a.ran, b.ran) == (State.SUCCEEDED, 2, [1], [1])
-    assert [(each.number, each.outcome) for each in fixture.store.attempts(1)] == [
-        (1, Outcome.UNKNOWN),
-        (2, Outcome.EXITED),
-    ]
+    assert (job.state, job.attempt, a.ran, b.ran) == (State.HELD, 2, [1], [1])
 
 
-def test_an_id_given_before_anybody_knew_of_the_backup_is_no_other_job(fixture: Site) -> None:
+def test_an_id_given_before_anybody_knew_of_the_backup_never_runs_as_the_attempt_that_ran(fixture: Site) -> None:
     (a,) = hands(fixture, A)
     backup = fixture.back_up()
     submit(fixture, a_draft())
@@ -370,8 +359,10 @@ def test_an_id_given_before_anybody_knew_of_the_backup_is_no_other_job(fixture: 
     assert stolen == 1
     a.connect()
     job = fixture.job(1)
-    assert job.spec.command == (b"another",) and job.attempt == 2, "its own folder, not the one that is there"
-    assert a.ran == [1, 1]
+    assert (job.state, job.attempt, a.ran) == (State.HELD, 1, [1])
+    fixture.do(lambda batch: service.release(batch, chosen("1")))
+    a.connect()
+    assert (fixture.job(1).attempt, a.ran) == (2, [1, 1]), "its own folder, not the one that is there"
 
 
 def test_folders_of_removed_jobs_may_go_but_not_what_a_rerun_needs(fixture: Site) -> None:
@@ -394,15 +385,64 @@ def test_strays_of_this_machine_are_not_deleted(fixture: Site) -> None:
     assert fixture.hello(A, held=[(1, 1)]) == []
 
 
-def test_a_running_job_the_backup_does_not_know_holds_its_devices(fixture: Site) -> None:
+def test_nothing_is_started_beside_a_running_attempt_that_the_store_has_no_record_of(fixture: Site) -> None:
     (a,) = hands(fixture, A)
     a.ends = False
     backup = fixture.back_up()
-    submit(fixture, a_draft(cpu=2))
-    start = a.dirs[1, 1]
+    submit(fixture, a_draft())
     fixture.restore(backup)
-    fixture.process(FromWorker("a", Hello(A, held=((1, 1),), seen=a.seen)))
-    fixture.process(FromWorker("a", Recalled(start)), FromWorker("a", Report(1, Started(1, 4711))))
-    fixture.submit(a_draft())
-    assert (fixture.job(1).state, fixture.job(1).pid) == (State.RUNNING, 4711)
-    assert fixture.job(2).state is State.QUEUED
+    a.connect()
+    (waits,) = submit(fixture, a_draft())
+    assert fixture.job(waits).state is State.QUEUED
+    text = fixture.do(lambda batch: views.why(batch, chosen(str(waits))), changing=False)["jobs"][0]["text"]
+    assert "worker a may run attempt 1 of job 1, which the store has no record of" in text
+    a.tell((1, 1))
+    assert fixture.job(waits).state is State.PLACED and a.ran == [1, waits]
+
+
+def test_a_start_of_the_backup_waits_for_an_attempt_that_the_store_has_no_record_of(fixture: Site) -> None:
+    (a,) = hands(fixture, A)
+    a.ends = False
+    fixture.submit(a_draft(cpu=2))
+    backup = fixture.back_up()
+    fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
+    fixture.report(1, RefusedByWorker(1, "given up before it started"), worker="a")
+    submit(fixture, a_draft(cpu=2))
+    fixture.restore(backup)
+    a.connect()
+    assert fixture.job(1).state is State.PLACED and a.ran == [2]
+    a.tell((2, 1))
+    assert a.ran == [2, 1]
+
+
+def test_a_job_is_not_released_while_an_attempt_without_a_record_may_run_and_a_kill_ends_that(fixture: Site) -> None:
+    (a,) = hands(fixture, A)
+    a.ends = False
+    submit(fixture, a_draft(hold=True))
+    backup = fixture.back_up()
+    fixture.do(lambda batch: service.release(batch, chosen("1")))
+    a.connect()
+    assert a.ran == [1]
+    fixture.restore(backup)
+    a.connect()
+    fixture.restart()
+    fixture.process(FromWorker("a", Hello(A, unrecorded=((1, 1),))))
+    done = fixture.do(lambda batch: service.release(batch, chosen("1")))
+    assert "an attempt of it that the store has no record of may still run" in done.notes[0]
+    assert fixture.job(1).state is State.HELD
+    effects = fixture.process(Call(lambda batch: service.kill(batch, chosen("1"), None)))
+    assert effects.orders == [("a", Stop(1, 1, STOP_GRACE_S, A.boot))]
+    assert fixture.job(1).state is State.CANCELLED
+
+
+def test_who_goes_on_without_waiting_gives_the_devices_away(fixture: Site) -> None:
+    (a,) = hands(fixture, A)
+    a.ends = False
+    backup = fixture.back_up()
+    submit(fixture, a_draft())
+    fixture.restore(backup)
+    a.connect()
+    (waits,) = submit(fixture, a_draft())
+    done = fixture.do(service.accept_restored)
+    assert done.notes == ["the devices of a that job 1 may still use are given to others too"]
+    assert fixture.job(waits).state is State.PLACED

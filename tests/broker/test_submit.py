@@ -93,7 +93,7 @@ def test_a_failed_commit_is_answered_by_what_is_stored(stored: bool) -> None:
 
 def test_ids_are_above_those_of_folders_that_exist() -> None:
     fixture = a_decider()
-    fixture.decider = type(fixture.decider)(fixture.store, fixture.clock, floor_id=41, life="another")
+    fixture.decider = type(fixture.decider)(fixture.store, fixture.clock, floor_id=41, incarnation="another")
     assert fixture.submit(a_draft()) == [42]
 
 

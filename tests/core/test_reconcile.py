@@ -195,7 +195,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize(
-    ("held", "forgotten", "removed"),
+    ("held", "unrecorded", "removed"),
     [
         ([], [], []),
         ([(1, 1)], [(1, 1)], []),
@@ -207,19 +207,19 @@ KNOWN = {
         ([(9, 1), (5, 1)], [(9, 1)], [5]),
     ],
 )
-def test_what_the_store_gave_and_removed_is_told_from_what_it_has_forgotten(
-    held: list[tuple[int, int]], forgotten: list[tuple[int, int]], removed: list[int]
+def test_what_the_store_gave_and_removed_is_told_from_what_it_has_no_record_of(
+    held: list[tuple[int, int]], unrecorded: list[tuple[int, int]], removed: list[int]
 ) -> None:
-    found = unknown(held, KNOWN, 5, restored=False)
-    assert (found.forgotten, found.removed) == (forgotten, removed)
+    found = unknown(held, KNOWN, 5, 0)
+    assert (found.unrecorded, found.removed) == (unrecorded, removed)
 
 
-def test_what_was_forgotten_of_a_job_that_has_ended_is_not_wanted() -> None:
-    assert unknown([(3, 1), (3, 2), (2, 1)], KNOWN, 5, restored=True) == Unknown([], [], [(3, 2)])
+def test_an_unrecorded_attempt_of_a_job_that_has_ended_is_not_wanted() -> None:
+    assert unknown([(3, 1), (3, 2), (2, 1)], KNOWN, 5, 5) == Unknown([], [], [(3, 2)])
 
 
-def test_a_restored_store_lets_nothing_be_removed() -> None:
-    assert unknown([(4, 1), (9, 1), (2, 1)], KNOWN, 5, restored=True) == Unknown([(4, 1), (9, 1)], [])
+def test_of_ids_that_a_replaced_store_may_have_given_nothing_is_removed() -> None:
+    assert unknown([(4, 1), (5, 1), (9, 1), (2, 1)], KNOWN, 5, 4) == Unknown([(4, 1), (9, 1)], [5])
 
 
 # Leases.

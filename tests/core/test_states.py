@@ -16,7 +16,6 @@ from grassq.core.model import FINAL, HOLDING, Job, Outcome, State
 from grassq.core.states import (
     LOST_ATTEMPTS_MAX,
     RETRY_DELAY_S,
-    Adopt,
     Cancel,
     Event,
     Exited,
@@ -38,7 +37,6 @@ LATER = T0 + 60
 #: An event of each kind, for the newest attempt of a job.
 EVENTS: dict[type[Event], Callable[[int], Event]] = {
     Place: lambda attempt: Place(a_placement()),
-    Adopt: lambda attempt: Adopt(attempt + 1, a_placement()),
     Started: lambda attempt: Started(attempt, 77),
     Exited: lambda attempt: Exited(attempt, Outcome.EXITED, code=0),
     Lost: lambda attempt: Lost(attempt, Outcome.UNKNOWN, "gone"),
@@ -78,7 +76,6 @@ MOVES: dict[tuple[State, type[Event]], set[State]] = {
     (RUNNING, Stuck): {RUNNING},
     (RUNNING, Cancel): {RUNNING},
     # After a restore: a worker has an attempt that the store does not know.
-    **{(state, Adopt): {PLACED} for state in (HELD, WAITING, QUEUED, PLACED, RUNNING)},
 }
 
 
@@ -124,7 +121,7 @@ class Life(RuleBasedStateMachine):
         self.job = after = advance(before, event, self.now)
         note(f"{before.state} -> {after.state}")
         assert after.state in MOVES[before.state, type(event)]
-        assert after.attempt == before.attempt + isinstance(event, Place | Adopt)
+        assert after.attempt == before.attempt + isinstance(event, Place)
         well = isinstance(event, Exited) and event.outcome is Outcome.EXITED and event.code == 0
         assert (after.state is SUCCEEDED) == (well and not before.cancel_requested)
         if before.cancel_requested:
@@ -147,10 +144,6 @@ class Life(RuleBasedStateMachine):
     @rule()
     def place(self) -> None:
         self.happen(Place(a_placement()))
-
-    @rule()
-    def adopt(self) -> None:
-        self.happen(Adopt(self.job.attempt + 1, a_placement()))
 
     @precondition(lambda self: self.job.state in HOLDING)
     @rule(pid=st.integers(1, 2))
@@ -320,14 +313,3 @@ def test_a_job_that_may_not_be_placed_says_why_and_goes_on_when_it_may() -> None
     assert advance(waiting, Unready("too large"), LATER).reason == "too large"
     ready = advance(waiting, Ready(), LATER)
     assert (ready.state, ready.reason, ready.ready_at) == (QUEUED, None, None)
-
-
-@pytest.mark.parametrize("state", [state for state in State if state not in FINAL])
-def test_an_attempt_that_was_forgotten_becomes_the_newest_one(state: State) -> None:
-    before = replace(a_job(state=state), reason="x", ready_at=LATER if state is WAITING else None)
-    placement = a_placement("other")
-    adopted = advance(before, Adopt(4, placement), LATER)
-    assert (adopted.state, adopted.attempt, adopted.placement) == (PLACED, 4, placement)
-    assert (adopted.reason, adopted.pid, adopted.ready_at) == (None, None, None)
-    assert advance(adopted, Adopt(4, placement), LATER) is adopted
-    assert advance(adopted, Adopt(3, a_placement("third")), LATER) is adopted, "an older one is over"

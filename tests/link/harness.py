@@ -121,7 +121,7 @@ class Broker:
 
     def __init__(self, folder: Path, times: LinkTimes, store: str = MEMORY) -> None:
         self.alarms: list[str] = []
-        self.engine = Engine(lambda: Decider(SqliteStore(store), SystemClock(), life=f"life {time.monotonic_ns()}"))
+        self.engine = Engine(lambda: Decider(SqliteStore(store), SystemClock(), incarnation=f"{time.monotonic_ns()}"))
         self.links = WorkerRegistry(self.engine, times=times, alarm=self.alarms.append)
         self.cache = LogCache(folder / "cache", self.engine, self._reader, most_bytes=1 << 20, log_max=64 << 10)
         self.directory = WorkerDirectory(self.links, None, self.cache)

@@ -154,8 +154,8 @@ def test_a_broker_restored_from_a_backup_lets_its_workers_in_once_whatever_their
                 before = worker.hellos
                 line.cut()
                 await until(lambda before=before: worker.hellos > before and worker.link.online)  # type: ignore[misc]
-            moment = broker.engine.decider.moment
-            await until(lambda: worker.link._memory.moment == moment)
+            moment = broker.engine.decider.position
+            await until(lambda: worker.link._memory.position == moment)
             await worker.stop()
             old = links.load(str(worker.place))
             restored = Broker(tmp_path / "restored", PATIENT, str(backup / "store.db"))

@@ -40,7 +40,7 @@ class Fickle(Decider):
 @asynccontextmanager
 async def an_engine() -> AsyncIterator[tuple[Engine, Fickle]]:
     """An engine whose loop does not run yet."""
-    engine = Engine(lambda: Fickle(SqliteStore(MEMORY), HandClock(), life="one"))
+    engine = Engine(lambda: Fickle(SqliteStore(MEMORY), HandClock(), incarnation="one"))
     assert isinstance(engine.decider, Fickle)
     try:
         yield engine, engine.decider

@@ -48,7 +48,7 @@ def test_the_ticket_is_on_disk_and_another_one_after_every_welcome(tmp_path: Pat
             await until(lambda: worker.hellos == 2 and worker.link.online)
             second = links.load(str(worker.place))
             assert second.ticket not in ("", first.ticket)
-            assert second.moment is not None
+            assert second.position is not None
 
     play(test)
 
@@ -84,7 +84,7 @@ def test_pongs_confirm_the_pings_that_were_sent_and_carry_the_moment(tmp_path: P
             await until(lambda: len(worker.confirmations) >= 3)
             assert worker.confirmations == sorted(set(worker.confirmations))
             await one.broker.submit()
-            await until(lambda: worker.link._memory.moment == one.broker.engine.decider.moment)
+            await until(lambda: worker.link._memory.position == one.broker.engine.decider.position)
 
     play(test)
 

@@ -16,8 +16,6 @@ from grassq.core.messages import (
     Check,
     Forget,
     Hello,
-    Recall,
-    Recalled,
     Report,
     Start,
     Stop,
@@ -62,9 +60,8 @@ ORDERS: tuple[messages.Order, ...] = (
     START,
     Check(1, 2, BOOT),
     Stop(1, 2, 3.0, BOOT),
-    Withdraw(1, 2, BOOT),
+    Withdraw(1, 2, BOOT, unrecorded=True),
     Ack(1, 2),
-    Recall(1, 2),
     Forget((1,), (2,)),
 )
 #: One of each kind of frame at least, as each end sends it.
@@ -80,7 +77,6 @@ TO_BROKER = (
     TicketKept("ticket"),
     Ping(1.5),
     Answer(1, b"data", 2, ("created",), "why not", 5),
-    Recalled(START),
     *(Report(1, event) for event in EVENTS),
 )
 

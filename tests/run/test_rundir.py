@@ -168,7 +168,7 @@ def test_any_bytes_in_place_of_a_record_are_no_record_and_no_error(data: bytes) 
     with tempfile.TemporaryDirectory() as path:
         for name in ("exit", "started", "stop", "spec.json", "lease"):
             write(path, name, data)
-        assert rundir.read_lease(path, "boot") is None and rundir.read_order(path) is None
+        assert rundir.read_lease(path, "boot") is None
         found = rundir.look(path, "boot")
         assert (found.exit, found.shim_alive, found.command_alive) == (None, False, False)
         assert rundir.read_stop(path) is not None

@@ -81,7 +81,7 @@ class Play:
         self._inbox: list[Message] = []
         self._asleep_until = float("inf")
         self._progress_at = 0.0
-        self._lives = itertools.count(1)
+        self._incarnations = itertools.count(1)
         #: Whether the board may have changed in this step.
         self._decided = False
         #: The workers whose brief jobs are followed, and how many jobs that wait are kept whole.
@@ -173,12 +173,11 @@ class Play:
     def _all_done(self) -> bool:
         if self.decider is None or self.decider.board.awaited or self.decider.board.unreconciled:
             return False
-        # What a restored store has forgotten comes back one by one.
-        return not self.decider._recovery.state.asked and not any(map(self._can_run, self.auditor.alive))
+        return not any(map(self._can_run, self.auditor.alive))
 
     def _check_progress(self) -> None:
         if self._progress_at != self.now and self.decider is not None and self.decider.board.unreconciled:
-            # A worker that cannot tell what it ran is asked RECALL_TRIES times, and nothing is started meanwhile.
+            # Nothing is started until every worker has spoken.
             self._progress_at = self.now
         if self._progress_at != self.now and any(machine.commands() for machine in self.machines.values()):
             self._progress_at = self.now
@@ -292,7 +291,7 @@ class Play:
                 self.clock,
                 patience=ReservationPolicy(8, 20.0),
                 lease_s=LEASE_S,
-                life=f"life{next(self._lives)}",
+                incarnation=f"life{next(self._incarnations)}",
                 near_max=self._near_max,
                 prefetch_policy=PACE,
             )

@@ -1,8 +1,8 @@
 """Backups of the store, and brokers that come back on one: what was decided since then only the workers know.
 
-Played is what is promised (docs/adr/010). Left out is what is not:
+Played is what is promised (docs/adr/010): no attempt runs twice and no id is given twice. Left out is what is not:
 
-- a store that nobody can tell is old: one worker at least has heard of a later moment, and says so within AWAIT_S;
+- a store that nobody can tell is old: one worker at least has heard of a later position, and says so within AWAIT_S;
 - a worker that joined after the backup: the restored store has no token of it;
 - ids given, and jobs removed, before every worker has spoken: users submit and clean nothing meanwhile;
 - workers removed meanwhile, or `grass resume --restored`: both say that something may be started a second time;

@@ -33,14 +33,12 @@ a star were planted in the model of shims, links and the store, and show what th
     a restored broker does not doubt                                   seed 76
     a restored broker gives ids again                                  seed 209
     a restored broker repeats old starts at once                       seed 235
-    nobody is asked for what was forgotten                             seed 0
     ends of leased attempts count before all have spoken               seed 34
 
 Not found in 300 histories, and therefore tested elsewhere (`tests/worker`, `tests/broker`):
 
     a lease that was over is renewed: the shim here ends what it keeps at that very moment, and no machine sleeps
     an agent keeps ends that it has nothing of on disk, and tells them to a restored broker
-    tries since the backup are not counted
     what a worker runs of a job that has ended since the restore is let run
 
 A copy of a worker's home, and the tickets that find it out, are not played: `tests/link` has them. Ordering a start of

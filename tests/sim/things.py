@@ -52,11 +52,13 @@ class RunDir:
     record: dict[str, Any] | None = None
     lease: Lease | None = None
     lease_ended: bool = False
-    #: What was ordered, for a broker that has forgotten it.
+    #: What was ordered.
     order: Start | None = None
     #: Who begins when this one has ended, without being ordered.
     next: AttemptId | None = None
     acked: bool = False
+    #: A restored broker has said that its store has no record of it.
+    unrecorded: bool = False
     #: On disk for good; else a power cut may take it.
     synced: bool = False
 

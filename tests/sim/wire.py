@@ -16,7 +16,7 @@ from tests.sim.world import Machine
 
 from grassq.broker.decider import Decider
 from grassq.broker.inbox import FromWorker
-from grassq.core.messages import Check, Forget, Order, Recall, Report, Silent, StorePosition, WorkerMessage
+from grassq.core.messages import Check, Forget, Order, Report, Silent, StorePosition, Withdraw, WorkerMessage
 
 HEARTBEAT_S = 1.5
 #: Silence after which either end gives a connection up.
@@ -109,7 +109,7 @@ class Wire:
         link, broker = self.links[name], self._ends.decider
         link.welcome = link.number
         if broker is not None and link.broker is broker and not link.no_way_in:
-            self._ends.after(self._delay(), partial(self._remember, name, link.number, broker.moment))
+            self._ends.after(self._delay(), partial(self._remember, name, link.number, broker.position))
 
     def _remember(self, name: str, number: int, moment: StorePosition) -> None:
         link = self.links[name]
@@ -171,7 +171,7 @@ class Wire:
             return
         link.heard = self._ends.now
         if not link.no_way_in:
-            self._ends.after(self._delay(), partial(self._pong, name, number, at, broker.moment))
+            self._ends.after(self._delay(), partial(self._pong, name, number, at, broker.position))
 
     def _pong(self, name: str, number: int, at: float, moment: StorePosition) -> None:
         link, agent = self.links[name], self._ends.machines[name].agent
@@ -239,7 +239,7 @@ class Wire:
         if link.broker is not self._ends.decider or link.no_way_in:
             return
         fates = self._fates(name)
-        if not fates and isinstance(order, Check | Recall | Forget):
+        if not fates and isinstance(order, Check | Withdraw | Forget):
             self._break(name)
         for delay in fates:
             self._ends.after(delay, partial(self._deliver, name, link.number, order))

@@ -89,7 +89,11 @@ class Machine:
         return None if folder is None else folder.lease
 
     def inventory(self, most: int) -> list[AttemptId]:
-        return sorted(self.dirs, reverse=True)[:most]
+        return sorted((attempt for attempt, folder in self.dirs.items() if not folder.unrecorded), reverse=True)[:most]
+
+    def unrecorded(self, most: int) -> list[AttemptId]:
+        found = (attempt for attempt, folder in self.dirs.items() if folder.unrecorded and not folder.acked)
+        return sorted(found, reverse=True)[:most]
 
     def unacked(self, most: int) -> list[AttemptId]:
         return [attempt for attempt in self.inventory(most) if not self.dirs[attempt].acked]
@@ -98,9 +102,9 @@ class Machine:
         if attempt in self.dirs:
             self.dirs[attempt].acked = True
 
-    def recall(self, attempt: AttemptId) -> Start | None:
-        folder = self.dirs.get(attempt)
-        return None if folder is None else folder.order
+    def mark_unrecorded(self, attempt: AttemptId) -> None:
+        if attempt in self.dirs:
+            self.dirs[attempt].unrecorded = True
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         alive = {attempt[0] for attempt, folder in self.dirs.items() if folder.lives}
@@ -368,7 +372,8 @@ class SimRunner:
         self.lease = machine.lease
         self.leased = machine.leased
         self.inventory = machine.inventory
+        self.unrecorded = machine.unrecorded
         self.unacked = machine.unacked
         self.acked = machine.acked
-        self.recall = machine.recall
+        self.mark_unrecorded = machine.mark_unrecorded
         self.forget = machine.forget

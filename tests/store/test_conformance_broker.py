@@ -12,7 +12,7 @@ from tests.store.batches import MANY, kept, new
 from grassq.core.model import State
 from grassq.errors import Deposed, GuardFailed, StoreUnavailable
 from grassq.store import sql
-from grassq.store.base import CODE_KEPT_S, LIVES_KEPT, Changes, Scope, Store, Submission, Token, WorkerRecord
+from grassq.store.base import CODE_KEPT_S, INCARNATIONS_KEPT, Changes, Scope, Store, Submission, Token, WorkerRecord
 from grassq.store.relational import RelationalStore
 
 Opened = Callable[[str], RelationalStore]
@@ -156,15 +156,20 @@ def test_lives_are_kept_with_the_last_commit_before_each(store: Store) -> None:
     store.begin("m")
     store.commit(new(a_job(3)))
     store.begin("a")
-    assert list(store.load(MANY).lives.items()) == [("z", 0), ("a", 2), ("m", 2)]
+    assert list(store.load(MANY).incarnations.items()) == [("z", 0), ("a", 2), ("m", 2)]
     assert store.number == 3
 
 
 def test_only_so_many_lives_are_kept(store: RelationalStore) -> None:
-    store._many(sql.INSERT_LIFE, [(f"life{n}", n) for n in range(LIVES_KEPT)])
+    store._many(sql.INSERT_LIFE, [(f"life{n}", n) for n in range(INCARNATIONS_KEPT)])
     store.begin("newest")
-    lives = store.load(MANY).lives
-    assert (len(lives), "life0" in lives, "life1" in lives, list(lives)[-1]) == (LIVES_KEPT, False, True, "newest")
+    known = store.load(MANY).incarnations
+    assert (len(known), "life0" in known, "life1" in known, list(known)[-1]) == (
+        INCARNATIONS_KEPT,
+        False,
+        True,
+        "newest",
+    )
 
 
 @pytest.mark.parametrize("url", ["file", "postgres"], indirect=True)
@@ -196,3 +201,10 @@ def test_only_a_store_that_another_could_take_over_wants_beats(store: Store, url
     assert store.beat_s == (1.0 if url.startswith("postgresql:") else None)
     store.beat()
     store.commit(new(a_job(1)))
+
+
+def test_the_highest_id_of_a_replaced_store_is_kept(store: Store) -> None:
+    assert store.load(MANY).restored_to == 0
+    store.commit(Changes(restored_to=7))
+    store.commit(Changes(restored_to=9))
+    assert store.load(MANY).restored_to == 9

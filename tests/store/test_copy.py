@@ -72,11 +72,11 @@ def test_a_copied_store_is_the_same_store(source: str, target: str, tmp_path: Pa
     assert seen == sorted(seen) and len(seen) > 10 and seen[-1] == (total, total)
     before, after = opened(old), opened(fresh)
     assert before.load(MANY) == after.load(MANY) and before.number == after.number == 3
-    assert list(after.load(MANY).lives.items()) == [("first", 0), ("second", 3)]
+    assert list(after.load(MANY).incarnations.items()) == [("first", 0), ("second", 3)]
     assert after.tokens() == before.tokens() and after.story(1) == before.story(1) and len(after.story(1)) == LINES + 1
     after.commit(Changes(story=[Story(1, 0.0, "and on")]))
     after.begin("third")
-    assert after.story(1)[-1].kind == "and on" and list(after.load(MANY).lives)[-1] == "third"
+    assert after.story(1)[-1].kind == "and on" and list(after.load(MANY).incarnations)[-1] == "third"
 
 
 @pytest.mark.parametrize("target", ["file", "postgres"])

@@ -159,7 +159,7 @@ def test_a_server_killed_in_mid_run_keeps_what_it_said_was_committed(mortal: Ser
     loaded = store.load(MANY)
     found = [job.id for job in loaded.jobs]
     assert found in (said, [*said, len(said) + 1])
-    assert (store.number, loaded.lives) == (len(found), {"life": 0})
+    assert (store.number, loaded.incarnations) == (len(found), {"life": 0})
     assert [store.submission(f"k{job}") is not None for job in (len(found), len(found) + 1)] == [True, False]
     ended(store, 1)
     store.close()

@@ -79,7 +79,7 @@ def test_the_first_one_can_do_nothing_after_a_takeover(make: Make, database: str
             act()
     second.commit(new(a_job(3)))
     first.close()
-    assert text(second, "all") == [1, 3] and second.load(MANY).lives == {}
+    assert text(second, "all") == [1, 3] and second.load(MANY).incarnations == {}
     second.beat()
 
 

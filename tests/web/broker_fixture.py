@@ -75,6 +75,9 @@ class NoFleet:
     def folders(self) -> list[int]:
         return []
 
+    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
+        return []
+
 
 class Answer(Struct):
     """What came back."""
@@ -102,7 +105,7 @@ class BrokerFixture:
         self.clock = HandClock()
         self.directory = NoFleet()
         self.audit = Audit(str(home))
-        self.engine = Engine(lambda: Decider(SqliteStore(MEMORY), self.clock, life="life-1"))
+        self.engine = Engine(lambda: Decider(SqliteStore(MEMORY), self.clock, incarnation="life-1"))
         self.guard = Guard(self.audit, ["broker.example", "*.lab.example"], now=self.clock.wall)
         self.api = Api(
             self.engine, self.directory, a_request(cpu=1), self._stop, {"pid": 1}, guard=self.guard, link=self._link

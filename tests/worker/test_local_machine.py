@@ -174,11 +174,15 @@ def test_a_worker_in_one_process_with_its_broker_neither_lists_nor_marks(bench: 
     assert direct.inventory(10) == [] == direct.unacked(10) and list(path.iterdir()) == []
 
 
-def test_an_order_is_recalled_from_the_run_dir(bench: Bench) -> None:
-    start = a_start("sleep", "1", where={"lease_s": 5.0})
-    bench.runner.begin(start, Lease(boottime() - 1, 5.0))
-    assert bench.new_runner().recall((1, 1)) == start
-    assert bench.runner.recall((2, 1)) is None
+def test_what_a_restored_broker_has_no_record_of_is_told_apart_until_its_end_is_acknowledged(bench: Bench) -> None:
+    bench.left(1)
+    bench.left(2)
+    bench.runner.mark_unrecorded((1, 1))
+    bench.runner.mark_unrecorded((77, 1))
+    assert not (bench.home / "jobs/77").exists()
+    assert (bench.new_runner().inventory(10), bench.new_runner().unrecorded(10)) == ([(2, 1)], [(1, 1)])
+    bench.runner.acked((1, 1))
+    assert (bench.new_runner().inventory(10), bench.new_runner().unrecorded(10)) == ([(2, 1)], [])
 
 
 # What was removed.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.builders import a_placement, a_request, a_spec
+from tests.builders import a_placement, a_spec
 
 from grassq.core.job_options import Pairs
 from grassq.core.messages import Start
@@ -19,7 +19,6 @@ from grassq.core.syntax.options import RESERVED
 from grassq.run import rundir
 from grassq.run.rundir import RunSpec, decode_word
 from grassq.settings import Settings
-from grassq.worker import stored_order
 from grassq.worker.default_env import DefaultEnvironment, of_this_process
 from grassq.worker.devices.detectors import DETECTORS, variables_of
 from grassq.worker.run_spec import Launch, placeholders, run_spec
@@ -320,7 +319,7 @@ def test_a_daemon_in_the_background_is_at_home_and_one_in_front_where_it_was_sta
         os.umask(before)
 
 
-# Leases, and the order as it came.
+# Leases.
 
 
 def test_only_an_attempt_with_a_lease_is_marked_so() -> None:
@@ -328,45 +327,7 @@ def test_only_an_attempt_with_a_lease_is_marked_so() -> None:
     assert spec_of(a_start(where={"lease_s": 300.0})).lease
 
 
-ENVIRONMENTS: dict[str, Pairs] = {
-    "plain": (PATH, (b"A", b"1"), (b"B", b"\xff")),
-    "ours and devices": ((b"GRASS_STORE", b"x"), PATH, (b"CUDA_VISIBLE_DEVICES", b"3"), (b"GRASS_HOME", b"/h")),
-    "overridden": ((b"LR", b"0.1"), PATH, (b"GRASS_JOB_ID", b"9")),
-    "doubled": ((b"A", b"1"), (b"B", b"2"), (b"A", b"3")),
-    "empty": (),
-}
-
-
-@pytest.mark.parametrize("env", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-@pytest.mark.parametrize("constraints", [Constraints(), REMOTE], ids=["a user's", "a guest's"])
-def test_the_order_can_be_read_back_exactly(tmp_path: Path, env: Pairs, constraints: Constraints) -> None:
-    start = Start(
-        12,
-        3,
-        replace(a_spec("exp", a_request(gpu=0.5, mem="1G")), constraints=constraints, env=((b"LR", b"9"),)),
-        replace(a_placement("w", GPU), env=((b"Q", b"1"),), lease_s=300.0, prefix=(b"nice",)),
-        env,
-        name="train",
-        checkpoint_of=4,
-    )
+def test_a_spec_of_an_older_release_with_the_order_in_it_is_read(tmp_path: Path) -> None:
     path = str(tmp_path / "run")
-    rundir.prepare(path, launch_of(start, DEFAULT_ENV).content)
-    assert stored_order.recall(path) == start
-
-
-@pytest.mark.parametrize("damage", ["gone", "torn", "no order", "another order", "a place that is not there"])
-def test_an_order_that_cannot_be_read_back_is_none(tmp_path: Path, damage: str) -> None:
-    path = str(tmp_path / "run")
-    raw = raw_of(a_start())
-    if damage == "no order":
-        del raw["order"]
-    if damage == "another order":
-        raw["order"] = "kwECAw=="
-    if damage == "a place that is not there":
-        raw["env"] = []
-    rundir.prepare(path, json.dumps(raw).encode())
-    if damage == "gone":
-        Path(path, "spec.json").unlink()
-    if damage == "torn":
-        Path(path, "spec.json").write_bytes(b'{"v": 1, "order": "a')
-    assert stored_order.recall(path) is None
+    rundir.prepare(path, json.dumps({**raw_of(a_start()), "order": "kwECAw=="}).encode())
+    assert rundir.read_spec(path).job == a_start().job and "order" not in raw_of(a_start())

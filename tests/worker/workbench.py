@@ -81,16 +81,17 @@ class FakeRunner:
     def inventory(self, most: int) -> list[AttemptId]:
         return self.left[:most]
 
+    def unrecorded(self, most: int) -> list[AttemptId]:
+        return []
+
     def unacked(self, most: int) -> list[AttemptId]:
         return self.left[:most]
 
     def acked(self, attempt: AttemptId) -> None:
         self.marked.append(attempt)
 
-    def recall(self, attempt: AttemptId) -> Start | None:
-        if self.trouble is not None:
-            raise self.trouble
-        return self.orders.get(attempt)
+    def mark_unrecorded(self, attempt: AttemptId) -> None:
+        self._do("unrecorded", attempt)
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         self._do("forget", list(jobs), list(spare))

@@ -8,21 +8,19 @@ from operator import eq
 from typing import Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from grassq.broker.job_change import JobChange, change_of, ranges_of
 from grassq.core import states
-from grassq.core.model import FINAL, HOLDING, Job, Outcome, State
+from grassq.core.model import FINAL, HOLDING, Job, State
 from grassq.core.outcome import in_words
 from grassq.core.planner.board import Board
-from grassq.core.states import Adopt, Cancel, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
+from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
 from grassq.errors import GuardFailed
 from grassq.store.base import Attempt, Changes, Store, Story, Submission, WorkerRecord
 
 #: Events whose name is an order, told as the fact they became.
 _KINDS: dict[type[Event], str] = {
     Place: "placed",
-    Adopt: "recalled",
     Cancel: "cancel requested",
     Hold: "held",
     Release: "released",
@@ -69,17 +67,6 @@ class Batch(Struct):
         self.changes.removed += [job.id for job in jobs]
         self._note_ranges(jobs, "removed")
 
-    def bring_back(self, job: Job) -> None:
-        """Add a job that had an id, and a placement, before the store forgot it."""
-        self.next_id = max(self.next_id, job.id + 1)
-        self.changes.put(None, job)
-        attempt = _attempt_of(job, job, self.now)
-        assert attempt is not None and job.placement is not None
-        self.changes.attempts[attempt.job, attempt.number] = attempt
-        self.note(job, _KINDS[Adopt], f"attempt {job.attempt} on {job.placement.worker}")
-        self.board.put(job)
-        self.board.crowded.add(job.placement.worker)
-
     def move(self, job: Job, event: Event) -> Job:
         """Let an event happen to a job, on the board and in what will be stored."""
         after = states.advance(job, event, self.now)
@@ -87,12 +74,6 @@ class Batch(Struct):
             return job
         self.set(job, after)
         self.note(after, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))
-        if isinstance(event, Adopt):
-            self.board.crowded.add(event.placement.worker)
-        if isinstance(event, Adopt) and (old := _attempt_of(job, job, self.now)) is not None:
-            forgotten = "a newer attempt was found after the store had been restored from a backup"
-            over = replace(old, ended=self.now, outcome=Outcome.UNKNOWN, error=forgotten)
-            self.changes.attempts[old.job, old.number] = over
         if (attempt := _attempt_of(after, job, self.now)) is not None:
             self.changes.attempts[attempt.job, attempt.number] = attempt
         return after
@@ -185,7 +166,7 @@ def _attempt_of(after: Job, before: Job, now: float) -> Attempt | None:
 
 def _detail(event: Event, after: Job) -> str:
     match event:
-        case Place(placement) | Adopt(_, placement):
+        case Place(placement):
             return f"attempt {after.attempt} on {placement.worker}"
         case Exited(_, outcome, code, signal):
             return f"{in_words(outcome, code, signal)} -> {after.state}"

@@ -11,7 +11,7 @@ from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
 from grassq.broker.recovery import Recovery
 from grassq.core import reconcile
-from grassq.core.messages import Ack, Hello, Recalled, Report, Silent, StorePosition, WorkerMessage
+from grassq.core.messages import Ack, Hello, Report, Silent, StorePosition, WorkerMessage
 from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board, ReservationPolicy
 from grassq.core.planner.plan import leased
@@ -42,7 +42,7 @@ class Decider:
         store: Store,
         clock: Clock,
         *,
-        life: str,
+        incarnation: str,
         patience: ReservationPolicy | None = None,
         floor_id: int = 0,
         lease_s: float = LEASE_S,
@@ -50,7 +50,7 @@ class Decider:
         near_max: int = NEAR_MAX,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
-        """`life` names this run of the broker; the board keeps `near_max` jobs whole."""
+        """`incarnation` names this run of the broker; the board keeps `near_max` jobs whole."""
         self._store = store
         self._clock = clock
         self._patience = patience
@@ -60,7 +60,7 @@ class Decider:
         self._near_max = near_max
         self._prefetch_policy = prefetch_policy
         self._began = clock.mono()
-        self._recovery = Recovery(life)
+        self._recovery = Recovery(incarnation)
         self._dispatch = Dispatch(store)
         self._failures = 0
         self._retry_at = 0.0
@@ -82,15 +82,15 @@ class Decider:
         self.board = Board()
         self._worker_records: dict[str, WorkerRecord] = {}
         self.reload()
-        store.begin(life)
+        store.begin(incarnation)
         self._recovery.begun(store.number)
         self._awaited = set(self.board.worker_states)
         self.board.awaited = set(self._awaited)
 
     @property
-    def moment(self) -> StorePosition:
-        """How far the store's history has come; workers remember it."""
-        return StorePosition(self._recovery.life, self._store.number, self._next_id - 1)
+    def position(self) -> StorePosition:
+        """Return how far the store's history has come; workers remember it."""
+        return StorePosition(self._recovery.incarnation, self._store.number, self._next_id - 1)
 
     @property
     def beat_s(self) -> float | None:
@@ -113,9 +113,8 @@ class Decider:
         self.generation += 1
         before = self.board.worker_states
         self.store_id = loaded.store_id
-        self._next_id = max(loaded.highest_id, self._floor_id) + 1
-        self._recovery.loaded(loaded.lives, loaded.highest_id, loaded.signing_key)
-        self._dispatch.signing_key = loaded.signing_key
+        self._next_id = max(loaded.highest_id, loaded.restored_to, self._floor_id) + 1
+        self._recovery.loaded(loaded.incarnations, loaded.highest_id, loaded.restored_to)
         self._worker_records = dict(loaded.worker_records)
         self.board = Board(
             loaded.paused,
@@ -142,6 +141,7 @@ class Decider:
             self.board.set_worker(info, online=online, now=now, heard=heard)
             worker_state = self.board.worker_states[info.name]
             worker_state.since = known.since if known is not None else now
+            worker_state.unrecorded = known.unrecorded if known is not None else set()
             worker_state.drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._dispatch.forget_all()
         # What was being settled when the store was last written is settled now.
@@ -189,7 +189,7 @@ class Decider:
         if not changes.empty:
             self._store.commit(changes)
             self._failures = 0
-            self._recovery.stored(changes.inserted)
+            self._recovery.stored(changes.inserted, changes.restored_to)
             self._worker_records |= changes.worker_records
             for name in changes.removed_workers:
                 self._worker_records.pop(name, None)
@@ -221,8 +221,8 @@ class Decider:
                 effects.answers.append((message, self._answer(batch, message)))
             else:
                 effects.orders += self._heard(batch, message.worker, message.message)
-        effects.orders += self._recovery.look(batch)
         self._end_leases(batch)
+        effects.orders += self._recovery.settle(batch)
         for job in [job for job in self.board.retrying.values() if _ready_in_s(job, batch.now) <= 0]:
             batch.move(job, Ready())
         eligibility.block_unready(batch)
@@ -242,8 +242,6 @@ class Decider:
                 return self._hello(batch, said)
             case Report():
                 return self._report(batch, worker, said)
-            case Recalled(start):
-                return self._recovery.recalled(batch, worker, start)
             case Silent(heard):
                 if worker in self.board.worker_states:
                     self.board.lose_touch(worker, heard, batch.now)
@@ -330,15 +328,11 @@ class Decider:
     def _report(self, batch: Batch, worker: str, report: Report) -> Orders:
         event = report.event
         attempt: AttemptId = (report.job, event.attempt)
-        if self._recovery.is_asked(worker, attempt):
-            # Not acknowledged: it is repeated, and by then the worker has told what it was.
-            return []
         job = self.board.holding.get(report.job) or batch.alive(report.job)
-        if self._recovery.is_forgotten(batch, job, attempt):
-            return self._recovery.ask(batch, worker, attempt)
+        orders = self._recovery.reported_unknown(batch, worker, job, attempt)
         if job is not None and not isinstance(event, Started | Stuck) and self._may_run_elsewhere(batch, job):
             # Not acknowledged: it is repeated until everybody has spoken.
-            return []
+            return orders
         if job is None or job.attempt != event.attempt or job.placement is None or job.placement.worker != worker:
             self._late(batch, report)
         else:
@@ -356,9 +350,9 @@ class Decider:
             if isinstance(event, Exited) and event.started is not None and event.ended is not None:
                 self.board.prefetch.note_duration(job, event.ended - event.started)
         if isinstance(event, Started | Stuck):
-            return []
-        self._recovery.reported(worker, attempt)
-        return [(worker, Ack(report.job, event.attempt))]
+            return orders
+        self._replan |= self._recovery.reported(batch, worker, attempt)
+        return [*orders, (worker, Ack(report.job, event.attempt))]
 
     def _may_run_elsewhere(self, batch: Batch, job: Job) -> bool:
         """Whether a worker yet to speak may have a newer attempt, started when this one's lease was over."""
@@ -420,7 +414,7 @@ class Decider:
             return max(0.0, self._retry_at - mono)
         due = [_ready_in_s(job, wall) for job in self.board.retrying.values()]
         due += self._dispatch.due_in_s(self.board, mono)
-        at = [self._ripe_at, self._recovery.next_look(self.board)]
+        at = [self._ripe_at]
         leases = (reconcile.leased_until(self.board, job) for job in self.board.holding.values())
         at += [until for until in leases if until is not None]
         if self._store.beat_s is not None:

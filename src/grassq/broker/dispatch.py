@@ -10,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from grassq.broker.inbox import Orders
-from grassq.broker.signing import sealed
 from grassq.core import reconcile
 from grassq.core.job_options import Pairs
 from grassq.core.messages import Order, Start
@@ -29,8 +28,6 @@ class Dispatch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        #: Of the store, read with it.
-        self.signing_key = b""
         self._sent: dict[AttemptId, reconcile.Sent] = {}
         self._environments: OrderedDict[bytes, Pairs] = OrderedDict()
 
@@ -43,14 +40,14 @@ class Dispatch:
         self._sent.clear()
 
     def orders(self, board: Board, mono: float) -> Orders:
-        """What is due now; no starts while a worker that has not spoken may know better, as after a backup."""
+        """Return the orders that are due; after a restore no start is due while a worker may know better."""
         orders: Orders = []
-        hushed = bool(board.unreconciled or board.awaits(mono))
+        stands_still = bool(board.unreconciled or board.awaits(mono))
         for name, worker_state in board.worker_states.items():
             if not worker_state.online:
                 continue
             for job, told in reconcile.due(board, name, self._sent, mono):
-                if hushed and not (job.cancel_requested or told.back):
+                if (stands_still or worker_state.unrecorded) and not (job.cancel_requested or told.back):
                     continue
                 try:
                     order = self._order(board, job, told)
@@ -79,15 +76,14 @@ class Dispatch:
         return reconcile.withdrawal_of(job)
 
     def _start(self, board: Board, job: Job) -> Start:
-        """The order to start a job; sealed where it leaves this process, so that it is known when it comes back."""
+        """Return the order to start a job."""
         where = job.placement
         assert where is not None
         if where.after is not None and board.predecessor(job) is None:
             # Whom it waited for is over: nobody there need find that out.
             where = replace(where, after=None)
         env = self._environment(job.spec.env_digest)
-        start = Start(job.id, job.attempt, job.spec, where, env, job.name, job.rerun_of)
-        return start if where.worker in board.roles.trusted else sealed(start, self.signing_key)
+        return Start(job.id, job.attempt, job.spec, where, env, job.name, job.rerun_of)
 
     def _environment(self, digest: bytes) -> Pairs:
         if digest in self._environments:

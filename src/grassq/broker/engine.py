@@ -44,7 +44,7 @@ class Engine:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         # Made on the thread that will use it: an SQLite connection belongs to one thread.
         self.decider = self._thread.submit(make_decider).result()
-        self.subscriptions = Subscriptions(self.decider.moment.life)
+        self.subscriptions = Subscriptions(self.decider.position.incarnation)
         self._links: dict[str, SendOrder] = {}
         self._inbox: list[Message] = []
         self._answers: dict[Call, asyncio.Future[object]] = {}

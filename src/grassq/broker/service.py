@@ -144,9 +144,11 @@ def release(batch: Batch, selectors: Sequence[Selector]) -> Done:
     """Let parked jobs go on."""
     unready = Eligibility(batch)
     jobs, notes = [], []
+    unrecorded = {job for state in batch.board.worker_states.values() for job, _ in state.unrecorded}
     for job in select(batch, selectors):
-        if job.state is not State.HELD:
-            notes.append(f"job {job.id} is not held ({job.state})")
+        if job.state is not State.HELD or job.id in unrecorded:
+            runs = "stays held: an attempt of it that the store has no record of may still run; `grass kill` ends it"
+            notes.append(f"job {job.id} {runs if job.id in unrecorded else f'is not held ({job.state})'}")
             jobs.append(job)
             continue
         released = batch.move(job, Release())
@@ -306,14 +308,23 @@ def _no_worker(worker: str) -> NotFound:
 
 
 def accept_restored(batch: Batch) -> Done:
-    """Start jobs again after a backup was restored, without the workers that have not spoken yet."""
+    """Start jobs again after a backup was restored, without the workers and attempts that are waited for."""
     missing = sorted(batch.board.unreconciled)
-    if not missing:
+    busy = {name: state for name, state in batch.board.worker_states.items() if state.unrecorded}
+    if not missing and not busy:
         return Done([], ["nothing waits for a worker to speak"])
     batch.board.unreconciled = set()
     batch.board.awaited = set()
+    # A change, so that the batch ends with a plan.
     batch.changes.unreconciled = set()
-    return Done([], [f"what {', '.join(missing)} ran since the backup may be started a second time"])
+    notes = []
+    if missing:
+        notes.append(f"what {', '.join(missing)} ran since the backup may be started a second time")
+    for name, state in sorted(busy.items()):
+        jobs = ", ".join(str(job) for job, _ in sorted(state.unrecorded))
+        notes.append(f"the devices of {name} that job {jobs} may still use are given to others too")
+        state.unrecorded = set()
+    return Done([], notes)
 
 
 def unknown(batch: Batch, ids: Sequence[int]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from grassq.core import states
 from grassq.core.job_options import Pairs
@@ -28,8 +28,6 @@ class Start(_AboutAttempt, frozen=True, tag="start"):
     name: str | None = None
     #: A rerun shares the checkpoint folder of the first job.
     checkpoint_of: JobId | None = None
-    #: The broker's mark on this order: by it a worker proves what it was told, to a broker that has forgotten.
-    seal: bytes = b""
 
 
 class Check(_AboutAttempt, frozen=True, tag="check"):
@@ -49,14 +47,12 @@ class Withdraw(_AboutAttempt, frozen=True, tag="withdraw"):
     """Give this attempt up, unless it has been started."""
 
     boot: str
+    #: The store has no record of the attempt, because it was restored from a backup: keep its run dir for `doctor`.
+    unrecorded: bool = False
 
 
 class Ack(_AboutAttempt, frozen=True, tag="ack"):
     """The report of this attempt's end is on disk; it need not be repeated."""
-
-
-class Recall(_AboutAttempt, frozen=True, tag="recall"):
-    """The broker knows nothing of this attempt: say what was ordered, and how it stands."""
 
 
 class Forget(Struct, frozen=True, tag="forget"):
@@ -67,9 +63,9 @@ class Forget(Struct, frozen=True, tag="forget"):
 
 
 class StorePosition(Struct, frozen=True):
-    """A point in a store's history: a broker's life, and the number of its last commit."""
+    """A point in a store's history: a broker's incarnation (one run of it), and the number of its last commit."""
 
-    life: str
+    incarnation: str = field(name="life")
     commit: int
     #: The highest job id given by then, so that a broker restored from a backup gives none of them again.
     highest_id: int = 0
@@ -83,8 +79,10 @@ class Hello(Struct, frozen=True, tag="hello"):
     fresh: bool = True
     #: The attempts that have a run dir here, newest first and bounded; only with a fresh hello.
     held: tuple[AttemptId, ...] = ()
-    #: The latest moment this worker has heard of; a broker that does not know it was restored from a backup.
+    #: The latest position this worker has heard of; a store that does not know it was restored from a backup.
     seen: StorePosition | None = None
+    #: Attempts that have a run dir here, that a broker had no record of, and whose end no broker has acknowledged.
+    unrecorded: tuple[AttemptId, ...] = ()
 
 
 class Silent(Struct, frozen=True, tag="silent"):
@@ -94,12 +92,6 @@ class Silent(Struct, frozen=True, tag="silent"):
     heard: float
 
 
-class Recalled(Struct, frozen=True, tag="recalled"):
-    """What a worker was once ordered to run; how it stands follows as a report."""
-
-    start: Start
-
-
 class Report(Struct, frozen=True, tag="report"):
     """What became of an attempt."""
 
@@ -107,6 +99,6 @@ class Report(Struct, frozen=True, tag="report"):
     event: states.Report
 
 
-Order = Start | Check | Stop | Withdraw | Ack | Recall | Forget
+Order = Start | Check | Stop | Withdraw | Ack | Forget
 #: What a worker sends of its own accord.
-WorkerMessage = Hello | Report | Recalled
+WorkerMessage = Hello | Report

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from grassq.core.messages import Order, StorePosition, WorkerMessage
 from grassq.core.model import Offer
 
 #: The newest way of talking this release knows; it talks to peers one older or newer.
 PROTOCOL = 1
-#: Where a worker comes in, and the headers of its request: its protocol, its ticket, the newest moment it has heard
+#: Where a worker comes in, and the headers of its request: its protocol, its ticket, the newest position it has heard
 #: of; and of the answer: the broker's protocol, or why the worker is turned away.
 PATH = "/v1/worker"
 PROTOCOL_HEADER = "Grass-Protocol"
@@ -60,7 +60,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     """The broker took the worker's hello: who it is, and what it expects."""
 
     store_id: str
-    moment: StorePosition
+    position: StorePosition = field(name="moment")
     #: What to present at the next connection; a copy of this worker's home cannot know it.
     ticket: str
     protocol: int = PROTOCOL
@@ -82,7 +82,7 @@ class Pong(Struct, frozen=True, tag="pong"):
     """The broker heard a ping: leases count from its `at`."""
 
     at: float
-    moment: StorePosition
+    position: StorePosition = field(name="moment")
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):

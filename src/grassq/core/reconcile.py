@@ -1,4 +1,4 @@
-"""What should be, against what is found: one table for restart, lost message, reconnect and adoption."""
+"""What should be, against what is found: one table for restart, lost message and reconnect."""
 
 from __future__ import annotations
 
@@ -82,19 +82,8 @@ def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -
 def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
     if board.predecessor(job) is not None:
         return Sent(now, since, None, board.prefetch.is_withdrawn(job, now - since, board))
-    if job.state is State.PLACED and _is_too_much(board, job):
-        return Sent(now, since, None, back=True)
     # A stop must not wait until the start before it, or a stop with a longer grace, would be repeated anyway.
     return Sent(now, since, _stop_grace_s(job) if job.cancel_requested else None)
-
-
-def _is_too_much(board: Board, job: Job) -> bool:
-    """Whether a job cannot start where it was placed, because one that a restored store had forgotten runs there."""
-    where = job.placement
-    if where is None or where.worker not in board.crowded:
-        return False
-    worker_state = board.worker_states.get(where.worker)
-    return worker_state is not None and worker_state.is_overfull(job.spec.queue, where.allocation)
 
 
 def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:
@@ -136,37 +125,38 @@ def _boot(job: Job) -> str:
 
 
 class Unknown(Struct, frozen=True):
-    """What a worker holds that the broker does not know of."""
+    """What a worker holds that the store does not know of."""
 
-    #: Attempts the broker never gave, as far as it remembers: it was restored from a backup.
-    forgotten: list[AttemptId]
-    #: Jobs of its own that were removed since.
+    #: Attempts that the store has no record of: it was restored from a backup.
+    unrecorded: list[AttemptId]
+    #: Jobs that were removed since.
     removed: list[int]
-    #: Forgotten attempts of jobs that have ended meanwhile: nobody wants them any more.
+    #: Unrecorded attempts of jobs that have ended: nobody wants these attempts any more.
     unwanted: list[AttemptId] = []
 
 
-def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int, *, restored: bool) -> Unknown:
+def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int, restored_to: int) -> Unknown:
     """Compare what a worker holds with what is stored.
 
-    A restored broker cannot tell a removed job from one it has forgotten: there everything unknown counts as forgotten.
-    Of a job's attempts only the newest matters: the others were over when it began.
+    An unknown id above `highest_id`, or up to `restored_to`, may be one that the store gave before it was restored from
+    a backup; another unknown id is of a removed job. Of a job's attempts only the newest matters: the others were over
+    when it began.
     """
     newest: dict[int, int] = {}
     for job, attempt in held:
         newest[job] = max(attempt, newest.get(job, 0))
-    forgotten: list[AttemptId] = []
+    unrecorded: list[AttemptId] = []
     removed: list[int] = []
     unwanted: list[AttemptId] = []
     for job, attempt in sorted(newest.items()):
         if job in known:
             if attempt > known[job].attempt:
-                (unwanted if known[job].state in FINAL else forgotten).append((job, attempt))
-        elif restored or job > highest_id:
-            forgotten.append((job, attempt))
+                (unwanted if known[job].state in FINAL else unrecorded).append((job, attempt))
+        elif job > highest_id or job <= restored_to:
+            unrecorded.append((job, attempt))
         else:
             removed.append(job)
-    return Unknown(forgotten, removed, unwanted)
+    return Unknown(unrecorded, removed, unwanted)
 
 
 def leased_until(board: Board, job: Job) -> float | None:

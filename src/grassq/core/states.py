@@ -72,13 +72,6 @@ class Stuck(Struct, frozen=True, tag="stuck"):
     why: Words
 
 
-class Adopt(Struct, frozen=True):
-    """A worker has an attempt that a broker restored from a backup had forgotten."""
-
-    attempt: int
-    placement: Placement
-
-
 class Cancel(Struct, frozen=True):
     """The user wants it gone."""
 
@@ -103,7 +96,7 @@ class Unready(Struct, frozen=True):
     reason: str
 
 
-Event = Place | Adopt | Started | Exited | Lost | RefusedByWorker | Stuck | Cancel | Hold | Release | Ready | Unready
+Event = Place | Started | Exited | Lost | RefusedByWorker | Stuck | Cancel | Hold | Release | Ready | Unready
 Report = Started | Exited | Lost | RefusedByWorker | Stuck
 
 Rule = Callable[[Job, "Event", float], Job]
@@ -136,16 +129,6 @@ def _placed(job: Job, event: Event, at: float) -> Job:
         signal=None,
         error=None,
     )
-
-
-def _adopted(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Adopt)
-    if event.attempt <= job.attempt:
-        return job
-    placed = _placed(job, Place(event.placement), at)
-    # How the tries in between went is not known; the one that is told now counts as the last at worst.
-    tried = max(job.tried, min(event.attempt, job.spec.tries) - 1)
-    return replace(placed, attempt=event.attempt, ready_at=None, tried=tried)
 
 
 def _running(job: Job, event: Event, at: float) -> Job:
@@ -259,7 +242,6 @@ RULES: dict[tuple[State, type[Event]], Rule] = {
     (State.QUEUED, Unready): _unready,
     (State.QUEUED, Hold): _held,
     (State.QUEUED, Cancel): _cancelled,
-    **{(state, Adopt): _adopted for state in State if state not in FINAL},
     **{(State.PLACED, event): rule for event, rule in _REPORTS.items()},
     **{(State.RUNNING, event): rule for event, rule in _REPORTS.items() if event is not RefusedByWorker},
 }

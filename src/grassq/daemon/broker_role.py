@@ -126,7 +126,7 @@ def _decider(setup: DaemonContext, store: Store, place: str, local: str | None) 
     return Decider(
         store,
         SystemClock(),
-        life=secrets.token_hex(8),
+        incarnation=secrets.token_hex(8),
         patience=ReservationPolicy(setup.values.passes, setup.values.patience_s),
         floor_id=next(iter(folder_ids(place)), 0),
         lease_s=setup.values.lease_s,

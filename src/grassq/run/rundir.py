@@ -5,14 +5,15 @@ it does not know, and nothing here changes its meaning without a new FORMAT.
 
     jobs/<id>/checkpoint/             one per job
     jobs/<id>/<attempt>/ spec.json    what to run; JSON, 0600. "lease": true means that it may run only under a lease,
-                                      which a shim of the first release does not know; "order" is the order as it came;
-                                      of a name that is in "env" twice the last one counts
+                                      which a shim of the first release does not know; of a name that is in "env"
+                                      twice the last one counts
                          started      the claim: one JSON line; after the spawn a second one
                          stop         {"v", "grace_s", "reason"}: end the job
                          lease        {"v", "until", "length_s", "boot"}: until when on CLOCK_BOOTTIME it may run
                          log          stdout and stderr (`out` and `err` when split)
                          exit         JSON, a space, crc32 as eight hex digits, newline
                          acked        empty: the broker has its end on disk
+                         unrecorded   empty: the broker's store, restored from a backup, has no record of it
                          next         the order (grassq.run.shim) of the attempt that takes over when this one has
                                       ended, a space, crc32 as eight hex digits, newline
                          files/       what the job leaves
@@ -216,20 +217,6 @@ def read_spec(path: str) -> RunSpec:
         raise ValueError(f"the spec is incomplete: {type(exc).__name__} {exc}") from exc
 
 
-def read_order(path: str) -> tuple[bytes, list[tuple[bytes, bytes]]] | None:
-    """The order an attempt came with and the environment it was given; None when that makes no sense."""
-    raw = atomic_files.parse(atomic_files.read(f"{path}/spec.json", SPEC_LIMIT) or b"")
-    try:
-        return None if raw is None else (binascii.a2b_base64(raw["order"], strict_mode=True), decode_env(raw["env"]))
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def encode_order(order: bytes) -> str:
-    """An order as the spec keeps it."""
-    return binascii.b2a_base64(order, newline=False).decode("ascii")
-
-
 def claim(path: str, spec: RunSpec, pid: int, ticks: int) -> int | None:
     """Take the attempt for the shim `pid`: a descriptor for `note_spawn`, None when somebody took it before."""
     ids = _ids(spec.store, spec.job, spec.attempt, spec.boot)
@@ -309,9 +296,23 @@ def prefetched(path: str) -> bytes | None:
 
 
 def mark_acked(path: str) -> None:
-    """The broker has the attempt's end on disk. Not synced: a marker that is lost costs one more report."""
+    """Mark that the broker has the attempt's end on disk. Not synced: a marker that is lost costs one more report."""
+    _mark(path, "acked")
+
+
+def mark_unrecorded(path: str) -> None:
+    """Mark that the broker's store has no record of the attempt. Not synced: the broker says it again."""
+    _mark(path, "unrecorded")
+
+
+def is_unrecorded(path: str) -> bool:
+    """Return whether the broker's store is known to have no record of the attempt."""
+    return os.path.lexists(f"{path}/unrecorded")
+
+
+def _mark(path: str, name: str) -> None:
     try:
-        atomic_files.touch(path, "acked")
+        atomic_files.touch(path, name)
     except (FileNotFoundError, NotADirectoryError):
         return  # the run dir is gone, and with it all there was to report
 

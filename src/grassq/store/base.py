@@ -103,6 +103,8 @@ class Changes(Struct):
     paused: set[str] | None = None
     #: The workers that must speak before a restored broker starts anything, if that set changed.
     unreconciled: set[str] | None = None
+    #: The highest id that the store may have given before it was restored from a backup, if that changed.
+    restored_to: int | None = None
     removed: list[int] = field(default_factory=list)
 
     def put(self, before: Job | None, after: Job) -> None:
@@ -119,7 +121,8 @@ class Changes(Struct):
         """Nothing to commit."""
         jobs = (self.inserted, self.updated, self.attempts, self.story, self.submissions, self.removed)
         others = (self.workers, self.worker_records, self.removed_workers, self.tokens)
-        return not any((*jobs, *others)) and self.paused is None and self.unreconciled is None
+        sets = (self.paused, self.unreconciled, self.restored_to)
+        return not any((*jobs, *others)) and all(each is None for each in sets)
 
 
 class WaitingGroup(Struct, gc=False):
@@ -136,8 +139,6 @@ class Loaded(Struct, frozen=True):
     """What a broker starts from."""
 
     store_id: str
-    #: What only a broker on this store knows: with it orders are sealed, so that they are known again.
-    signing_key: bytes
     #: Of those that are not finished, by id: every one that is placed, running or waits for a time, and the first few
     #: of the others.
     jobs: list[Job]
@@ -147,8 +148,10 @@ class Loaded(Struct, frozen=True):
     highest_id: int
     worker_records: dict[str, WorkerRecord] = {}
     unreconciled: set[str] = set()
-    #: The lives of brokers on this store, oldest first: which commit was the last before each.
-    lives: dict[str, int] = {}
+    #: The highest id that the store may have given before it was restored from a backup; 0 if it never was.
+    restored_to: int = 0
+    #: The incarnations of brokers on this store, oldest first: which commit was the last before each.
+    incarnations: dict[str, int] = {}
     #: Every queued job and every one that waits without a time, also those in `jobs`, grouped by state and shape.
     blocked: list[WaitingGroup] = []
 
@@ -161,8 +164,8 @@ class Store(Protocol):
     #: How often `beat` must be called; None if nobody else could take this store over.
     beat_s: float | None
 
-    def begin(self, life: str) -> None:
-        """Note, durably, that a broker's life begins; the lives before it and their last commits are kept."""
+    def begin(self, incarnation: str) -> None:
+        """Store that a broker begins; the incarnations before it and their last commits are kept."""
 
     def beat(self) -> None:
         """Say that this broker still lives; raises Deposed when another has taken over."""
@@ -219,4 +222,4 @@ class Store(Protocol):
 
 SUBMISSION_KEPT_S = 7 * 86400.0
 CODE_KEPT_S = 7 * 86400.0
-LIVES_KEPT = 1000
+INCARNATIONS_KEPT = 1000

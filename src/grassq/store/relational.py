@@ -19,7 +19,7 @@ from grassq.gc_pause import gc_paused
 from grassq.store import rows, sql, waiting_groups
 from grassq.store.base import (
     CODE_KEPT_S,
-    LIVES_KEPT,
+    INCARNATIONS_KEPT,
     SUBMISSION_KEPT_S,
     Attempt,
     Changes,
@@ -115,11 +115,11 @@ class RelationalStore(ABC):
         """Nobody else can take this store over, unless the engine says otherwise."""
         return
 
-    def begin(self, life: str) -> None:
-        """Note that a broker's life begins; saying it twice is saying it once."""
+    def begin(self, incarnation: str) -> None:
+        """Store that a broker begins; doing it twice changes nothing more."""
         with self._foreign_errors(), self._writing():
-            self._execute(sql.INSERT_LIFE, (life, self.number))
-            self._execute(sql.FORGET_LIVES, (LIVES_KEPT,))
+            self._execute(sql.INSERT_LIFE, (incarnation, self.number))
+            self._execute(sql.FORGET_LIVES, (INCARNATIONS_KEPT,))
 
     def load(self, whole: int) -> Loaded:
         """What is alive, as of the last commit; of the jobs that only wait so many are given whole."""
@@ -128,20 +128,20 @@ class RelationalStore(ABC):
         with self._foreign_errors(), self._reading():
             number = self._number()
             if number < self.number:
-                # A restored copy, or a stand-in that never had our last commits: only a new life may go on from here.
+                # A restored copy, or a standby that never had our last commits: only a new incarnation may go on.
                 raise Deposed(f"{self.where} went back from commit {self.number} to {number}; start the broker again")
             highest = [int(row[0]) for row in self._all(sql.SELECT_HIGHEST) if row[0] is not None]
             highest += [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
-                signing_key=bytes.fromhex(self._all(sql.GET_META, "seal_key")[0][0]),
                 jobs=self._alive(whole),
                 workers=[rows.worker_from(row) for row in self._all(sql.SELECT_WORKERS)],
                 paused={row[0] for row in self._all(sql.SELECT_PAUSES)},
                 highest_id=max(highest, default=0),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_STANDINGS)),
                 unreconciled={row[0] for row in self._all(sql.SELECT_DOUBTS)},
-                lives={row[0]: row[1] for row in self._all(sql.SELECT_LIVES)},
+                restored_to=max((int(row[0]) for row in self._all(sql.GET_META, "restored_to")), default=0),
+                incarnations={row[0]: row[1] for row in self._all(sql.SELECT_LIVES)},
                 blocked=self._blocked(),
             )
             totals = self._counted()
@@ -173,8 +173,6 @@ class RelationalStore(ABC):
     def _identify(self) -> None:
         if not self._all(sql.GET_META, "store_id"):
             self._execute(sql.PUT_META, ("store_id", secrets.token_hex(8)))
-        if not self._all(sql.GET_META, "seal_key"):
-            self._execute(sql.PUT_META, ("seal_key", secrets.token_hex(32)))
 
     def _number(self) -> int:
         return int(self._all(sql.GET_META, "number")[0][0])
@@ -264,6 +262,8 @@ class RelationalStore(ABC):
         if changes.unreconciled is not None:
             self._execute(sql.CLEAR_DOUBTS)
             self._many(sql.INSERT_DOUBT, [(worker,) for worker in sorted(changes.unreconciled)])
+        if changes.restored_to is not None:
+            self._execute(sql.PUT_META, ("restored_to", str(changes.restored_to)))
 
     def submission(self, key: str) -> Submission | None:
         """What a key was used for."""

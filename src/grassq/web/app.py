@@ -103,14 +103,14 @@ class Api:
         """What the daemon is and how it fares."""
         totals = await self._engine.read(lambda batch: batch.store.totals())
         folders = await asyncio.to_thread(self._directory.folders)
-        strays = await self._engine.read(partial(service.unknown, ids=folders))
+        unknown = await self._engine.read(partial(service.unknown, ids=folders))
         return document(
             {
                 "version": __version__,
                 **self._about,
                 **self._directory.describe(),
                 "jobs": totals,
-                "strays": [{"path": f"jobs/{id_}", "why": "no job of that id is stored"} for id_ in strays],
+                "strays": await asyncio.to_thread(self._directory.strays, unknown),
                 "read_only": self._engine.decider.read_only,
             }
         )

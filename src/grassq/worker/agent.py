@@ -19,8 +19,6 @@ from grassq.core.messages import (
     Forget,
     Hello,
     Order,
-    Recall,
-    Recalled,
     Report,
     Start,
     Stop,
@@ -63,7 +61,7 @@ class Agent:
         boottime: Callable[[], float],
         seen: Callable[[], StorePosition | None] = lambda: None,
     ) -> None:
-        """`boottime` is the clock of pings and leases; `seen` says which moment of the broker's store we know of."""
+        """`boottime` is the clock of pings and leases; `seen` says which position of the broker's store we know of."""
         self.info = info
         self._runner = runner
         self._send = send
@@ -87,7 +85,8 @@ class Agent:
         self._held = {attempt: holding for attempt, holding in self._held.items() if not holding.traceless}
         self._give_up_followers()
         self._outbox.fill()
-        self._send(Hello(self.info, True, tuple(self._runner.inventory(HELD_MAX)), self._seen()))
+        held, unrecorded = self._runner.inventory(HELD_MAX), self._runner.unrecorded(HELD_MAX)
+        self._send(Hello(self.info, True, tuple(held), self._seen(), tuple(unrecorded)))
 
     def _give_up_followers(self) -> None:
         """Nobody begins without being asked after this: a broker restored from a backup would not know of it."""
@@ -119,7 +118,7 @@ class Agent:
                 with one_alone(holding.id):
                     self._lender.renew(holding)
 
-    def _obey(self, order: Start | Check | Stop | Withdraw | Ack | Recall) -> None:
+    def _obey(self, order: Start | Check | Stop | Withdraw | Ack) -> None:
         match order:
             case Start():
                 self._start(order)
@@ -128,27 +127,17 @@ class Agent:
             case Stop():
                 self._stop(order.id, order.grace_s, order.boot)
             case Withdraw():
+                if order.unrecorded:
+                    self._runner.mark_unrecorded(order.id)
                 self._withdraw(order.id, order.boot)
             case Ack():
                 self._acknowledged(order.id)
-            case Recall():
-                self._recall(order.id)
 
     def _acknowledged(self, attempt: AttemptId) -> None:
         holding = self._held.get(attempt)
         if holding is None or holding.end is not None:
             self._held.pop(attempt, None)
             self._runner.acked(attempt)
-
-    def _recall(self, attempt: AttemptId) -> None:
-        start = self._runner.recall(attempt)
-        if start is None:
-            log.warning("recall_impossible job=%s attempt=%s: its run dir does not say what was ordered", *attempt)
-            return
-        self._send(Recalled(start))
-        # What nobody has claimed may yet be started: the broker orders it, as it does every attempt that is placed.
-        if attempt in self._held or self._runner.look(attempt) != RunState():
-            self._check(attempt, start.placement.boot)
 
     def _forget(self, order: Forget) -> None:
         active = {holding.id[0] for holding in self._held.values() if holding.end is None}

@@ -57,7 +57,10 @@ class Machine(Protocol):
         """The lease in the attempt's run dir; None if it has none."""
 
     def inventory(self, most: int) -> list[AttemptId]:
-        """The attempts that have a run dir here, newest first, at most so many."""
+        """The attempts that have a run dir here, newest first, at most so many; without those marked unrecorded."""
+
+    def unrecorded(self, most: int) -> list[AttemptId]:
+        """Return the attempts marked unrecorded whose end nobody has acknowledged, newest first, at most `most`."""
 
     def unacked(self, most: int) -> list[AttemptId]:
         """Those of the inventory whose end nobody is known to have acknowledged."""
@@ -65,8 +68,8 @@ class Machine(Protocol):
     def acked(self, attempt: AttemptId) -> None:
         """Mark that the broker has the attempt's end; nothing if there is no run dir."""
 
-    def recall(self, attempt: AttemptId) -> Start | None:
-        """The order an attempt came with, from its run dir; None if that does not say."""
+    def mark_unrecorded(self, attempt: AttemptId) -> None:
+        """Mark that the broker's store has no record of the attempt, for `doctor`; nothing if there is no run dir."""
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         """Remove the folders of jobs, except what is alive, and except the checkpoints of those to spare."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 from yarl import URL
 
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "link.json"
 FILE_MAX = 64 << 10
-#: How often the newest moment is written down; what is lost of it costs a restored broker nothing but doubt.
-MOMENT_EVERY_S = 5.0
+#: How often the newest store position is written down; what is lost of it costs a restored broker nothing but doubt.
+POSITION_EVERY_S = 5.0
 WORDS_MAX = 500
 
 #: What a refusal means when the broker gave no words with it.
@@ -44,12 +44,12 @@ _WORDS = {
 
 
 class BrokerMemory(Struct, frozen=True):
-    """What a worker must know when it dials again: its ticket, and the newest moment it has heard of."""
+    """What a worker must know when it dials again: its ticket, and the newest store position it has heard of."""
 
     #: The token the ticket belongs to: who joins again begins without one.
     token: str = ""
     ticket: str = ""
-    moment: StorePosition | None = None
+    position: StorePosition | None = field(default=None, name="moment")
 
 
 class BrokerLink:
@@ -167,7 +167,7 @@ class BrokerLink:
             self._talk = BrokerSession(
                 ws,
                 host,
-                self._memory.moment,
+                self._memory.position,
                 self._welcomed,
                 self._remember,
                 times=self._times,
@@ -178,15 +178,15 @@ class BrokerLink:
     async def _dial(
         self, session: aiohttp.ClientSession, way: Endpoint, address: Address
     ) -> aiohttp.ClientWebSocketResponse:
-        known = self._memory if self._memory.token == way.token_id else BrokerMemory(moment=self._memory.moment)
+        known = self._memory if self._memory.token == way.token_id else BrokerMemory(position=self._memory.position)
         self._memory = replace(known, token=way.token_id)
-        moment = known.moment
+        position = known.position
         headers = {
             "Host": "grass",
             "Authorization": f"Bearer {way.token}",
             protocol.PROTOCOL_HEADER: str(PROTOCOL),
             protocol.TICKET_HEADER: known.ticket,
-            protocol.SEEN_HEADER: f"{moment.life} {moment.commit}" if moment else "",
+            protocol.SEEN_HEADER: f"{position.incarnation} {position.commit}" if position else "",
         }
         url = URL.build(scheme="https", host=address.host, port=address.port, path=protocol.PATH)
         try:
@@ -220,7 +220,7 @@ class BrokerLink:
             )
         log.info("broker_in_touch address=%s", self._address)
         self._trouble = None
-        memory = replace(self._memory, ticket=welcome.ticket, moment=welcome.moment)
+        memory = replace(self._memory, ticket=welcome.ticket, position=welcome.position)
         try:
             await asyncio.to_thread(save, self._place, memory, sync=True)
         except OSError as error:
@@ -229,15 +229,15 @@ class BrokerLink:
         self._memory = memory
         return True
 
-    def _remember(self, moment: StorePosition) -> None:
-        self._memory = replace(self._memory, moment=moment)
-        if time.monotonic() - self._written_at < MOMENT_EVERY_S:
+    def _remember(self, position: StorePosition) -> None:
+        self._memory = replace(self._memory, position=position)
+        if time.monotonic() - self._written_at < POSITION_EVERY_S:
             return
         self._written_at = time.monotonic()
         try:
             save(self._place, self._memory, sync=False)
         except OSError as error:
-            log.error("moment_not_kept error=%s", error)
+            log.error("position_not_kept error=%s", error)
 
 
 def _refusal(status: int, headers: dict[str, str]) -> Exception:

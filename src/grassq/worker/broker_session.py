@@ -147,7 +147,7 @@ class BrokerSession:
         body = await self._frames.first(self._times.greet_s)
         if not isinstance(body, Welcome):
             raise ConnectionEnded("the broker spoke before its welcome")
-        if not _is_word(body.ticket) or not _is_word(body.moment.life):
+        if not _is_word(body.ticket) or not _is_word(body.position.incarnation):
             raise ConnectionEnded("the broker sent an invalid welcome")
         self._frames.newer = body.protocol > protocol.PROTOCOL
         kept = await self._welcome(body)
@@ -160,10 +160,10 @@ class BrokerSession:
 
     async def _hear(self, body: Any) -> None:
         match body:
-            case Pong(at, moment):
-                if not _is_word(moment.life):
+            case Pong(at, position):
+                if not _is_word(position.incarnation):
                     raise ConnectionEnded("the broker sent an invalid heartbeat")
-                self._remember(moment)
+                self._remember(position)
                 # Only what was really sent, and never back: a lease must not be stretched by a strange answer.
                 if self._confirmed < at <= self._pinged:
                     self._confirmed = at

@@ -15,7 +15,6 @@ from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.run import processes, rundir, shim
 from grassq.run.shim_pool import ShimPool
-from grassq.worker import stored_order
 from grassq.worker.attempts import exited
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detectors import DETECTORS, variables_of
@@ -175,7 +174,15 @@ class LocalMachine:
         return None if found is None else Lease(found.until, found.length_s)
 
     def inventory(self, most: int) -> list[AttemptId]:
-        """The attempts that have a run dir here, by the names of the directories."""
+        """Return the attempts that have a run dir here, without those marked unrecorded."""
+        return [attempt for attempt in self._attempts(most) if not rundir.is_unrecorded(self.path(attempt))]
+
+    def unrecorded(self, most: int) -> list[AttemptId]:
+        """Return the attempts marked unrecorded whose end nobody has acknowledged."""
+        paths = ((attempt, self.path(attempt)) for attempt in self._attempts(most))
+        return [attempt for attempt, path in paths if rundir.is_unrecorded(path) and not rundir.is_acked(path)]
+
+    def _attempts(self, most: int) -> list[AttemptId]:
         try:
             return rundir.attempts(self._home, most) if self._apart else []
         except OSError as error:
@@ -193,9 +200,9 @@ class LocalMachine:
             with contextlib.suppress(OSError):
                 rundir.mark_acked(self.path(attempt))
 
-    def recall(self, attempt: AttemptId) -> Start | None:
-        """The order an attempt came with."""
-        return stored_order.recall(self.path(attempt))
+    def mark_unrecorded(self, attempt: AttemptId) -> None:
+        """Leave the marker that `doctor` looks for."""
+        rundir.mark_unrecorded(self.path(attempt))
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         """Remove the folders of jobs, in its own time."""

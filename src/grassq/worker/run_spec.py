@@ -18,7 +18,6 @@ from grassq.core.resources.device_ids import device_order
 from grassq.core.syntax.placeholders import fill
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 from grassq.run import rundir
-from grassq.worker import stored_order
 from grassq.worker.default_env import DefaultEnvironment, harmless
 from grassq.worker.devices.detectors import DeviceVariables
 
@@ -46,8 +45,6 @@ class _Base(Struct, frozen=True):
     env: dict[bytes, bytes]
     #: Its pairs as JSON, without the brackets.
     written: bytes
-    #: Where what the order has is in it.
-    places: msgspec.Raw
 
 
 _encode = msgspec.json.Encoder().encode
@@ -80,7 +77,7 @@ def run_spec(
         b"job.name": (start.name or "").encode(),
     }
     is_remote = spec.constraints.remote is not None
-    base = _base(harmless(default_env.env) if is_remote else start.env, start.env, variables.hidden)
+    base = _base(harmless(default_env.env) if is_remote else start.env, variables.hidden)
     own = environment(start, path, checkpoint, held, values, variables)
     own_cwd = default_env.cwd if is_remote and not spec.own_cwd else spec.cwd
     words = [fill(word, values) for word in (*where.prefix, *spec.command)]
@@ -98,10 +95,10 @@ def run_spec(
         "lease": where.lease_s is not None,
         **{name: getattr(spec, name) for name in _OPTIONS},
     }
-    return Launch(_values(fields), _content(fields, own, base, start))
+    return Launch(_values(fields), _content(fields, own, base))
 
 
-def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base, start: Start) -> bytes:
+def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base) -> bytes:
     encode = rundir.encode_word
     # Of a name that is there twice the last one counts, so what is shared needs no look.
     env = b",".join(part for part in (base.written, _pairs(own.items())) if part)
@@ -111,7 +108,6 @@ def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base, start
         "argv": [encode(word) for word in fields["argv"]],
         "env": msgspec.Raw(b"[%s]" % env),
         "cwd": encode(fields["cwd"]),
-        "order": stored_order.keep(start, base.places),
     }
     return _encode(content)
 
@@ -122,12 +118,12 @@ def _pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 @functools.lru_cache(BASES_MAX)
-def _base(given: Pairs, sent: Pairs, hidden: frozenset[bytes]) -> _Base:
+def _base(given: Pairs, hidden: frozenset[bytes]) -> _Base:
     """What a job gets of an environment: not what tells another job who it is, nor which devices it has."""
     env = {
         name: value for name, value in given if name not in hidden and (not name.startswith(b"GRASS_") or name in _KEPT)
     }
-    return _Base(env, _pairs(env.items()), stored_order.places(sent, tuple(env.items())))
+    return _Base(env, _pairs(env.items()))
 
 
 def placeholders(allocation: Allocation) -> dict[bytes, bytes]:

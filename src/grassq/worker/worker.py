@@ -17,7 +17,7 @@ from grassq.core.resources.capacity import Capacity
 from grassq.run import processes
 from grassq.run.lease_timer import boottime
 from grassq.run.shim_pool import ShimPool
-from grassq.worker import offers
+from grassq.worker import offers, strays
 from grassq.worker.agent import Agent
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detector import Detector
@@ -200,6 +200,14 @@ class Worker:
     def folders(self) -> list[int]:
         """The ids that have a folder here, newest first."""
         return folder_ids(self._home)[:FOLDERS_MAX]
+
+    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
+        """Return how to submit these jobs again, which have a folder here and no stored job."""
+        return strays.of_jobs(self._home, jobs)
+
+    def unrecorded(self) -> list[dict[str, str]]:
+        """Return the attempts here that a restored broker has no record of."""
+        return strays.unrecorded(self._home)
 
     def describe(self) -> dict[str, object]:
         """What `doctor` wants to know of this worker."""

@@ -404,16 +404,3 @@ def test_of_two_workers_the_one_with_a_free_slot_is_taken_and_requests_count_whe
     board = a_board(*infos, jobs=[a_job(i, "q", cpu=2) for i in (1, 2, 3)])
     placed = {job_id: where.worker for job_id, where in plan(board, T0).placements}
     assert placed == {1: "a", 2: "b"}
-
-
-def test_slots_of_a_restored_store_that_two_hold_are_told_apart() -> None:
-    board = a_board(a_worker(offers=[a_slotted("q", "0,0,1")], gpu=2))
-    worker_state = board.worker_states["w"]
-    first: Allocation = {"slot": {"0": ONE}, "gpu": {"0": ONE // 2}}
-    for job_id in (1, 2):
-        assert not worker_state.is_overfull("q", first)
-        board.put(a_job(job_id, "q", state=State.RUNNING, placement=a_placement("w", first)))
-    assert worker_state.is_overfull("q", first), "there is room on the device, and yet the slot is held twice"
-    assert not worker_state.is_overfull("q", {"slot": {"2": ONE}, "gpu": {"1": ONE}})
-    finish(board, 1)
-    assert not worker_state.is_overfull("q", first)

@@ -126,7 +126,8 @@ def _daemon(directory: str) -> Iterator[Finding]:
         yield "fail", "store", found, "start them, or `grass resume --restored` to go on without them"
     strays = info.get("strays") or []
     for stray in strays[:20]:
-        yield "warn", "stray", f"{stray.get('path')}: {stray.get('why')}", "look at it; remove it if it is not needed"
+        again = f"`{stray['again']}` submits it again; " if stray.get("again") else "look at it; "
+        yield "warn", "stray", f"{stray.get('path')}: {stray.get('why')}", f"{again}remove it if it is not needed"
     if len(strays) > 20:
         yield "warn", "stray", f"and {len(strays) - 20} more", ""
     if "broker" in info:

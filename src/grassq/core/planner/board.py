@@ -75,8 +75,6 @@ class Board:
         #: Those of `jobs` that hold devices, and by whose they are.
         self.holding: dict[int, Job] = {}
         self._held_by: dict[str, dict[int, Job]] = {}
-        #: Workers on which an attempt was found that the store had forgotten: they may hold more than there is.
-        self.crowded: set[str] = set()
         #: Those of `jobs` that wait for a time.
         self.retrying: dict[int, Job] = {}
         #: Those of `jobs` that only wait, oldest known first, and how many these may be.
@@ -288,9 +286,10 @@ class Board:
         offers = offer_ledgers(info, capacity, known.offers if known else {})
         since = known.since if known and known.online == online else now
         drained = known is not None and known.drained
+        unrecorded = known.unrecorded if known is not None else set()
         max_fits = MaxFits(capacity, offers)
         self.worker_states[info.name] = WorkerState(
-            info, online, since, empty_ledger(capacity), offers, max_fits, drained, heard
+            info, online, since, empty_ledger(capacity), offers, max_fits, drained, heard, unrecorded
         )
         self._note_offers()
         for job in self.held_by(info.name):

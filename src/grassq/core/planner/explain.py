@@ -68,6 +68,12 @@ def _closed(worker_state: WorkerState) -> str | None:
         return f"worker {name} is out of touch"
     if worker_state.drained:
         return f"worker {name} is drained; `grass drain --undo {name}` lets it take jobs again"
+    if worker_state.unrecorded:
+        job, attempt = min(worker_state.unrecorded)
+        return (
+            f"worker {name} may run attempt {attempt} of job {job}, which the store has no record of since it was "
+            "restored from a backup; `grass resume --restored` goes on without waiting for its end"
+        )
     return None
 
 

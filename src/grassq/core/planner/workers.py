@@ -1,18 +1,18 @@
-"""Stations: the workers on a board, what each said of itself, and how full it is."""
+"""The workers on a board: what each said of itself, and how full it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, WorkerInfo
-from grassq.core.resources.amounts import Allocation, Request
-from grassq.core.resources.capacity import Capacity, Devices, Limits, Pool, bind, supply_of, union
+from grassq.core.model import ANYWHERE, AttemptId, Constraints, Offer, RemoteSubmitter, WorkerInfo
+from grassq.core.resources.amounts import Request
+from grassq.core.resources.capacity import Capacity, Limits, bind, supply_of, union
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
 from grassq.core.resources.ledger import Ledger, empty_ledger
-from grassq.core.resources.slots import slot_set_of, slots_in
-from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
+from grassq.core.resources.slots import slot_set_of
+from grassq.core.syntax.resource_names import SLOTS_OF
 from grassq.errors import Refused
 
 #: Ceilings that are remembered of a worker; all are made anew when there are more.
@@ -84,11 +84,13 @@ class WorkerState(Struct):
     #: When a worker that is out of touch was last heard, on the broker's monotonic clock; of one not heard since the
     #: broker began, when that was.
     heard: float = 0.0
+    #: Attempts that may run here and that a restored store has no record of, so that nobody counts their devices.
+    unrecorded: set[AttemptId] = field(default_factory=set)
 
     @property
     def takes(self) -> bool:
         """Whether jobs may be placed here now."""
-        return self.online and not self.drained
+        return self.online and not self.drained and not self.unrecorded
 
     def silent_s(self, now: float) -> float:
         """For how long this worker has been out of touch."""
@@ -107,26 +109,6 @@ class WorkerState(Struct):
         if offer is None:
             return f"worker {self.info.name} has no queue {queue!r}"
         return None if constraints.remote is None else _turns_away(offer, constraints.remote)
-
-    def is_overfull(self, queue: str, allocation: Allocation) -> bool:
-        """Whether more is taken than there is of something in an allocation."""
-        ledger = self.offers.get(queue)
-        if ledger is not None and ledger.slot_set is not None:
-            holders = ledger.slot_set.holders
-            if any(holders.get(index, 0) > 1 for index in slots_in(allocation)):
-                return True
-        for name, held in allocation.items():
-            supply = self.machine.supply.get(VRAM_OF if name == VRAM else name)
-            if isinstance(supply, Pool):
-                if self.machine.pools.get(name, 0) > supply.amount:
-                    return True
-            elif isinstance(supply, Devices) and isinstance(held, dict):
-                loads = self.machine.loads.get(VRAM_OF if name == VRAM else name, {})
-                for device in supply.devices:
-                    load = loads.get(device.id) if device.id in held else None
-                    if load is not None and (load.used > device.worth or load.vram > device.vram):
-                        return True
-        return False
 
     def offer(self, queue: str) -> Offer | None:
         """This worker's offer of a queue."""

@@ -41,6 +41,9 @@ class OwnWorker(Protocol):
     def describe(self) -> dict[str, object]:
         """What `doctor` wants to know."""
 
+    def unrecorded(self) -> list[dict[str, str]]:
+        """Return the attempts here that a restored broker has no record of."""
+
 
 class OwnWorkerRoutes:
     """The handlers, and what they work with."""
@@ -92,7 +95,8 @@ class OwnWorkerRoutes:
         """What the daemon is and how it fares."""
         jobs = {"running": self._worker.held}
         about = {"version": __version__, **self._about, **self._worker.describe(), "broker": self._link()}
-        return document({**about, "jobs": jobs, "strays": [], "read_only": None})
+        strays = await asyncio.to_thread(self._worker.unrecorded)
+        return document({**about, "jobs": jobs, "strays": strays, "read_only": None})
 
     async def stop(self, request: web.Request) -> web.Response:
         """End the daemon; jobs run on."""

@@ -15,7 +15,7 @@ from grassq.broker import worker_tickets
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core import protocol
-from grassq.core.messages import Hello, Order, Recalled, Report, Start, WorkerMessage
+from grassq.core.messages import Hello, Order, Report, Start, WorkerMessage
 from grassq.core.protocol import (
     LONG_POLLS_MAX,
     Answer,
@@ -148,7 +148,7 @@ class WorkerConnection:
         # A changing call, for it is refused while nothing can be stored: then the hello is on disk when it is answered.
         await self._engine.change(lambda batch: None)
         decider = self._engine.decider
-        self._frames.send(Welcome(decider.store_id, decider.moment, self._ticket), urgent=True)
+        self._frames.send(Welcome(decider.store_id, decider.position, self._ticket), urgent=True)
         self._frames.open()
 
     async def _hear(self, body: Any) -> None:
@@ -156,10 +156,10 @@ class WorkerConnection:
             case Ping(at):
                 if self._engine.leads:
                     # Else no word: what a broker says that may have been replaced must not prolong a lease.
-                    self._frames.send(Pong(at, self._engine.decider.moment), urgent=True)
+                    self._frames.send(Pong(at, self._engine.decider.position), urgent=True)
             case TicketKept(ticket):
                 await self._kept(ticket)
-            case Hello() | Report() | Recalled():
+            case Hello() | Report():
                 self._say(body)
                 await self._not_too_far_ahead()
 

@@ -39,6 +39,9 @@ class LocalWorkerApi(QueueAdmin, Protocol):
     def folders(self) -> list[int]:
         """The ids that have a folder here, newest first and bounded."""
 
+    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
+        """Return how to submit these jobs again, which have a folder here and no stored job."""
+
 
 class RemoteWorkerApi:
     """A worker on another machine: its desk and its logs, through its link."""
@@ -125,6 +128,10 @@ class WorkerDirectory:
     def folders(self) -> list[int]:
         """The ids that have a folder on this machine, newest first and bounded."""
         return [] if self._local is None else self._local.folders()
+
+    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
+        """Return how to submit these jobs again, which have a folder on this machine and no stored job."""
+        return [] if self._local is None else self._local.strays(jobs)
 
     def describe(self) -> dict[str, object]:
         """What `doctor` wants to know."""

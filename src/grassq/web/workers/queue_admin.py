@@ -35,3 +35,6 @@ class LogSources(Protocol):
 
     def folders(self) -> list[int]:
         """The ids that have a folder on this machine, newest first and bounded."""
+
+    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
+        """Return how to submit these jobs again, which have a folder on this machine and no stored job."""

@@ -126,7 +126,7 @@ class WorkerRegistry:
 
     async def _admitted_with(self, request: web.Request, name: str) -> str:
         shown = request.headers.get(protocol.TICKET_HEADER, "")
-        seen = _moment(request.headers.get(protocol.SEEN_HEADER, ""))
+        seen = _position(request.headers.get(protocol.SEEN_HEADER, ""))
         restored = seen is not None and name not in self._admitted and self._engine.decider.is_ahead(seen)
         try:
             admit = partial(worker_tickets.admit, worker=name, shown=shown, restored=restored)
@@ -164,8 +164,8 @@ def _checked(request: web.Request, caller: Principal) -> int:
     return theirs
 
 
-def _moment(text: str) -> StorePosition | None:
-    life, _, number = text.rpartition(" ")
-    if not life or not number.isascii() or not number.isdigit() or len(number) > 18:
+def _position(text: str) -> StorePosition | None:
+    incarnation, _, number = text.rpartition(" ")
+    if not incarnation or not number.isascii() or not number.isdigit() or len(number) > 18:
         return None
-    return StorePosition(life, int(number))
+    return StorePosition(incarnation, int(number))

@@ -1,67 +1,48 @@
-"""The agent tells a broker what it has forgotten, and forgets what the broker removed."""
+"""The agent keeps what a restored broker has no record of, and deletes what the broker removed."""
 
 from __future__ import annotations
 
 import errno
 
 import pytest
+from tests.builders import BOOT
 from tests.worker import workbench as benches
-from tests.worker.workbench import ACK, ALIVE, CHECK, DONE, ENDED, ME, NOBODY, OLD_START, RECORD, START, Bench
+from tests.worker.workbench import ACK, ALIVE, CHECK, DONE, ENDED, ME, RECORD, START, Bench
 
-from grassq.core.messages import Forget, Recall, Recalled, Start
+from grassq.core.messages import Forget, Start, Withdraw
 from grassq.core.reconcile import RunState
-from grassq.core.states import Lost, Started
+from grassq.core.states import Lost, RefusedByWorker, Started
 from grassq.worker import attempts
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S
 
-RECALL = Recall(1, 1)
+UNRECORDED = Withdraw(1, 1, BOOT, unrecorded=True)
 
 
-def with_order(found: RunState, start: Start = START) -> Bench:
-    bench = Bench(found)
-    bench.runner.orders[ME] = start
-    return bench
+def test_an_attempt_the_store_has_no_record_of_is_marked_and_runs_on() -> None:
+    bench = Bench(ALIVE)
+    assert bench.order(UNRECORDED) == [Started(1, 7)]
+    assert bench.did() == [("unrecorded", ME), "void", "watch"]
 
 
-def test_a_recall_is_answered_with_the_order_and_then_how_it_stands() -> None:
-    assert with_order(ALIVE).order(RECALL) == [Recalled(START), Started(1, 7)]
-    assert with_order(ENDED).order(RECALL) == [Recalled(START), DONE]
-    recalled, lost = with_order(NOBODY).order(RECALL)
-    assert recalled == Recalled(START) and isinstance(lost, Lost)
-
-
-def test_a_recall_of_what_began_before_a_reboot_says_that_it_is_lost() -> None:
-    recalled, lost = with_order(ALIVE, OLD_START).order(RECALL)
-    assert recalled == Recalled(OLD_START) and isinstance(lost, Lost)
-
-
-def test_a_recall_of_what_nobody_claimed_leaves_it_to_the_broker_to_start_it() -> None:
-    bench = with_order(RunState())
-    assert bench.order(RECALL) == [Recalled(START)]
-    assert bench.tick(60.0) == [] and bench.did() == []
-    bench.order(START)
-    assert bench.did() == ["begin"]
-
-
-def test_a_recall_of_what_is_held_says_how_it_stands() -> None:
-    bench = with_order(RunState())
-    bench.order(START)
-    bench.hear("started", pid=9)
-    assert bench.order(RECALL, RECALL) == [Recalled(START), Started(1, 9)] * 2
-    assert bench.did() == ["begin"]
-
-
-def test_a_recall_of_what_cannot_be_told_is_answered_with_nothing() -> None:
+def test_how_it_ended_is_told_until_it_is_acknowledged() -> None:
     bench = Bench(ENDED)
-    assert bench.order(RECALL) == [] and bench.did() == []
+    assert bench.order(UNRECORDED) == [DONE] == bench.tick(REPEAT_S)
+    bench.order(ACK)
+    assert bench.tick(REPEAT_S) == [] and bench.runner.marked == [ME]
 
 
-def test_a_recall_that_cannot_be_answered_now_is_answered_at_the_tick() -> None:
-    bench = with_order(ENDED)
+def test_what_nobody_has_started_never_is() -> None:
+    bench = Bench()
+    bench.order(START)
+    assert bench.order(UNRECORDED) == [RefusedByWorker(1, "taken back, to start where there is room sooner")]
+
+
+def test_a_mark_that_cannot_be_written_now_is_written_at_the_tick() -> None:
+    bench = Bench(ENDED)
     bench.runner.trouble = OSError(errno.EMFILE, "Too many open files")
-    assert bench.order(RECALL) == []
+    assert bench.order(UNRECORDED) == []
     bench.runner.trouble = None
-    assert bench.tick(1.0) == [Recalled(START), DONE]
+    assert bench.tick(1.0) == [DONE] and ("unrecorded", ME) in bench.did()
 
 
 def test_removed_jobs_are_forgotten_and_their_checkpoints_spared() -> None:
