@@ -108,7 +108,7 @@ class Connection:
         return response
 
     def stream(self, target: str) -> tuple[Response, Iterator[bytes]]:
-        """GET an answer of unknown length: return its head, and its bytes as they come; Broken if its end is missing."""
+        """GET an answer of unknown length: return its head, and its bytes as they come. Broken: its end is missing."""
         self._send("GET", target, b"", False)
         response = self._head()
         return response, self._body(response.headers)
