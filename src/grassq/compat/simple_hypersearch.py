@@ -1,6 +1,6 @@
-"""simple_hypersearch: a command with parameters as lines, for `simple_gpu_scheduler` or `grass enqueue --stdin`.
+"""simple_hypersearch: print a command with parameters as lines, for `simple_gpu_scheduler` or `grass enqueue --stdin`.
 
-Its words are those of the program of that name. Nothing heavy is imported: the first line is out at once.
+It takes the words of the original program of this name. Light to import: the first line is printed at once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = "simple_hypersearch"
-#: What is written at once after the first line, unless lines are longer.
+#: Bytes written at once after the first line, unless a line is longer.
 BLOCK_BYTES = 64 << 10
 BLOCK_LINES = 1024
 SEED_BYTES = 8
 EXIT_INTERRUPTED = 130
-#: What a program ends with that could not write because its reader had gone, as under a shell.
+#: The exit code of a program that could not write because its reader had gone, as under a shell.
 EXIT_BROKEN_PIPE = 141
 
 HELP = """\
@@ -86,7 +86,7 @@ def _print(lines: Iterator[str]) -> int:
 
 
 def write_lines(descriptor: int, lines: Iterator[str]) -> None:
-    """Write the first line at once, the others in blocks, none of which is kept."""
+    """Write the first line at once and the others in blocks, keeping none of them."""
     from itertools import islice
 
     many = 1
@@ -103,7 +103,7 @@ def _write(descriptor: int, data: bytes) -> None:
         except BlockingIOError:
             from select import select
 
-            # Somebody else has made it so that it does not wait.
+            # Another program has set this descriptor not to block.
             select([], [descriptor], [])
 
 

@@ -1,4 +1,4 @@
-"""Where a broker is: HOST, HOST:PORT or [IPV6]:PORT."""
+"""The address of a broker: HOST, HOST:PORT or [IPV6]:PORT."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ ADDRESSES_MAX = 16
 #: The longest name DNS can hold.
 HOST_MAX = 253
 _HEX = frozenset("0123456789abcdefABCDEF")
-#: What would make something else of a URL.
+#: Characters that would change the meaning of a URL.
 _NOT_IN_NAMES = frozenset(' /@,[]#?%\\<>^`{|}"')
 
 
 class Address:
-    """A host by name or number, and a port. Loaded by the command line, so a plain class."""
+    """A host by name or number, and a port. A plain class, because the command line imports it."""
 
     __slots__ = ("host", "port")
 
@@ -46,7 +46,7 @@ def parse_address(text: str, what: str = "the address") -> Address:
 
 
 def parse_addresses(text: str, what: str = "the address") -> list[Address]:
-    """Read one address or several with commas between them."""
+    """Read one address or several, separated by commas."""
     found = [parse_address(part, what) for part in text.split(",")]
     if len(found) > ADDRESSES_MAX:
         raise BadInput(f"{what} names more than {ADDRESSES_MAX} places")
@@ -62,7 +62,7 @@ def _is_ipv6(text: str) -> bool:
     before, gap, after = text.partition("::")
     groups = [group for part in (before, after) if part for group in part.split(":")]
     if groups and "." in groups[-1]:
-        # The last two may be written like an IPv4 address.
+        # The last two parts may be written like an IPv4 address.
         parts = groups.pop().split(".")
         if len(parts) != 4 or not all(part.isdecimal() and len(part) <= 3 and int(part) <= 255 for part in parts):
             return False
@@ -79,7 +79,7 @@ def _split(text: str) -> tuple[str, str]:
             return "", ""
         return host, rest[1:] if rest else str(PORT)
     if text.count(":") > 1:
-        # A bare IPv6 address: without brackets nobody can tell a port from its last part.
+        # A bare IPv6 address: without brackets a port cannot be told from its last part.
         return text, str(PORT)
     host, colon, port = text.partition(":")
     return host, port if colon else str(PORT)

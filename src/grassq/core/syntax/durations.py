@@ -1,4 +1,4 @@
-"""Lengths of time as people write them. Light to import: the command line reads them too."""
+"""Durations as people write them. Light to import, because the command line reads them too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Join codes: one word that says where a broker is, how to know it, and with which right to come."""
+"""Join codes: one word that holds a broker's address, its fingerprint and a secret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAMAGED = "the join code is damaged; copy it whole, it is one word"
 
 
 class Code:
-    """What a join code holds. Loaded by the command line, so a plain class."""
+    """What a join code holds. A plain class, because the command line imports it."""
 
     __slots__ = ("addresses", "fingerprint", "id", "secret")
 
@@ -28,14 +28,14 @@ class Code:
 
 
 def encode(code: Code) -> str:
-    """A code as the word people copy."""
+    """Return a code as the word people copy."""
     parts = [[str(address) for address in code.addresses], code.fingerprint.hex(), code.id, code.secret]
     body = binascii.b2a_base64(json.dumps(parts, separators=(",", ":")).encode("ascii"), newline=False)
     return PREFIX + body.decode("ascii").translate({43: 45, 47: 95}).rstrip("=")
 
 
 def decode(text: str) -> Code:
-    """The code in a word, or a sentence about what is wrong with it."""
+    """Return the code in a word, or raise a sentence about what is wrong with it."""
     text = text.strip()
     if not text.startswith(PREFIX) or len(text) > TEXT_MAX:
         raise BadInput(f"this is no join code; one begins with {PREFIX} and is printed by the broker")

@@ -1,8 +1,9 @@
-"""A random order of many numbers that needs no list of them: each place of it is computed by itself.
+"""A random order of many numbers without a list of them: each element is computed by itself.
 
 The numbers are the cells of a table with about as many rows as columns. A round moves every cell within its row, then
-every cell within its column, by a way that only the row or the column decides: that can be undone, so no two numbers
-ever meet. The table has a few cells more than there are numbers; who lands on one of those is moved on until it is off.
+every cell within its column, by an amount that only the row or the column decides. Each move can be undone, so no two
+numbers ever meet. The table has a few more cells than there are numbers; a number that lands on an extra cell is moved
+again until it lands on a real one.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Three make a large table look random. In a small one the rows are few and alike: there it takes more, until every
-#: order of five numbers is about as frequent as any other, and it costs nothing.
+#: Three rounds make a large table look random. A small table has few and similar rows: it takes more rounds until all
+#: orders of five numbers are about equally frequent, and costs nothing.
 ROUNDS = 3
 SMALL = 4096
 ROUNDS_OF_SMALL = 12
-#: Bits beyond those of a row or column, so that none is met more often than another.
+#: Bits beyond those of a row or column, so that no row or column is chosen more often than another.
 _SPARE_BITS = 24
 
 _WORD_BITS = 64
@@ -24,7 +25,7 @@ _WORD = (1 << _WORD_BITS) - 1
 
 
 def order(count: int, seed: int) -> Iterator[int]:
-    """Every number below `count` once, in an order that `seed` alone decides."""
+    """Yield every number below `count` once, in an order that `seed` alone decides."""
     rows = 1 << max(1, ((count - 1).bit_length() + 1) // 2)
     columns = -(-count // rows)
     half = max(rows, columns).bit_length() + _SPARE_BITS
@@ -34,7 +35,7 @@ def order(count: int, seed: int) -> Iterator[int]:
         while True:
             column, row = divmod(number, rows)
             for add, times, again, add_too, times_too, again_too in rounds:
-                # Multiplied twice with a fold in between: once alone would be a straight line.
+                # Multiplied twice with a fold in between: one multiplication alone would be a straight line.
                 mixed = (column + add) * times & mask
                 row = row + (((mixed ^ mixed >> half) * again & mask) >> half) & low
                 mixed = (row + add_too) * times_too & mask
@@ -46,7 +47,7 @@ def order(count: int, seed: int) -> Iterator[int]:
 
 
 def _keys(seed: int, bits: int, rounds: int) -> list[tuple[int, ...]]:
-    """For each round two numbers to add and four to multiply with, all odd: an odd one loses nothing."""
+    """Return for each round two numbers to add and four odd numbers to multiply with; odd factors lose nothing."""
     words = _words(seed)
     many = -(-bits // _WORD_BITS)
 
@@ -60,7 +61,7 @@ def _keys(seed: int, bits: int, rounds: int) -> list[tuple[int, ...]]:
 
 
 def _words(seed: int) -> Iterator[int]:
-    """Words without end that look random; any two seeds, of any size and sign, give different ones."""
+    """Yield endless words that look random; any two seeds, of any size and sign, give different words."""
     state, left = 0, 2 * abs(seed) + (seed < 0)
     while True:
         state = _scatter(state ^ left & _WORD)

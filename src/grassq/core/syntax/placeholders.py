@@ -15,7 +15,7 @@ JOB_PLACEHOLDERS = frozenset({b"job.id", b"job.name", b"job.attempt"})
 def fill(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
     """Replace `{name}` for each known name; `{{name}}` is a literal `{name}`; every other brace stays as it is.
 
-    One pass: braces inside a value are the value's own and are not looked at again.
+    One pass: braces inside a value belong to the value and are not replaced.
     """
 
     def put(match: re.Match[bytes]) -> bytes:
@@ -28,16 +28,16 @@ def fill(text: bytes, values: Mapping[bytes, bytes]) -> bytes:
 
 
 def literal(text: bytes, names: Collection[bytes]) -> bytes:
-    """A text that `fill` turns back into this one, whatever it puts in for these names."""
+    """Return a text that `fill` turns back into this one, whatever it puts in for these names."""
 
     def wrap(match: re.Match[bytes]) -> bytes:
-        # With one more pair around it a placeholder is the text it was, and a doubled one stays doubled.
+        # With one more pair around it a placeholder becomes literal, and a doubled one stays doubled.
         return b"{" + match[0] + b"}" if (match[1] or match[2]) in names else match[0]
 
     return _BRACES.sub(wrap, text) if b"{" in text else text
 
 
 def placeholders(text: bytes) -> set[bytes]:
-    """Return the names a text asks for: un-doubled, and spelled like a resource or one of the job's own."""
+    """Return the names a text asks for: not doubled, and spelled like a resource or one of the job's own names."""
     names = {match[2] for match in _BRACES.finditer(text) if match[2] is not None}
     return {name for name in names if name in JOB_PLACEHOLDERS or _RESOURCE.fullmatch(name)}

@@ -24,7 +24,7 @@ class ByIds(msgspec.Struct, frozen=True, tag="ids"):
 
 
 class LastJob(msgspec.Struct, frozen=True, tag="last"):
-    """The job submitted last, or so many before it."""
+    """The job submitted last, or `back` jobs before it."""
 
     back: int = 0
 
@@ -40,7 +40,7 @@ class ByState(msgspec.Struct, frozen=True, tag="state"):
 
 
 class ByWord(msgspec.Struct, frozen=True, tag="word"):
-    """A queue of that name, or else the jobs of that name."""
+    """The queue of this name, or else the jobs of this name."""
 
     text: str
 
@@ -53,7 +53,7 @@ class ByQueue(msgspec.Struct, frozen=True, tag="queue"):
 
 
 class ByName(msgspec.Struct, frozen=True, tag="name"):
-    """Every job of one name."""
+    """Every job with one name."""
 
     name: str
 
@@ -107,7 +107,7 @@ def _last(text: str) -> LastJob:
 
 
 def _number(digits: str, text: str) -> int:
-    # Counted before converting: a number of thousands of digits is refused by int() itself, and not as BadInput.
+    # Counted before converting: int() itself refuses thousands of digits, and not as BadInput.
     if len(digits) > _MAX_DIGITS or int(digits) > MAX_NUMBER:
         raise BadInput(f"{shown(text)} holds a number too large to be a job")
     return int(digits)

@@ -1,4 +1,4 @@
-"""Lines of commands: which of them a job is made of, and which are plain words that need no shell."""
+"""Command lines: which lines of a text are commands, and which commands are plain words that need no shell."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import re
 
 from grassq.errors import BadInput
 
-#: Commands in one submission, and bytes in one of them.
+#: Commands in one submission, and bytes in one command.
 LINES_MAX = 1_000_000
 LINE_BYTES_MAX = 2 << 20
 
 _BLANKS = b" \t"
-#: What every shell passes on as it is, and what parts words. Bytes above ASCII are parts of letters.
+#: Bytes that every shell passes on unchanged, and bytes that separate words. Bytes above ASCII are parts of letters.
 _HARMLESS = (
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-" + _BLANKS + bytes(range(0x80, 0x100))
 )
-#: `{gpu}` is ours to fill in; a shell leaves braces alone that hold neither a comma nor two dots.
+#: Grass fills in `{gpu}`; a shell leaves braces alone that hold neither a comma nor two dots.
 _PLACEHOLDER = re.compile(rb"\{[a-z][a-z0-9_]*\}|\{job\.(?:id|name|attempt)\}")
-#: A word that begins with `=` is the path of a program to zsh.
+#: To zsh a word that begins with `=` is the path of a program.
 _EQUALS_FIRST = re.compile(rb"(?:^|[ \t])=")
 _ASSIGNMENT = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
 
-# What the usual shells (sh, bash, dash, ksh, zsh, fish, csh) do themselves: a program of the same name may differ.
+# Commands the usual shells (sh, bash, dash, ksh, zsh, fish, csh) run themselves: a program of the name may differ.
 _SHELL_WORDS = frozenset(
     b"""
     . : @ [ alias and argparse autoload begin bg bind bindkey block break breaksw builtin bye caller case cd chdir
@@ -39,19 +39,19 @@ _SHELL_WORDS = frozenset(
 
 
 def split(text: bytes) -> list[bytes]:
-    """The lines of a text, whichever of the two usual ends they have."""
+    """Return the lines of a text, with either of the two usual line ends."""
     return text.replace(b"\r\n", b"\n").removesuffix(b"\r").split(b"\n")
 
 
 def command(line: bytes) -> bytes | None:
-    """The command on a line; None if it is blank or starts with #."""
-    # Not cut at its end: the blank after a backslash belongs to the command.
+    """Return the command on a line; None if the line is blank or starts with #."""
+    # Not stripped at its end: the blank after a backslash belongs to the command.
     line = line.lstrip(_BLANKS)
     return line if line and not line.startswith(b"#") else None
 
 
 def check(line: bytes) -> None:
-    """Refuse a line that can be no command; says why."""
+    """Refuse a line that cannot be a command, and say why."""
     if len(line) > LINE_BYTES_MAX:
         raise BadInput(f"the command is longer than {LINE_BYTES_MAX:,} bytes")
     if b"\0" in line:
@@ -61,7 +61,7 @@ def check(line: bytes) -> None:
 
 
 def plain_words(line: bytes) -> tuple[bytes, ...] | None:
-    """The words of a line that means to every shell just these words, none of a blank one; None for any other line."""
+    """Return the words of a line that means just these words to every shell; [] if blank, None for any other."""
     special = line.translate(None, _HARMLESS)
     if special and (special.strip(b"{}") or _PLACEHOLDER.sub(b"", line).translate(None, _HARMLESS)):
         return None
@@ -71,5 +71,5 @@ def plain_words(line: bytes) -> tuple[bytes, ...] | None:
 
 
 def may_be_program(word: bytes) -> bool:
-    """Whether a first word can name a program: to a shell it is no command of its own and no assignment."""
+    """Tell whether a first word can name a program: a shell has no command of this name, and it is no assignment."""
     return word not in _SHELL_WORDS and _ASSIGNMENT.match(word) is None and not word.startswith(b"-")

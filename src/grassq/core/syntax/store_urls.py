@@ -8,17 +8,17 @@ from urllib.parse import unquote
 POSTGRES = ("postgresql://", "postgres://")
 HIDDEN = "***"
 
-# From the first colon behind the user to the last @: also what a password holds unquoted is hidden.
+# From the first colon behind the user to the last @: a password with unquoted characters is hidden too.
 _USERINFO = re.compile(r"(://[^:@/?#]*):.*@", re.DOTALL)
 
 
 def is_postgres(url: str) -> bool:
-    """Whether this names a PostgreSQL database."""
+    """Tell whether this names a PostgreSQL database."""
     return url.startswith(POSTGRES)
 
 
 def shown_url(url: str) -> str:
-    """The URL as it may be printed: without a password, wherever it is."""
+    """Return the URL as it may be printed: without a password, wherever it is."""
     url = _USERINFO.sub(rf"\1:{HIDDEN}@", url)
     head, mark, query = url.partition("?")
     return head + mark + "&".join(map(_shown_setting, query.split("&")))

@@ -1,6 +1,6 @@
-"""A search: one command with `{name}` in it, and the values that each name takes, one line of every combination.
+"""A parameter search: one command with `{name}` in it and the values of each name; one line for each combination.
 
-Nothing heavy is imported here: `simple_hypersearch` has its first line out before a parser of words would be loaded.
+Light to import: `simple_hypersearch` prints its first line before a parser of words would be loaded.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 SHUFFLED, GRID = MODES = ("shuffled_grid", "grid")
 #: How wide `{name:>8}` may make a value: four digits.
 WIDTH_DIGITS_MAX = 4
-#: Combinations that are made beforehand, of some of the parameters.
+#: Combinations of some parameters that are made beforehand.
 TABLE_MAX = 1024
-#: No run comes to its end that has more lines than this, and no counter of Python's goes further.
+#: No run ends that has more lines than this, and no Python counter goes further.
 LINES_MAX = (1 << 63) - 1
 
 _PARAMETER = ("-p", "--parameter")
@@ -42,7 +42,7 @@ class Search:
                 raise BadInput(f"parameter {shown(name)} has no values: -p {name} VALUE...")
             self.points *= len(values)
         self.count = self.points if samples is None else min(samples, self.points)
-        #: What is probably not meant, but no mistake.
+        #: Warnings about what is probably not meant.
         self.notes = [
             f"no {{{name}}} is in the command, so for its {len(parameters[name])} values the same lines come again"
             for name in parameters
@@ -53,13 +53,13 @@ class Search:
             self.notes.append(f"there are {points}, so --n-samples {samples} takes them all")
 
     def lines(self, seed: int | None) -> Iterator[str]:
-        """The lines, as many as asked for: in the order that `seed` decides, or without one as nested loops have it."""
+        """Yield the lines asked for: in the order that `seed` decides, or without a seed as nested loops do."""
         form = self._form.format
         points = product(*self._columns) if seed is None else self._shuffled(seed)
         return islice(starmap(form, points), min(self.count, LINES_MAX))
 
     def _shuffled(self, seed: int) -> Iterator[tuple[str, ...]]:
-        # The last parameter changes fastest, so a point's number is taken apart from there.
+        # The last parameter changes fastest, so a point's number is split from the end.
         backwards = [(table, len(table)) for table in reversed(_tables(self._columns))]
         for number in order(self.points, seed):
             point: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Search:
 
 
 class Typed:
-    """The words of a search, and those of its command line that are none of it."""
+    """The words of a search, and the other words of its command line."""
 
     def __init__(self) -> None:
         self.commands: list[str] = []
@@ -83,7 +83,7 @@ class Typed:
         self.help = False
 
     def search(self) -> Search:
-        """What was typed, checked as a whole."""
+        """Check everything typed as a whole and return the search."""
         if not self.commands:
             where = ", before -p or behind --" if self.parameters else ""
             raise BadInput(f"the command is missing: put it in quotes, with {{NAME}} for each parameter{where}")
@@ -95,7 +95,7 @@ class Typed:
         return search
 
     def order(self, chance: Callable[[], int]) -> int | None:
-        """The seed of the order; of chance where none was typed, and none at all for the order of the grid."""
+        """Return the seed of the order: random if none was typed, and None for the order of the grid."""
         if self.mode == GRID:
             return None
         return chance() if self.seed is None else self.seed
@@ -104,8 +104,8 @@ class Typed:
 def read(words: Sequence[str], width: Callable[[str], int], shorts: Sequence[str] = _HELP) -> Typed:
     """Read the words of a search.
 
-    `width` says how many words an option takes that is none of ours, itself included, or refuses it. The values of -p
-    go on to a word that begins with `--` or is one of `shorts`, so they may begin with a minus sign.
+    `width` says how many words an unknown option takes, itself included, or refuses the option. The values of -p end at
+    a word that begins with `--` or is one of `shorts`, so values may begin with a minus sign.
     """
     typed = Typed()
     at = 0
@@ -136,7 +136,7 @@ def read(words: Sequence[str], width: Callable[[str], int], shorts: Sequence[str
 
 
 def shown(text: str) -> str:
-    """A text in quotes for a message: on one line, and not longer than a line."""
+    """Return a text in quotes for a message: on one line, and no longer than a line."""
     return repr(text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "...")
 
 
@@ -174,7 +174,7 @@ def _value(typed: Typed, option: str, value: str) -> None:
 
 
 def _tables(columns: list[list[str]]) -> list[list[tuple[str, ...]]]:
-    """All combinations of neighbouring columns, of as many as stay few: then a point has fewer parts to look up."""
+    """Join neighbouring columns into one while the combinations stay few: a point then has fewer parts to look up."""
     tables: list[list[tuple[str, ...]]] = [[()]]
     for values in columns:
         if len(tables[-1]) * len(values) <= TABLE_MAX:
@@ -185,7 +185,7 @@ def _tables(columns: list[list[str]]) -> list[list[tuple[str, ...]]]:
 
 
 def _compile(command: str, places: dict[str, str]) -> tuple[str, set[str]]:
-    """The command as `str.format` takes it, with the places of the parameters for their names; and the names used."""
+    """Return the command as a `str.format` template with parameter indexes for names, and the names used."""
     parts: list[str] = []
     used: set[str] = set()
     at = 0
@@ -224,7 +224,7 @@ def _no_parameter(name: str, inside: str, dollar: bool) -> BadInput:
 
 
 def _check_form(form: str, inside: str) -> None:
-    """Refuse a `:>8` or `!r` behind a name that is none, or that would fill the memory."""
+    """Refuse a `:>8` or `!r` behind an unknown name, or one that would fill the memory."""
     if sum(map(str.isdigit, form)) > WIDTH_DIGITS_MAX:
         raise BadInput(f"{{{shown(inside)[1:-1]}}} makes a value wider than {'9' * WIDTH_DIGITS_MAX} characters")
     try:
