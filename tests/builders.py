@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from grassq.core.job_options import NEUTRAL_PRIORITY
-from grassq.core.model import DEFAULT_QUEUE, HOLDING, Job, Offer, Placement, Spec, State, WorkerInfo
+from grassq.core.model import DEFAULT_QUEUE, HOLDING, ForQueue, Job, Offer, Placement, Spec, State, WorkerInfo
 from grassq.core.planner.board import Board, ReservationPolicy
 from grassq.core.planner.plan import Plan
 from grassq.core.resources.amounts import Allocation, Request, parse_request
@@ -78,7 +78,10 @@ def a_job(
     request: Request | None = None,
     **amounts: Amount,
 ) -> Job:
-    """A job as it would be in that state; one that holds devices has a placement and a first attempt."""
+    """A job as it would be in that state; one that holds devices has a placement and a first attempt.
+
+    A waiting one waits for its queue.
+    """
     holds = state in HOLDING
     return Job(
         id=id,
@@ -88,6 +91,7 @@ def a_job(
         priority=priority,
         placement=placement or (a_placement() if holds else None),
         attempt=int(holds) if attempt is None else attempt,
+        waits=(ForQueue(),) if state is State.WAITING else (),
     )
 
 

@@ -10,7 +10,7 @@ from tests.builders import a_worker, an_offer
 from grassq.broker import service
 from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Ack, Check, Report, Start, Stop
-from grassq.core.model import Outcome, State
+from grassq.core.model import ForQueue, Outcome, State
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 
 
@@ -230,6 +230,28 @@ def test_a_retry_waits_for_a_queue_that_went_meanwhile() -> None:
     assert fixture.job(1).state is State.WAITING and "no queue" in (fixture.job(1).reason or "")
     fixture.hello(a_worker("w", offers=[an_offer("exp")], cpu=4), fresh=False)
     assert fixture.job(1).state is State.PLACED
+
+
+@pytest.mark.parametrize("back_at", [2.0, 8.0])
+def test_a_retry_starts_when_its_delay_is_over_and_its_queue_is_there(back_at: float) -> None:
+    with_queue, without = a_worker("w", offers=[an_offer("exp")], cpu=4), a_worker("w", offers=[], cpu=4)
+    fixture = DeciderFixture(with_queue)
+    fixture.submit(a_draft("exp", tries=2), a_draft("exp", hold=True))
+    fixture.exited(1, 1)
+    fixture.hello(without, fresh=False)
+    delay = fixture.job(1).waits[0]
+    assert fixture.job(1).waits == (delay, ForQueue()) and "no queue" in (fixture.job(1).reason or "")
+    fixture.decider.reload()
+    fixture.clock.now = back_at
+    fixture.process()
+    assert fixture.job(1).waits == ((delay, ForQueue()) if back_at < 5 else (ForQueue(),))
+    fixture.hello(with_queue, fresh=False)
+    if back_at < 5:
+        assert fixture.job(1).waits == (delay,) and "try 1 of 2 failed" in (fixture.job(1).reason or "")
+        assert fixture.decider.next_wake() == 5 - back_at
+        fixture.clock.now = 5.0
+        fixture.process()
+    assert (fixture.job(1).state, fixture.job(1).attempt, fixture.job(1).waits) == (State.PLACED, 2, ())
 
 
 def test_each_attempt_is_kept_with_its_own_end() -> None:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 from tests.builders import T0, a_job, a_placement
 
-from grassq.core.model import FINAL, HOLDING, Job, Outcome, State
+from grassq.core.model import FINAL, HOLDING, ForQueue, ForTime, Job, Outcome, State
 from grassq.core.states import (
     LOST_ATTEMPTS_MAX,
     RETRY_DELAY_S,
@@ -45,7 +45,7 @@ EVENTS: dict[type[Event], Callable[[int], Event]] = {
     Cancel: lambda attempt: Cancel(),
     Hold: lambda attempt: Hold(),
     Release: lambda attempt: Release(),
-    Ready: lambda attempt: Ready(),
+    Ready: lambda attempt: Ready(ForQueue()),
     Unready: lambda attempt: Unready("no queue"),
 }
 
@@ -56,7 +56,7 @@ SUCCEEDED, FAILED, CANCELLED = State.SUCCEEDED, State.FAILED, State.CANCELLED
 MOVES: dict[tuple[State, type[Event]], set[State]] = {
     (HELD, Release): {QUEUED},
     (HELD, Cancel): {CANCELLED},
-    (WAITING, Ready): {QUEUED},
+    (WAITING, Ready): {QUEUED, WAITING},
     (WAITING, Unready): {WAITING},
     (WAITING, Hold): {HELD},
     (WAITING, Cancel): {CANCELLED},
@@ -177,7 +177,7 @@ class Life(RuleBasedStateMachine):
         assert job.placement is not None or job.state not in HOLDING
         assert job.placement is None or job.state in HOLDING | FINAL
         assert (job.pid is not None) == (job.state is RUNNING)
-        assert job.ready_at is None or job.state in {WAITING} | FINAL, "only a waiting job waits for a time"
+        assert bool(job.waits) == (job.state is WAITING), "a waiting job waits for something, and no other job does"
         assert job.outcome is not None or job.state not in FINAL
         assert (job.outcome is Outcome.CANCELLED) == (job.state is CANCELLED)
         assert not job.cancel_requested or job.state in HOLDING | {CANCELLED}
@@ -206,7 +206,7 @@ def test_a_new_attempt_knows_nothing_of_the_last_one() -> None:
     last = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 3, error="x"), LATER)
     assert (last.outcome, last.exit_code, last.error) == (Outcome.EXITED, 3, "x")
     placement = a_placement("other")
-    again = advance(replace(advance(last, Ready(), LATER), reason="why"), Place(placement), LATER)
+    again = advance(replace(advance(last, Ready(*last.waits), LATER), reason="why"), Place(placement), LATER)
     assert (again.attempt, again.placement, again.tried) == (2, placement, 1)
     assert (again.outcome, again.exit_code, again.signal, again.error, again.started, again.reason) == (None,) * 6
 
@@ -229,9 +229,11 @@ def test_a_code_of_0_with_another_outcome_is_no_success() -> None:
 
 def test_a_failed_try_is_repeated_after_a_delay_while_tries_are_left() -> None:
     waits = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER)
-    assert (waits.state, waits.ready_at, waits.placement) == (WAITING, LATER + RETRY_DELAY_S, None)
+    assert (waits.state, waits.waits, waits.placement) == (WAITING, (ForTime(LATER + RETRY_DELAY_S),), None)
     assert waits.reason is not None and "try 1 of 2" in waits.reason
-    second = advance(advance(advance(waits, Ready(), LATER), Place(a_placement()), LATER), Started(2, 5), LATER)
+    second = advance(
+        advance(advance(waits, Ready(*waits.waits), LATER), Place(a_placement()), LATER), Started(2, 5), LATER
+    )
     assert advance(second, Exited(2, Outcome.EXITED, 1), LATER).state is FAILED
 
 
@@ -241,7 +243,7 @@ def test_what_cannot_be_spawned_is_not_tried_again() -> None:
 
 def test_a_job_held_during_its_retry_delay_waits_for_the_user_alone() -> None:
     held = advance(advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER), Hold(), LATER)
-    assert (held.state, held.ready_at) == (HELD, None)
+    assert (held.state, held.waits) == (HELD, ())
     assert held.reason is not None and f"grass release {held.id}" in held.reason
 
 
@@ -260,7 +262,7 @@ def test_after_three_lost_attempts_a_job_is_parked_until_somebody_looks() -> Non
     assert (blocked.state, blocked.placement, blocked.lost) == (HELD, None, LOST_ATTEMPTS_MAX)
     assert blocked.reason is not None and "3 times (rebooted)" in blocked.reason
     released = advance(blocked, Release(), LATER)
-    assert (released.state, released.lost, released.reason, released.ready_at) == (QUEUED, 0, None, None)
+    assert (released.state, released.lost, released.reason, released.waits) == (QUEUED, 0, None, ())
 
 
 def test_a_refused_attempt_uses_no_try_and_a_final_refusal_is_spawn_failed() -> None:
@@ -309,7 +311,21 @@ def test_a_job_that_holds_nothing_is_cancelled_at_once(state: State) -> None:
 
 def test_a_job_that_may_not_be_placed_says_why_and_goes_on_when_it_may() -> None:
     waiting = advance(a_job(), Unready("no queue"), LATER)
-    assert (waiting.state, waiting.reason, waiting.ready_at) == (WAITING, "no queue", None)
+    assert (waiting.state, waiting.reason, waiting.waits) == (WAITING, "no queue", (ForQueue(),))
     assert advance(waiting, Unready("too large"), LATER).reason == "too large"
-    ready = advance(waiting, Ready(), LATER)
-    assert (ready.state, ready.reason, ready.ready_at) == (QUEUED, None, None)
+    assert advance(waiting, Ready(ForTime(LATER)), LATER) == waiting, "nothing else lets it go on"
+    ready = advance(waiting, Ready(ForQueue()), LATER)
+    assert (ready.state, ready.reason, ready.waits) == (QUEUED, None, ())
+
+
+@pytest.mark.parametrize("queue_first", [True, False])
+def test_a_job_that_waits_for_a_time_and_its_queue_is_queued_when_both_have_come(queue_first: bool) -> None:
+    delay = ForTime(LATER + RETRY_DELAY_S)
+    retried = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER)
+    both = advance(retried, Unready("no queue"), LATER)
+    assert (both.state, both.waits, both.reason) == (WAITING, (delay, ForQueue()), "no queue")
+    first, last = (ForQueue(), delay) if queue_first else (delay, ForQueue())
+    one = advance(both, Ready(first), LATER)
+    assert (one.state, one.waits) == (WAITING, (last,))
+    assert one.reason == (retried.reason if queue_first else "no queue")
+    assert advance(one, Ready(last), LATER).state is QUEUED

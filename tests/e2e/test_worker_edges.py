@@ -127,9 +127,9 @@ def test_a_queue_cannot_hand_out_a_setting(grass: Grass) -> None:
 def test_a_move_that_makes_no_sense_tells_no_secrets() -> None:
     from tests.builders import a_job
 
-    from grassq.core.states import Ready, advance
+    from grassq.core.states import Release, advance
 
     job = a_job()
     with pytest.raises(InvalidMove) as caught:
-        advance(job, Ready(), 0.0)
+        advance(job, Release(), 0.0)
     assert str(job.id) in str(caught.value) and "Spec(" not in str(caught.value)

@@ -245,7 +245,9 @@ class Auditor:
         for state, lines in ((State.QUEUED, dict(board.shapes())), (State.WAITING, board.blocked)):
             placed = {(shape, order) for shape, line in lines.items() for order in line}
             stored = {
-                (shape_of(job), job.order) for i, job in self.alive.items() if job.state is state and i not in whole
+                (shape_of(job), job.order)
+                for job in self.alive.values()
+                if job.state is state and (state is State.QUEUED or job.waits_for_queue)
             }
             if placed != stored:
                 raise Broken(f"{state}: the board has {placed}, the store {stored}")

@@ -91,7 +91,7 @@ def test_a_store_of_a_newer_release_is_refused_and_not_touched(tmp_path: Path, m
     raw.execute(f"pragma user_version = {migrations()[-1][0] + 1}")
     raw.close()
     before = _digest(path)
-    with pytest.raises(UnknownSchema, match=r"newer Grass \(schema 4, this one knows 3\)"):
+    with pytest.raises(UnknownSchema, match=r"newer Grass \(schema 5, this one knows 4\)"):
         _store(path)
     assert _digest(path) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["store.db"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.store.batches import DIGEST, ENV, MANY, kept
 
-from grassq.core.model import FINAL, Job, Outcome, Placement, Spec, State
+from grassq.core.model import FINAL, ForQueue, Job, Outcome, Placement, Spec, State
 from grassq.core.states import (
     Cancel,
     Event,
@@ -74,7 +74,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Stuck, attempts, st.text("ab c")),
     st.builds(Unready, st.text("ab c")),
     st.builds(Cancel, st.none() | st.floats(0, 60)),
-    st.sampled_from([Hold(), Release(), Ready()]),
+    st.sampled_from([Hold(), Release(), Ready(ForQueue())]),
 )
 
 

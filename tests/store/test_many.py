@@ -14,7 +14,7 @@ from msgspec.structs import fields, replace
 from tests.builders import T0, a_job, a_placement, a_request
 from tests.store.batches import DIGEST, MANY, ended, kept, new, text
 
-from grassq.core.model import FINAL, HOLDING, Constraints, Job, Outcome, RemoteSubmitter, Spec, State
+from grassq.core.model import FINAL, HOLDING, Constraints, ForQueue, ForTime, Job, Outcome, RemoteSubmitter, Spec, State
 from grassq.core.planner.request_classes import Shape
 from grassq.core.syntax.selectors import parse
 from grassq.errors import GuardFailed, StoreUnavailable
@@ -47,9 +47,9 @@ def any_job(chance: random.Random, id_: int) -> Job:
         request=chance.choice([(), a_request(cpu=1), a_request(gpu=0.5, mem="1G")]),
     )
     reason = chance.choice([None, "no such queue", "too large"]) if state is State.WAITING else None
-    ready_at = chance.choice([None, 7.5]) if state is State.WAITING else None
+    waits = chance.choice([(ForQueue(),), (ForTime(7.5),), (ForTime(7.5), ForQueue())])
     spec = replace(job.spec, constraints=chance.choice(CONSTRAINTS), env_digest=DIGEST)
-    return replace(job, spec=spec, reason=reason, ready_at=ready_at)
+    return replace(job, spec=spec, reason=reason, waits=waits if state is State.WAITING else ())
 
 
 def filled(store: Store, jobs: list[Job]) -> None:
@@ -65,7 +65,7 @@ def by_hand(jobs: list[Job]) -> dict[tuple[State, Shape], WaitingGroup]:
     """What `Loaded.parked` should be."""
     groups: dict[tuple[State, Shape], list[Job]] = defaultdict(list)
     for job in jobs:
-        if job.state is State.QUEUED or (job.state is State.WAITING and job.ready_at is None):
+        if job.state is State.QUEUED or job.waits == (ForQueue(),):
             groups[job.state, shape_of(job)].append(job)
     return {
         (state, shape): WaitingGroup(state, shape, array("q", sorted(job.order for job in alike)))

@@ -12,7 +12,7 @@ from grassq.broker.inbox import Call, Effects, FromWorker, Message, Misbehaved, 
 from grassq.broker.recovery import Recovery
 from grassq.core import reconcile
 from grassq.core.messages import Ack, Hello, Report, Silent, StorePosition, WorkerMessage
-from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
+from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board, ReservationPolicy
 from grassq.core.planner.plan import leased
 from grassq.core.planner.plan import plan as make_plan
@@ -223,8 +223,10 @@ class Decider:
                 effects.orders += self._heard(batch, message.worker, message.message)
         self._end_leases(batch)
         effects.orders += self._recovery.settle(batch)
-        for job in [job for job in self.board.retrying.values() if _ready_in_s(job, batch.now) <= 0]:
-            batch.move(job, Ready())
+        for job in [*self.board.timed.values()]:
+            at = job.ready_at
+            if at is not None and _left_s(at, batch.now) <= 0:
+                batch.move(job, Ready(ForTime(at)))
         eligibility.block_unready(batch)
         if self._resettle:
             self._resettle = False
@@ -412,7 +414,7 @@ class Decider:
         wall, mono = self._clock.wall(), self._clock.mono()
         if self.read_only is not None:
             return max(0.0, self._retry_at - mono)
-        due = [_ready_in_s(job, wall) for job in self.board.retrying.values()]
+        due = [_left_s(job.ready_at, wall) for job in self.board.timed.values() if job.ready_at is not None]
         due += self._dispatch.due_in_s(self.board, mono)
         at = [self._ripe_at]
         leases = (reconcile.leased_until(self.board, job) for job in self.board.holding.values())
@@ -425,8 +427,8 @@ class Decider:
         return max(0.0, min(due)) if due else None
 
 
-def _ready_in_s(job: Job, now: float) -> float:
-    assert job.ready_at is not None
-    left_s = job.ready_at - now
+def _left_s(at: float, now: float) -> float:
+    """Return the seconds until a time that a job waits for."""
+    left_s = at - now
     # More than was ever asked for means that the clock was set back meanwhile.
     return left_s if left_s <= RETRY_DELAY_S else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grassq.broker.batch import Batch
-from grassq.core.model import State, id_in
+from grassq.core.model import ForQueue, State, id_in
 from grassq.core.planner.explain import never_fits
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
@@ -44,6 +44,10 @@ def settle(batch: Batch) -> None:
     """Queues or machines changed: let jobs that can run now go on, and park those that cannot any more."""
     unready, board = Eligibility(batch), batch.board
     board.unsettled = {shape: why for shape, _ in board.shapes() if (why := unready.why(shape)) is not None}
+    # The delay of a retry is seconds, so few jobs wait for a time at once.
+    for job in [*board.timed.values()]:
+        if not job.waits_for_queue and (why := unready.why(shape_of(job))) is not None:
+            batch.move(job, Unready(why))
     for shape in board.blocked:
         why = unready.why(shape)
         if why is None:
@@ -63,17 +67,17 @@ def settle_more(batch: Batch) -> None:
             del board.unsettled[shape]
         state = State.WAITING if why is None else State.QUEUED
         for job in batch.in_line(map(id_in, orders), state).values():
-            batch.move(job, Ready() if why is None else Unready(why))
+            batch.move(job, Ready(ForQueue()) if why is None else Unready(why))
         left -= len(orders)
         if left <= 0:
             return
 
 
 def block_unready(batch: Batch) -> None:
-    """Jobs came back into line in this batch: those whose queue is gone by now wait for it."""
+    """Let the jobs that became queued or waiting in this batch wait for their queue if it is gone."""
     unready = Eligibility(batch)
     for before, job in list(batch.changes.updated.values()):
-        if job.state is State.QUEUED and before.state is not State.QUEUED:
+        if job.state in (State.QUEUED, State.WAITING) and before.state is not job.state and not job.waits_for_queue:
             why = unready.why(shape_of(job))
             if why is not None:
                 batch.move(job, Unready(why))

@@ -17,7 +17,7 @@ from grassq.core.model import FINAL, HOLDING, Job, Outcome, Spec, State
 from grassq.core.names import shown
 from grassq.core.planner.board import EVERYTHING
 from grassq.core.planner.request_classes import shape_of
-from grassq.core.states import Cancel, Hold, Lost, Release, Unready
+from grassq.core.states import Cancel, Hold, Lost, Release, Unready, advance
 from grassq.core.syntax.selectors import Selector, parse
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
@@ -100,9 +100,9 @@ def _new_job(batch: Batch, draft: Draft, id_: int, unready: Eligibility, name: s
         rerun_of=draft.rerun_of,
     )
     if draft.hold:
-        return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on")
+        return advance(job, Hold(), batch.now)
     why = unready.why(shape_of(job))
-    return job if why is None else replace(job, state=State.WAITING, reason=why)
+    return job if why is None else advance(job, Unready(why), batch.now)
 
 
 def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None, unstarted: bool = False) -> Done:

@@ -77,9 +77,7 @@ def lacking(batch: Batch, job: Job) -> str | None:
     predecessor = batch.board.predecessor(job) if job.state is State.PLACED else None
     if predecessor is not None:
         return f"starts when job {predecessor.id} ends, on its devices"
-    if job.state is not State.WAITING or job.ready_at is not None:
-        return None
-    return batch.board.reasons.get(shape_of(job))
+    return batch.board.reasons.get(shape_of(job)) if job.waits_for_queue else None
 
 
 def unreachable(batch: Batch, job: Job) -> str | None:

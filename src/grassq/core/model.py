@@ -128,6 +128,20 @@ class Placement(Struct, frozen=True):
     slot: str | None = None
 
 
+class ForTime(Struct, frozen=True):
+    """A job waits until this time: the delay before a retry."""
+
+    at: float
+
+
+class ForQueue(Struct, frozen=True):
+    """A job waits until its queue exists and some worker there could run the job."""
+
+
+#: What a waiting job waits for. The job is queued when the last of its waits has been cleared.
+Wait = ForTime | ForQueue
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """One command and its story so far."""
 
@@ -149,7 +163,8 @@ class Job(Struct, frozen=True, kw_only=True):
     #: Tries that really ran, and tries lost to the machine.
     tried: int = 0
     lost: int = 0
-    ready_at: float | None = None
+    #: Every thing a waiting job waits for; empty in every other state.
+    waits: tuple[Wait, ...] = ()
     started: float | None = None
     finished: float | None = None
     outcome: Outcome | None = None
@@ -162,6 +177,19 @@ class Job(Struct, frozen=True, kw_only=True):
     def attempt_id(self) -> AttemptId:
         """The newest attempt of this job."""
         return (self.id, self.attempt)
+
+    @property
+    def ready_at(self) -> float | None:
+        """Return the time this job waits for; None if it waits for no time."""
+        for wait in self.waits:
+            if isinstance(wait, ForTime):
+                return wait.at
+        return None
+
+    @property
+    def waits_for_queue(self) -> bool:
+        """Return whether this job waits for its queue."""
+        return ForQueue() in self.waits
 
     @property
     def order(self) -> int:

@@ -11,11 +11,14 @@ from grassq.core.model import (
     FINAL,
     AttemptNumber,
     ClockTime,
+    ForQueue,
+    ForTime,
     Job,
     KernelNumber,
     Outcome,
     Placement,
     State,
+    Wait,
     Words,
 )
 from grassq.errors import InvalidMove
@@ -87,11 +90,13 @@ class Release(Struct, frozen=True):
 
 
 class Ready(Struct, frozen=True):
-    """What it waited for has come."""
+    """One of the things the job waits for has come."""
+
+    wait: Wait
 
 
 class Unready(Struct, frozen=True):
-    """It may not be placed now, for this reason."""
+    """The job's queue is not there, or no worker could run the job: for this reason it waits for its queue."""
 
     reason: str
 
@@ -161,8 +166,12 @@ def _exited(job: Job, event: Event, at: float) -> Job:
 
 
 def _again(job: Job, at: float) -> Job:
-    reason = f"try {job.tried} of {job.spec.tries} failed; the next starts in {RETRY_DELAY_S:g} s"
-    return replace(job, state=State.WAITING, placement=None, reason=reason, ready_at=at + RETRY_DELAY_S)
+    waits = (ForTime(at + RETRY_DELAY_S),)
+    return replace(job, state=State.WAITING, placement=None, reason=_retry_reason(job), waits=waits)
+
+
+def _retry_reason(job: Job) -> str:
+    return f"try {job.tried} of {job.spec.tries} failed; the next starts in {RETRY_DELAY_S:g} s"
 
 
 def _lost(job: Job, event: Event, at: float) -> Job:
@@ -200,26 +209,32 @@ def _cancel_flagged(job: Job, event: Event, at: float) -> Job:
 
 
 def _cancelled(job: Job, event: Event, at: float) -> Job:
-    cancelled = replace(job, state=State.CANCELLED, finished=at)
+    cancelled = replace(job, state=State.CANCELLED, finished=at, waits=())
     return replace(cancelled, outcome=Outcome.CANCELLED, cancel_requested=True, reason=None)
 
 
 def _held(job: Job, event: Event, at: float) -> Job:
-    return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on", ready_at=None)
+    return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on", waits=())
 
 
 def _released(job: Job, event: Event, at: float) -> Job:
     # The limit on lost attempts protects a machine from a job nobody looks at; a release means somebody did.
-    return replace(job, state=State.QUEUED, reason=None, ready_at=None, lost=0)
+    return replace(job, state=State.QUEUED, reason=None, lost=0)
 
 
 def _ready(job: Job, event: Event, at: float) -> Job:
-    return replace(job, state=State.QUEUED, reason=None, ready_at=None)
+    assert isinstance(event, Ready)
+    left = tuple([wait for wait in job.waits if wait != event.wait])
+    if not left:
+        return replace(job, state=State.QUEUED, reason=None, waits=())
+    # The queue's reason is the last one told; without it, only the delay of a retry is left.
+    return replace(job, reason=job.reason if ForQueue() in left else _retry_reason(job), waits=left)
 
 
 def _unready(job: Job, event: Event, at: float) -> Job:
     assert isinstance(event, Unready)
-    return replace(job, state=State.WAITING, reason=event.reason, ready_at=None)
+    waits = job.waits if job.waits_for_queue else (*job.waits, ForQueue())
+    return replace(job, state=State.WAITING, reason=event.reason, waits=waits)
 
 
 _REPORTS: dict[type[Event], Rule] = {

@@ -13,7 +13,21 @@ import msgspec.structs
 from msgspec import Struct
 
 from grassq.core.job_options import SPEC_FIELDS, Pairs, SpecOptions
-from grassq.core.model import ANYWHERE, FINAL, HOLDING, Constraints, Job, Outcome, Placement, Spec, State, WorkerInfo
+from grassq.core.model import (
+    ANYWHERE,
+    FINAL,
+    HOLDING,
+    Constraints,
+    ForQueue,
+    ForTime,
+    Job,
+    Outcome,
+    Placement,
+    Spec,
+    State,
+    Wait,
+    WorkerInfo,
+)
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Request
 from grassq.store import sql
@@ -75,6 +89,7 @@ _USUAL: dict[str, object] = {
     "tried": 0,
     "lost": 0,
     "ready_at": None,
+    "waits": (),
     "started": None,
     "finished": None,
     "outcome": None,
@@ -96,7 +111,19 @@ _untold = (None,) * len(_TOLD)
 # SQLite's driver takes numbers, texts and bytearrays at once; of anything else, also bytes, a word of an enumeration
 # and None, it first asks around for half a microsecond how it is to be stored.
 _plain_text = str.__str__
-_PLAIN: dict[type, Callable[[Any], object]] = {State: _plain_text, Outcome: _plain_text, bool: int}
+# What the column `waits` calls each wait; the time is in `ready_at`.
+_WAIT_WORDS: dict[type[Wait], str] = {ForTime: "time", ForQueue: "queue"}
+
+
+def _wait_words(waits: tuple[Wait, ...]) -> str:
+    return " ".join([_WAIT_WORDS[type(wait)] for wait in waits])
+
+
+def _waits_from(words: str, ready_at: float | None) -> tuple[Wait, ...]:
+    return tuple([ForQueue() if word == "queue" else ForTime(ready_at or 0.0) for word in words.split()])
+
+
+_PLAIN: dict[type, Callable[[Any], object]] = {State: _plain_text, Outcome: _plain_text, bool: int, tuple: _wait_words}
 
 
 def _plain(value: object) -> object:
@@ -171,7 +198,7 @@ def job_from(row: tuple[Any, ...]) -> Job:
         tried=row[11],
         lost=row[12],
         created=row[13],
-        ready_at=row[14],
+        waits=_waits_from(row[24], row[14]) if row[24] else (),
         started=row[15],
         finished=row[16],
         outcome=None if row[17] is None else _OUTCOMES[row[17]],
@@ -180,7 +207,7 @@ def job_from(row: tuple[Any, ...]) -> Job:
         error=row[20],
         rerun_of=row[21],
         spec=_spec_from(row[3], row[6], row[22], row[23]),
-        placement=_placement(row[24]) if row[24] is not None and state in _SHOWS_PLACEMENT else None,
+        placement=_placement(row[25]) if row[25] is not None and state in _SHOWS_PLACEMENT else None,
     )
 
 

@@ -11,7 +11,7 @@ STATEMENTS_MAX = 256
 
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
-    "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec"
+    "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, waits"
 )
 # What every new job has, and what one that has not begun has none of.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"
@@ -126,17 +126,17 @@ SELECT_RECENT = _SELECT + _FROM + "where job.finished > ? order by job.finished 
 # An index that leaves some rows out is used where the question itself says that it wants none of them.
 _IN_STATE = "where job.state <> 'succeeded' and job.state = ? "
 SELECT_STATE = _SELECT + _FROM + _IN_STATE + "order by job.id limit ?"
-SELECT_TIMED = _SELECT + _FROM + _IN_STATE + "and job.ready_at is not null order by job.id limit ?"
-SELECT_UNTIMED = _SELECT + _FROM + _IN_STATE + "and job.ready_at is null order by job.id limit ?"
+SELECT_TIMED = _SELECT + _FROM + _IN_STATE + "and job.waits <> 'queue' order by job.id limit ?"
+SELECT_UNTIMED = _SELECT + _FROM + _IN_STATE + "and job.waits = 'queue' order by job.id limit ?"
 # By the index of those that finished, sorted afterwards: what is alive may be many times more.
 SELECT_SUCCEEDED = _SELECT + _FROM + "where job.finished >= 0 and job.state = 'succeeded' order by job.id + 0 limit ?"
 # Of jobs that only wait: their place in line, as `Job.order` has it, and what the planner groups by.
 SELECT_PARKED = {
     state: f"""
 select id - priority * {1 << ORDER_BITS}, queue, shape
-from job where state <> 'succeeded' and state = '{state}' and ready_at is null order by id
+from job where state <> 'succeeded' and state = '{state}' and waits = '{waits}' order by id
 """
-    for state in ("queued", "waiting")
+    for state, waits in (("queued", ""), ("waiting", "queue"))
 }
 
 SELECT_HIGHEST = "select max(id) from job"

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 from tests.builders import T0, a_board, a_capacity, a_job, a_placement, a_request, a_worker, an_offer, detecting, finish
 
-from grassq.core.model import FINAL, HOLDING, Job, Offer, State, WorkerInfo
+from grassq.core.model import FINAL, HOLDING, ForQueue, ForTime, Job, Offer, State, WorkerInfo
 from grassq.core.planner.board import EVERYTHING, Board
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import machine_capacity
@@ -80,7 +80,8 @@ def jobs(draw: st.DrawFn) -> Job:
         placement=a_placement(worker, draw(allocations)) if state in HOLDING | FINAL else None,
         cpu=draw(st.integers(1, 2)),
     )
-    return replace(job, ready_at=T0) if state is State.WAITING and draw(st.booleans()) else job
+    waits = draw(st.sampled_from([(ForQueue(),), (ForTime(T0),), (ForTime(T0), ForQueue())]))
+    return replace(job, waits=waits) if state is State.WAITING else job
 
 
 def usage(ledger: Ledger) -> tuple[dict[str, int], dict[tuple[str, str], object]]:
@@ -127,7 +128,7 @@ class Boards(RuleBasedStateMachine):
     def jobs_lie_where_their_state_says(self) -> None:
         assert self.board.jobs == self.alive
         assert self.board.holding == {i: job for i, job in self.alive.items() if job.state in HOLDING}
-        assert self.board.retrying == {i: job for i, job in self.alive.items() if job.ready_at is not None}
+        assert self.board.timed == {i: job for i, job in self.alive.items() if job.ready_at is not None}
 
     @invariant()
     def shapes_are_the_queued_jobs_in_order(self) -> None:

@@ -75,15 +75,15 @@ class Board:
         #: Those of `jobs` that hold devices, and by whose they are.
         self.holding: dict[int, Job] = {}
         self._held_by: dict[str, dict[int, Job]] = {}
-        #: Those of `jobs` that wait for a time.
-        self.retrying: dict[int, Job] = {}
+        #: The jobs of `jobs` that wait for a time; they may also wait for their queue.
+        self.timed: dict[int, Job] = {}
         #: Those of `jobs` that only wait, oldest known first, and how many these may be.
         self._near: dict[int, None] = {}
         self._near_max = near_max
         #: The queued jobs, of each queue by terms and names of resources; and all of them in line.
         self._request_classes: dict[str, dict[tuple[Constraints, tuple[str, ...]], RequestClass]] = {}
         self._line = SortedOrders()
-        #: The jobs that wait for something to be there, by shape, and what that is.
+        #: The jobs that wait for their queue, by shape, and why each shape does.
         self.blocked: dict[Shape, SortedOrders] = {}
         self.reasons: dict[Shape, str] = {}
         #: Shapes whose jobs have to be parked for a reason, or may go on: some are moved at a time.
@@ -107,8 +107,10 @@ class Board:
             self._take_turns(gone, come)
         if job.state in FINAL or job.state in HOLDING:
             return
+        if job.waits_for_queue:
+            self._block(job)
         if job.ready_at is not None:
-            self.jobs[job.id] = self.retrying[job.id] = job
+            self.jobs[job.id] = self.timed[job.id] = job
             return
         if len(self._near) < self._near_max:
             self._keep_near(job)
@@ -116,8 +118,6 @@ class Board:
             names, amounts = amounts_of(job.spec.request)
             self._request_class(job.spec.queue, job.spec.constraints, names).add(amounts, job.order)
             self._line.add(job.order)
-        elif job.state is State.WAITING:
-            self._block(job)
 
     def put_new(self, jobs: Sequence[Job]) -> None:
         """Put new jobs, in order of id: many of one shape in a row cost little more than their places."""
@@ -174,7 +174,7 @@ class Board:
             return True
         if job.state is State.QUEUED:
             return job.order in self.line(shape_of(job))
-        if job.state is State.WAITING and job.ready_at is None:
+        if job.waits_for_queue:
             return job.order in self.blocked.get(shape_of(job), ())
         return job.state is State.HELD
 
@@ -194,7 +194,7 @@ class Board:
         self._near[job.id] = None
 
     def load(self, state: State, shape: Shape, orders: Sequence[int]) -> None:
-        """Set the jobs of a shape that are queued, or wait for something, as they are stored; sorted.
+        """Set the jobs of a shape that are queued, or wait for their queue alone, as they are stored; sorted.
 
         To be called once for each, on an empty board, and `index` after them all.
         """
@@ -249,8 +249,6 @@ class Board:
             if self.predecessor(job) is None:
                 self._count(job, taking=False)
             self.prefetch.remove(job)
-        elif job.ready_at is not None:
-            self.retrying.pop(job.id, None)
         elif job.state is State.QUEUED:
             names, amounts = amounts_of(job.spec.request)
             request_class = self._request_class(job.spec.queue, job.spec.constraints, names)
@@ -258,8 +256,10 @@ class Board:
             if not request_class.count:
                 self._drop(request_class)
             self._line.remove(job.order)
-        elif job.state is State.WAITING:
-            self._unblock(job)
+        elif job.waits:
+            self.timed.pop(job.id, None)
+            if job.waits_for_queue:
+                self._unblock(job)
 
     def _drop(self, request_class: RequestClass) -> None:
         """A kind nobody asks for any more; the last ones stay, as most come back."""
@@ -366,7 +366,8 @@ class Board:
 
     def unfinished(self, queue: str) -> int:
         """How many jobs a queue has that will still run, or do."""
-        whole = sum(job.spec.queue == queue for jobs in (self.holding, self.retrying) for job in jobs.values())
+        whole = sum(job.spec.queue == queue for job in self.holding.values())
+        whole += sum(job.spec.queue == queue and not job.waits_for_queue for job in self.timed.values())
         return whole + self.queued(queue) + sum(len(line) for shape, line in self.blocked.items() if shape[0] == queue)
 
     def queued(self, queue: str | None = None) -> int:
