@@ -40,9 +40,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 # modules allowed.
 ONLY: dict[tuple[str, str], set[str]] = {
     # What people type, and how an attempt ended in words; nothing of what is decided.
-    ("cli", "core"): {"core.syntax", "core.outcome"},
+    ("cli", "core"): {"core.syntax", "core.outcome", "core.job_options"},
     ("compat", "core"): {"core.syntax", "core.outcome"},
-    ("sdk", "core"): {"core.outcome"},
+    ("sdk", "core"): {"core.outcome", "core.job_options"},
     ("net", "core"): {"core.syntax"},
     ("compat", "cli"): {"cli.progress", "cli.job_text", "cli.render"},  # how things look on a terminal
     ("cli", "daemon"): set(),

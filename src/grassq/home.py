@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 from grassq.errors import BadInput, Refused
 
@@ -87,8 +88,47 @@ def environment() -> dict[bytes, bytes]:
     return dict(os.environb if kept is None else kept)
 
 
+class Sender:
+    """What of this machine goes with a request: a directory, an environment and a umask."""
+
+    __slots__ = ("cwd", "env", "umask")
+
+    def __init__(self, cwd: bytes, env: Mapping[bytes, bytes], umask: int) -> None:
+        self.cwd, self.env, self.umask = cwd, env, umask
+
+    @classmethod
+    def local(cls, cwd: bytes | None, env: Mapping[bytes, bytes] | None, mask: int | None) -> Sender:
+        """Return what goes to this machine's daemon: what is given, and the rest as this process has it."""
+        return cls(
+            working_directory() if cwd is None else cwd,
+            environment() if env is None else env,
+            umask() if mask is None else mask,
+        )
+
+    @classmethod
+    def remote(cls) -> Sender:
+        """Return what goes to a broker on another machine: nothing of this one. A job there gets the worker's."""
+        return cls(b"/", {}, 0o022)
+
+    @classmethod
+    def to(
+        cls,
+        broker: str | None,
+        cwd: bytes | None = None,
+        env: Mapping[bytes, bytes] | None = None,
+        umask: int | None = None,
+    ) -> Sender:
+        """Return what goes to a broker, or to this machine's daemon if there is no broker."""
+        return cls.local(cwd, env, umask) if broker is None else cls.remote()
+
+
 def umask() -> int:
-    """This process's umask, which can only be read by setting it: meanwhile no other thread may make files."""
+    """Return this process's umask."""
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
+        # Read, not set and set back: another thread may be making files.
+        parts = _read("/proc/self/status").partition(b"\nUmask:")[2].split(None, 1)
+        return int(parts[0], 8) if parts else 0o077
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

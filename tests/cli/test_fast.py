@@ -11,12 +11,9 @@ import pytest
 from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, document, reply, stored, stream
 
-from grassq.cli.commands import queues
-from grassq.cli.fast import VALUE_OPTIONS, wants_help
+from grassq.cli.typed import VALUE_OPTIONS, wants_help
 from grassq.core.syntax import options
-from grassq.core.syntax.resource_names import COMMON_RESOURCES
 
-RESOURCES = {f"--{resource}" for resource in COMMON_RESOURCES}
 HEAVY = "re json argparse socket typing enum subprocess pathlib logging collections functools signal select"
 
 
@@ -103,14 +100,7 @@ def test_help_is_ours_only_before_the_job(words: list[str], ours: bool) -> None:
 
 
 def test_the_options_with_a_value_are_those_of_the_grammar() -> None:
-    named = {name.decode() for name, option in options.ENQUEUE.items() if option.takes == "value"}
-    assert named | RESOURCES == VALUE_OPTIONS
-
-
-def test_the_options_of_a_queue_with_a_value_are_those_of_the_grammar() -> None:
-    named = {name.decode() for name, option in options.CREATE_QUEUE.items() if option.takes == "value"}
-    # --broker is the command line's own: it says whom to ask, and is not sent.
-    assert named | RESOURCES | {"--broker"} == queues.VALUE_OPTIONS
+    assert VALUE_OPTIONS == options.VALUE_OPTIONS
 
 
 @pytest.mark.parametrize("answer", [b"job 37 is queued in q2\n", b"37\n", b'{"id":37,"queue":"q2"}\n'])

@@ -56,7 +56,7 @@ OPTIONS += " quiet json sync grace on-lost tries broker worker label"
 @pytest.mark.parametrize("name", ["enqueue", "run"])
 @pytest.mark.parametrize("option", OPTIONS.split())
 def test_the_help_of_a_job_names_every_option(name: str, option: str) -> None:
-    assert f"--{option}" in texts.TEXTS[name]
+    assert f"--{option}" in texts.text_of(name)
 
 
 REMOTE = "show info status why kill rerun hold release priority clean wait log follow pause resume delete-queue"

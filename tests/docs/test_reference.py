@@ -47,7 +47,7 @@ def test_every_option_of_a_parsed_command_is_documented_with_a_meaning(
 )
 def test_every_option_the_daemon_reads_is_in_the_text_of_its_command(name: str, table: options.Table) -> None:
     for word in {key.decode() for key in table}:
-        assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", texts.TEXTS[name]), f"{word} of grass {name}"
+        assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", texts.text_of(name)), f"{word} of grass {name}"
 
 
 def test_every_setting_is_documented_with_its_default_and_a_meaning() -> None:

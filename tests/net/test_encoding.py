@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grassq.home import Sender
 from grassq.net import encoding
 from grassq.net.client import compact
 
@@ -30,7 +31,7 @@ def test_any_bytes_come_back(word: bytes) -> None:
 
 @given(st.lists(WORDS), WORDS, st.dictionaries(WORDS, WORDS))
 def test_a_whole_enqueue_comes_back(words: list[bytes], cwd: bytes, env: dict[bytes, bytes]) -> None:
-    body = json.loads(encoding.enqueue_body(words, cwd=cwd, env=env, umask=0o22, key="ab" * 16, verb="run"))
+    body = json.loads(encoding.enqueue_body(words, Sender(cwd, env, 0o22), "ab" * 16, "run"))
     assert [meaning(word) for word in body["words"]] == words
     assert meaning(body["cwd"]) == cwd
     assert {meaning(name): meaning(value) for name, value in body["env"]} == env

@@ -6,39 +6,33 @@ from itertools import groupby
 
 from grassq.core.syntax.commands import COMMANDS
 
-_JOB_OPTIONS = """\
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from grassq.core.job_options import Option
+
+#: Where the explanation of an option begins, and where it ends.
+COLUMN = 23
+WIDTH = 112
+
+_SECTIONS = {
+    "needs": """\
 What the job needs (none of them: one cpu):
   --gpu=N --cpu=N --mem=SIZE --vram=SIZE --disk=SIZE
                        an amount; N may be a fraction, a SIZE is in MiB or ends in K, M, G or T;
                        these five also take the amount as a separate word
   --NAME=AMOUNT        an amount of a resource of your own, such as --printer=1
-  --require JSON5      all amounts at once: "{gpu: 0.5, cpu: 4}"
-  --worker NAME        a machine, as `grass show` names it
-  --label LABEL        a machine with that label (`grass daemon --label`); repeat for more
-
+""",
+    "given": """\
 What the job is given:
-  --env, -e NAME=VALUE one variable; repeat for more; `{gpu}` becomes the device ids
-  --cwd DIR            directory it runs in (default: the current one)
-  --shell[=PATH]       the job is one line for a shell ($SHELL, or PATH)
-
+""",
+    "treated": """\
 How it is treated:
   --broker ADDRESS     the broker to ask, HOST or HOST:PORT, before the queue (default: $GRASS_BROKER, then what
                        `grass use` said); nothing of your environment and directory is sent there
-  --queue QUEUE        the queue, where the first word would not say it
-  --name NAME          a name to find it by
-  --priority N         larger is sooner; 30 is neutral
-  --hold               wait for `grass release`
-  --tries N            start it up to N times until it succeeds
-  --retries N          the same, counted after the first time: --retries 2 is --tries 3
-  --on-lost fail|requeue
-                       when its machine is lost: fail (default), or run it again elsewhere, once it has surely
-                       ended where it was
-  --grace DURATION     time between asking it to end and killing it (default 10s)
-  --split              keep stdout and stderr apart
-  --keep-children      leave alone what the command leaves running when it ends
-"""
+""",
+}
 
-ENQUEUE = f"""\
+ENQUEUE = """\
 usage: grass enqueue [QUEUE] [options] [--] COMMAND...
        grass enqueue [QUEUE] [options] --stdin < LINES
 
@@ -47,13 +41,13 @@ in your current directory, whether or not you stay logged in.
 
   grass enqueue --gpu=1 python train.py
   grass enqueue exp1 --gpu=0.5 -- python train.py --lr 0.1
-  grass enqueue --env "CUDA_VISIBLE_DEVICES={{gpu}}" --gpu=2 -- ./train.sh
+  grass enqueue --env "CUDA_VISIBLE_DEVICES={gpu}" --gpu=2 -- ./train.sh
 
   seq 100000 | sed 's/^/python eval.py --seed /' | grass enqueue --gpu=0.1 --stdin
 
 Options end at the first word that is not ours; `--` before the command removes all doubt.
 
-{_JOB_OPTIONS}
+JOB_OPTIONS
 Many jobs at once:
   --stdin              a job of each line of stdin, all of them or none; the options hold for every one. Blank lines
                        and lines that start with # are left out. Plain words that name a program are started as they
@@ -69,7 +63,7 @@ Exit: 0 stored, 1 stored but its id could not be printed, 2 the words make no se
 4 no daemon or broker, 5 refused or can never run.
 """
 
-RUN = f"""\
+RUN = """\
 usage: grass run [QUEUE] [options] [--] COMMAND...
 
 Enqueue a command, show its output while it runs, and exit as it does: with its exit code, 128+n for signal n,
@@ -79,7 +73,7 @@ Enqueue a command, show its output while it runs, and exit as it does: with its 
 
 The options are those of `grass enqueue`.
 
-{_JOB_OPTIONS}
+JOB_OPTIONS
 What is printed:
   -q, --quiet          the job's output alone
   --json               the stored job as a JSON document on stderr
@@ -88,14 +82,14 @@ What is printed:
   -h, --help           this text
 """
 
-SWEEP = f"""\
+SWEEP = """\
 usage: grass sweep TEMPLATE [-p NAME VALUE...]... [options]
 
-Enqueue TEMPLATE once for every combination of the values, with the value for each {{NAME}} in it. All the jobs are
+Enqueue TEMPLATE once for every combination of the values, with the value for each {NAME} in it. All the jobs are
 stored or none, and they share a name, by which all other commands take them together.
 
-  grass sweep "python train.py --lr {{lr}} --seed {{seed}}" -p lr 0.1 0.01 -p seed 1 2 3 --gpu=0.5
-  grass sweep "./fit.sh {{x}} > fit-{{x}}.log" -p x -1 0 1 --retries 2 --name fit
+  grass sweep "python train.py --lr {lr} --seed {seed}" -p lr 0.1 0.01 -p seed 1 2 3 --gpu=0.5
+  grass sweep "./fit.sh {x} > fit-{x}.log" -p x -1 0 1 --retries 2 --name fit
   grass wait fit; grass rerun --failed fit
 
   -p, --parameter NAME VALUE...
@@ -108,11 +102,11 @@ stored or none, and they share a name, by which all other commands take them tog
   --dry-run            print the lines and enqueue nothing
   --                   what follows is TEMPLATE, also when it begins with a minus sign or stands behind -p
 
-{{{{ and }}}} in TEMPLATE are the braces themselves: ${{{{HOME}}}} is left for the shell, {{{{gpu}}}} for Grass. Each
+{{ and }} in TEMPLATE are the braces themselves: ${{HOME}} is left for the shell, {{gpu}} for Grass. Each
 line is read as `grass enqueue --stdin` reads it, and the search is that of `simple_hypersearch`. The other options are
 those of `grass enqueue`; the queue is named by --queue.
 
-{_JOB_OPTIONS}
+JOB_OPTIONS
 What is printed:
   -q, --quiet          the ids alone, as a range such as 12-20
   --json               the name, the first id and how many as a JSON document
@@ -149,7 +143,35 @@ The same definition again changes nothing; another one replaces it.
 """
 
 #: Commands whose words the daemon splits, because only it knows the queues.
-TEXTS = {"enqueue": ENQUEUE, "run": RUN, "sweep": SWEEP, "create-queue": CREATE_QUEUE}
+_TEXTS = {"enqueue": ENQUEUE, "run": RUN, "sweep": SWEEP, "create-queue": CREATE_QUEUE}
+
+
+def text_of(name: str) -> str:
+    """Return the help text of a command that takes its words as typed."""
+    return _TEXTS[name].replace("JOB_OPTIONS", _job_options())
+
+
+def _job_options() -> str:
+    # Here, because most commands need neither the options of a job nor what reads them.
+    from grassq.core.syntax.options import ENQUEUE as OPTIONS
+
+    known = {option.name: option for option in OPTIONS.values()}.values()
+    parts = []
+    for section, heading in _SECTIONS.items():
+        lines = [_option_lines(option) for option in known if option.help and option.section == section]
+        parts.append(heading + "".join(lines))
+    return "\n".join(parts)
+
+
+def _option_lines(option: Option) -> str:
+    from textwrap import wrap
+
+    value = f"[={option.value}]" if option.takes == "maybe" else f" {option.value}" if option.value else ""
+    spelled = option.typed + (f", -{option.short}" if option.short else "") + value
+    lines = wrap(option.help, WIDTH - COLUMN)
+    head = f"  {spelled:<{COLUMN - 3}} " if len(spelled) < COLUMN - 2 else f"  {spelled}\n{'':{COLUMN}}"
+    return head + f"\n{'':{COLUMN}}".join(lines) + "\n"
+
 
 _FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state, a queue or a name.

@@ -51,7 +51,7 @@ def follow_job(job: int, broker: str | None = None) -> int:
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser | str]]:
     """Yield every command with its parser, or with its help text where the command takes its words as typed."""
     for name, command in BY_NAME.items():
-        yield name, texts.TEXTS[name] if command.takes_words else parser_of(name)
+        yield name, texts.text_of(name) if command.takes_words else parser_of(name)
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
@@ -99,13 +99,13 @@ def _help(words: list[str]) -> int:
 
 
 def _help_of(name: str) -> str:
-    return texts.TEXTS[name] if _find(name).takes_words else parser_of(name).format_help()
+    return texts.text_of(name) if _find(name).takes_words else parser_of(name).format_help()
 
 
 def _command(name: str, argv: list[str]) -> int:
     command = _find(name)
     if command.takes_words:
-        from grassq.cli.fast import wants_help
+        from grassq.cli.typed import wants_help
 
         return render.text(_help_of(name)) if wants_help(argv) else _module(command).words(name, argv)
     if any(word in ("-h", "--help") for word in argv):

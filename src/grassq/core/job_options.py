@@ -35,6 +35,7 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 #: The headings of the help under which an option stands.
 Section = Literal["needs", "given", "treated"]
 
+_RETRIES = "--retries 2 is --tries 3"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
@@ -50,6 +51,8 @@ class Option(Struct, frozen=True):
     takes: Literal["value", "flag", "maybe"] = "value"
     repeats: bool = False
     short: str | None = None
+    #: Said when another option for the same field is given too.
+    example: str = ""
     #: Bounds of a number; the API keeps them too.
     least: float | None = None
     most: float | None = None
@@ -153,8 +156,9 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
         Option(number, "start it up to N times until it succeeds", value="N", least=1, most=TRIES_MAX),
         Option(
             number_after_first,
-            "the same, counted after the first time: --retries 2 is --tries 3",
+            f"the same, counted after the first time: {_RETRIES}",
             name="retries",
+            example=_RETRIES,
             value="N",
             least=0,
             most=TRIES_MAX - 1,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from grassq import home as homes
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
-from grassq.net.encoding import REMOTE_CWD, REMOTE_UMASK, enqueue_body, new_key, query, word_value
+from grassq.home import Sender
+from grassq.net.encoding import new_key, query, word_value
 from grassq.net.event_stream import SILENT_S, EventStream, Known
 from grassq.net.event_stream import Place as ReadTo
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
@@ -74,42 +75,35 @@ class ApiClient:
         """A client like this one, with a connection of its own."""
         return ApiClient(self.home, autostart=self.autostart, broker=self.broker, tell=self._tell)
 
-    def enqueue(
-        self, words: Iterable[bytes], *, cwd: bytes, umask: int, verb: str = "enqueue", lines: bytes | None = None
-    ) -> Response:
-        """Send the words of `grass enqueue` untouched; the answer's headers say what to print and to follow."""
-        env = homes.environment()
-        if self.broker is not None:
-            cwd, env, umask = REMOTE_CWD, {}, REMOTE_UMASK
-        body = enqueue_body(words, cwd=cwd, env=env, umask=umask, key=new_key(), verb=verb, lines=lines)
-        return self._ask("POST", "/v1/enqueue", body)
-
     def submit(
-        self, jobs: Sequence[Document], *, cwd: bytes, env: Mapping[bytes, bytes], umask: int, key: str | None = None
+        self,
+        jobs: Sequence[Document],
+        *,
+        cwd: bytes | None = None,
+        env: Mapping[bytes, bytes] | None = None,
+        umask: int | None = None,
+        key: str | None = None,
     ) -> Document:
         """Store jobs, all or none; ids in the order given."""
-        return self._hand_over("submit", {"jobs": list(jobs)}, cwd, env, umask, key)
+        return self._hand_over("submit", {"jobs": list(jobs)}, Sender.to(self.broker, cwd, env, umask), key)
 
     def submit_many(
         self,
         commands: Sequence[Command],
         job: Document,
         *,
-        cwd: bytes,
-        env: Mapping[bytes, bytes],
-        umask: int,
+        cwd: bytes | None = None,
+        env: Mapping[bytes, bytes] | None = None,
+        umask: int | None = None,
         key: str | None = None,
     ) -> Document:
         """Store a job of each command, all or none; `job` is what they have in common. Ids follow one another."""
-        return self._hand_over("submit-many", {"job": job, "commands": commands}, cwd, env, umask, key)
+        document: Document = {"job": job, "commands": commands}
+        return self._hand_over("submit-many", document, Sender.to(self.broker, cwd, env, umask), key)
 
-    def _hand_over(
-        self, verb: str, document: Document, cwd: bytes, env: Mapping[bytes, bytes], umask: int, key: str | None
-    ) -> Document:
-        if self.broker is not None:
-            cwd, env, umask = REMOTE_CWD, {}, REMOTE_UMASK
-        rest = json.dumps({**document, "cwd": word_value(cwd), "umask": umask, "key": key or new_key()})
-        body = f'{rest[:-1]}, "env": {self._environment(env)}}}'.encode("ascii")
+    def _hand_over(self, verb: str, document: Document, sender: Sender, key: str | None) -> Document:
+        rest = json.dumps({**document, "cwd": word_value(sender.cwd), "umask": sender.umask, "key": key or new_key()})
+        body = f'{rest[:-1]}, "env": {self._environment(sender.env)}}}'.encode("ascii")
         if len(body) > REQUEST_MAX:
             raise BadInput(f"the request is larger than {REQUEST_MAX:,} bytes; submit in parts")
         return self._answer(self._ask("POST", f"/v1/{verb}", body))
@@ -190,12 +184,12 @@ class ApiClient:
         """Remove final jobs with their logs."""
         return self._change_jobs("clean", selectors, older_s=older_s)
 
-    def create_queue(self, words: Iterable[bytes], *, cwd: bytes, temporary: bool = False) -> Document:
+    def create_queue(self, words: Iterable[bytes], *, cwd: bytes | None = None, temporary: bool = False) -> Document:
         """Make or replace a queue; the words are those of `grass create-queue`.
 
         A temporary one is deleted when it has no subscriber and all its jobs have ended.
         """
-        where = cwd if self.broker is None else REMOTE_CWD
+        where = Sender.to(self.broker, cwd, {}).cwd
         document: Document = {"words": [word_value(each) for each in words], "cwd": word_value(where)}
         return self._change("create-queue", document | ({"temporary": True} if temporary else {}))
 

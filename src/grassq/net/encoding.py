@@ -14,12 +14,12 @@ except ImportError:  # an interpreter without the C helper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from typing import Any
 
+    from grassq.home import Sender
+
 __all__ = [
-    "REMOTE_CWD",
-    "REMOTE_UMASK",
     "enqueue_body",
     "new_key",
     "percent",
@@ -30,10 +30,6 @@ __all__ = [
     "word",
     "word_value",
 ]
-
-#: Sent to a broker on another machine instead of the sender's own; with no environment. A job there gets the worker's.
-REMOTE_CWD = b"/"
-REMOTE_UMASK = 0o022
 
 _BLANKS = " \t\r\n"
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -97,24 +93,17 @@ def new_key() -> str:
 
 
 def enqueue_body(
-    words: Iterable[bytes],
-    *,
-    cwd: bytes,
-    env: Mapping[bytes, bytes],
-    umask: int,
-    key: str,
-    verb: str = "enqueue",
-    lines: bytes | None = None,
+    words: Iterable[bytes], sender: Sender, key: str, verb: str = "enqueue", lines: bytes | None = None
 ) -> bytes:
-    """The body of POST /v1/enqueue; with --stdin, `lines` are what came from there."""
+    """Return the body of POST /v1/enqueue; with --stdin, `lines` are what came from there."""
     parts = (
         '{"words":[',
         ",".join([word(each) for each in words]),
         '],"cwd":',
-        word(cwd),
+        word(sender.cwd),
         ',"env":[',
-        ",".join([f"[{word(name)},{word(value)}]" for name, value in env.items()]),
-        f'],"umask":{umask},"key":"{key}","verb":"{verb}"',
+        ",".join([f"[{word(name)},{word(value)}]" for name, value in sender.env.items()]),
+        f'],"umask":{sender.umask},"key":"{key}","verb":"{verb}"',
         "}" if lines is None else ',"lines":' + text(lines) + "}",
     )
     return "".join(parts).encode("ascii")

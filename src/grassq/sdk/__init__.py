@@ -9,6 +9,7 @@ When the daemon is restarted while a program waits, `wait` asks again and goes o
 calling it again with the same `key` gives the same job.
 """
 
-from grassq.sdk.client import Client, Job, JobFailed
+from grassq.sdk.client import Client
+from grassq.sdk.job import Job, JobFailed
 
 __all__ = ["Client", "Job", "JobFailed"]

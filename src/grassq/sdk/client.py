@@ -12,110 +12,21 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import active_count
 from time import monotonic, sleep
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from grassq import home as homes
-from grassq.core.outcome import in_words
-from grassq.errors import BadInput, GrassError
+from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
 from grassq.net.client import FINAL_STATES, POLL_LIMIT_S, WAIT_AT_ONCE, compact
 from grassq.net.client import ApiClient as _Requests
 from grassq.net.encoding import word_value
+from grassq.sdk.job import Job
 
-__all__ = ["Client", "Job", "JobFailed"]
+if TYPE_CHECKING:
+    from grassq.core.job_options import SubmitOptions
 
 Word = str | bytes
-Amount = int | float | str
-
-
-class JobFailed(GrassError):
-    """A job failed or was cancelled; `job` has its log and its state."""
-
-    exit_code = 1
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.code: int | None = job.info.get("exit_code")
-        self.signal: int | None = job.info.get("signal")
-        how = job.info.get("error") or in_words(job.info.get("outcome"), self.code, self.signal)
-        super().__init__(f"job {job.id} {job.state}" + (f": {how}" if how else ""))
-
-
-class Job:
-    """One job: a handle shaped like a future. `info` is what was last heard of it."""
-
-    def __init__(self, client: Client, info: dict[str, Any]) -> None:
-        self._client = client
-        #: The job as `grass show --json` prints it, as of the last refresh.
-        self.info = info
-
-    def __repr__(self) -> str:
-        return f"<Job {self.id} {self.info.get('state', 'submitted')}>"
-
-    @property
-    def id(self) -> int:
-        """The number it is known by."""
-        return int(self.info["id"])
-
-    @property
-    def state(self) -> str:
-        """held, waiting, queued, placed, running, succeeded, failed or cancelled, as of now."""
-        return str(self.refresh().info["state"])
-
-    def refresh(self) -> Job:
-        """Ask the daemon; returns itself. A final job is not asked about again."""
-        if self.info.get("state") not in FINAL_STATES:
-            self.info = self._client._show_one(self.id)
-        return self
-
-    def done(self) -> bool:
-        """Whether it has ended, in whatever way."""
-        return self.state in FINAL_STATES
-
-    def wait(self, timeout: float | None = None) -> Job:
-        """Until it has ended; TimeoutError after `timeout` seconds."""
-        self._client.wait(self, timeout=timeout)
-        return self
-
-    def result(self, timeout: float | None = None) -> int:
-        """Its exit code, 0, once it has succeeded; raises JobFailed if it does not."""
-        self.wait(timeout)
-        if self.info["state"] != "succeeded":
-            raise JobFailed(self)
-        return int(self.info.get("exit_code") or 0)
-
-    def log(self) -> bytes:
-        """What it has written so far."""
-        return self._client.log(self)
-
-    def kill(self, grace_s: float | None = None) -> Job:
-        """Ask it to end; after the grace it is killed with all its children."""
-        self._client.kill(self, grace_s=grace_s)
-        return self
-
-
-class Options(TypedDict, total=False):
-    """What can be said of jobs that are submitted, beside their command: the arguments of `Client.submit`."""
-
-    queue: str | None
-    request: Mapping[str, Amount] | None
-    gpu: Amount | None
-    cpu: Amount | None
-    mem: Amount | None
-    vram: Amount | None
-    name: str | None
-    priority: int
-    env: Mapping[Word, Word] | None
-    hold: bool
-    split: bool
-    keep_children: bool
-    grace_s: float | None
-    on_lost: str
-    tries: int
-    worker: str | None
-    labels: Sequence[str]
 
 
 class Client:
@@ -153,53 +64,18 @@ class Client:
         self,
         command: Sequence[Word] | str,
         *,
-        queue: str | None = None,
-        request: Mapping[str, Amount] | None = None,
-        gpu: Amount | None = None,
-        cpu: Amount | None = None,
-        mem: Amount | None = None,
-        vram: Amount | None = None,
-        name: str | None = None,
-        priority: int = 30,
-        env: Mapping[Word, Word] | None = None,
         cwd: str | bytes | os.PathLike[str] | None = None,
-        hold: bool = False,
-        split: bool = False,
-        keep_children: bool = False,
-        grace_s: float | None = None,
-        on_lost: str = "fail",
-        tries: int = 1,
-        worker: str | None = None,
-        labels: Sequence[str] = (),
         key: str | None = None,
+        **options: Unpack[SubmitOptions],
     ) -> Job:
         """Store one job. A list is a program and its words; a string is a line for the shell.
 
+        The options are those of `grassq.core.job_options.SubmitOptions`: queue, request, gpu, name, env and so on.
         Give `key` (32 hex digits) to make repeating this call after a crash of your program safe.
         """
-        common = _common(
-            queue=queue,
-            request=request,
-            gpu=gpu,
-            cpu=cpu,
-            mem=mem,
-            vram=vram,
-            name=name,
-            priority=priority,
-            env=env,
-            hold=hold,
-            split=split,
-            keep_children=keep_children,
-            grace_s=grace_s,
-            on_lost=on_lost,
-            tries=tries,
-            worker=worker,
-            labels=labels,
-        )
-        common["command"] = [word_value(word) for word in _words(command)]
-        common["shell"] = isinstance(command, str)
-        where = self._place(common, cwd)
-        answer = self._requests.submit([common], cwd=where, env=self._env(), umask=self._umask(), key=key)
+        words = [word_value(word) for word in _words(command)]
+        document = _document(options) | {"command": words, "shell": isinstance(command, str)}
+        answer = self._requests.submit([document], cwd=self._directory(document, cwd), key=key)
         _warn(answer)
         return Job(self, {"id": answer["ids"][0]})
 
@@ -209,43 +85,37 @@ class Client:
         *,
         cwd: str | bytes | os.PathLike[str] | None = None,
         key: str | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[SubmitOptions],
     ) -> list[Job]:
         """Store a job of each command, all of them or none; the options are those of `submit` and hold for every one.
 
         A list is a program and its words. A string is a line as `grass enqueue --stdin` takes it: plain words that
         name a program are started without a shell, any other line a shell reads.
         """
-        common = _common(**options)
-        where = self._place(common, cwd)
+        document = _document(options)
+        where = self._directory(document, cwd)
         with gc_paused():
             written = [_line(each) if isinstance(each, str) else _written(each) for each in commands]
         if not written:
             return []
-        answer = self._requests.submit_many(written, common, cwd=where, env=self._env(), umask=self._umask(), key=key)
+        answer = self._requests.submit_many(written, document, cwd=where, key=key)
         _warn(answer)
         first, count = int(answer["first"]), int(answer["count"])
         with gc_paused():
             return [Job(self, {"id": id_}) for id_ in range(first, first + count)]
 
-    def _place(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> bytes:
-        """Where a job is to run, said as the daemon of this machine or a broker elsewhere wants it."""
+    def _directory(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> bytes | None:
+        """Return the directory that is sent as this program's; a directory of a worker's goes into the document."""
+        if cwd is None:
+            return None
+        path = Path(os.fsdecode(cwd))
         if self.broker is None:
-            if cwd is None:
-                return os.getcwdb()  # noqa: PTH109 - pathlib makes text of it, and costs more than the rest of a submit
-            return os.fsencode(Path(os.fsdecode(cwd)).absolute())
-        if cwd is not None:
-            # A directory of the worker's: here there is nothing it could be relative to.
-            if not Path(os.fsdecode(cwd)).is_absolute():
-                raise BadInput(f"cwd={os.fsdecode(cwd)!r} is a directory on another machine; write it from / on")
-            document["cwd"] = word_value(os.fsencode(cwd))
-        return b"/"
-
-    def _env(self) -> dict[bytes, bytes]:
-        return homes.environment() if self.broker is None else {}
-
-    def _umask(self) -> int:
-        return _umask() if self.broker is None else 0o022
+            return os.fsencode(path.absolute())
+        # A directory of the worker's: here there is nothing it could be relative to.
+        if not path.is_absolute():
+            raise BadInput(f"cwd={os.fsdecode(cwd)!r} is a directory on another machine; write it from / on")
+        document["cwd"] = word_value(os.fsencode(cwd))
+        return None
 
     def jobs(self, *selectors: str | int) -> list[Job]:
         """The selected jobs; without a selector the current ones, as `grass show` has them."""
@@ -282,27 +152,19 @@ class Client:
         return jobs[0]
 
 
-def _common(
-    *,
-    queue: str | None = None,
-    request: Mapping[str, Amount] | None = None,
-    gpu: Amount | None = None,
-    cpu: Amount | None = None,
-    mem: Amount | None = None,
-    vram: Amount | None = None,
-    env: Mapping[Word, Word] | None = None,
-    worker: str | None = None,
-    labels: Sequence[str] = (),
-    **rest: Any,
-) -> dict[str, Any]:
-    """What is sent of a job, its command aside; only what was said."""
-    if strange := rest.keys() - Options.__annotations__.keys():
+def _document(options: SubmitOptions) -> dict[str, Any]:
+    """Return what is sent of a job, its command aside; only what was said."""
+    # Loaded at the first submit: who only waits or reads logs does not pay for it.
+    from grassq.core.job_options import SubmitOptions
+
+    if strange := options.keys() - SubmitOptions.__annotations__.keys():
         raise TypeError(f"submit has no argument {min(strange)!r}")
-    amounts = dict(request or {})
-    amounts |= {n: v for n, v in (("gpu", gpu), ("cpu", cpu), ("mem", mem), ("vram", vram)) if v is not None}
-    pairs = [[word_value(_bytes(n)), word_value(_bytes(v))] for n, v in env.items()] if env else None
-    named = {"queue": queue, "request": amounts, "env": pairs, "worker": worker, "labels": list(labels)}
-    return {**{n: v for n, v in named.items() if v}, **{n: v for n, v in rest.items() if v is not None}}
+    said: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    amounts = {name: said.pop(name) for name in ("gpu", "cpu", "mem", "vram") if name in said}
+    said["request"] = {**said.get("request", {}), **amounts}
+    said["labels"] = list(said.get("labels", ()))
+    said["env"] = [[word_value(_bytes(n)), word_value(_bytes(v))] for n, v in said.get("env", {}).items()]
+    return {name: value for name, value in said.items() if value not in ("", [], {})}
 
 
 def _warn(answer: Mapping[str, Any]) -> None:
@@ -341,17 +203,6 @@ def _bytes(word: Word) -> bytes:
     if isinstance(word, str | bytes | os.PathLike):
         return os.fsencode(word)
     raise BadInput(f"{word!r} is {type(word).__name__}, not text; words of a command or environment are str or bytes")
-
-
-def _umask() -> int:
-    if active_count() == 1:
-        return homes.umask()
-    # Read, not set and set back: another thread may be making files.
-    try:
-        status = Path("/proc/self/status").read_bytes()
-        return int(status.partition(b"\nUmask:")[2].split(None, 1)[0], 8)
-    except (OSError, IndexError, ValueError):
-        return 0o077
 
 
 def _id(job: Job | int) -> int:

@@ -9,18 +9,9 @@ from contextlib import AbstractContextManager
 from grassq import home as homes
 from grassq.cli import render
 from grassq.cli.connect import connect
-from grassq.cli.fast import take_option
+from grassq.cli.typed import take_option
 from grassq.errors import BadInput
 from grassq.net.client import ApiClient
-from grassq.net.encoding import REMOTE_CWD
-
-#: Options of create-queue whose value is the next word.
-# fmt: off
-VALUE_OPTIONS = frozenset({
-    "--capacity", "--slots", "--order", "--env", "-e", "--allow-env", "--cwd", "--worker", "--broker",
-    "--gpu", "--cpu", "--mem", "--vram", "--disk",
-})
-# fmt: on
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -40,11 +31,12 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def words(name: str, argv: list[str]) -> int:
     """Send the words of `grass create-queue` and say what became of the queue."""
-    typed, argv = take_option("--broker", argv, VALUE_OPTIONS, names=1)
-    worker, _ = take_option("--worker", argv, VALUE_OPTIONS, names=1)
+    from grassq.core.syntax.options import QUEUE_VALUE_OPTIONS
+
+    typed, argv = take_option("--broker", argv, QUEUE_VALUE_OPTIONS, names=1)
+    worker, _ = take_option("--worker", argv, QUEUE_VALUE_OPTIONS, names=1)
     with _connect(typed, worker) as client:
-        cwd = homes.working_directory() if client.broker is None else REMOTE_CWD
-        answer = client.create_queue([os.fsencode(word) for word in argv], cwd=cwd)
+        answer = client.create_queue([os.fsencode(word) for word in argv])
     # The daemon splits the words, so it also says how the answer is to be printed.
     chosen = answer.pop("print", {})
     if chosen.get("json"):

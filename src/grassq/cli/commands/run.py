@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from grassq import home as homes
 from grassq.cli import job_text as shape
 from grassq.cli import render
 from grassq.cli.commands.logs import follow_to_end, one_job, writer
 from grassq.cli.connect import connect
-from grassq.cli.fast import deliver, take_option
+from grassq.cli.fast import send
+from grassq.cli.output import deliver, warn_of_version
+from grassq.cli.typed import take_option
 from grassq.core import outcome
 from grassq.net.client import ApiClient
-from grassq.net.encoding import REMOTE_CWD
 from grassq.net.http import is_number
 
 
 def words(name: str, argv: list[str]) -> int:
     """Enqueue the words of `grass run` and follow the job."""
     typed, argv = take_option("--broker", argv)
-    with connect(typed) as client:
-        sent = [os.fsencode(word) for word in argv]
-        cwd = homes.working_directory() if client.broker is None else REMOTE_CWD
-        response = client.enqueue(sent, cwd=cwd, umask=homes.umask(), verb=name)
-        code = deliver(response.headers, response.body, stdout=_place_of(response.body) if name == "run" else 1)
-        job = response.headers.get("grass-follow", "")
-        return _follow(client, int(job)) if code == 0 and is_number(job) else code
+    response = send(argv, typed, name)
+    code = deliver(response.headers, response.body, stdout=_place_of(response.body))
+    job = response.headers.get("grass-follow", "")
+    if code == 0 and is_number(job):
+        return follow(int(job), typed)
+    warn_of_version(response.headers.get("grass-version"))
+    return code
 
 
 def follow(job: int, broker: str | None) -> int:

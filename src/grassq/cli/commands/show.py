@@ -5,10 +5,10 @@ The command typed most often: it loads as little as it can, no parser, no `json`
 
 from __future__ import annotations
 
-from grassq import home as homes
 from grassq.cli import job_text as shape
 from grassq.cli import render
-from grassq.cli.fast import complain, warn_of_version
+from grassq.cli.fast import find_target
+from grassq.cli.output import warn_of_version
 from grassq.net.encoding import parse, query
 from grassq.net.retry import exchange
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from typing import Any
-
-    from grassq.net.http import Target
 
 #: Below this many columns a job's state and result share one, and what is evident is left out.
 WIDE_COLUMNS = 120
@@ -50,15 +48,8 @@ def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None 
 
 
 def _ask(selectors: Sequence[str], typed: str | None) -> dict[str, Any]:
-    home = homes.current()
-    broker = homes.broker(home, typed)
-    place: Target = home
-    if broker is not None:
-        from grassq.net.broker import open_broker
-
-        place = open_broker(home, broker)
-        place.tell = complain
-    response = exchange(place, "GET", "/v1/show" + query([("selector", each) for each in selectors]))
+    target, broker = find_target(typed)
+    response = exchange(target, "GET", "/v1/show" + query([("selector", each) for each in selectors]))
     if broker is None:
         warn_of_version(response.headers.get("grass-version"))
     if response.status == 200:

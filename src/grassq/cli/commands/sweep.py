@@ -6,17 +6,17 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 
-from grassq import home as homes
 from grassq.cli import render
-from grassq.cli.connect import connect
-from grassq.cli.fast import deliver, take_option
-from grassq.cli.help import TEXTS
+from grassq.cli.fast import send
+from grassq.cli.help import text_of
+from grassq.cli.output import deliver, warn_of_version
 from grassq.cli.stdin import BYTES_MAX
+from grassq.cli.typed import take_option
 from grassq.core.syntax import options, sweep
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
 from grassq.core.syntax.shell_lines import LINES_MAX
 from grassq.errors import BadInput
-from grassq.net.encoding import REMOTE_CWD, new_key
+from grassq.net.encoding import new_key
 
 DRY_RUN = "--dry-run"
 #: Lines of a dry run that are written at once.
@@ -33,7 +33,7 @@ def words(name: str, argv: list[str]) -> int:
     """Enqueue every line of a search as one group, all or none."""
     typed = sweep.read(argv, _width, _SHORTS)
     if typed.help:
-        return render.text(TEXTS[name])
+        return render.text(text_of(name))
     search = typed.search()
     lines = search.lines(typed.order(lambda: int(new_key(), 16)))
     if DRY_RUN in typed.rest:
@@ -42,10 +42,8 @@ def words(name: str, argv: list[str]) -> int:
     broker, rest = take_option("--broker", typed.rest)
     text = _text(search, lines)
     render.notes(search.notes)
-    with connect(broker) as client:
-        sent = [os.fsencode(word) for word in ("--stdin", *rest)]
-        cwd = homes.working_directory() if client.broker is None else REMOTE_CWD
-        response = client.enqueue(sent, cwd=cwd, umask=homes.umask(), verb=name, lines=text)
+    response = send(["--stdin", *rest], broker, name, text)
+    warn_of_version(response.headers.get("grass-version"))
     return deliver(response.headers, response.body)
 
 

@@ -49,6 +49,16 @@ QUEUE_OPTIONS = (
 )
 CREATE_QUEUE = _table(QUEUE_OPTIONS)
 
+
+def _value_options(table: Table) -> frozenset[str]:
+    """Return the options of a table whose value is the next word."""
+    named = {word.decode() for word, option in table.items() if option.takes == "value"}
+    return frozenset(named | {f"--{name}" for name in COMMON_RESOURCES})
+
+
+VALUE_OPTIONS = _value_options(ENQUEUE)
+QUEUE_VALUE_OPTIONS = _value_options(CREATE_QUEUE)
+
 #: What no resource may be called: an option word would hide it, and its GRASS_<NAME> variable would hide one of ours.
 RESERVED = frozenset(
     {option.name.replace("-", "_") for option in (*ENQUEUE.values(), *CREATE_QUEUE.values())}
@@ -200,5 +210,6 @@ class GivenOptions:
         found: dict[str, Option] = {}
         for option in options:
             if option.name in self._values and (other := found.setdefault(option.field, option)) is not option:
-                raise BadInput(f"give either {other.typed} or {option.typed}, not both")
+                hint = f"; {option.example}" if option.example else ""
+                raise BadInput(f"give either {other.typed} or {option.typed}, not both{hint}")
         return {field: self.value(option.name) for field, option in found.items()}

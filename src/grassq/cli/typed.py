@@ -1,0 +1,56 @@
+"""Finds options among words that are left to the daemon otherwise. Light to load: an enqueue uses it."""
+
+from __future__ import annotations
+
+from grassq.errors import BadInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Options of `enqueue` whose value is the next word, as core/job_options.py has them; a test compares the two.
+# fmt: off
+VALUE_OPTIONS = frozenset({
+    "--require", "--gpu", "--cpu", "--mem", "--vram", "--disk", "--env", "-e", "--cwd", "--queue", "--name",
+    "--priority", "--grace", "--on-lost", "--tries", "--retries", "--broker", "--worker", "--label",
+})
+# fmt: on
+
+
+def wants_help(words: list[str]) -> bool:
+    """Say whether -h or --help stands among the options before the job; behind its first word it is the job's own."""
+    return any(words[place] in ("-h", "--help") for place in _option_places(words, VALUE_OPTIONS, 0))
+
+
+def take_option(
+    option: str, words: list[str], values: frozenset[str] = VALUE_OPTIONS, *, names: int = 0
+) -> tuple[str | None, list[str]]:
+    """Return the value of an option before the job, and the words without it.
+
+    `values` are the options whose value is the next word; `names` plain words may stand among the options.
+    """
+    found, left = None, words
+    for place in _option_places(words, values, names):
+        head, equals, value = words[place].partition("=")
+        if head != option:
+            continue
+        width = 1 if equals else 2
+        value = value if equals else "".join(words[place + 1 : place + 2])
+        if not value or found is not None:
+            raise BadInput(f"{option} {'needs a value' if not value else 'is given twice'}")
+        found, left = value, words[:place] + words[place + width :]
+    return found, left
+
+
+def _option_places(words: list[str], values: frozenset[str], names: int) -> Iterator[int]:
+    skip = False
+    for place, word in enumerate(words):
+        if skip:
+            skip = False
+        elif word.startswith("-") and word != "--":
+            yield place
+            skip = word in values
+        elif word == "--" or not names:
+            return
+        else:
+            names -= 1
