@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -38,12 +40,18 @@ def test_a_damaged_book_is_refused_and_kept(tmp_path: Path, content: bytes) -> N
     assert path.read_bytes() == content
 
 
-def test_a_book_that_cannot_be_written_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
+def test_a_book_that_cannot_be_written_is_refused_and_the_old_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     offers.save(str(tmp_path), OfferFile("box"))
-    (tmp_path / (offers.FILE_NAME + ".new")).mkdir()
-    with pytest.raises(Refused, match="cannot be written"):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(Refused, match="cannot be written: No space"):
         offers.save(str(tmp_path), OfferFile("box", (FULL,)))
     assert offers.load(str(tmp_path), "x") == OfferFile("box")
+    assert [file.name for file in tmp_path.iterdir()] == [offers.FILE_NAME]
 
 
 def test_a_book_too_large_to_be_read_again_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ Remembered in the home, so that a daemon started by a command in the background 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from grassq import atomic_files
 from grassq.errors import Refused
 from grassq.settings import STORE_MEMORY
 
@@ -56,9 +56,5 @@ def remember(home: str, mode: SavedMode) -> None:
     if mode.is_plain:
         path.unlink(missing_ok=True)
         return
-    aside = path.with_suffix(".new")
-    # A store's address may hold a password: for the owner alone, from its first moment.
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.encode(mode))
-    aside.replace(path)
+    # For the owner alone: a store's address may hold a password.
+    atomic_files.write_aside(home, FILE_NAME, msgspec.json.encode(mode), sync=True)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any, Literal
 
+from grassq import atomic_files
 from grassq import home as homes
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_address
 from grassq.errors import BadInput, Refused
@@ -112,7 +113,7 @@ def changing(home: str) -> Iterator[KnownBrokers]:
         _take(lock, home)
         book = load(home)
         yield book
-        _replace(home, FILE_NAME, json.dumps(_document(book), indent=1).encode("ascii") + b"\n")
+        _write(home, FILE_NAME, json.dumps(_document(book), indent=1).encode("ascii") + b"\n")
     finally:
         os.close(lock)
 
@@ -129,7 +130,7 @@ def choose(home: str, text: str | None) -> None:
     """Keep what `grass use` says; None for the local daemon."""
     homes.prepare(home)
     if text is not None:
-        return _replace(home, homes.BROKER_NAME, f"{text}\n".encode())
+        return _write(home, homes.BROKER_NAME, f"{text}\n".encode())
     try:
         os.unlink(f"{home}/{homes.BROKER_NAME}")
     except FileNotFoundError:
@@ -149,24 +150,10 @@ def _take(lock: int, home: str) -> None:
             sleep(0.02)
 
 
-def _replace(home: str, name: str, content: bytes) -> None:
-    # Aside and renamed: whoever reads sees the old file or the new one; and private from its first moment.
-    aside = f"{home}/{name}.{os.getpid()}.new"
+def _write(home: str, name: str, content: bytes) -> None:
     try:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        os.rename(aside, f"{home}/{name}")
-        directory = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        atomic_files.write_aside(home, name, content, sync=True)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(aside)
         raise Refused(f"cannot write {home}/{name}: {error.strerror}") from error
 
 

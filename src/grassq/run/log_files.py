@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from grassq.run import atomic_files, rundir
+from grassq import atomic_files
+from grassq.run import rundir
 
 READ_LIMIT = 1 << 20
 TAIL_BLOCK = 64 << 10

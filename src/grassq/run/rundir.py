@@ -28,7 +28,9 @@ import errno
 import json
 import os
 
-from grassq.run import atomic_files, processes
+from grassq import atomic_files
+from grassq.descriptors import write_all
+from grassq.run import processes
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -240,7 +242,7 @@ def _ids(store: str, job: int, attempt: int, boot: str) -> bytes:
 
 def note_spawn(claim: int, pid: int, ticks: int, session: int) -> None:
     """Add the command to the claim."""
-    atomic_files.write_all(claim, b'{"pid": %d, "ticks": %d, "session": %d}\n' % (pid, ticks, session))
+    write_all(claim, b'{"pid": %d, "ticks": %d, "session": %d}\n' % (pid, ticks, session))
 
 
 def request_stop(path: str, grace_s: float | None, reason: str) -> None:

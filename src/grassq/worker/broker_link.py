@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from yarl import URL
 
+from grassq import atomic_files
 from grassq.core import protocol
 from grassq.core.endpoint import Endpoint
 from grassq.core.messages import StorePosition, WorkerMessage
@@ -24,7 +25,6 @@ from grassq.core.protocol import PROTOCOL, LinkTimes, Welcome
 from grassq.core.syntax.addresses import Address
 from grassq.errors import GrassError
 from grassq.link.connection import ConnectionEnded
-from grassq.run import atomic_files
 from grassq.worker.broker_session import CLOSE_S, BrokerSession, Host, TurnedAway
 
 log = logging.getLogger(__name__)

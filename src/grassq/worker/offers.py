@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from grassq import atomic_files
 from grassq.core.model import DEFAULT_QUEUE, OFFERS_MAX, Offer, WorkerInfo
 from grassq.core.planner.workers import machine_capacity
 from grassq.core.resources.amounts import ONE, amount_text
@@ -40,18 +41,14 @@ def load(home: str, name: str) -> OfferFile:
 
 
 def save(home: str, book: OfferFile) -> None:
-    """Write the book aside and rename it, so that it is whole at any moment."""
+    """Write the offers of a home to its file; the file is whole at any moment."""
     path = os.path.join(home, FILE_NAME)
     content = msgspec.json.encode(book)
     if len(content) > FILE_MAX:
         # Nobody could read it again.
         raise Refused(f"the queues of this machine would need more than {FILE_MAX >> 20} MiB; delete some first")
     try:
-        with open(path + ".new", "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(path + ".new", path)
+        atomic_files.write_aside(home, FILE_NAME, content, sync=True)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_key
 from cryptography.x509.oid import NameOID
 
+from grassq import atomic_files
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.listen.identity import Identity
 
@@ -186,15 +187,8 @@ def _make(path: Path, hosts: Iterable[str], now: float) -> None:
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     names = list(dict.fromkeys([socket.gethostname() or "localhost", "localhost", *hosts]))
     pem += _self_signed(key, names, now).public_bytes(Encoding.PEM)
-    aside = path.with_suffix(".new")
     try:
-        aside.unlink(missing_ok=True)
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.rename(path)
+        atomic_files.write_aside(str(path.parent), path.name, pem, sync=True)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from None
 

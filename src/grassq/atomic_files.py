@@ -1,7 +1,11 @@
 """Small files that exist whole or not at all, and are never reached through a link.
 
-`rundir` knows what the files say; this module only writes, reads and checks them.
+This module writes, reads and checks files; its callers know what the files say. Every shim and many a call of the
+command line load it, so it needs light modules of the standard library only.
 """
+
+# pathlib would cost 13 ms.
+# ruff: noqa: PTH102, PTH104, PTH108, PTH120
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ import os
 import stat
 import time
 import zlib
+
+from grassq.descriptors import write_all
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -93,7 +99,10 @@ def create(path: str, name: str, data: bytes) -> int | None:
 
 
 def write_aside(path: str, name: str, data: bytes, sync: bool) -> None:
-    """Write a file under another name and rename it: a reader sees the old file or the new one, whole."""
+    """Write a file for its owner alone under another name, and rename it: a reader sees the old or the new file, whole.
+
+    With `sync` the file and its directory are on the disk when this returns.
+    """
     aside = _unique(path, name)
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
     try:
@@ -132,15 +141,6 @@ def make_dirs(path: str) -> None:
     except FileNotFoundError:
         make_dirs(os.path.dirname(path))
         make_dirs(path)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write every byte."""
-    while data:
-        written = os.write(fd, data)
-        if written == len(data):
-            return
-        data = data[written:]
 
 
 def touch(path: str, name: str) -> None:
