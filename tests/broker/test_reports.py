@@ -11,7 +11,8 @@ from grassq.broker import service
 from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Ack, Check, Report, Start, Stop
 from grassq.core.model import ForQueue, Outcome, State
-from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
+from grassq.core.states import Exited, Lost, RefusedByWorker, Release, Started, Stuck
+from grassq.errors import InvalidMove
 
 
 def _orders(fixture: DeciderFixture) -> list[str]:
@@ -252,6 +253,18 @@ def test_a_retry_starts_when_its_delay_is_over_and_its_queue_is_there(back_at: f
         fixture.clock.now = 5.0
         fixture.process()
     assert (fixture.job(1).state, fixture.job(1).attempt, fixture.job(1).waits) == (State.PLACED, 2, ())
+
+
+def test_a_move_that_no_rule_allows_tells_what_happened_before() -> None:
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.started(1)
+    with pytest.raises(InvalidMove) as caught:
+        fixture.do(lambda batch: batch.move(fixture.job(1), Release()))
+    assert str(caught.value) == (
+        "job 1 is running in attempt 1: no rule for Release; before: submitted queue default, placed attempt 1 on w, "
+        "started"
+    )
 
 
 def test_each_attempt_is_kept_with_its_own_end() -> None:

@@ -29,6 +29,7 @@ from grassq.core.states import (
     Stuck,
     Unready,
     advance,
+    is_current,
 )
 from grassq.errors import InvalidMove
 
@@ -88,18 +89,17 @@ def test_a_pair_of_state_and_event_is_a_move_of_the_table_or_no_move_at_all(
     if (state, event_class) in MOVES:
         assert advance(job, EVENTS[event_class](3), T0).state in MOVES[state, event_class]
     else:
-        with pytest.raises(InvalidMove, match=rf"job 7 is {state}: {event_class.__name__} makes no sense"):
+        with pytest.raises(InvalidMove, match=rf"job 7 is {state} in attempt 3: no rule for {event_class.__name__}$"):
             advance(job, EVENTS[event_class](3), T0)
 
 
-@pytest.mark.parametrize(
-    "event_class", [Started, Exited, Lost, RefusedByWorker, Stuck], ids=lambda event_class: event_class.__name__
-)
-@pytest.mark.parametrize("attempt", [0, 2, 4])
+@pytest.mark.parametrize("attempt", [2, 3, 4])
+@pytest.mark.parametrize("worker", ["w", "other"])
 @pytest.mark.parametrize("state", State)
-def test_a_report_of_another_attempt_changes_nothing(state: State, attempt: int, event_class: type[Event]) -> None:
-    job = a_job(state=state, attempt=3)
-    assert advance(job, EVENTS[event_class](attempt), T0) is job
+def test_only_a_report_about_the_attempt_that_holds_devices_counts(state: State, worker: str, attempt: int) -> None:
+    job = a_job(state=state, attempt=3, placement=a_placement("w") if state in HOLDING | FINAL else None)
+    counts = state in HOLDING and (worker, attempt) == ("w", 3)
+    assert is_current(job, Started(attempt, 77), worker) == counts
 
 
 class Life(RuleBasedStateMachine):
@@ -163,12 +163,6 @@ class Life(RuleBasedStateMachine):
     def report(self, event_class: type[Event], final: bool) -> None:
         event = EVENTS[event_class](self.job.attempt)
         self.happen(replace(event, final=final) if isinstance(event, RefusedByWorker) else event)
-
-    @rule(
-        event_class=st.sampled_from([Lost, Stuck, RefusedByWorker, Started, Exited]), back=st.sampled_from([-1, 1, 2])
-    )
-    def stale_report(self, event_class: type[Event], back: int) -> None:
-        assert advance(self.job, EVENTS[event_class](self.job.attempt - back), self.now) is self.job
 
     @invariant()
     def the_fields_agree_with_the_state(self) -> None:

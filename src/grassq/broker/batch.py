@@ -15,8 +15,11 @@ from grassq.core.model import FINAL, HOLDING, Job, State
 from grassq.core.outcome import in_words
 from grassq.core.planner.board import Board
 from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
-from grassq.errors import GuardFailed
+from grassq.errors import GuardFailed, InvalidMove
 from grassq.store.base import Attempt, Changes, Store, Story, Submission, WorkerRecord
+
+#: How many lines of a job's story an InvalidMove tells.
+LINES_TOLD = 20
 
 #: Events whose name is an order, told as the fact they became.
 _KINDS: dict[type[Event], str] = {
@@ -69,7 +72,10 @@ class Batch(Struct):
 
     def move(self, job: Job, event: Event) -> Job:
         """Let an event happen to a job, on the board and in what will be stored."""
-        after = states.advance(job, event, self.now)
+        try:
+            after = states.advance(job, event, self.now)
+        except InvalidMove as error:
+            raise InvalidMove(f"{error}; before: {self._last_lines(job.id)}") from None
         if after is job or after == job:
             return job
         self.set(job, after)
@@ -131,6 +137,11 @@ class Batch(Struct):
     def tell(self, job: int, kind: str, detail: str = "") -> None:
         """Add a line to a job's story."""
         self.changes.story.append(Story(job, self.now, kind, detail))
+
+    def _last_lines(self, job: int) -> str:
+        """Return the last LINES_TOLD lines of a job's story."""
+        lines = [*self.store.story(job), *(line for line in self.changes.story if line.job == job)]
+        return ", ".join(f"{line.kind} {line.detail}".rstrip() for line in lines[-LINES_TOLD:])
 
     def note(self, job: Job, event: str, detail: str = "") -> None:
         """Add a line to a job's story and tell subscribers of the change."""

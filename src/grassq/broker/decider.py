@@ -18,7 +18,7 @@ from grassq.core.planner.plan import leased
 from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import WorkerRoles
-from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck
+from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck, is_current
 from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
 from grassq.store.base import Changes, Store, WorkerRecord
 
@@ -335,7 +335,7 @@ class Decider:
         if job is not None and not isinstance(event, Started | Stuck) and self._may_run_elsewhere(batch, job):
             # Not acknowledged: it is repeated until everybody has spoken.
             return orders
-        if job is None or job.attempt != event.attempt or job.placement is None or job.placement.worker != worker:
+        if job is None or not is_current(job, event, worker):
             self._late(batch, report)
         else:
             if isinstance(event, RefusedByWorker) and job.state is State.RUNNING:
@@ -345,7 +345,7 @@ class Decider:
                 batch.move(job, event)
             except InvalidMove as error:
                 # A worker that contradicts itself must not take the others' messages down with it.
-                log.error("report_makes_no_sense %s", error)
+                log.error("invalid_report %s", error)
                 return []
             if not isinstance(event, Started | Stuck):
                 self._dispatch.forget(job.attempt_id)

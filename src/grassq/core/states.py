@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from grassq.core.model import (
     FINAL,
+    HOLDING,
     AttemptNumber,
     ClockTime,
     ForQueue,
@@ -108,15 +109,20 @@ Rule = Callable[[Job, "Event", float], Job]
 
 
 def advance(job: Job, event: Event, at: float) -> Job:
-    """The job after an event; a report of an older attempt changes nothing."""
-    if isinstance(event, Report) and event.attempt != job.attempt:
-        return job
+    """Return the job after an event; a report must be about the newest attempt (see `is_current`)."""
     rule = RULES.get((job.state, type(event)))
     if rule is None:
-        raise InvalidMove(
-            f"job {job.id} is {job.state}: {type(event).__name__} makes no sense in attempt {job.attempt}"
-        )
+        raise InvalidMove(f"job {job.id} is {job.state} in attempt {job.attempt}: no rule for {type(event).__name__}")
     return rule(job, event, at)
+
+
+def is_current(job: Job, report: Report, worker: str) -> bool:
+    """Return whether a worker reports about the attempt by which the job holds devices of that worker.
+
+    Any other report comes too late and must not change the job.
+    """
+    where = job.placement
+    return job.state in HOLDING and where is not None and where.worker == worker and report.attempt == job.attempt
 
 
 def _placed(job: Job, event: Event, at: float) -> Job:
