@@ -81,6 +81,8 @@ ASYNC = (
     "broker.subscriptions",
     "link.connection",
     "worker.local_logs",
+    "worker.local_machine",
+    "worker.machine",
     "worker.worker",
     "worker.broker_link",
     "worker.broker_session",

@@ -14,7 +14,8 @@ from grassq.core.endpoint import Endpoint
 from grassq.core.model import State
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.worker.broker_link import BrokerLink
-from grassq.worker.offers import OfferFile
+from grassq.worker.local_machine import LocalMachine
+from grassq.worker.offers import OfferFile, Offers
 from grassq.worker.worker import Worker
 
 
@@ -26,9 +27,8 @@ async def a_real_worker(one: World, line: Line) -> AsyncIterator[BrokerLink]:
     store_id = one.broker.engine.decider.store_id
     way = Endpoint((line.address,), certificate()[1], "w.secret")
     link = BrokerLink(str(place), store_id, lambda: way, times=one.times)
-    worker = Worker(
-        str(place), OfferFile("w"), link.send, store_id=store_id, capacity=a_capacity(cpu=2), keeps=True, apart=True
-    )
+    machine = LocalMachine(str(place), store=store_id, capacity=a_capacity(cpu=2), remote_broker=True)
+    worker = Worker(machine, Offers(OfferFile("w"), str(place)), link.send)
     async with AsyncExitStack() as stack:
         await worker.start()
         stack.push_async_callback(worker.close)

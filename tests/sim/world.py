@@ -70,7 +70,7 @@ class Machine:
 
     # What the agent's side does.
 
-    def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+    def start(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         folder = self.dirs.setdefault(start.id, RunDir(self.boot))
         folder.order = start
         folder.lease = lease or folder.lease
@@ -363,7 +363,7 @@ class SimRunner:
 
     def __init__(self, machine: Machine) -> None:
         self.boot = machine.boot
-        self.begin = machine.begin
+        self.start = machine.start
         self.look = machine.look
         self.watch = machine.watch
         self.stop = machine.stop

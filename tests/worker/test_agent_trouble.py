@@ -36,10 +36,10 @@ def test_a_run_dir_that_cannot_be_made_is_told_and_tried_again() -> None:
     def full(start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         raise _full()
 
-    begin, bench.runner.begin = bench.runner.begin, full  # type: ignore[method-assign]
+    begin, bench.runner.start = bench.runner.start, full  # type: ignore[method-assign]
     (stuck,) = bench.order(START)
     assert stuck == Stuck(1, "its run dir cannot be made: No space left on device")
-    bench.runner.begin = begin  # type: ignore[method-assign]
+    bench.runner.start = begin  # type: ignore[method-assign]
     bench.tick(ORDER_AGAIN_S)
     assert bench.did() == ["begin"]
 
@@ -50,9 +50,9 @@ def test_a_broker_that_repeats_its_order_does_not_keep_it_from_being_tried_again
     def full(start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         raise _full()
 
-    begin, bench.runner.begin = bench.runner.begin, full  # type: ignore[method-assign]
+    begin, bench.runner.start = bench.runner.start, full  # type: ignore[method-assign]
     bench.order(START)
-    bench.runner.begin = begin  # type: ignore[method-assign]
+    bench.runner.start = begin  # type: ignore[method-assign]
     bench.tick(ORDER_AGAIN_S - 1)
     bench.order(START)
     assert bench.did() == ["begin"]
@@ -128,13 +128,13 @@ def test_the_same_trouble_is_told_once_and_again_to_whoever_asks() -> None:
     def full(start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         raise trouble
 
-    begin, bench.runner.begin = bench.runner.begin, full  # type: ignore[method-assign]
+    begin, bench.runner.start = bench.runner.start, full  # type: ignore[method-assign]
     first = bench.order(START)
     assert [bench.tick(ORDER_AGAIN_S) for _ in range(3)] == [[], [], []]
     assert bench.order(START) == first
     trouble = OSError(errno.EROFS, "Read-only file system")
     assert bench.tick(ORDER_AGAIN_S) == [Stuck(1, "its run dir cannot be made: Read-only file system")]
-    bench.runner.begin = begin  # type: ignore[method-assign]
+    bench.runner.start = begin  # type: ignore[method-assign]
     assert bench.tick(ORDER_AGAIN_S) == []
     assert bench.order(START) == [], "the trouble is over"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from grassq.core.model import AttemptId, Constraints, Outcome, RemoteSubmitter
 from grassq.core.states import Exited, Lost
 from grassq.run import processes, rundir
 from grassq.run.lease_timer import boottime
-from grassq.run.shim_pool import ShimPool
 from grassq.worker.attempts import End
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.leases import Lease
@@ -30,30 +29,20 @@ PATH = (b"PATH", b"/usr/local/bin:/usr/bin:/bin")
 CANARY = b"canary-5eed"
 
 
-class NoLoop:
-    """Watches nothing: these tests look."""
-
-    def add_reader(self, fd: int, callback: Callable[[], object]) -> object:
-        return None
-
-    def remove_reader(self, fd: int) -> object:
-        return None
-
-
 class Bench:
-    """A runner with a crew of its own."""
+    """A machine on which nothing is watched: these tests look."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.shim_pool = ShimPool(sys.executable, str(home))
-        self.default_env = DefaultEnvironment((PATH, (b"GRASS_CERT_PASS", CANARY)), str(home).encode(), 0o027)
-        self.runner = self.new_runner()
+        self.environment = DefaultEnvironment((PATH, (b"GRASS_CERT_PASS", CANARY)), str(home).encode(), 0o027)
+        self.made: list[LocalMachine] = []
+        self.machine = self.new_machine()
+        self.shim_pool = self.machine.shim_pool
 
-    def new_runner(self, *, apart: bool = True) -> LocalMachine:
-        return LocalMachine(
-            str(self.home), self.shim_pool, NoLoop(), lambda attempt: None, store="5eed", with_daemon=False,
-            default_env=self.default_env, apart=apart,
-        )  # fmt: skip
+    def new_machine(self, *, remote_broker: bool = True) -> LocalMachine:
+        made = LocalMachine(str(self.home), store="5eed", environment=self.environment, remote_broker=remote_broker)
+        self.made.append(made)
+        return made
 
     def ended(self, attempt: AttemptId) -> End:
         """Wait until an attempt has left its record."""
@@ -61,14 +50,14 @@ class Bench:
         def found() -> End | None:
             if select.select([self.shim_pool], [], [], 0.0)[0]:
                 self.shim_pool.read()
-            return self.runner.look(attempt).exit
+            return self.machine.look(attempt).exit
 
         end: End = eventually(found, "it has ended")
         return end
 
     def left(self, job: int, attempt: int = 1, **files: bytes) -> Path:
         """A run dir of an earlier life."""
-        path = Path(self.runner.path((job, attempt)))
+        path = Path(self.machine.path((job, attempt)))
         path.mkdir(parents=True)
         for name, data in files.items():
             (path / name).write_bytes(data)
@@ -79,7 +68,8 @@ class Bench:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     found = Bench(tmp_path)
     yield found
-    found.shim_pool.close()
+    for machine in found.made:
+        machine.shim_pool.close()
     for job, attempt in rundir.attempts(str(tmp_path), 100):
         path = rundir.attempt_dir(str(tmp_path), job, attempt)
         processes.signal_all(processes.members(None, rundir.marks(path, job, attempt)), signal.SIGKILL)
@@ -102,20 +92,20 @@ def test_the_lease_is_there_before_the_order(bench: Bench, monkeypatch: pytest.M
         return True
 
     monkeypatch.setattr(bench.shim_pool, "order", order)
-    bench.runner.begin(a_start("true", where={"lease_s": 80.0}), Lease(boottime() + 60, 80.0))
-    bench.runner.begin(a_start("true", job=2), None)
+    bench.machine.start(a_start("true", where={"lease_s": 80.0}), Lease(boottime() + 60, 80.0))
+    bench.machine.start(a_start("true", job=2), None)
     assert seen == [["files", "lease", "spec.json"], ["files", "spec.json"]]
 
 
 def test_one_that_should_have_followed_is_ordered_without_being_laid_out_again(bench: Bench) -> None:
     bench.shim_pool.start()
-    bench.runner.begin(a_start("true"), None)
+    bench.machine.start(a_start("true"), None)
     bench.ended((1, 1))
     prefetched = a_start("sh", "-c", "exit 7", job=2, where={"after": (1, 1)})
-    bench.runner.begin(prefetched, None, (1, 1))
-    spec = Path(bench.runner.path((2, 1))) / "spec.json"
+    bench.machine.start(prefetched, None, (1, 1))
+    spec = Path(bench.machine.path((2, 1))) / "spec.json"
     laid_out = spec.stat().st_ino
-    bench.runner.begin(replace(prefetched, placement=replace(prefetched.placement, after=None)), None)
+    bench.machine.start(replace(prefetched, placement=replace(prefetched.placement, after=None)), None)
     end = bench.ended((2, 1))
     assert isinstance(end, Exited) and end.code == 7
     assert spec.stat().st_ino == laid_out
@@ -125,20 +115,20 @@ def test_a_leased_attempt_runs_while_its_lease_is_renewed_and_is_lost_when_it_is
     bench.shim_pool.start()
     start = a_start("sleep", "600", where={"lease_s": 4.0})
     first = boottime() + 1.0
-    bench.runner.begin(start, Lease(first, 4.0))
-    eventually(lambda: bench.runner.look((1, 1)).pid, "it runs")
+    bench.machine.start(start, Lease(first, 4.0))
+    eventually(lambda: bench.machine.look((1, 1)).pid, "it runs")
     last = boottime() + 2.0
-    bench.runner.lease((1, 1), Lease(last, 4.0))
-    assert bench.runner.leased((1, 1)) == Lease(last, 4.0)
+    bench.machine.lease((1, 1), Lease(last, 4.0))
+    assert bench.machine.leased((1, 1)) == Lease(last, 4.0)
     eventually(lambda: boottime() > first + 0.5, "the first lease is over")
-    assert bench.runner.look((1, 1)).command_alive
+    assert bench.machine.look((1, 1)).command_alive
     assert bench.ended((1, 1)) == Lost(1, Outcome.LOST, "its lease ended while the broker was out of reach")
     assert boottime() >= last
 
 
 def test_an_attempt_without_a_lease_has_none(bench: Bench) -> None:
     bench.left(1)
-    assert bench.runner.leased((1, 1)) is None
+    assert bench.machine.leased((1, 1)) is None
 
 
 # What an earlier life left.
@@ -149,27 +139,27 @@ def test_the_inventory_is_every_attempt_newest_job_first_and_bounded(bench: Benc
         bench.left(job, attempt)
     (bench.home / "jobs/10/checkpoint").mkdir()
     (bench.home / "jobs/notes.txt").write_text("mine")
-    assert bench.runner.inventory(100) == [(10, 2), (10, 1), (9, 1), (2, 1)]
-    assert bench.runner.inventory(3) == [(10, 2), (10, 1), (9, 1)]
+    assert bench.machine.inventory(100) == [(10, 2), (10, 1), (9, 1), (2, 1)]
+    assert bench.machine.inventory(3) == [(10, 2), (10, 1), (9, 1)]
 
 
 def test_an_empty_home_holds_nothing(bench: Bench) -> None:
-    assert bench.runner.inventory(10) == [] == bench.runner.unacked(10)
+    assert bench.machine.inventory(10) == [] == bench.machine.unacked(10)
 
 
 def test_what_is_acknowledged_is_no_more_in_the_outbox_also_in_the_next_life(bench: Bench) -> None:
     bench.left(1)
     bench.left(2)
-    bench.runner.acked((1, 1))
-    bench.runner.acked((1, 1))
-    bench.runner.acked((77, 1))
-    assert bench.new_runner().unacked(10) == [(2, 1)]
+    bench.machine.acked((1, 1))
+    bench.machine.acked((1, 1))
+    bench.machine.acked((77, 1))
+    assert bench.new_machine().unacked(10) == [(2, 1)]
     assert not (bench.home / "jobs/77").exists()
 
 
 def test_a_worker_in_one_process_with_its_broker_neither_lists_nor_marks(bench: Bench) -> None:
     path = bench.left(1)
-    direct = bench.new_runner(apart=False)
+    direct = bench.new_machine(remote_broker=False)
     direct.acked((1, 1))
     assert direct.inventory(10) == [] == direct.unacked(10) and list(path.iterdir()) == []
 
@@ -177,12 +167,12 @@ def test_a_worker_in_one_process_with_its_broker_neither_lists_nor_marks(bench: 
 def test_what_a_restored_broker_has_no_record_of_is_told_apart_until_its_end_is_acknowledged(bench: Bench) -> None:
     bench.left(1)
     bench.left(2)
-    bench.runner.mark_unrecorded((1, 1))
-    bench.runner.mark_unrecorded((77, 1))
+    bench.machine.mark_unrecorded((1, 1))
+    bench.machine.mark_unrecorded((77, 1))
     assert not (bench.home / "jobs/77").exists()
-    assert (bench.new_runner().inventory(10), bench.new_runner().unrecorded(10)) == ([(2, 1)], [(1, 1)])
-    bench.runner.acked((1, 1))
-    assert (bench.new_runner().inventory(10), bench.new_runner().unrecorded(10)) == ([(2, 1)], [])
+    assert (bench.new_machine().inventory(10), bench.new_machine().unrecorded(10)) == ([(2, 1)], [(1, 1)])
+    bench.machine.acked((1, 1))
+    assert (bench.new_machine().inventory(10), bench.new_machine().unrecorded(10)) == ([(2, 1)], [])
 
 
 # What was removed.
@@ -193,7 +183,7 @@ def test_forgotten_jobs_lose_their_folders_and_spared_ones_keep_their_checkpoint
         bench.left(job, 1, log=b"x")
         bench.left(job, 2, log=b"x")
         (bench.home / f"jobs/{job}/checkpoint").mkdir()
-    bench.runner.forget((1, 2, 99), (2,))
+    asyncio.run(bench.machine.remove((1, 2, 99), (2,)))
     assert sorted(path.name for path in (bench.home / "jobs").iterdir()) == ["2", "3"]
     assert [path.name for path in (bench.home / "jobs/2").iterdir()] == ["checkpoint"]
     assert len(list((bench.home / "jobs/3").iterdir())) == 3
@@ -201,13 +191,13 @@ def test_forgotten_jobs_lose_their_folders_and_spared_ones_keep_their_checkpoint
 
 def test_a_job_of_which_something_is_alive_keeps_its_folder(bench: Bench) -> None:
     bench.shim_pool.start()
-    bench.runner.begin(a_start("sleep", "600"), None)
-    eventually(lambda: bench.runner.look((1, 1)).pid, "it runs")
-    bench.runner.forget((1,), ())
-    assert bench.runner.look((1, 1)).shim_alive
-    bench.runner.stop((1, 1), 0.1)
+    bench.machine.start(a_start("sleep", "600"), None)
+    eventually(lambda: bench.machine.look((1, 1)).pid, "it runs")
+    asyncio.run(bench.machine.remove((1,), ()))
+    assert bench.machine.look((1, 1)).shim_alive
+    bench.machine.stop((1, 1), 0.1)
     assert isinstance(bench.ended((1, 1)), Exited)
-    bench.runner.forget((1,), ())
+    asyncio.run(bench.machine.remove((1,), ()))
     assert not (bench.home / "jobs/1").exists()
 
 
@@ -218,10 +208,10 @@ REMOTE: dict[str, Any] = {"constraints": Constraints(remote=RemoteSubmitter()), 
 
 def test_a_guest_runs_in_the_workers_directory_with_its_umask_and_without_its_secrets(bench: Bench) -> None:
     bench.shim_pool.start()
-    bench.runner.begin(a_start("sh", "-c", "pwd; umask; env", **REMOTE), None)
+    bench.machine.start(a_start("sh", "-c", "pwd; umask; env", **REMOTE), None)
     end = bench.ended((1, 1))
     assert isinstance(end, Exited) and end.code == 0
-    log = Path(bench.runner.path((1, 1)), "log").read_bytes()
+    log = Path(bench.machine.path((1, 1)), "log").read_bytes()
     assert log.startswith(str(bench.home).encode() + b"\n0027\n") and b"GRASS_JOB_ID=1\n" in log
     assert CANARY not in log
     assert not [path for path in (bench.home / "jobs").rglob("*") if path.is_file() and CANARY in path.read_bytes()]
@@ -229,7 +219,7 @@ def test_a_guest_runs_in_the_workers_directory_with_its_umask_and_without_its_se
 
 def test_a_directory_that_is_not_on_this_worker_is_refused_in_words(bench: Bench) -> None:
     bench.shim_pool.start()
-    bench.runner.begin(a_start("true", where={"cwd": b"/no/such/place"}, **REMOTE), None)
+    bench.machine.start(a_start("true", where={"cwd": b"/no/such/place"}, **REMOTE), None)
     end = bench.ended((1, 1))
     assert isinstance(end, Exited) and end.outcome is Outcome.SPAWN_FAILED
     assert end.error == "cannot start: the working directory /no/such/place does not exist"

@@ -43,7 +43,7 @@ class FakeRunner:
             raise self.trouble
         self.did.append(what if len(what) > 1 else what[0])
 
-    def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+    def start(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
         if after is not None:
             self._do("begin after", after)
         elif lease is None:

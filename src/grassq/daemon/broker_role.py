@@ -40,6 +40,7 @@ from grassq.daemon.context import (
 )
 from grassq.daemon.home_lock import user_socket, working_place
 from grassq.errors import StoreUnavailable, UnknownSchema
+from grassq.run import rundir
 from grassq.settings import STORE_MEMORY
 from grassq.store.base import Store
 from grassq.store.open import open_store
@@ -55,7 +56,8 @@ from grassq.web.submit.json5_text import parse_object
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.registry import WorkerRegistry
 from grassq.worker import offers
-from grassq.worker.worker import Worker, folder_ids
+from grassq.worker.local_machine import LocalMachine
+from grassq.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +130,7 @@ def _decider(setup: DaemonContext, store: Store, place: str, local: str | None) 
         SystemClock(),
         incarnation=secrets.token_hex(8),
         patience=ReservationPolicy(setup.values.passes, setup.values.patience_s),
-        floor_id=next(iter(folder_ids(place)), 0),
+        floor_id=next(iter(rundir.numbers(f"{place}/jobs")), 0),
         lease_s=setup.values.lease_s,
         roles=in_process(local),
     )
@@ -146,17 +148,15 @@ def _worker(place: str, book: offers.OfferFile, setup: DaemonContext, engine: En
     def send(message: WorkerMessage) -> None:
         engine.post(FromWorker(book.name, message))
 
-    return Worker(
+    machine = LocalMachine(
         place,
-        book,
-        send,
-        store_id=engine.decider.store_id,
+        store=engine.decider.store_id,
         capacity=setup.capacity,
-        keeps=keeps,
+        with_daemon=not keeps,
+        environment=setup.default_env,
         nofile=raise_file_limit(),
-        default_env=setup.default_env,
-        labels=setup.mode.labels,
     )
+    return Worker(machine, offers.Offers(book, place if keeps else None), send, labels=setup.mode.labels)
 
 
 async def _open_entrances(

@@ -26,6 +26,7 @@ from grassq.web.worker_only.proxy import Forwarder
 from grassq.web.worker_only.routes import OwnWorkerRoutes
 from grassq.worker import offers
 from grassq.worker.broker_link import BrokerLink
+from grassq.worker.local_machine import LocalMachine
 from grassq.worker.worker import Worker
 
 BROKERS_NAME = "brokers"
@@ -38,18 +39,15 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
     book = replace(offers.load(place, credential.name), name=credential.name)
     offers.save(place, book)
     link = BrokerLink(place, credential.store_id, lambda: _way_to_work(setup, credential))
-    worker = Worker(
+    machine = LocalMachine(
         place,
-        book,
-        link.send,
-        store_id=credential.store_id,
+        store=credential.store_id,
         capacity=setup.capacity,
-        keeps=True,
+        environment=setup.default_env,
+        remote_broker=True,
         nofile=raise_file_limit(),
-        default_env=setup.default_env,
-        apart=True,
-        labels=setup.mode.labels,
     )
+    worker = Worker(machine, offers.Offers(book, place), link.send, labels=setup.mode.labels)
     ticking = await worker.start()
     stack.push_async_callback(worker.close)
     dialling = asyncio.create_task(link.run(worker))
@@ -62,8 +60,8 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         "started": timestamp(time.time()),
         "python": sys.executable,
     }
-    machine = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about)
-    forwarder = Forwarder(lambda: _way_to_use(setup, credential), machine.routes())
+    own = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about)
+    forwarder = Forwarder(lambda: _way_to_use(setup, credential), own.routes())
     runner = make_runner(forwarder.app([same_user]), SHUTDOWN_S)
     await runner.setup()
     sock = stack.enter_context(user_socket(setup.home))

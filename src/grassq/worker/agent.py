@@ -31,8 +31,9 @@ from grassq.core.reconcile import Conclusion, RunState, judge
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event
 from grassq.run.lease_timer import GRACE_PART
-from grassq.worker.attempts import End, Forgotten, HeldAttempt, Machine, Phase, exited, one_alone
+from grassq.worker.attempts import End, Forgotten, HeldAttempt, Phase, exited, one_alone
 from grassq.worker.lender import Lender
+from grassq.worker.machine import AttemptProcesses
 from grassq.worker.unacked import UnackedReports
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Agent:
     def __init__(
         self,
         info: WorkerInfo,
-        runner: Machine,
+        machine: AttemptProcesses,
         send: Callable[[WorkerMessage], None],
         mono: Callable[[], float],
         *,
@@ -63,15 +64,15 @@ class Agent:
     ) -> None:
         """`boottime` is the clock of pings and leases; `seen` says which position of the broker's store we know of."""
         self.info = info
-        self._runner = runner
+        self._machine = machine
         self._send = send
         self._mono = mono
-        self._lender = Lender(boottime, runner)
+        self._lender = Lender(boottime, machine)
         self._seen = seen
         self._held: dict[AttemptId, HeldAttempt] = {}
         #: Orders that met a disk or process table that could not be read; tried again at the tick.
         self._put_off: dict[tuple[type[Order], AttemptId], Order] = {}
-        self._outbox = UnackedReports(runner)
+        self._outbox = UnackedReports(machine)
         #: Who takes over from an attempt when that has ended.
         self._next: dict[AttemptId, AttemptId] = {}
         self._forgotten = Forgotten()
@@ -85,7 +86,7 @@ class Agent:
         self._held = {attempt: holding for attempt, holding in self._held.items() if not holding.traceless}
         self._give_up_followers()
         self._outbox.fill()
-        held, unrecorded = self._runner.inventory(HELD_MAX), self._runner.unrecorded(HELD_MAX)
+        held, unrecorded = self._machine.inventory(HELD_MAX), self._machine.unrecorded(HELD_MAX)
         self._send(Hello(self.info, True, tuple(held), self._seen(), tuple(unrecorded)))
 
     def _give_up_followers(self) -> None:
@@ -93,7 +94,7 @@ class Agent:
         for attempt, holding in list(self._held.items()):
             if holding.waits_behind:
                 with one_alone(attempt):
-                    if self._runner.void(attempt, self._runner.boot):
+                    if self._machine.void(attempt, self._machine.boot):
                         del self._held[attempt]
 
     def describe(self, info: WorkerInfo) -> None:
@@ -128,7 +129,7 @@ class Agent:
                 self._stop(order.id, order.grace_s, order.boot)
             case Withdraw():
                 if order.unrecorded:
-                    self._runner.mark_unrecorded(order.id)
+                    self._machine.mark_unrecorded(order.id)
                 self._withdraw(order.id, order.boot)
             case Ack():
                 self._acknowledged(order.id)
@@ -137,7 +138,7 @@ class Agent:
         holding = self._held.get(attempt)
         if holding is None or holding.end is not None:
             self._held.pop(attempt, None)
-            self._runner.acked(attempt)
+            self._machine.acked(attempt)
 
     def _forget(self, order: Forget) -> None:
         active = {holding.id[0] for holding in self._held.values() if holding.end is None}
@@ -145,7 +146,7 @@ class Agent:
         self._forgotten.add(jobs)
         gone = set(jobs)
         self._held = {attempt: holding for attempt, holding in self._held.items() if attempt[0] not in gone}
-        self._runner.forget(jobs, order.spare)
+        self._machine.forget(jobs, order.spare)
 
     def _start(self, start: Start) -> None:
         if start.job in self._forgotten:
@@ -172,15 +173,15 @@ class Agent:
 
     def _recover(self, attempt: AttemptId, start: Start | None, boot: str, found: RunState | None = None) -> None:
         """Look how an attempt stands, and go on from there."""
-        found = found or self._runner.look(attempt)
-        verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._runner.boot)
+        found = found or self._machine.look(attempt)
+        verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._machine.boot)
         now = self._mono()
         laid_out = found.claimed
         holding = HeldAttempt(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now, laid_out=laid_out)
         if verdict is Conclusion.ORDER and not self._lender.grant(holding):
             return
         if verdict in (Conclusion.WATCH, Conclusion.ORPHANED):
-            holding.lease = self._runner.leased(attempt)
+            holding.lease = self._machine.leased(attempt)
         self._held[attempt] = holding
         match verdict:
             case Conclusion.ORDER:
@@ -202,10 +203,10 @@ class Agent:
         after = holding.start.placement.after
         try:
             if after is None or self._is_over(after):
-                self._runner.begin(holding.start, holding.lease)
+                self._machine.start(holding.start, holding.lease)
             elif after in self._held:
                 self._next[after] = holding.id
-                self._runner.begin(holding.start, holding.lease, after)
+                self._machine.start(holding.start, holding.lease, after)
             else:
                 return  # of that one nothing is known yet; this one is tried again at the tick
             holding.laid_out = True
@@ -220,7 +221,7 @@ class Agent:
         holding = self._held.get(attempt)
         if holding is not None:
             return holding.end is not None
-        found = self._runner.look(attempt)
+        found = self._machine.look(attempt)
         return found.exit is not None or (found.claimed and not found.shim_alive and not found.command_alive)
 
     def _withdraw(self, attempt: AttemptId, boot: str) -> None:
@@ -230,7 +231,7 @@ class Agent:
             self._adopt_to_stop(attempt, boot)
         elif holding.end is not None:
             self._tell(holding)
-        elif holding.phase is Phase.ORDERED and self._runner.void(attempt, boot):
+        elif holding.phase is Phase.ORDERED and self._machine.void(attempt, boot):
             self._ended(holding, RefusedByWorker(attempt[1], "taken back, to start where there is room sooner"))
 
     def _orphaned(self, holding: HeldAttempt) -> None:
@@ -242,7 +243,7 @@ class Agent:
             why = "supervisor gone; it is ended, because nobody else would do so when its lease is over"
             grace_s = min(STOP_GRACE_S, GRACE_PART * holding.lease.length_s)
             holding.stop_at = min(holding.stop_at or math.inf, self._mono() + grace_s)
-            self._runner.end_orphan(holding.id, kill=self._mono() >= holding.stop_at)
+            self._machine.end_orphan(holding.id, kill=self._mono() >= holding.stop_at)
         self._report(holding, Stuck(holding.id[1], why))
 
     def _ended(self, holding: HeldAttempt, end: End, *, goes_on: bool = False) -> None:
@@ -261,7 +262,7 @@ class Agent:
             return self._report(holding, holding.end)
         if holding.phase is not Phase.ORDERED:
             # An adopted shim may have claimed and not yet spawned when we first looked.
-            holding.pid = holding.pid or self._runner.look(holding.id).pid or 0
+            holding.pid = holding.pid or self._machine.look(holding.id).pid or 0
             if holding.pid:
                 self._report(holding, Started(holding.id[1], holding.pid))
         if holding.stuck is not None:
@@ -280,14 +281,14 @@ class Agent:
         if holding.end is not None:
             self._tell(holding)
         elif holding.phase is Phase.ORPHANED:
-            self._runner.end_orphan(attempt, kill=self._mono() >= holding.stop_at)
+            self._machine.end_orphan(attempt, kill=self._mono() >= holding.stop_at)
         else:
-            self._runner.stop(attempt, grace_s)
+            self._machine.stop(attempt, grace_s)
             self._tell(holding)
 
     def _adopt_to_stop(self, attempt: AttemptId, boot: str) -> None:
         """A stop for an attempt never heard of: give it up if nobody claimed it, else look."""
-        if boot == self._runner.boot and self._runner.void(attempt, boot):
+        if boot == self._machine.boot and self._machine.void(attempt, boot):
             self._ended(
                 self._held.setdefault(attempt, HeldAttempt(attempt, Phase.ENDED, self._mono())),
                 RefusedByWorker(attempt[1], "given up before it started"),
@@ -317,7 +318,7 @@ class Agent:
                 if not holding.watched:
                     self._watch(holding)
                 if holding.stop_grace_s is not None:
-                    self._runner.stop(holding.id, holding.stop_grace_s)
+                    self._machine.stop(holding.id, holding.stop_grace_s)
             case "exited":
                 # Of what was over at once only this is said: that it ran is part of it.
                 self._ended(holding, exited(holding.id[1], report["record"]), goes_on=bool(report.get("next")))
@@ -337,7 +338,7 @@ class Agent:
     def _look_again(self, holding: HeldAttempt) -> None:
         holding.looked_at = self._mono()
         try:
-            found = self._runner.look(holding.id)
+            found = self._machine.look(holding.id)
         except OSError as error:
             log.error("look_failed job=%s attempt=%s error=%s", *holding.id, error)
             return  # what cannot be known now is looked at again at a later tick
@@ -372,7 +373,7 @@ class Agent:
         self._look_around(now)
         for attempt, found in self._outbox.take(self._held):
             with one_alone(attempt):
-                self._recover(attempt, None, self._runner.boot, found)
+                self._recover(attempt, None, self._machine.boot, found)
 
     def _look_after(self, holding: HeldAttempt, now: float) -> None:
         waited = now - holding.at
@@ -383,7 +384,7 @@ class Agent:
         elif holding.phase is Phase.ORPHANED and now - holding.looked_at >= ORPHAN_LOOK_S:
             self._look_again(holding)
             if holding.end is None and holding.stop_at is not None:
-                self._runner.end_orphan(holding.id, kill=now >= holding.stop_at)
+                self._machine.end_orphan(holding.id, kill=now >= holding.stop_at)
 
     def _look_around(self, now: float) -> None:
         """Look at what runs unwatched, and at a few of the others: of a thousand, at all in ten minutes."""
@@ -396,7 +397,7 @@ class Agent:
                 self._look_again(holding)
 
     def _order_again(self, holding: HeldAttempt) -> None:
-        found = self._runner.look(holding.id)
+        found = self._machine.look(holding.id)
         holding.at = self._mono()
         if found.claimed or found.exit is not None or found.void:
             self._look_again(holding)
@@ -415,7 +416,7 @@ class Agent:
                     self._watch(holding)
 
     def _watch(self, holding: HeldAttempt) -> None:
-        self._runner.watch(holding.id)
+        self._machine.watch(holding.id)
         holding.watched = True
 
     @property

@@ -1,4 +1,4 @@
-"""What an agent knows of one attempt, and what it needs of whoever makes processes of attempts."""
+"""What an agent knows of one attempt."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import contextlib
 import logging
 from collections.abc import Collection, Iterator
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId, Outcome
-from grassq.core.reconcile import RunState
 from grassq.core.states import Exited, Lost, RefusedByWorker
 from grassq.run import rundir
 from grassq.worker.leases import Lease
@@ -22,57 +21,6 @@ log = logging.getLogger(__name__)
 FORGOTTEN_MAX = 20_000
 
 End = Exited | Lost | RefusedByWorker
-
-
-class Machine(Protocol):
-    """How attempts become processes: real ones, or a simulator's. OSError means: not now."""
-
-    boot: str
-
-    def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
-        """Lay out the run dir, with the lease if there is one, and then order the attempt.
-
-        One that comes after another is not ordered: the shim of that one begins it, if it has not ended before.
-        """
-
-    def look(self, attempt: AttemptId) -> RunState:
-        """What the run dir and the process table say."""
-
-    def watch(self, attempt: AttemptId) -> None:
-        """Say so (`Agent.shim_gone`) when the attempt's shim is gone."""
-
-    def stop(self, attempt: AttemptId, grace_s: float) -> None:
-        """Have the attempt's shim end it."""
-
-    def void(self, attempt: AttemptId, boot: str) -> bool:
-        """Give the attempt up unless a shim claimed it."""
-
-    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        """Signal what is left of an attempt whose shim is gone."""
-
-    def lease(self, attempt: AttemptId, lease: Lease) -> None:
-        """Renew the attempt's lease: its shim ends it when that is over."""
-
-    def leased(self, attempt: AttemptId) -> Lease | None:
-        """The lease in the attempt's run dir; None if it has none."""
-
-    def inventory(self, most: int) -> list[AttemptId]:
-        """The attempts that have a run dir here, newest first, at most so many; without those marked unrecorded."""
-
-    def unrecorded(self, most: int) -> list[AttemptId]:
-        """Return the attempts marked unrecorded whose end nobody has acknowledged, newest first, at most `most`."""
-
-    def unacked(self, most: int) -> list[AttemptId]:
-        """Those of the inventory whose end nobody is known to have acknowledged."""
-
-    def acked(self, attempt: AttemptId) -> None:
-        """Mark that the broker has the attempt's end; nothing if there is no run dir."""
-
-    def mark_unrecorded(self, attempt: AttemptId) -> None:
-        """Mark that the broker's store has no record of the attempt, for `doctor`; nothing if there is no run dir."""
-
-    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs, except what is alive, and except the checkpoints of those to spare."""
 
 
 class Phase(Enum):

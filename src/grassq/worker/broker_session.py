@@ -33,7 +33,7 @@ from grassq.core.protocol import (
 )
 from grassq.errors import GrassError
 from grassq.link.connection import ConnectionEnded, FramedConnection
-from grassq.worker.local_logs import LocalLogs
+from grassq.worker.machine import AttemptLogs
 
 #: Questions of the broker answered at a time, beside long polls; more are answered with a refusal.
 ANSWERING_MAX = 64
@@ -60,7 +60,7 @@ class Host(Protocol):
         """Delete a queue."""
 
     @property
-    def logs(self) -> LocalLogs:
+    def logs(self) -> AttemptLogs:
         """The logs of its attempts."""
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from grassq.worker.attempts import HeldAttempt, Machine, Phase
+from grassq.worker.attempts import HeldAttempt, Phase
 from grassq.worker.leases import Leases
+from grassq.worker.machine import AttemptProcesses
 
 log = logging.getLogger(__name__)
 
@@ -14,9 +15,9 @@ log = logging.getLogger(__name__)
 class Lender:
     """Leases of the attempts a worker holds."""
 
-    def __init__(self, boottime: Callable[[], float], runner: Machine) -> None:
+    def __init__(self, boottime: Callable[[], float], machine: AttemptProcesses) -> None:
         self._leases = Leases(boottime)
-        self._runner = runner
+        self._machine = machine
 
     def confirm(self, at: float) -> bool:
         """The broker has answered a ping sent at this moment of `boottime`; whether leases may last longer now."""
@@ -39,7 +40,7 @@ class Lender:
         lease = self._leases.renewed(holding.lease)
         if lease is not None:
             if holding.laid_out:
-                self._runner.lease(holding.id, lease)
+                self._machine.lease(holding.id, lease)
             holding.lease = lease
 
     def has_lapsed(self, holding: HeldAttempt) -> bool:

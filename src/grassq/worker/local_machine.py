@@ -1,91 +1,139 @@
-"""Attempts as real processes: run dirs below the home, a crew of shims, and pidfds."""
+"""This computer as a machine: attempts become real processes, each under a shim, with a run dir below the home."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import shutil
 import signal
-from collections.abc import Callable, Collection
-from typing import Any, Protocol
+import sys
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import Any
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
+from grassq.core.resources.capacity import Capacity
 from grassq.run import processes, rundir, shim
 from grassq.run.shim_pool import ShimPool
+from grassq.worker import strays
 from grassq.worker.attempts import exited
 from grassq.worker.default_env import DefaultEnvironment
-from grassq.worker.devices.detectors import DETECTORS, variables_of
+from grassq.worker.devices.detector import Detector
+from grassq.worker.devices.detectors import DETECTORS, found_by, installed, variables_of
 from grassq.worker.leases import Lease
+from grassq.worker.local_logs import LocalLogs
+from grassq.worker.machine import Detected, MachineEvents
 from grassq.worker.run_spec import run_spec
 
 log = logging.getLogger(__name__)
 
-#: Of so many attempts that come after another one it is remembered what to run.
-FOLLOWING_MAX = 128
-
-
-class Readers(Protocol):
-    """The part of an event loop that watches descriptors."""
-
-    def add_reader(self, fd: int, callback: Callable[[], object]) -> object:
-        """Call back whenever a descriptor is readable."""
-
-    def remove_reader(self, fd: int) -> object:
-        """Stop that."""
+#: Of how many prefetched attempts it is remembered what to run.
+PREFETCHED_MAX = 128
+#: How many folders are named to `doctor`.
+FOLDERS_MAX = 10_000
 
 
 class LocalMachine:
-    """The process layer of a worker on this machine."""
+    """This computer: run dirs below a home, a pool of shims, pidfds, log files and detectors."""
 
     def __init__(
         self,
         home: str,
-        shim_pool: ShimPool,
-        readers: Readers,
-        shim_gone: Callable[[AttemptId], None],
         *,
         store: str,
-        with_daemon: bool,
-        default_env: DefaultEnvironment | None = None,
-        apart: bool = False,
-        aside: Callable[[Callable[[], None]], object] = lambda work: work(),
+        capacity: Capacity | None = None,
+        with_daemon: bool = False,
+        environment: DefaultEnvironment | None = None,
+        remote_broker: bool = False,
+        nofile: int | None = None,
     ) -> None:
-        """`around` is what jobs from other machines are given; `aside` does what may take long.
+        """`capacity` None means: detect it. `with_daemon` ends jobs with this process, for a store in memory.
 
-        `apart` is for a broker in another process: it is told what is held here, and what it has acknowledged is
-        marked, so that nothing waits for it to ask. A broker in this process has the same disk, asks about all it
-        believes to run at every start, and a home may well have 100,000 old run dirs: there both are left out.
+        `environment` is what jobs from other machines are given. `remote_broker` is for a broker in another process:
+        it is told what is held here, and what it has acknowledged is marked, so that nothing waits for it to ask. A
+        broker in this process has the same disk and asks at every start about all it believes to run; a home may have
+        100,000 old run dirs, so there both are left out.
         """
         self.boot = processes.boot_id()
+        self.detects = capacity is None
+        self.logs = LocalLogs(home)
+        self.shim_pool = ShimPool(sys.executable, home, nofile=nofile)
         self._home = home
-        self._shim_pool = shim_pool
-        self._readers = readers
-        self._shim_gone = shim_gone
         self._store = store
+        self._capacity = capacity
         self._with_daemon = with_daemon
-        self._around = default_env or DefaultEnvironment()
-        self._apart = apart
-        self._aside = aside
+        self._environment = environment or DefaultEnvironment()
+        self._remote_broker = remote_broker
         #: How jobs are told which devices they hold; detectors of other packages are added when they are loaded.
-        self.variables = variables_of(DETECTORS)
+        self._variables = variables_of(DETECTORS)
+        self._events: MachineEvents | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._launcher: int | None = None
         self._watched: dict[AttemptId, int] = {}
-        #: What to run, of attempts that were laid out behind another one; of the oldest it is made anew if need be.
-        self._following: dict[AttemptId, tuple[Any, ...]] = {}
+        #: What to run, of prefetched attempts; of the oldest it is made anew if need be.
+        self._prefetched: dict[AttemptId, tuple[Any, ...]] = {}
+
+    async def open(self, events: MachineEvents) -> Capacity:
+        """Start the launcher, and run the detectors that answer at once."""
+        self._events, self._loop = events, asyncio.get_running_loop()
+        os.makedirs(os.path.join(self._home, "jobs"), mode=0o700, exist_ok=True)
+        self.shim_pool.start()
+        self._launcher = self.shim_pool.launcher_pid
+        self._loop.add_reader(self.shim_pool.fileno(), self._hear)
+        if self._capacity is not None:
+            return self._capacity
+        found = [await found_by(detector) for detector in DETECTORS if detector.quick]
+        return {name: supply for one in found for name, supply in one.items()}
+
+    async def detect(self) -> AsyncIterator[Detected]:
+        """Run the other detectors beside one another, also those of other packages."""
+        more = await asyncio.to_thread(lambda: [*installed()])
+        self._variables = variables_of((*DETECTORS, *more))
+        running = {asyncio.create_task(found_by(one)): one for one in (*DETECTORS, *more) if not one.quick}
+        try:
+            yield self._detected({}, running.values())
+            while running:
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                left = {task: detector for task, detector in running.items() if task not in done}
+                running, found = left, {name: supply for task in done for name, supply in task.result().items()}
+                log.info("devices_detected names=%s", ",".join(found) or "none")
+                yield self._detected(found, running.values())
+        finally:
+            for task in running:
+                task.cancel()
+
+    @staticmethod
+    def _detected(found: Capacity, running: Iterable[Detector]) -> Detected:
+        return Detected(found, frozenset(name for detector in running for name in detector.names))
+
+    def _hear(self) -> None:
+        assert self._events is not None
+        for report in self.shim_pool.read():
+            self._events.heard(report)
+
+    def check(self) -> None:
+        """Start the launcher again if it died; its shims are then watched directly."""
+        self.shim_pool.check()
+        if self.shim_pool.launcher_pid != self._launcher:
+            log.warning("launcher_restarted pid=%s", self.shim_pool.launcher_pid)
+            self._launcher = self.shim_pool.launcher_pid
+            if self._events is not None:
+                self._events.watch_all()
 
     def path(self, attempt: AttemptId) -> str:
         """The run dir of an attempt."""
         return rundir.attempt_dir(self._home, *attempt)
 
-    def begin(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
-        """Lay out the run dir, with the lease if there is one, and then order the attempt, or let it take over."""
+    def start(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+        """Make the run dir, with the lease if there is one; then order the attempt or leave it to its predecessor."""
         path = self.path(start.id)
-        laid_out = self._following.pop(start.id, None)
+        laid_out = self._prefetched.pop(start.id, None)
         if laid_out is not None and after is None and lease is None:
-            # The one before it was over before it was told who comes next: only the order is missing.
-            self._shim_pool.order(path, laid_out)
+            # The predecessor ended before its shim was told of this attempt: only the order is missing.
+            self.shim_pool.order(path, laid_out)
             return
         shared = path if start.checkpoint_of is None else self.path((start.checkpoint_of, 0))
         checkpoint = rundir.checkpoint_dir(shared)
@@ -96,8 +144,8 @@ class LocalMachine:
             store=self._store,
             boot=self.boot,
             with_daemon=self._with_daemon,
-            default_env=self._around,
-            variables=self.variables,
+            default_env=self._environment,
+            variables=self._variables,
         )
         rundir.prepare(path, launch.content)
         if lease is not None:
@@ -106,12 +154,12 @@ class LocalMachine:
             os.makedirs(checkpoint, mode=0o700, exist_ok=True)
         if after is not None:
             rundir.follow(self.path(after), shim.order_of(path, launch.spec))
-            self._following[start.id] = launch.spec
-            if len(self._following) > FOLLOWING_MAX:
-                del self._following[next(iter(self._following))]
+            self._prefetched[start.id] = launch.spec
+            if len(self._prefetched) > PREFETCHED_MAX:
+                del self._prefetched[next(iter(self._prefetched))]
             return
-        # When the crew's backlog is full, the agent's tick begins it again.
-        self._shim_pool.order(path, launch.spec)
+        # When the pool's backlog is full, the agent's tick starts it again.
+        self.shim_pool.order(path, launch.spec)
 
     def look(self, attempt: AttemptId) -> RunState:
         """What the run dir and the process table say."""
@@ -126,25 +174,28 @@ class LocalMachine:
         )
 
     def watch(self, attempt: AttemptId) -> None:
-        """Watch the shim's pidfd; a shim that is gone already is told at once."""
-        if attempt in self._watched:
+        """Watch the shim's pidfd."""
+        if attempt in self._watched or self._loop is None:
             return
         found = rundir.look(self.path(attempt), self.boot)
         pidfd = processes.open_verified(*found.shim) if found.shim is not None else None
         if pidfd is None:
-            self._shim_gone(attempt)
+            self._loop.call_soon(self._gone, attempt)
             return
         self._watched[attempt] = pidfd
-        self._readers.add_reader(pidfd, lambda: self._gone(attempt))
+        self._loop.add_reader(pidfd, self._gone, attempt)
 
     def _gone(self, attempt: AttemptId) -> None:
         self._unwatch(attempt)
-        self._shim_gone(attempt)
+        assert self._events is not None
+        self._events.shim_gone(attempt)
 
     def _unwatch(self, attempt: AttemptId) -> None:
-        pidfd = self._watched.pop(attempt)
-        self._readers.remove_reader(pidfd)
-        os.close(pidfd)
+        pidfd = self._watched.pop(attempt, None)
+        if pidfd is not None:
+            assert self._loop is not None
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
         """Leave the stop file, then wake the shim if there is one."""
@@ -184,7 +235,7 @@ class LocalMachine:
 
     def _attempts(self, most: int) -> list[AttemptId]:
         try:
-            return rundir.attempts(self._home, most) if self._apart else []
+            return rundir.attempts(self._home, most) if self._remote_broker else []
         except OSError as error:
             # Said again at the next connection; until then the broker asks about what it believes to run.
             log.error("inventory_failed error=%s", error)
@@ -196,7 +247,7 @@ class LocalMachine:
 
     def acked(self, attempt: AttemptId) -> None:
         """Leave the marker; one that cannot be written costs one more report in the next life."""
-        if self._apart:
+        if self._remote_broker:
             with contextlib.suppress(OSError):
                 rundir.mark_acked(self.path(attempt))
 
@@ -205,11 +256,14 @@ class LocalMachine:
         rundir.mark_unrecorded(self.path(attempt))
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs, in its own time."""
-        self._aside(lambda: self.remove(jobs, frozenset(spare)))
+        """Remove the folders of jobs on another thread, without waiting for it."""
+        asyncio.get_running_loop().run_in_executor(None, self._remove, jobs, frozenset(spare))
 
-    def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs now, except what is alive, and except the checkpoints of those to spare."""
+    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
+        """Remove the folders of jobs, and wait until it is done."""
+        await asyncio.to_thread(self._remove, jobs, frozenset(spare))
+
+    def _remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
         for job in jobs:
             folder = os.path.dirname(self.path((job, 0)))
             attempts = [f"{folder}/{attempt}" for attempt in rundir.numbers(folder)]
@@ -228,7 +282,22 @@ class LocalMachine:
         # A shim that has recorded the end waits for its next order.
         return found.exit is None and (found.shim_alive or found.command_alive or bool(found.members))
 
-    def close(self) -> None:
-        """Stop watching; what runs, runs on."""
+    def folders(self) -> list[int]:
+        """Return the ids of the jobs that have a folder here, newest first."""
+        return rundir.numbers(f"{self._home}/jobs")[:FOLDERS_MAX]
+
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+        """Return how to submit these jobs again, or else what a restored broker has no record of."""
+        return strays.unrecorded(self._home) if jobs is None else strays.of_jobs(self._home, jobs)
+
+    def describe(self) -> dict[str, object]:
+        """Return how the launcher is."""
+        return {"launcher": {"pid": self.shim_pool.launcher_pid, "trouble": self.shim_pool.trouble}}
+
+    async def close(self) -> None:
+        """Stop watching, and let the launcher and idle shims leave; what runs, runs on."""
         for attempt in list(self._watched):
             self._unwatch(attempt)
+        if self._loop is not None:
+            self._loop.remove_reader(self.shim_pool.fileno())
+        await asyncio.to_thread(self.shim_pool.close)

@@ -26,6 +26,38 @@ class OfferFile(Struct, frozen=True):
     offers: tuple[Offer, ...] = ()
 
 
+class Offers:
+    """The queues one worker offers, and where they are kept."""
+
+    def __init__(self, file: OfferFile, home: str | None = None) -> None:
+        """`home` None keeps changes in memory only."""
+        self._file = file
+        self._home = home
+
+    @property
+    def name(self) -> str:
+        """What the worker is called."""
+        return self._file.name
+
+    @property
+    def all(self) -> tuple[Offer, ...]:
+        """Every offer, with `default`, which always exists."""
+        return all_offers(self._file)
+
+    def put(self, offer: Offer) -> None:
+        """Add or replace an offer."""
+        self._set(with_offer(self._file, offer))
+
+    def remove(self, queue: str) -> None:
+        """Remove the offer of a queue."""
+        self._set(without(self._file, queue))
+
+    def _set(self, file: OfferFile) -> None:
+        if self._home is not None:
+            save(self._home, file)
+        self._file = file
+
+
 def load(home: str, name: str) -> OfferFile:
     """The book in a home, or a new one under this name."""
     try:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
-from grassq.worker.attempts import HeldAttempt, Machine
+from grassq.worker.attempts import HeldAttempt
+from grassq.worker.machine import AttemptProcesses
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +23,8 @@ LOOKS_MAX = 500
 class UnackedReports:
     """Attempts to be looked at, a few at a time; filled once, at the first connection of a life."""
 
-    def __init__(self, runner: Machine) -> None:
-        self._runner = runner
+    def __init__(self, machine: AttemptProcesses) -> None:
+        self._machine = machine
         self._left: deque[AttemptId] | None = None
 
     def __bool__(self) -> bool:
@@ -32,7 +33,7 @@ class UnackedReports:
     def fill(self) -> None:
         """See what is there, unless that was done before."""
         if self._left is None:
-            self._left = deque(self._runner.unacked(ATTEMPTS_MAX))
+            self._left = deque(self._machine.unacked(ATTEMPTS_MAX))
 
     def take(self, held: Mapping[AttemptId, HeldAttempt]) -> Iterator[tuple[AttemptId, RunState]]:
         """The next attempts that have ended or still run, and are not held yet."""
@@ -44,7 +45,7 @@ class UnackedReports:
             if attempt in held:
                 continue
             try:
-                found = self._runner.look(attempt)
+                found = self._machine.look(attempt)
             except OSError as error:
                 log.error("outbox_put_off job=%s attempt=%s error=%s", *attempt, error)
                 self._left.append(attempt)

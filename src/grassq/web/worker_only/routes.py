@@ -41,7 +41,7 @@ class OwnWorker(Protocol):
     def describe(self) -> dict[str, object]:
         """What `doctor` wants to know."""
 
-    def unrecorded(self) -> list[dict[str, str]]:
+    def strays(self) -> list[dict[str, str]]:
         """Return the attempts here that a restored broker has no record of."""
 
 
@@ -95,7 +95,7 @@ class OwnWorkerRoutes:
         """What the daemon is and how it fares."""
         jobs = {"running": self._worker.held}
         about = {"version": __version__, **self._about, **self._worker.describe(), "broker": self._link()}
-        strays = await asyncio.to_thread(self._worker.unrecorded)
+        strays = await asyncio.to_thread(self._worker.strays)
         return document({**about, "jobs": jobs, "strays": strays, "read_only": None})
 
     async def stop(self, request: web.Request) -> web.Response:

@@ -1,0 +1,156 @@
+"""A machine without processes: its programs are `true`, `echo WORDS` and `sleep`, and its run dirs a dictionary."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+from msgspec import Struct
+from tests.builders import BOOT, a_capacity
+
+from grassq.core.messages import Start
+from grassq.core.model import AttemptId
+from grassq.core.reconcile import RunState
+from grassq.core.resources.capacity import Capacity
+from grassq.worker.attempts import exited
+from grassq.worker.leases import Lease
+from grassq.worker.machine import Detected, MachineEvents
+
+
+class Dir(Struct):
+    """What is known of one attempt."""
+
+    start: Start | None = None
+    claimed: bool = False
+    void: bool = False
+    record: dict[str, Any] | None = None
+    lease: Lease | None = None
+    log: bytes = b""
+    next: AttemptId | None = None
+    acked: bool = False
+    unrecorded: bool = False
+
+
+class FakeMachine:
+    """Runs its programs at once, on the event loop."""
+
+    boot, detects = BOOT, True
+    events: MachineEvents
+
+    def __init__(self) -> None:
+        self.dirs: dict[AttemptId, Dir] = {}
+        self.logs = self
+
+    async def open(self, events: MachineEvents) -> Capacity:
+        self.events = events
+        return a_capacity(cpu=2)
+
+    async def detect(self) -> AsyncIterator[Detected]:
+        yield Detected({}, frozenset({"gpu"}))
+        yield Detected(a_capacity(gpu=1), frozenset())
+
+    def start(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+        found = self.dirs.setdefault(start.id, Dir(start))
+        found.start, found.lease = start, lease
+        if after is not None and after in self.dirs and self.dirs[after].record is None:
+            self.dirs[after].next = start.id
+        else:
+            asyncio.get_running_loop().call_soon(self._run, start.id)
+
+    def _run(self, attempt: AttemptId) -> None:
+        found = self.dirs[attempt]
+        if found.claimed or found.start is None:
+            return self._report("duplicate", attempt)
+        found.claimed = True
+        program, *words = found.start.spec.command
+        self._report("started", attempt, pid=7)
+        found.log = b" ".join(words) + b"\n" if program == b"echo" else b""
+        if program != b"sleep":
+            self._end(attempt, "exited", code=0)
+
+    def _end(self, attempt: AttemptId, outcome: str, **more: Any) -> None:
+        found = self.dirs[attempt]
+        empty = dict.fromkeys(("code", "signal", "error", "started", "ended"))
+        found.record = {**empty, "outcome": outcome, **more}
+        self._report("exited", attempt, record=found.record, next=found.next is not None)
+        if found.next is not None:
+            self._run(found.next)
+
+    def _report(self, event: str, attempt: AttemptId, **more: Any) -> None:
+        self.events.heard({"event": event, "job": attempt[0], "attempt": attempt[1], "shim": 50, **more})
+
+    def look(self, attempt: AttemptId) -> RunState:
+        found = self.dirs.get(attempt, Dir())
+        runs = found.claimed and found.record is None and not found.void
+        end = None if found.record is None else exited(attempt[1], found.record)
+        return RunState(end, found.void, found.claimed, runs, runs, 7 if found.claimed and not found.void else None)
+
+    def watch(self, attempt: AttemptId) -> None:
+        if not self.look(attempt).shim_alive:
+            asyncio.get_running_loop().call_soon(self.events.shim_gone, attempt)
+
+    def stop(self, attempt: AttemptId, grace_s: float) -> None:
+        if self.look(attempt).shim_alive:
+            self._end(attempt, "cancelled", signal=15)
+
+    def void(self, attempt: AttemptId, boot: str) -> bool:
+        if self.look(attempt).claimed:
+            return False
+        self.dirs[attempt] = Dir(claimed=True, void=True)
+        return True
+
+    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
+        """There are no orphans."""
+
+    def lease(self, attempt: AttemptId, lease: Lease) -> None:
+        self.dirs[attempt].lease = lease
+
+    def leased(self, attempt: AttemptId) -> Lease | None:
+        return self.dirs.get(attempt, Dir()).lease
+
+    def _dirs(self, most: int, *, unrecorded: bool) -> list[AttemptId]:
+        return [each for each in sorted(self.dirs, reverse=True) if self.dirs[each].unrecorded is unrecorded][:most]
+
+    def inventory(self, most: int) -> list[AttemptId]:
+        return self._dirs(most, unrecorded=False)
+
+    def unrecorded(self, most: int) -> list[AttemptId]:
+        return [each for each in self._dirs(most, unrecorded=True) if not self.dirs[each].acked]
+
+    def unacked(self, most: int) -> list[AttemptId]:
+        return [each for each in self.inventory(most) if not self.dirs[each].acked]
+
+    def acked(self, attempt: AttemptId) -> None:
+        self.dirs.get(attempt, Dir()).acked = True
+
+    def mark_unrecorded(self, attempt: AttemptId) -> None:
+        self.dirs.get(attempt, Dir()).unrecorded = True
+
+    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+        alive = {job for job, attempt in self.dirs if self.look((job, attempt)).shim_alive}
+        self.dirs = {each: found for each, found in self.dirs.items() if each[0] not in set(jobs) - alive}
+
+    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
+        self.forget(jobs, spare)
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
+        log = self.dirs.get((job, attempt), Dir()).log
+        return log[offset:], len(log)
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        kept = self.dirs[job, attempt].log.splitlines(keepends=True)
+        return sum(map(len, kept[: max(0, len(kept) - lines)]))
+
+    def folders(self) -> list[int]:
+        return sorted({job for job, _ in self.dirs}, reverse=True)
+
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+        return []
+
+    def check(self) -> None: ...
+
+    def describe(self) -> dict[str, object]:
+        return {}
+
+    async def close(self) -> None: ...

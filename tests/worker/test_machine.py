@@ -1,0 +1,226 @@
+"""What every machine promises its worker: this computer with real processes, and a fake without any."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.builders import a_placement, a_spec
+from tests.worker.fake_machine import FakeMachine
+
+from grassq.core.messages import Start
+from grassq.core.model import AttemptId, Outcome
+from grassq.core.reconcile import RunState
+from grassq.core.states import Exited
+from grassq.run import processes, rundir
+from grassq.run.lease_timer import boottime
+from grassq.worker.leases import Lease
+from grassq.worker.local_machine import LocalMachine
+from grassq.worker.machine import Machine
+
+SOON_S = 30.0
+PATH = (b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+
+
+class Stage:
+    """A machine, and what it has told."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.reports: list[dict[str, Any]] = []
+        self.gone: list[AttemptId] = []
+
+    def heard(self, report: dict[str, Any]) -> None:
+        self.reports.append(report)
+
+    def shim_gone(self, attempt: AttemptId) -> None:
+        self.gone.append(attempt)
+
+    def watch_all(self) -> None:
+        """No launcher dies here."""
+
+    def told(self, event: str, job: int = 1) -> int:
+        """How often the machine has told this of a job."""
+        return sum((report["event"], report.get("job")) == (event, job) for report in self.reports)
+
+    def run(self, *command: bytes, job: int = 1, after: AttemptId | None = None, lease: Lease | None = None) -> Start:
+        where = replace(a_placement("w", boot=self.machine.boot), lease_s=None if lease is None else lease.length_s)
+        start = Start(job, 1, a_spec(command=command), where, (PATH,))
+        self.machine.start(start, lease, after)
+        return start
+
+    async def ended(self, job: int = 1) -> Exited:
+        await until(lambda: self.machine.look((job, 1)).exit is not None)
+        end = self.machine.look((job, 1)).exit
+        assert isinstance(end, Exited)
+        return end
+
+    async def runs(self, job: int = 1) -> None:
+        await until(lambda: self.machine.look((job, 1)).command_alive)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SOON_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+Test = Callable[[Stage], Awaitable[None]]
+
+
+@pytest.fixture(params=["local", "fake"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Test], None]:
+    """Runs a test on a machine of each kind; what it started is gone afterwards."""
+
+    async def on_stage(test: Test) -> None:
+        machine: Machine
+        if request.param == "fake":
+            machine = FakeMachine()
+        else:
+            machine = LocalMachine(str(tmp_path), store="5eed", remote_broker=True)
+        stage = Stage(machine)
+        assert "cpu" in await machine.open(stage)
+        try:
+            async with asyncio.timeout(2 * SOON_S):
+                await test(stage)
+        finally:
+            await machine.close()
+            for job, attempt in rundir.attempts(str(tmp_path), 100):
+                path = rundir.attempt_dir(str(tmp_path), job, attempt)
+                processes.signal_all(processes.members(None, rundir.marks(path, job, attempt)), signal.SIGKILL)
+
+    return lambda test: asyncio.run(on_stage(test))
+
+
+Play = Callable[[Test], None]
+
+
+def test_a_command_runs_and_its_end_and_log_are_known(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        stage.run(b"echo", b"one", b"two")
+        end = await stage.ended()
+        assert (end.outcome, end.code) == (Outcome.EXITED, 0)
+        await until(lambda: stage.told("exited"))
+        found = stage.machine.look((1, 1))
+        assert found.claimed and not found.void and not found.command_alive
+        assert await stage.machine.logs.read(1, 1, "log", 0) == (b"one two\n", 8)
+        assert await stage.machine.logs.read(1, 1, "log", 4) == (b"two\n", 8)
+        assert await stage.machine.logs.tail_offset(1, 1, "log", 1) == 0
+
+    play(test)
+
+
+def test_an_attempt_that_was_never_started_left_nothing(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        assert stage.machine.look((9, 1)) == RunState() and stage.machine.leased((9, 1)) is None
+        assert await stage.machine.logs.read(9, 1, "log", 0) == (b"", 0)
+        stage.machine.acked((9, 1))
+        stage.machine.mark_unrecorded((9, 1))
+        assert stage.machine.inventory(10) == [] == stage.machine.folders()
+
+    play(test)
+
+
+def test_an_order_that_comes_twice_runs_once(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        start = stage.run(b"echo", b"once")
+        stage.machine.start(start, None)
+        await stage.ended()
+        stage.machine.start(start, None)
+        await until(lambda: stage.told("duplicate"))
+        assert await stage.machine.logs.read(1, 1, "log", 0) == (b"once\n", 5)
+
+    play(test)
+
+
+def test_what_was_given_up_never_starts(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        assert stage.machine.void((1, 1), stage.machine.boot)
+        assert not stage.machine.void((1, 1), stage.machine.boot)
+        stage.run(b"echo", b"late")
+        await until(lambda: stage.told("duplicate"))
+        found = stage.machine.look((1, 1))
+        assert found.void and found.exit is None and not found.command_alive
+
+    play(test)
+
+
+def test_what_runs_cannot_be_given_up_and_is_stopped(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        stage.run(b"sleep", b"600")
+        await stage.runs()
+        assert not stage.machine.void((1, 1), stage.machine.boot)
+        await stage.machine.remove([1], [])
+        assert stage.machine.look((1, 1)).shim_alive, "the folder of what runs stays"
+        stage.machine.stop((1, 1), 5.0)
+        assert (await stage.ended()).outcome is Outcome.CANCELLED
+        await stage.machine.remove([1], [])
+        assert stage.machine.look((1, 1)) == RunState()
+
+    play(test)
+
+
+def test_a_prefetched_attempt_begins_when_its_predecessor_ends(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        stage.run(b"sleep", b"600")
+        await stage.runs()
+        stage.run(b"echo", b"next", job=2, after=(1, 1))
+        assert not stage.machine.look((2, 1)).claimed
+        stage.machine.stop((1, 1), 5.0)
+        assert (await stage.ended(2)).code == 0
+        await until(lambda: stage.told("exited", 2))
+        assert any(report.get("next") for report in stage.reports if report["event"] == "exited")
+
+    play(test)
+
+
+def test_a_lease_is_kept_with_the_attempt(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        first, second = (Lease(boottime() + s, 400.0) for s in (300.0, 350.0))
+        stage.run(b"sleep", b"600", lease=first)
+        await stage.runs()
+        assert stage.machine.leased((1, 1)) == first
+        stage.machine.lease((1, 1), second)
+        assert stage.machine.leased((1, 1)) == second
+
+    play(test)
+
+
+def test_a_watched_attempt_whose_shim_is_gone_is_told(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        stage.machine.watch((9, 1))
+        assert stage.gone == [], "never inside the call"
+        await until(lambda: stage.gone == [(9, 1)])
+
+    play(test)
+
+
+def test_what_is_held_is_listed_until_it_is_acknowledged(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        for job in (1, 2, 3):
+            stage.run(b"true", job=job)
+            await stage.ended(job)
+        stage.machine.acked((2, 1))
+        stage.machine.mark_unrecorded((1, 1))
+        machine = stage.machine
+        assert (machine.inventory(10), machine.inventory(1)) == ([(3, 1), (2, 1)], [(3, 1)])
+        assert (machine.unacked(10), machine.unrecorded(10)) == ([(3, 1)], [(1, 1)])
+        assert machine.folders() == [3, 2, 1]
+
+    play(test)
+
+
+def test_detection_ends_with_nothing_left_to_look_for(play: Play) -> None:
+    async def test(stage: Stage) -> None:
+        assert stage.machine.detects
+        found = [detected async for detected in stage.machine.detect()]
+        assert "gpu" in found[0].looked_for and not found[-1].looked_for
+
+    play(test)

@@ -1,0 +1,66 @@
+"""A worker on a machine it did not make: what it says of itself, and what it does with orders."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.builders import a_capacity, a_placement, a_spec, an_offer
+from tests.worker.fake_machine import FakeMachine
+from tests.worker.test_machine import until
+
+from grassq.core.messages import Hello, Report, Start, WorkerMessage
+from grassq.core.model import Outcome
+from grassq.core.states import Exited, Started
+from grassq.errors import Refused
+from grassq.worker.offers import OfferFile, Offers
+from grassq.worker.worker import Worker
+
+
+def test_a_worker_says_what_its_machine_has_as_soon_as_it_is_known() -> None:
+    async def test() -> None:
+        said: list[WorkerMessage] = []
+        worker = Worker(FakeMachine(), Offers(OfferFile("w")), said.append, labels=("big",))
+        await worker.start()
+        await until(lambda: len(said) == 3)
+        infos = [message.info for message in said if isinstance(message, Hello)]
+        assert [(info.given, info.looked_for) for info in infos] == [
+            (a_capacity(cpu=2), True),
+            (a_capacity(cpu=2), frozenset({"gpu"})),
+            (a_capacity(cpu=2, gpu=1), frozenset()),
+        ]
+        assert (infos[0].name, infos[0].labels, worker.describe()) == ("w", ("big",), {"detecting": False})
+        await worker.close()
+
+    asyncio.run(test())
+
+
+def test_an_order_becomes_a_process_and_its_end_a_report() -> None:
+    async def test() -> None:
+        said: list[WorkerMessage] = []
+        worker = Worker(FakeMachine(), Offers(OfferFile("w")), said.append)
+        await worker.start()
+        worker.deliver(Start(1, 1, a_spec(), a_placement("w"), ()))
+        await until(lambda: sum(isinstance(message, Report) for message in said) == 2)
+        assert [message.event for message in said if isinstance(message, Report)] == [
+            Started(1, 7),
+            Exited(1, Outcome.EXITED, 0),
+        ]
+        await worker.close()
+
+    asyncio.run(test())
+
+
+def test_a_queue_is_checked_against_devices_that_are_still_looked_for() -> None:
+    async def test() -> None:
+        worker = Worker(FakeMachine(), Offers(OfferFile("w")), lambda message: None)
+        await worker.start()
+        with pytest.raises(Refused, match="no gpu 7"):
+            await worker.offer(an_offer("q", gpu=[7]))
+        assert await worker.offer(an_offer("q", gpu=[0])) == ("created", [])
+        assert await worker.offer(an_offer("q", gpu=[0])) == ("unchanged", [])
+        await worker.withdraw("q")
+        assert [offer.queue for offer in worker.queues] == ["default"]
+        await worker.close()
+
+    asyncio.run(test())
