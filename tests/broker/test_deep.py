@@ -57,7 +57,7 @@ def test_every_action_reaches_jobs_that_are_not_known_whole(near_max: int) -> No
 
 @pytest.mark.parametrize("near_max", [0, 100])
 def test_what_a_new_queue_lets_go_on_goes_on_some_at_a_time(near_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eligibility, "SETTLED_MAX", 3)
+    monkeypatch.setattr(eligibility, "REEVALUATED_MAX", 3)
     fixture = DeciderFixture(a_worker("w", cpu=1), near_max=near_max)
     fixture.submit(*(a_draft("later") for _ in range(8)))
     assert states(fixture, 8) == [State.WAITING] * 8

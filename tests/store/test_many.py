@@ -62,7 +62,7 @@ def filled(store: Store, jobs: list[Job]) -> None:
 
 
 def by_hand(jobs: list[Job]) -> dict[tuple[State, Shape], WaitingGroup]:
-    """What `Loaded.parked` should be."""
+    """What `Loaded.groups` should be."""
     groups: dict[tuple[State, Shape], list[Job]] = defaultdict(list)
     for job in jobs:
         if job.state is State.QUEUED or job.waits == (ForQueue(),):
@@ -86,8 +86,8 @@ def test_what_must_be_known_is_loaded_whole_and_the_others_by_shape(store: Store
     calm = [job for job in jobs if job not in busy]
     assert busy and len(calm) > 50
     assert loaded.jobs == sorted(busy + calm[:whole], key=lambda job: job.id)
-    assert {(group.state, group.shape): group for group in loaded.blocked} == by_hand(jobs)
-    assert len(loaded.blocked) == len(by_hand(jobs)) and all(group.orders.typecode == "q" for group in loaded.blocked)
+    assert {(group.state, group.shape): group for group in loaded.groups} == by_hand(jobs)
+    assert len(loaded.groups) == len(by_hand(jobs)) and all(group.orders.typecode == "q" for group in loaded.groups)
 
 
 def test_more_jobs_than_are_read_at_once_are_all_loaded(opened: Opened) -> None:
@@ -95,7 +95,7 @@ def test_more_jobs_than_are_read_at_once_are_all_loaded(opened: Opened) -> None:
     store.commit(new(*[a_job(id_, cpu=1 + id_ % 3) for id_ in range(1, 5001)]))
     loaded = store.load(10)
     assert [job.id for job in loaded.jobs] == list(range(1, 11))
-    assert sorted(len(group.orders) for group in loaded.blocked) == [1666, 1667, 1667]
+    assert sorted(len(group.orders) for group in loaded.groups) == [1666, 1667, 1667]
 
 
 # Jobs of some ids.

@@ -70,7 +70,7 @@ class Decider:
         self.stale = True
         #: A plan is made when something changed, when a head has become ripe, or when this says so.
         self._replan = True
-        self._resettle = True
+        self._reevaluate = True
         self._ripe_at = float("inf")
         #: What workers said that no commit has heard yet; unlike a report, nobody repeats it.
         self._unheard: list[FromWorker] = []
@@ -100,7 +100,7 @@ class Decider:
     @property
     def is_brisk(self) -> bool:
         """Whether a small batch is decided and stored in no time: on this machine's disk, with nothing left to do."""
-        idle = not (self.stale or self._resettle or self.board.unsettled)
+        idle = not (self.stale or self._reevaluate or self.board.reevaluating)
         return idle and self.read_only is None and self._store.beat_s is None
 
     def is_ahead(self, seen: StorePosition) -> bool:
@@ -126,8 +126,8 @@ class Decider:
         )
         self.board.unreconciled = set(loaded.unreconciled)
         self.board.awaited_until = self._began + AWAIT_S
-        for blocked in loaded.blocked:
-            self.board.load(blocked.state, blocked.shape, blocked.orders)
+        for group in loaded.groups:
+            self.board.load(group.state, group.shape, group.orders)
         self.board.index()
         for job in loaded.jobs:
             if job.state in HOLDING or job.ready_at is not None:
@@ -144,8 +144,8 @@ class Decider:
             worker_state.unrecorded = known.unrecorded if known is not None else set()
             worker_state.drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._dispatch.forget_all()
-        # What was being settled when the store was last written is settled now.
-        self._replan = self._resettle = True
+        # A reevaluation that was under way when the store was last written begins again.
+        self._replan = self._reevaluate = True
         self.stale = False
 
     def close(self) -> None:
@@ -228,12 +228,12 @@ class Decider:
             if at is not None and _left_s(at, batch.now) <= 0:
                 batch.move(job, Ready(ForTime(at)))
         eligibility.block_unready(batch)
-        if self._resettle:
-            self._resettle = False
-            eligibility.settle(batch)
-        elif self.board.unsettled:
-            eligibility.settle_more(batch)
-        effects.again = bool(self.board.unsettled)
+        if self._reevaluate:
+            self._reevaluate = False
+            eligibility.reevaluate(batch)
+        elif self.board.reevaluating:
+            eligibility.reevaluate_more(batch)
+        effects.again = bool(self.board.reevaluating)
         if self._replan or not batch.changes.empty or batch.mono >= self._ripe_at:
             effects.again |= self._plan(batch)
         return effects
@@ -318,7 +318,7 @@ class Decider:
         if known is None or known.info != info:
             batch.changes.workers[info.name] = info
             self.generation += 1
-            eligibility.settle(batch)
+            eligibility.reevaluate(batch)
         if not hello.fresh:
             return []
         for job in self.board.held_by(info.name):

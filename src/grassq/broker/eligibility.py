@@ -1,4 +1,4 @@
-"""Which jobs may be placed at all, as queues and machines come and go."""
+"""Which jobs wait for their queue, as queues and machines come and go."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.states import Ready, Unready
 
-#: How many jobs are let go on or parked in one batch when queues or machines change; the others follow at once.
-SETTLED_MAX = 2000
+#: How many jobs become queued or waiting in one batch when queues or machines change; the others follow in the next.
+REEVALUATED_MAX = 2000
 
 
 class Eligibility:
-    """Why jobs may not be placed at all now; asked once per shape, since all jobs of a shape share the answer."""
+    """The reasons why jobs must wait for their queue, found once per shape: all jobs of a shape share the answer."""
 
     def __init__(self, batch: Batch) -> None:
         self._board = batch.board
@@ -22,13 +22,13 @@ class Eligibility:
         self._why: dict[Shape, str | None] = {}
 
     def never(self, shape: Shape) -> str | None:
-        """Why no known worker could ever run this, or None."""
+        """Return why no known worker could ever run a job of this shape; None if some could."""
         if shape not in self._never:
             self._never[shape] = never_fits(self._board, *shape)
         return self._never[shape]
 
     def why(self, shape: Shape) -> str | None:
-        """Why a job of this shape may not be placed now, or None."""
+        """Return why a job of this shape must wait for its queue; None if it need not."""
         if shape not in self._why:
             self._why[shape] = self._look(shape)
         return self._why[shape]
@@ -40,10 +40,10 @@ class Eligibility:
         return None if never is None else f"no worker can run it: {never}"
 
 
-def settle(batch: Batch) -> None:
-    """Queues or machines changed: let jobs that can run now go on, and park those that cannot any more."""
+def reevaluate(batch: Batch) -> None:
+    """After queues or machines changed, queue the jobs that can run now, and let those that cannot wait."""
     unready, board = Eligibility(batch), batch.board
-    board.unsettled = {shape: why for shape, _ in board.shapes() if (why := unready.why(shape)) is not None}
+    board.reevaluating = {shape: why for shape, _ in board.shapes() if (why := unready.why(shape)) is not None}
     # The delay of a retry is seconds, so few jobs wait for a time at once.
     for job in [*board.timed.values()]:
         if not job.waits_for_queue and (why := unready.why(shape_of(job))) is not None:
@@ -51,20 +51,20 @@ def settle(batch: Batch) -> None:
     for shape in board.blocked:
         why = unready.why(shape)
         if why is None:
-            board.unsettled[shape] = None
+            board.reevaluating[shape] = None
         else:
             board.reasons[shape] = why
-    settle_more(batch)
+    reevaluate_more(batch)
 
 
-def settle_more(batch: Batch) -> None:
-    """Go on with what `settle` found, some jobs at a time."""
-    board, left = batch.board, SETTLED_MAX
-    for shape, why in [*board.unsettled.items()]:
+def reevaluate_more(batch: Batch) -> None:
+    """Move up to REEVALUATED_MAX of the jobs that `reevaluate` found."""
+    board, left = batch.board, REEVALUATED_MAX
+    for shape, why in [*board.reevaluating.items()]:
         line = board.line(shape) if why is not None else board.blocked.get(shape, SortedOrders())
         orders = line.upto(left)
         if len(orders) == len(line):
-            del board.unsettled[shape]
+            del board.reevaluating[shape]
         state = State.WAITING if why is None else State.QUEUED
         for job in batch.in_line(map(id_in, orders), state).values():
             batch.move(job, Ready(ForQueue()) if why is None else Unready(why))

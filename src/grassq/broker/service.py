@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from grassq.broker import tokens
 from grassq.broker.batch import Batch
-from grassq.broker.eligibility import Eligibility, settle
+from grassq.broker.eligibility import Eligibility, reevaluate
 from grassq.broker.selection import NOTES_MAX, SELECTED_MAX, by_id_alone, eligible, present, resolve, select
 from grassq.broker.worker_tickets import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
@@ -141,7 +141,7 @@ def _why_not_held(job: Job) -> str | None:
 
 
 def release(batch: Batch, selectors: Sequence[Selector]) -> Done:
-    """Let parked jobs go on."""
+    """Let held jobs go on."""
     unready = Eligibility(batch)
     jobs, notes = [], []
     unrecorded = {job for state in batch.board.worker_states.values() for job, _ in state.unrecorded}
@@ -291,7 +291,7 @@ def remove_worker(batch: Batch, worker: str, lost: bool = False) -> Done:
     if worker in batch.board.unreconciled:
         batch.board.unreconciled = batch.board.unreconciled - {worker}
         batch.changes.unreconciled = set(batch.board.unreconciled)
-    settle(batch)
+    reevaluate(batch)
     return Done(gone)
 
 

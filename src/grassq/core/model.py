@@ -189,7 +189,7 @@ class Job(Struct, frozen=True, kw_only=True):
     @property
     def waits_for_queue(self) -> bool:
         """Return whether this job waits for its queue."""
-        return ForQueue() in self.waits
+        return bool(self.waits) and ForQueue() in self.waits
 
     @property
     def order(self) -> int:

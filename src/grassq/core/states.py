@@ -83,11 +83,11 @@ class Cancel(Struct, frozen=True):
 
 
 class Hold(Struct, frozen=True):
-    """The user parks it."""
+    """The user holds the job back."""
 
 
 class Release(Struct, frozen=True):
-    """The user lets a parked job go on."""
+    """The user lets a held job go on."""
 
 
 class Ready(Struct, frozen=True):

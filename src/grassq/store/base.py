@@ -126,9 +126,9 @@ class Changes(Struct):
 
 
 class WaitingGroup(Struct, gc=False):
-    """Jobs of one shape that only wait: their places in line, and nothing else of them."""
+    """Jobs of one shape that are queued, or that wait for their queue alone: their queue positions and nothing else."""
 
-    #: Queued, or waiting without a time.
+    #: Queued or waiting.
     state: State
     shape: Shape
     #: What `Job.order` of each is, ascending; 64-bit numbers.
@@ -152,8 +152,8 @@ class Loaded(Struct, frozen=True):
     restored_to: int = 0
     #: The incarnations of brokers on this store, oldest first: which commit was the last before each.
     incarnations: dict[str, int] = {}
-    #: Every queued job and every one that waits without a time, also those in `jobs`, grouped by state and shape.
-    blocked: list[WaitingGroup] = []
+    #: Every queued job and every job that waits for its queue alone, also those in `jobs`, by state and shape.
+    groups: list[WaitingGroup] = []
 
 
 class Store(Protocol):

@@ -142,7 +142,7 @@ class RelationalStore(ABC):
                 unreconciled={row[0] for row in self._all(sql.SELECT_DOUBTS)},
                 restored_to=max((int(row[0]) for row in self._all(sql.GET_META, "restored_to")), default=0),
                 incarnations={row[0]: row[1] for row in self._all(sql.SELECT_LIVES)},
-                blocked=self._blocked(),
+                groups=self._groups(),
             )
             totals = self._counted()
         self.number, self._totals = number, totals
@@ -157,11 +157,11 @@ class RelationalStore(ABC):
         calm.sort(key=itemgetter(0))
         return [rows.job_from(row) for row in sorted(busy + calm[:whole], key=itemgetter(0))]
 
-    def _blocked(self) -> list[WaitingGroup]:
+    def _groups(self) -> list[WaitingGroup]:
         found = []
         with gc_paused():
-            for state, statement in sql.SELECT_PARKED.items():
-                found += waiting_groups.gather(State(state), self._stream(statement, waiting_groups.PARKED_AT_ONCE))
+            for state, statement in sql.SELECT_WAITING_GROUPS.items():
+                found += waiting_groups.gather(State(state), self._stream(statement, waiting_groups.ROWS_AT_ONCE))
         return found
 
     def _counted(self) -> Counter[str]:

@@ -131,7 +131,7 @@ SELECT_UNTIMED = _SELECT + _FROM + _IN_STATE + "and job.waits = 'queue' order by
 # By the index of those that finished, sorted afterwards: what is alive may be many times more.
 SELECT_SUCCEEDED = _SELECT + _FROM + "where job.finished >= 0 and job.state = 'succeeded' order by job.id + 0 limit ?"
 # Of jobs that only wait: their place in line, as `Job.order` has it, and what the planner groups by.
-SELECT_PARKED = {
+SELECT_WAITING_GROUPS = {
     state: f"""
 select id - priority * {1 << ORDER_BITS}, queue, shape
 from job where state <> 'succeeded' and state = '{state}' and waits = '{waits}' order by id

@@ -14,14 +14,14 @@ from grassq.store import rows
 from grassq.store.base import WaitingGroup
 
 #: How many rows are in memory at once while jobs are grouped.
-PARKED_AT_ONCE = 2000
+ROWS_AT_ONCE = 2000
 
 #: A queue and a request as stored: comparing bytes costs less than decoding each row.
 _Key = tuple[str, bytes]
 
 
 def gather(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[WaitingGroup]:
-    """Return the jobs of SELECT_PARKED, one group for each shape."""
+    """Return the jobs of SELECT_WAITING_GROUPS, one group for each shape."""
     alike: dict[_Key, array[int]] = {}
     for part in parts:
         for order, queue, asked in part:

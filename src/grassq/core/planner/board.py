@@ -86,8 +86,8 @@ class Board:
         #: The jobs that wait for their queue, by shape, and why each shape does.
         self.blocked: dict[Shape, SortedOrders] = {}
         self.reasons: dict[Shape, str] = {}
-        #: Shapes whose jobs have to be parked for a reason, or may go on: some are moved at a time.
-        self.unsettled: dict[Shape, str | None] = {}
+        #: Shapes whose queued jobs must wait for this reason, or (None) whose blocked jobs need not wait any more.
+        self.reevaluating: dict[Shape, str | None] = {}
         self.worker_states: dict[str, WorkerState] = {}
         #: Of each queue the workers that offer it, by name.
         self._offering: dict[str, list[WorkerState]] = {}

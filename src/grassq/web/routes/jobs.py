@@ -119,7 +119,7 @@ class Jobs:
         return await self._act(request, lambda batch, jobs, body: service.hold(batch, jobs))
 
     async def release(self, request: web.Request) -> web.Response:
-        """Let parked jobs go on."""
+        """Let held jobs go on."""
         return await self._act(request, lambda batch, jobs, body: service.release(batch, jobs))
 
     async def priority(self, request: web.Request) -> web.Response:
