@@ -106,7 +106,7 @@ def measure(kind: str, dims: int, count: int) -> dict[str, object]:
     looks, spent = [], []
     for free in asked:
         seen, started_ns = index.visited, time.thread_time_ns()
-        index.first(free)
+        next(index.fitting(free), None)
         spent.append((time.thread_time_ns() - started_ns) / 1000)
         looks.append(index.visited - seen)
     return {

@@ -8,7 +8,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from grassq.core.job_options import NEUTRAL_PRIORITY
-from grassq.core.model import DEFAULT_QUEUE, HOLDING, ForQueue, Job, Offer, Placement, Spec, State, WorkerInfo
+from grassq.core.model import HOLDING, ForQueue, Job, Offer, Placement, Spec, State, WorkerInfo
+from grassq.core.names import DEFAULT_QUEUE
 from grassq.core.planner.board import Board, ReservationPolicy
 from grassq.core.planner.plan import Plan
 from grassq.core.resources.amounts import Allocation, Request, parse_request

@@ -24,6 +24,13 @@ from grassq.worker import broker_link as links
 from grassq.worker.broker_link import BrokerLink
 
 
+def cut_off(broker: Broker) -> None:
+    """End the worker's connection from the broker's side."""
+    link = broker.links.get("w")
+    assert link is not None
+    link.end("cut off")
+
+
 def test_a_worker_that_dials_is_welcomed_given_jobs_and_heard(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path) as one:
@@ -70,7 +77,7 @@ def test_orders_come_after_the_welcome_and_checks_name_what_runs(tmp_path: Path)
             worker.link.send(Report(job, Started(1, 4711)))
             await until(lambda: seen_by(one, job) is State.RUNNING)
             kinds.clear()
-            one.broker.links.end(worker="w")
+            cut_off(one.broker)
             await until(lambda: any(isinstance(order, Check) for order in worker.orders))
             assert kinds[0] == "welcome"
 
@@ -196,7 +203,7 @@ def test_a_revoked_worker_is_told_so_and_comes_back_when_it_may(tmp_path: Path) 
             worker = await one.joined()
             good = worker.way
             worker.way = replace(good, token="x.revoked")
-            one.broker.links.end(token="w")
+            cut_off(one.broker)
             await until(lambda: worker.link.describe()["refused"])
             assert "grass join --anew CODE" in str(worker.link.describe()["trouble"])
             worker.link._memory = links.load(str(worker.place))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from grassq.broker.batch import Batch
 from grassq.core.model import Job
 from grassq.core.names import shown
+from grassq.core.syntax.numbers import id_ranges
 from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByWord, LastJob, Selector
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import NotFound, Refused
@@ -58,12 +59,7 @@ def present(batch: Batch, ids: Iterable[int]) -> list[Job]:
 
 def by_ids(ids: Iterable[int]) -> list[Selector]:
     """A selector for exactly these jobs."""
-    ranges: list[tuple[int, int]] = []
-    for id_ in sorted(ids):
-        if ranges and ranges[-1][1] == id_ - 1:
-            ranges[-1] = (ranges[-1][0], id_)
-        else:
-            ranges.append((id_, id_))
+    ranges = id_ranges(sorted(ids))
     return [ByIds(tuple(ranges))] if ranges else []
 
 

@@ -92,7 +92,7 @@ def redeem(batch: Batch, asked: Redemption) -> Token:
         id=asked.new_id,
         digest=asked.digest,
         scope=scope,
-        name=_unique(batch, known, check_name(wanted)) if scope == "worker" else check_name(wanted),
+        name=_unique(batch, known, check_holder_name(wanted)) if scope == "worker" else check_holder_name(wanted),
         created=batch.now,
         queues=None if scope == "worker" else code.queues,
         bare=scope != "worker" and code.bare,
@@ -120,8 +120,8 @@ def _scope(code: Token, kind: Kind) -> Scope:
     return code.scope
 
 
-def check_name(text: str) -> str:
-    """The name if a worker or a person may have it, else what is wrong with it."""
+def check_holder_name(text: str) -> str:
+    """Return the name if the holder of a token, a worker or a person, may have it; else say what is wrong with it."""
     if _NAME.fullmatch(text) is None:
         raise BadInput(
             f"{shown(text)} cannot be a name: letters, digits, '_', '.' and '-', at most {NAME_MAX}, no mark first"

@@ -76,8 +76,10 @@ def _enqueue(words: list[str]) -> int:
         return error.exit_code
     warn_of_version(response.headers.get("grass-version"))
     code = deliver(response.headers, response.body)
+    from grassq.net.http import is_number
+
     follow = response.headers.get("grass-follow", "")
-    if code == 0 and follow.isascii() and follow.isdigit():
+    if code == 0 and is_number(follow):
         from grassq.cli.main import follow_job
 
         return follow_job(int(follow), typed)

@@ -14,8 +14,6 @@ from grassq.core.resources.slots import Slot, SlotOrder
 from grassq.core.syntax.resource_names import VRAM_OF
 from grassq.core.syntax.slots import SLOTS_MAX
 
-DEFAULT_QUEUE = "default"
-
 #: An attempt of a job: (job id, attempt number).
 AttemptId = tuple[int, int]
 #: A place in line is one number of 64 bits: the priority above this many bits, the id below.

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grassq import home as homes
+from grassq.core.syntax.numbers import is_number
 from grassq.errors import HomeTaken, Refused
 from grassq.run import processes
 from grassq.run.own_daemon import LOCK_NAME
@@ -94,7 +95,7 @@ def _is_left(place: Path) -> bool:
         pid, ticks = (int(word) for word in (place / MEMORY_MARK).read_text(encoding="ascii").split())
     except (OSError, ValueError):
         return False
-    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and number.isascii() and number.isdigit()
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and is_number(number)
     return ours and not processes.is_alive(pid, ticks)
 
 

@@ -56,11 +56,6 @@ class Credential:
         self.scope = right.scope
 
 
-def addresses_of(text: str, what: str = "the broker") -> list[Address]:
-    """Read the addresses of one broker, separated by commas."""
-    return parse_addresses(text, what)
-
-
 def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None = None) -> Broker:
     """Return the broker with this certificate, whatever else answers at its addresses."""
 
@@ -74,7 +69,7 @@ def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None =
 
 def open_broker(home: str, text: str) -> Broker:
     """Return the broker that `--broker`, GRASS_BROKER or `grass use` names, with this user's login."""
-    addresses = addresses_of(text)
+    addresses = parse_addresses(text, "the broker")
     book = broker_file.load(home)
     listed = _listed(book, addresses)
     is_new = any(book.at(address) is None for address in addresses)

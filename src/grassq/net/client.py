@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grassq import home as homes
+from grassq.core.syntax.numbers import id_ranges
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.home import Sender
-from grassq.net.encoding import new_key, query, word_value
+from grassq.net.encoding import FINAL_STATES, new_key, query, word_value
 from grassq.net.event_stream import SILENT_S, EventStream, Known
 from grassq.net.event_stream import Place as ReadTo
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
@@ -30,7 +31,6 @@ WAIT_AT_ONCE = 10_000
 REQUEST_MAX = 64 << 20
 #: The status of a refusal that has nothing to do with what was asked: the store cannot be read or written.
 NOT_NOW = 503
-FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 Document = dict[str, Any]
 #: A line, or a program and its words.
@@ -342,14 +342,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def compact(ids: Iterable[int], *, limit: int = 4000) -> list[str]:
     """Ids as selectors (`3-7,9`), each short enough for one request line."""
-    runs: list[list[int]] = []
-    for each in sorted(set(ids)):
-        if runs and each == runs[-1][1] + 1:
-            runs[-1][1] = each
-        else:
-            runs.append([each, each])
     selectors: list[str] = []
-    for first, last in runs:
+    for first, last in id_ranges(sorted(set(ids))):
         text = str(first) if first == last else f"{first}-{last}"
         if selectors and len(selectors[-1]) + len(text) < limit:
             selectors[-1] += "," + text

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from grassq.home import Sender
 
 __all__ = [
+    "FINAL_STATES",
     "enqueue_body",
     "new_key",
     "percent",
@@ -30,6 +31,9 @@ __all__ = [
     "word",
     "word_value",
 ]
+
+#: States in which a job stays for ever.
+FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 _BLANKS = " \t\r\n"
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")

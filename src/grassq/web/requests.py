@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Literal, TypeVar
 
 import msgspec
+from aiohttp import web
 from msgspec import Struct
 
 from grassq.core.job_options import (
@@ -18,6 +19,7 @@ from grassq.core.job_options import (
     check_bounds,
 )
 from grassq.core.names import DEFAULT_QUEUE, check_name
+from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 from grassq.run import rundir
 from grassq.web.access.principal import Principal
@@ -197,3 +199,13 @@ def pairs_bytes(pairs: Iterable[tuple[Word, Word]]) -> Pairs:
         if not name or b"=" in name or b"\0" in name or b"\0" in value:
             raise BadInput("an environment variable has an impossible name or a NUL byte")
     return read
+
+
+def number(request: web.Request, name: str, default: int, most: int) -> int:
+    """Return a number from a request's query; raise BadInput if it is none from 0 to `most`."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not is_number(text) or int(text) > most:
+        raise BadInput(f"{name}={text[:20]!r} is no number from 0 to {most}")
+    return int(text)

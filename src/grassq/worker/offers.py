@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq import atomic_files
-from grassq.core.model import DEFAULT_QUEUE, OFFERS_MAX, Offer, WorkerInfo
+from grassq.core.model import OFFERS_MAX, Offer, WorkerInfo
+from grassq.core.names import DEFAULT_QUEUE
 from grassq.core.planner.workers import machine_capacity
 from grassq.core.resources.amounts import ONE, amount_text
 from grassq.core.resources.capacity import DeviceCount, Limit, Pool, Supply, bind

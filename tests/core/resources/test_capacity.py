@@ -15,7 +15,7 @@ from grassq.core.resources.amounts import (
     allocation_json,
     amount_number,
     amount_text,
-    check_name,
+    check_resource_name,
     parse_amount,
     parse_request,
     request_text,
@@ -205,7 +205,7 @@ def test_ten_requests_of_a_tenth_fill_a_device_exactly_and_the_eleventh_finds_no
 
 
 def test_names_fold_to_lower_case() -> None:
-    assert check_name("GPU") == "gpu"
+    assert check_resource_name("GPU") == "gpu"
     assert parse_request({"Gpu": 1}) == (("gpu", ONE),)
     assert parse_limits({"GPU": 1}) == {"gpu": DeviceCount(1)}
 

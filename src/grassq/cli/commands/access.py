@@ -13,6 +13,7 @@ from grassq import home
 from grassq.cli import job_text as shape
 from grassq.cli import render
 from grassq.cli.connect import connect
+from grassq.core.syntax.addresses import parse_addresses
 from grassq.core.syntax.durations import duration_s
 from grassq.errors import EXIT_OK, BadInput
 from grassq.net import broker as remote_broker
@@ -110,7 +111,7 @@ def use(arguments: argparse.Namespace) -> int:
 def _choose(directory: str, text: str) -> None:
     if text == home.LOCAL:
         return broker_file.choose(directory, None)
-    addresses = remote_broker.addresses_of(text)
+    addresses = parse_addresses(text, "the broker")
     remote_broker.login_credential(directory, addresses)  # says how one is let in, before every command does
     broker_file.choose(directory, ",".join(map(str, addresses)))
 

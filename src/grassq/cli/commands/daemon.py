@@ -12,6 +12,7 @@ from time import monotonic, sleep
 from grassq import __version__, home
 from grassq.cli import render
 from grassq.cli.commands.store import store_url
+from grassq.core.syntax.addresses import parse_addresses
 from grassq.errors import BadInput, Unreachable
 from grassq.net import broker as remote_broker
 from grassq.net.autostart import start as start_daemon
@@ -108,7 +109,7 @@ def _connect(directory: str, arguments: argparse.Namespace) -> str | None:
     if not arguments.no_broker:
         return None
     if arguments.connect is not None:
-        return ",".join(map(str, remote_broker.addresses_of(arguments.connect, "--connect")))
+        return ",".join(map(str, parse_addresses(arguments.connect, "--connect")))
     joined = remote_broker.joined(directory)
     if len(joined) != 1:
         known = ", ".join(str(each.addresses[0]) for each in joined)

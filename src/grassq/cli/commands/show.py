@@ -9,7 +9,7 @@ from grassq.cli import job_text as shape
 from grassq.cli import render
 from grassq.cli.fast import find_target
 from grassq.cli.output import warn_of_version
-from grassq.net.encoding import parse, query
+from grassq.net.encoding import FINAL_STATES, parse, query
 from grassq.net.retry import exchange
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 #: Below this many columns a job's state and result share one, and what is evident is left out.
 WIDE_COLUMNS = 120
 UNREACHABLE = "unreachable"
-FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 
 def build(_: str, parser: argparse.ArgumentParser) -> None:

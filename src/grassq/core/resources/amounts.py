@@ -27,7 +27,7 @@ Request = tuple[tuple[str, int], ...]
 Allocation = dict[str, int | dict[str, int]]
 
 
-def check_name(name: str) -> str:
+def check_resource_name(name: str) -> str:
     """Return a resource name in lower case, or refuse it."""
     if not is_resource_name(name):
         raise BadInput(f"{shown(name)} is no resource name; use letters, digits and _, and no option's name")
@@ -71,7 +71,7 @@ def parse_request(amounts: Mapping[str, object]) -> Request:
     """Read what a job asks for; amounts of 0 ask for nothing."""
     request: dict[str, int] = {}
     for raw, value in amounts.items():
-        name = check_name(raw)
+        name = check_resource_name(raw)
         if name in request:
             raise BadInput(f"{name} is asked for twice")
         request[name] = parse_amount(name, value)

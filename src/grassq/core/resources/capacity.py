@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from grassq.core.resources.amounts import ONE, check_name, parse_amount
+from grassq.core.resources.amounts import ONE, check_resource_name, parse_amount
 from grassq.core.resources.device_ids import DEVICES_MAX, check_device_id, device_order
 from grassq.core.syntax.resource_names import POOLS, VRAM, VRAM_OF
 from grassq.errors import BadInput, Refused
@@ -55,7 +55,7 @@ def parse_limits(values: Mapping[str, object]) -> Limits:
     """Read a capacity such as {"gpu": 4, "cpu": 16}, {"gpu": [2, 3]} or {"ram": {"pool": 512}}."""
     limits: Limits = {}
     for raw, value in values.items():
-        name = check_name(raw)
+        name = check_resource_name(raw)
         if name == VRAM:
             raise BadInput(f"{VRAM} belongs to a device: write {VRAM_OF}: {{'0': {{{VRAM}: \"24G\"}}}}")
         if name in limits:

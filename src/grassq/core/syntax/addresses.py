@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 
 PORT = 7500
@@ -40,7 +41,7 @@ def parse_address(text: str, what: str = "the address") -> Address:
     host, port = _split(text.strip())
     if not host or len(host) > HOST_MAX or not host.isprintable() or not _is_host(host):
         raise BadInput(f"{what} '{text}' is no HOST:PORT; an IPv6 address is written [::1]:{PORT}")
-    if not port.isascii() or not port.isdigit() or len(port) > 5 or not 1 <= int(port) <= 65535:
+    if not is_number(port, 5) or not 1 <= int(port) <= 65535:
         raise BadInput(f"{what} '{text}' has no port from 1 to 65535")
     return Address(host.lower(), int(port))
 

@@ -20,6 +20,7 @@ from typing import Literal, get_args
 from aiohttp import web
 from msgspec import Struct
 
+from grassq.core.syntax.numbers import is_number
 from grassq.store.base import Scope, Token
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.principal import CALLER, OWNER, Principal
@@ -360,7 +361,7 @@ def _check_sender(request: web.Request, hosts: set[str]) -> None:
 
 def _is_ours(host: str, hosts: set[str]) -> bool:
     name, colon, port = host.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit():
+    if not colon or not is_number(port):
         name = host
     name = name.rstrip(".")
     with contextlib.suppress(ValueError):

@@ -9,10 +9,11 @@ from aiohttp import web
 
 from grassq.core.model import ATTEMPT_MAX, ID_MAX
 from grassq.core.names import check_name
+from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 from grassq.web.events.queue_pages import Range
-from grassq.web.logs.serve import DIGITS_MAX, number
 from grassq.web.logs.tail import OFFSET_MAX
+from grassq.web.requests import number
 
 #: Offsets that one request may tell.
 OFFSETS_MAX = 1000
@@ -55,7 +56,7 @@ def _read(name: str, text: str, mark: str, most: tuple[int, ...], count: int) ->
         raise BadInput(f"{name}: more than {count:,}")
     for part in parts:
         words = part.split(mark)
-        numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= DIGITS_MAX]
+        numbers = [int(word) for word in words if is_number(word)]
         if len(words) != len(most) or len(numbers) != len(most) or any(map(gt, numbers, most)):
             raise BadInput(f"{name}: {part[:40]!r} makes no sense; it takes {mark.join('N' * len(most))}")
         found.append(numbers)

@@ -21,6 +21,7 @@ from grassq.broker.job_change import JobChange
 from grassq.broker.subscriptions import Filter
 from grassq.core.model import FINAL, HOLDING, ID_MAX, State
 from grassq.core.resources.amounts import allocation_json
+from grassq.core.syntax.numbers import id_ranges
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.access.principal import CALLER
 from grassq.web.events.query import SubscriptionQuery, read_query
@@ -162,7 +163,7 @@ class QueueStream:
             first = found[1]
         # A job that is not among them may just have ended.
         await self._hear_news()
-        self._line({"shown": _ranges(ids), "upto": first - 1 if first else ID_MAX})
+        self._line({"shown": id_ranges(ids), "upto": first - 1 if first else ID_MAX})
         return True
 
     async def _is_gone(self) -> bool:
@@ -263,17 +264,6 @@ def _unfinished(batch: Batch, pages: QueuePages, first: int) -> tuple[list[int],
     if batch.board.unreconciled or batch.board.awaits(batch.mono):
         return None
     return pages.unfinished(batch, first)
-
-
-def _ranges(ids: list[int]) -> list[list[int]]:
-    """Ids in ascending order as [first, last] of those that follow one another."""
-    found: list[list[int]] = []
-    for id_ in ids:
-        if found and id_ == found[-1][1] + 1:
-            found[-1][1] = id_
-        else:
-            found.append([id_, id_])
-    return found
 
 
 def _has_begun(job: JobChange) -> bool:

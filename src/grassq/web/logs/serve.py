@@ -17,9 +17,9 @@ from grassq.core.syntax.selectors import ByIds
 from grassq.errors import BadInput, GrassError
 from grassq.web.listen.abort import cut, write_until_hangup
 from grassq.web.logs.tail import OFFSET_MAX, LogPart, LogTail, Sources
+from grassq.web.requests import number
 
 STREAMS = ("log", "out", "err")
-DIGITS_MAX = 20
 LINES_MAX = 1_000_000
 ATTEMPTS_MAX = 1 << 30
 
@@ -169,13 +169,3 @@ def _look_up(batch: Batch, id_: int) -> FoundLog:
     if job.placement is not None:
         workers[job.attempt] = job.placement.worker
     return FoundLog(job, workers)
-
-
-def number(request: web.Request, name: str, default: int, most: int) -> int:
-    """Return a number in a request's query."""
-    text = request.query.get(name)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > DIGITS_MAX or int(text) > most:
-        raise BadInput(f"{name}={text[:20]!r} is no number from 0 to {most}")
-    return int(text)

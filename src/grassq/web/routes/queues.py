@@ -14,8 +14,8 @@ from grassq.broker import tokens as worker_tokens
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.service import Done
-from grassq.core.model import DEFAULT_QUEUE, Offer
-from grassq.core.names import check_name, shown
+from grassq.core.model import Offer
+from grassq.core.names import DEFAULT_QUEUE, check_name, shown
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Token

@@ -93,7 +93,7 @@ class Tokens:
         """Make a code for one person or one worker."""
         body = requests.decode(request[BODY], CreateBody)
         if body.name:
-            tokens.check_name(body.name)
+            tokens.check_holder_name(body.name)
         if body.name == tokens.START_UP:
             raise BadInput(f"{tokens.START_UP!r} is the name of the broker's own code; choose another")
         _check_rights(body)
@@ -180,12 +180,10 @@ class Tokens:
 
     async def audit(self, request: web.Request) -> web.Response:
         """Answer with the newest entries of the audit."""
-        text = request.query.get("last", "100")
-        if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > LAST_MAX:
-            raise BadInput(f"last={text[:20]!r} is no number from 0 to {LAST_MAX}")
+        last = requests.number(request, "last", 100, LAST_MAX)
         if self._guard.audit is None:
             raise Refused("this daemon keeps no audit")
-        return document({"entries": await asyncio.to_thread(self._guard.audit.read, int(text))})
+        return document({"entries": await asyncio.to_thread(self._guard.audit.read, last)})
 
 
 def _check_rights(body: CreateBody) -> None:

@@ -10,8 +10,8 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from grassq import __version__
-from grassq.core.model import DEFAULT_QUEUE, Offer
-from grassq.core.names import check_name, shown
+from grassq.core.model import Offer
+from grassq.core.names import DEFAULT_QUEUE, check_name, shown
 from grassq.core.planner.workers import WorkerRoles
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import NotFound, Refused

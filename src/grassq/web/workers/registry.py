@@ -14,6 +14,7 @@ from grassq.broker.engine import Engine
 from grassq.core import protocol
 from grassq.core.messages import StorePosition
 from grassq.core.protocol import PROTOCOL, LinkTimes
+from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.access.principal import CALLER, Principal
 from grassq.web.listen.abort import cut
@@ -39,7 +40,6 @@ class WorkerRegistry:
         self._times = times or LinkTimes()
         self._alarm = alarm
         self._links: dict[str, WorkerConnection] = {}
-        self._tokens: dict[str, str | None] = {}
         self._arriving: set[str] = set()
         #: Let in once by this broker: that its ticket is newer than a restored store is believed no second time.
         self._admitted: set[str] = set()
@@ -57,12 +57,6 @@ class WorkerRegistry:
     def names(self) -> list[str]:
         """The workers in touch."""
         return sorted(self._links)
-
-    def end(self, *, token: str | None = None, worker: str | None = None, reason: str = "revoked") -> None:
-        """Close the connections of a token or a worker at once."""
-        for name, link in list(self._links.items()):
-            if name == worker or (token is not None and self._tokens.get(name) == token):
-                link.end(reason)
 
     async def close(self) -> None:
         """Close every connection; the workers dial again."""
@@ -104,7 +98,7 @@ class WorkerRegistry:
             await ws.prepare(request)
             end = partial(cut, request.transport)
             link = WorkerConnection(self._engine, name, ws, end, ticket, times=self._times, newer=theirs > PROTOCOL)
-            self._links[name], self._tokens[name] = link, caller.token
+            self._links[name] = link
             return link
         finally:
             self._arriving.discard(name)
@@ -150,7 +144,7 @@ def _checked(request: web.Request, caller: Principal) -> int:
     if caller.scope != "worker":
         raise Refused("only a worker's token opens this; `grass join CODE` makes one")
     text = request.headers.get(protocol.PROTOCOL_HEADER, "")
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
+    if not is_number(text, 9):
         raise BadInput(f"a worker says its protocol in the header {protocol.PROTOCOL_HEADER}")
     theirs = int(text)
     if abs(theirs - PROTOCOL) > 1:
@@ -166,6 +160,6 @@ def _checked(request: web.Request, caller: Principal) -> int:
 
 def _position(text: str) -> StorePosition | None:
     incarnation, _, number = text.rpartition(" ")
-    if not incarnation or not number.isascii() or not number.isdigit() or len(number) > 18:
+    if not incarnation or not is_number(number, 18):
         return None
     return StorePosition(incarnation, int(number))

@@ -111,19 +111,11 @@ class Index:
         for at, key in enumerate(keys):
             self.put(key, tuple(column[at] for column in columns[: self._dims]), orders[at])
 
-    def first(self, free: Sequence[int]) -> int | None:
-        """Return the key with the least order that fits, or None."""
-        found = next(self._fitting_few(free), None)
-        if self._trees:
-            other = next(self._fitting_trees(free, GONE if found is None else found[0]), None)
-            found = other or found
-        return None if found is None else found[1]
-
     def fitting(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Iterate over all that fit as (order, key), in increasing order, until the index changes."""
         few = self._fitting_few(free)
         found = next(few, None)
-        for each in self._fitting_trees(free, GONE) if self._trees else ():
+        for each in self._fitting_trees(free) if self._trees else ():
             while found is not None and found < each:
                 yield found
                 found = next(few, None)
@@ -143,20 +135,20 @@ class Index:
                 yield order, key
         self.visited += len(self._few) - counted
 
-    def _fitting_trees(self, free: Sequence[int], before: int) -> Iterator[tuple[int, int]]:
-        """Iterate over the points of the trees that fit and have an order below `before`, least first."""
+    def _fitting_trees(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Iterate over the points of the trees that fit, least order first."""
         free = free or (0,)
         trees = self._trees
         edges = [0] * len(trees)
         heap: list[Entry] = []
         for me, tree in enumerate(trees):
-            if (least := tree.least) < before:
+            if (least := tree.least) < GONE:
                 edges[me] = tree.edge(free)
                 heap.append((least, me, 0, RUN, 0, len(tree.keys), []))
         heapify(heap)
         while heap:
             entry = heappop(heap)
-            if entry[0] >= before:
+            if entry[0] >= GONE:
                 return
             tree = trees[entry[1]]
             if entry[3] == RUN:
