@@ -15,7 +15,7 @@ from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
 from grassq.web import requests
 from grassq.web.submit import validate
-from grassq.web.submit.program_check import DiskCheck, ProgramCheck
+from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.submitter import Submitter
 
 
@@ -32,7 +32,7 @@ class JobTemplate:
     ) -> None:
         """`options` hold for every job; with a shell, every line is for it."""
         self._options, self._request, self._who, self._known = options, request, who, known
-        self._program_check = program_check or DiskCheck()
+        self._program_check = program_check or ProgramCheck()
         offer = known.offers.get(options.queue)
         self._has_prefix = offer is not None and bool(offer.prefix)
         self._words = self._pattern(None)

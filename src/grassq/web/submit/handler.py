@@ -20,7 +20,7 @@ from grassq.web import requests
 from grassq.web.access.principal import Principal
 from grassq.web.responses import Reply, digest, enqueue_text, enqueued, lines_text, range_text
 from grassq.web.submit import bulk, validate
-from grassq.web.submit.program_check import CachedCheck, DiskCheck, NotCached, ProgramCheck
+from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.submitter import Submitter
 
 #: Larger requests are read on another thread, so that others are answered meanwhile.
@@ -40,8 +40,7 @@ class Submissions:
         self._default = default
         self._known_now = validate.QueueSnapshot({}, frozenset())
         self._known_at = 0
-        self._memory = CachedCheck()
-        self._eyes = DiskCheck(self._memory)
+        self._program_check = ProgramCheck()
 
     async def _known(self) -> validate.QueueSnapshot:
         generation = self._engine.decider.generation
@@ -51,13 +50,19 @@ class Submissions:
         return self._known_now
 
     async def _look(self, read: Callable[[ProgramCheck], T], raw: bytes) -> T:
-        """Read and check something: here if nothing on a disk must be looked at for it, else on another thread."""
+        """Read and check a request: here with what the cache knows; a thread looks for what it does not know."""
         if len(raw) <= LARGE:
+            cached = self._program_check.cached()
             try:
-                return read(self._memory)
-            except NotCached:
-                pass
-        return await asyncio.to_thread(read, self._eyes)
+                result = read(cached)
+            except GrassError:
+                if not cached.unknown:
+                    raise
+            else:
+                if not cached.unknown or await asyncio.to_thread(self._program_check.confirm, cached):
+                    return result
+        # It is large, or a program or a directory that was taken to be there is missing.
+        return await asyncio.to_thread(read, self._program_check)
 
     async def enqueue(self, raw: bytes, caller: Principal) -> Reply:
         """Split what was typed, store the job or the jobs, and answer with the very text to print."""

@@ -23,7 +23,7 @@ from grassq.core.syntax.placeholders import placeholders
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 from grassq.errors import BadInput, Refused
 from grassq.web.submit.json5_text import parse_object, parse_value
-from grassq.web.submit.program_check import PATH_SHOWN, DiskCheck, ProgramCheck
+from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
 from grassq.web.submit.submitter import Submitter
 
 ENVIRONMENT_MAX = 2 << 20
@@ -77,7 +77,7 @@ def read_enqueue(
     program_check: ProgramCheck | None = None,
 ) -> tuple[Enqueue, Draft]:
     """Split the words of an `enqueue`, read its amounts and check it; with --stdin the draft has no command yet."""
-    program_check = program_check or DiskCheck()
+    program_check = program_check or ProgramCheck()
     typed = split(
         words, known, lambda word: program_check.is_program(word, who.env.values, who.cwd), is_remote=who.is_remote
     )
@@ -117,7 +117,7 @@ def read_offer(typed: enqueue_syntax.CreateQueue, who: Submitter, roles: WorkerR
         cwd = who.cwd if cwd is None and typed.prefix else cwd
         if cwd is not None:
             cwd = os.path.join(who.cwd, cwd)
-            DiskCheck().check_directory(cwd)
+            ProgramCheck().check_directory(cwd)
     return Offer(
         typed.name,
         limits,
@@ -158,7 +158,7 @@ def draft(
 
     Whether a worker takes what comes from another machine is for the planner to say, at once and at every start.
     """
-    program_check = program_check or DiskCheck()
+    program_check = program_check or ProgramCheck()
     _check_right(options, who)
     _check_values(words, options, request, known)
     env, cwd = default_env(options, who, known)
