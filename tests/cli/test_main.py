@@ -59,7 +59,7 @@ def test_the_help_of_a_job_names_every_option(name: str, option: str) -> None:
     assert f"--{option}" in texts.text_of(name)
 
 
-REMOTE = "show info status why kill rerun hold release priority clean wait log follow pause resume delete-queue"
+REMOTE = "show info status why kill rerun hold release priority clean wait events log follow pause resume delete-queue"
 REMOTE += " token drain remove audit run sweep enqueue create-queue"
 
 

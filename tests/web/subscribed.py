@@ -73,10 +73,10 @@ class Rig:
         finally:
             stream.writer.close()
 
-    async def subscribe(self, more: str = "") -> Stream:
-        path = str(self.fixture.home / "grass.sock")
-        reader, writer = await asyncio.open_unix_connection(path)
-        writer.write(f"GET {SUBSCRIBE}{more} HTTP/1.1\r\nHost: grass\r\n\r\n".encode())
+    async def subscribe(self, more: str = "", *, path: str = SUBSCRIBE) -> Stream:
+        reader, writer = await asyncio.open_unix_connection(str(self.fixture.home / "grass.sock"))
+        self.fixture.writers.append(writer)
+        writer.write(f"GET {path}{more} HTTP/1.1\r\nHost: grass\r\n\r\n".encode())
         assert (await answer_from(reader)).status == 200
         return Stream(reader, writer)
 

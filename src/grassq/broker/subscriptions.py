@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from grassq.broker.job_change import JobChange
-from grassq.errors import Refused
+from grassq.errors import Gone, Refused
 
 #: The changes that are kept for subscribers that come back; of older ones a subscriber must re-read.
 RING_MAX = 32_768
 #: Changes that a subscriber has not taken yet. With more, they are dropped and the subscriber must re-read.
-PENDING_MAX = 10_000
+PENDING_MAX = RING_MAX
 #: Subscriptions to queues and to everything that are open at a time.
 SUBSCRIBERS_MAX = 1000
 #: Jobs that subscriptions name at a time, in all.
@@ -67,12 +67,17 @@ class Subscription:
         return None if lost else pending
 
     async def next(self, timeout_s: float | None = None) -> list[JobChange] | None:
-        """Wait for changes and take them; an empty list when `timeout_s` seconds are over first."""
+        """Wait for changes and take them; an empty list when `timeout_s` seconds are over first.
+
+        Raise Gone when the daemon ends.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._arrived.wait()
         except TimeoutError:
             return []
+        if self._owner._is_closed:
+            raise Gone("the daemon ends; ask again")
         return self.take()
 
     def keep(self, jobs: Iterable[int]) -> None:
@@ -119,6 +124,7 @@ class Subscriptions:
         self._all: dict[Subscription, None] = {}
         self._named = 0
         self._count = 0
+        self._is_closed = False
 
     @property
     def position(self) -> Position:
@@ -170,6 +176,13 @@ class Subscriptions:
         for subscription in told:
             subscription._tell()
 
+    def close(self) -> None:
+        """End every subscription: the daemon ends, and who waits for changes is told so."""
+        self._is_closed = True
+        for subscription in self._everybody():
+            subscription._drop()
+            subscription._tell()
+
     def _resume(self, subscription: Subscription, since: Position) -> None:
         epoch, seq = since
         if epoch != self._epoch or not self._dropped <= seq <= self._seq:
@@ -185,7 +198,7 @@ class Subscriptions:
                 if subscription.wanted.wants(change):
                     subscription._put(change)
         if subscription._pending or subscription.must_reread:
-            subscription._tell()
+            subscription._arrived.set()
 
     def _subscribers(self, change: JobChange) -> dict[Subscription, None]:
         found = self._all

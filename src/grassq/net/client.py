@@ -14,6 +14,7 @@ from grassq.core.syntax.numbers import id_ranges
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.home import Sender
 from grassq.net.encoding import FINAL_STATES, new_key, query, word_value
+from grassq.net.event_lines import EventLines
 from grassq.net.event_stream import SILENT_S, EventStream, Known
 from grassq.net.event_stream import Place as ReadTo
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
@@ -159,6 +160,20 @@ class ApiClient:
 
         return LogStream(ask, offset, attempt, tail)
 
+    def events(self, selectors: Iterable[str] = (), *, tell: Tell = lambda words: None) -> EventLines:
+        """Changes of jobs as they are committed: an iterator of documents that goes on for ever.
+
+        A daemon that goes away is not started again but waited for, and `tell` is told so.
+        """
+        chosen: list[tuple[str, object]] = [("selector", each) for each in selectors]
+
+        def ask(since: str | None, autostart: bool) -> tuple[Iterator[bytes], Connection]:
+            target = "/v1/events" + query([*chosen, ("since", since)])
+            _, parts, connection = self._stream(target, SILENT_S, autostart=autostart and self.autostart)
+            return parts, connection
+
+        return EventLines(ask, tell)
+
     def kill(self, selectors: Iterable[str], *, grace_s: float | None = None, unstarted: bool = False) -> Document:
         """Ask running jobs to end, and cancel the others; with `unstarted`, cancel those others only."""
         extra = {"unstarted": True} if unstarted else {}
@@ -282,7 +297,9 @@ class ApiClient:
         self._note(response)
         return response
 
-    def _stream(self, target: str, timeout_s: float | None) -> tuple[Response, Iterator[bytes], Connection]:
+    def _stream(
+        self, target: str, timeout_s: float | None, *, autostart: bool | None = None
+    ) -> tuple[Response, Iterator[bytes], Connection]:
         def ask() -> tuple[Response, Iterator[bytes], Connection]:
             connection = Connection(self._place, timeout_s=timeout_s)
             try:
@@ -295,7 +312,8 @@ class ApiClient:
                 raise
             return response, parts, connection
 
-        response, parts, connection = persist(ask, self._place, autostart=self.autostart)
+        autostart = self.autostart if autostart is None else autostart
+        response, parts, connection = persist(ask, self._place, autostart=autostart)
         self._note(response)
         return response, parts, connection
 

@@ -62,6 +62,7 @@ class Api:
 
     async def _end(self, app: web.Application) -> None:
         await self._temporary.close()
+        self._engine.subscriptions.close()
 
     def routes(self) -> list[Route]:
         """The table: nothing is served that is not in it."""
@@ -71,6 +72,7 @@ class Api:
             ("GET", "/v1/show", jobs.show, "read"),
             ("GET", "/v1/why", jobs.why, "read"),
             ("GET", "/v1/wait", jobs.wait, "read"),
+            ("GET", "/v1/events", jobs.events, "read"),
             ("GET", r"/v1/jobs/{id:\d{1,15}}/log", jobs.log, "read"),
             ("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit"),
             ("POST", "/v1/enqueue", jobs.enqueue, "submit"),

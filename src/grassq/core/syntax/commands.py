@@ -40,6 +40,7 @@ COMMANDS = (
     CommandInfo("log", "logs", LOOKING, "what a job wrote"),
     CommandInfo("follow", "logs", LOOKING, "what a job writes, until it ends"),
     CommandInfo("wait", "wait", LOOKING, "until jobs are done"),
+    CommandInfo("events", "events", LOOKING, "what happens to jobs, as it happens"),
     CommandInfo("create-queue", "queues", QUEUES, "make a queue with limits and a command", takes_words=True),
     CommandInfo("delete-queue", "queues", QUEUES, "remove a queue"),
     CommandInfo("pause", "queues", QUEUES, "start no new jobs in a queue, or in all"),

@@ -55,7 +55,7 @@ async def serve_queue_stream(
     if transport is None:
         raise BadInput("the connection is gone")
     stream = QueueStream(engine, sources, query, temporary.settled_at)
-    with stream.subscription, temporary.subscribed(query.queue, transport) as leaving:
+    with stream.subscription, temporary.subscribed(query.queue) as leaving:
         await engine.read(partial(check_queue, queue=query.queue))
         response = web.StreamResponse()
         response.content_type = "application/octet-stream"

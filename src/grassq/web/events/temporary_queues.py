@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import partial
 
@@ -16,7 +17,6 @@ from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import Offer, State
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import GrassError
-from grassq.web.listen.abort import cut
 from grassq.web.workers.queue_admin import LogSources
 
 log = logging.getLogger(__name__)
@@ -49,8 +49,8 @@ class TemporaryQueues:
         #: Queues without a subscriber, and from when on they may be deleted.
         self._due: dict[str, float] = {}
         self._changed = asyncio.Event()
-        #: The connections of subscribers, by queue.
-        self._open: dict[str, set[asyncio.BaseTransport]] = {}
+        #: How many subscribers each queue has.
+        self._open: Counter[str] = Counter()
         self._ends: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
         #: From when on it is known what runs.
@@ -64,32 +64,29 @@ class TemporaryQueues:
         self._task = loop.create_task(self._run())
 
     async def close(self) -> None:
-        """Delete no more queues, and cut subscribers off: the daemon ends, and they find the next one."""
+        """Delete no more queues: the daemon ends, and subscribers find the next one."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         if self._ends is not None:
             self._ends.close()
-        for transport in [each for some in self._open.values() for each in some]:
-            cut(transport)
 
     def made(self, queue: str) -> None:
         """Note that a temporary queue was made: it will have a subscriber soon."""
         self._expect(queue, BACK_S)
 
     @contextlib.contextmanager
-    def subscribed(self, queue: str, transport: asyncio.BaseTransport) -> Iterator[PendingRemoval]:
+    def subscribed(self, queue: str) -> Iterator[PendingRemoval]:
         """Keep a queue while this lasts."""
         leaving = PendingRemoval()
         self._due.pop(queue, None)
-        connections = self._open.setdefault(queue, set())
-        connections.add(transport)
+        self._open[queue] += 1
         try:
             yield leaving
         finally:
-            connections.discard(transport)
-            if not connections:
-                self._open.pop(queue, None)
+            self._open[queue] -= 1
+            if not self._open[queue]:
+                del self._open[queue]
             self._expect(queue, BACK_S if leaving.expected else 0.0)
 
     def _expect(self, queue: str, within_s: float) -> None:

@@ -23,6 +23,7 @@ from grassq.errors import BadInput
 from grassq.web import requests
 from grassq.web.access.auth import BODY, NOTE
 from grassq.web.access.principal import CALLER
+from grassq.web.events.json_lines import serve_events
 from grassq.web.logs.serve import serve_log
 from grassq.web.responses import digest, document, done_document
 from grassq.web.submit import handler as submissions
@@ -103,6 +104,10 @@ class Jobs:
                 left.difference_update(change.job for change in ended)
                 if any_one:
                     return
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Answer with changes of jobs as they are committed, one JSON line each."""
+        return await serve_events(request, self._engine, _selectors(request.query.getall("selector", [])))
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         """A job's log, whole or as it grows."""

@@ -1,0 +1,174 @@
+"""GET /v1/events: committed changes of jobs as JSON lines, from now on or from a position on.
+
+The first line is `subscribed`, or `reread` when changes since the position are not known any more. Every line has the
+position (epoch, seq) from which a reader that was cut off goes on: `since=EPOCH.SEQ`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from time import time
+
+import msgspec
+from aiohttp import web
+
+from grassq.broker import selection
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.broker.job_change import JobChange
+from grassq.broker.subscriptions import Filter, Position, Subscription
+from grassq.broker.views import timestamp
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, LastJob, Selector
+from grassq.errors import BadInput, GrassError
+from grassq.web.listen.abort import cut, write_until_hangup
+
+#: A line is sent at least this often, so that both ends notice when the other is gone.
+HEARTBEAT_S = 15.0
+#: A reader that takes nothing for this long is cut off.
+STALLED_S = 30.0
+#: Lines are written in pieces of this many changes.
+LINES_AT_ONCE = 1000
+EPOCH_MAX = 64
+
+
+async def serve_events(request: web.Request, engine: Engine, selectors: Sequence[Selector]) -> web.StreamResponse:
+    """Answer with changes of the selected jobs, without selectors of all, until the reader goes."""
+    since = _since(request.query.get("since"))
+    resolved = await engine.read(partial(_resolved, selectors=selectors))
+    stream = ChangeLines(engine, resolved, since)
+    with stream.subscription:
+        response = web.StreamResponse()
+        response.content_type = "application/x-ndjson"
+        response.force_close()
+        await response.prepare(request)
+        try:
+            await write_until_hangup(request, stream.write(response))
+        finally:
+            cut(request.transport)
+    return response
+
+
+class ChangeLines:
+    """One reader's lines. A reader that falls behind is told to re-read, or cut off if it takes nothing at all."""
+
+    def __init__(self, engine: Engine, selectors: Sequence[Selector], since: Position | None) -> None:
+        self._subscriptions = engine.subscriptions
+        self._selectors = selectors
+        #: Before the subscription is made: nothing is awaited in between, so no change is missed.
+        self._begins = since or self._subscriptions.position
+        self.subscription: Subscription = self._subscriptions.subscribe(_filter(selectors), since, self._wake)
+        self._stalled: asyncio.Task[None] | None = None
+
+    def _wake(self) -> None:
+        if self.subscription.must_reread and self._stalled is not None:
+            self._stalled.cancel()
+
+    async def write(self, response: web.StreamResponse) -> None:
+        """Write lines until the daemon ends or the reader is gone."""
+        try:
+            if self.subscription.must_reread:
+                self.subscription.take()
+                await self._send(response, [self._line("reread", self._subscriptions.position)])
+            else:
+                await self._send(response, [self._line("subscribed", self._begins)])
+            while True:
+                changes = await self.subscription.next(HEARTBEAT_S)
+                if changes is None:
+                    await self._send(response, [self._line("reread", self._subscriptions.position)])
+                elif not changes:
+                    await self._send(response, [self._line("heartbeat", self._subscriptions.position)])
+                for at in range(0, len(changes or ()), LINES_AT_ONCE):
+                    await self._send(response, self._lines((changes or [])[at : at + LINES_AT_ONCE]))
+        except (GrassError, OSError, TimeoutError):
+            # The daemon ends, or the reader is gone: an answer without its end says that it is not whole.
+            return
+
+    async def _send(self, response: web.StreamResponse, lines: Iterable[dict[str, object]]) -> None:
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        self._stalled = asyncio.current_task()
+        try:
+            if data:
+                async with asyncio.timeout(STALLED_S):
+                    await response.write(data)
+        finally:
+            self._stalled = None
+
+    def _lines(self, changes: Sequence[JobChange]) -> list[dict[str, object]]:
+        epoch, _ = self._subscriptions.position
+        return [_document(epoch, change) for change in changes if _is_selected(change, self._selectors)]
+
+    def _line(self, event: str, position: Position) -> dict[str, object]:
+        epoch, seq = position
+        return {"event": event, "epoch": epoch, "seq": seq, "at": timestamp(time())}
+
+
+def _document(epoch: str, change: JobChange) -> dict[str, object]:
+    where = change.placement
+    return {
+        "event": change.event,
+        "epoch": epoch,
+        "seq": change.seq,
+        "at": timestamp(change.at),
+        "job": change.job,
+        "last": change.last,
+        "queue": change.queue,
+        "name": change.name,
+        "state": str(change.state),
+        "detail": change.detail,
+        "attempt": change.attempt,
+        "worker": where.worker if where else None,
+        "reason": change.reason,
+        "outcome": change.outcome,
+        "exit_code": change.exit_code,
+        "signal": change.signal,
+        "error": change.error,
+    }
+
+
+def _since(text: str | None) -> Position | None:
+    if text is None:
+        return None
+    epoch, _, number = text.rpartition(".")
+    if not epoch or len(epoch) > EPOCH_MAX or not number.isascii() or not number.isdigit() or len(number) > 18:
+        raise BadInput(f"since={text[:40]!r} is no position; a line of the stream has one: EPOCH.SEQ")
+    return epoch, int(number)
+
+
+def _resolved(batch: Batch, selectors: Sequence[Selector]) -> list[Selector]:
+    """Turn words into queues or names, and the last job into its id, as they are now."""
+    found: list[Selector] = []
+    for selector in selectors:
+        resolved = selection.resolve(batch, selector)
+        if isinstance(resolved, LastJob):
+            resolved = selection.by_ids([selection.select(batch, [resolved])[0].id])[0]
+        found.append(resolved)
+    return found
+
+
+def _filter(selectors: Sequence[Selector]) -> Filter:
+    """Return the narrowest filter: what it lets through is looked at again."""
+    if len(selectors) == 1 and isinstance(selectors[0], ByQueue):
+        return Filter(queue=selectors[0].name)
+    return Filter()
+
+
+def _is_selected(change: JobChange, selectors: Sequence[Selector]) -> bool:
+    return not selectors or any(_matches(change, selector) for selector in selectors)
+
+
+def _matches(change: JobChange, selector: Selector) -> bool:
+    match selector:
+        case AllJobs():
+            return True
+        case ByIds(ranges):
+            return any(low <= change.last and change.job <= high for low, high in ranges)
+        case ByQueue(name):
+            return change.queue == name
+        case ByName(name):
+            return change.name == name
+        case ByState(name):
+            return change.state == name
+        case _:
+            return False
