@@ -9,7 +9,7 @@ from typing import Any
 
 from grassq.cli import job_text, render
 from grassq.cli.connect import connect
-from grassq.cli.fast import complain
+from grassq.cli.output import complain
 
 
 def build(_: str, parser: argparse.ArgumentParser) -> None:
