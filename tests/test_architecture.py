@@ -192,6 +192,15 @@ def test_what_runs_beside_jobs_and_in_every_command_is_plain_python(module: str)
         assert top == PACKAGE or top in sys.stdlib_module_names, f"{module} imports {name}"
 
 
+@pytest.mark.parametrize("module", [module for module in modules() if layer(module) in ("web", "daemon")])
+def test_only_the_engine_reaches_its_decider(module: str) -> None:
+    for node in ast.walk(tree(module)):
+        reaches = isinstance(node, ast.Attribute) and node.attr == "decider"
+        assert not reaches, (
+            f"{module} line {getattr(node, 'lineno', 0)}: the engine's thread owns it; use Engine.status"
+        )
+
+
 @pytest.mark.parametrize("module", modules())
 def test_asynchronous_code_stays_in_its_places(module: str) -> None:
     if module.startswith(ASYNC):

@@ -91,6 +91,23 @@ def test_answers_and_orders_come_after_the_commit() -> None:
     play(test)
 
 
+def test_the_status_is_that_of_the_batch_that_was_answered() -> None:
+    async def test(one: Running) -> None:
+        before = one.engine.status
+        await one.submit()
+        after = one.engine.status
+        assert after.history.position.highest_id == 1
+        assert after.history.position.commit > before.history.position.commit
+        assert after.generation > before.generation, "worker w has said hello"
+        one.trouble.at = ["before commit", "before commit"]
+        for key in ("k2", "k3"):
+            with pytest.raises(StoreUnavailable):
+                await one.submit(key)
+        assert one.engine.status.read_only == "no disk before commit"
+
+    play(test)
+
+
 def test_many_calls_share_a_commit() -> None:
     async def test(one: Running) -> None:
         await one.submit("first")

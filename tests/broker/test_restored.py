@@ -53,7 +53,7 @@ class Hand:
     def connect(self) -> None:
         hello = Hello(self.info, held=tuple(sorted(self.dirs, reverse=True)), seen=self.seen)
         self.obey(self.fixture.process(FromWorker(self.info.name, hello)).orders)
-        self.seen = self.fixture.decider.position
+        self.seen = self.fixture.decider.status.history.position
 
     def again(self) -> None:
         """Repeat what was not acknowledged."""
@@ -66,7 +66,7 @@ class Hand:
 
     def _say(self, message: Report) -> None:
         self.obey(self.fixture.process(FromWorker(self.info.name, message)).orders)
-        self.seen = self.fixture.decider.position
+        self.seen = self.fixture.decider.status.history.position
 
     def obey(self, orders: list[tuple[str, Order]]) -> None:
         for worker, order in orders:
@@ -252,17 +252,18 @@ def test_a_restart_that_lost_nothing_raises_no_doubts(fixture: Site) -> None:
     assert sorted(a.ran + b.ran) == [1, 2, 3, 4]
 
 
-def test_a_moment_of_the_present_or_the_past_is_not_ahead_and_one_of_the_future_is(fixture: Site) -> None:
+def test_a_position_of_the_present_or_the_past_is_not_ahead_and_one_of_the_future_is(fixture: Site) -> None:
     hands(fixture, A)
-    first = fixture.decider.position
+    first = fixture.decider.status.history.position
     submit(fixture, a_draft())
-    last = fixture.decider.position
+    last = fixture.decider.status.history.position
     fixture.restart()
     submit(fixture, a_draft())
-    ahead = fixture.decider.is_ahead
-    assert not ahead(first) and not ahead(last) and not ahead(fixture.decider.position)
-    assert ahead(replace(last, commit=last.commit + 1)), "that life ended earlier"
-    assert ahead(replace(fixture.decider.position, commit=fixture.decider.position.commit + 1))
+    ahead = fixture.decider.status.history.is_behind
+    now = fixture.decider.status.history.position
+    assert not ahead(first) and not ahead(last) and not ahead(now)
+    assert ahead(replace(last, commit=last.commit + 1)), "that incarnation ended earlier"
+    assert ahead(replace(now, commit=now.commit + 1))
     assert ahead(StorePosition("never heard of", 7))
     assert not ahead(StorePosition("never heard of", 0)), "older than everything that is kept"
 

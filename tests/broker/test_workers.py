@@ -85,9 +85,9 @@ def test_a_worker_that_holds_nothing_is_removed_with_its_tokens() -> None:
     fixture = two()
     tokens = [a_token("1", "a"), a_token("2", "b"), replace(a_token("3", "a"), scope="read")]
     fixture.do(lambda batch: batch.changes.tokens.update({token.id: token for token in tokens}))
-    generation = fixture.decider.generation
+    generation = fixture.decider.status.generation
     assert remove(fixture, "a").jobs == []
-    assert fixture.decider.generation > generation
+    assert fixture.decider.status.generation > generation
     assert {token.id: token.ended is not None for token in fixture.store.tokens()} == {
         "1": True,
         "2": False,

@@ -255,7 +255,7 @@ class World:
         self, name: str = "w", *, at: Iterable[Address] | None = None, token: str = "", store_id: str | None = None
     ) -> Worker:
         """A worker that dials from now on."""
-        known = self.broker.engine.decider.store_id if store_id is None else store_id
+        known = self.broker.engine.status.store_id if store_id is None else store_id
         worker = Worker(self.folder, name, at or [self.broker.address], self.times, known, token)
         worker.dial(self.stack)
         return worker

@@ -17,7 +17,7 @@ def copy_of(one: World, worker: Worker, folder: str) -> Worker:
     place.mkdir()
     shutil.copytree(worker.place, place / worker.place.name)
     name = worker.info.name
-    double = Worker(place, name, worker.way.addresses, one.times, one.broker.engine.decider.store_id)
+    double = Worker(place, name, worker.way.addresses, one.times, one.broker.engine.status.store_id)
     double.dial(one.stack)
     return double
 
@@ -154,7 +154,7 @@ def test_a_broker_restored_from_a_backup_lets_its_workers_in_once_whatever_their
                 before = worker.hellos
                 line.cut()
                 await until(lambda before=before: worker.hellos > before and worker.link.online)  # type: ignore[misc]
-            moment = broker.engine.decider.position
+            moment = broker.engine.status.history.position
             await until(lambda: worker.link._memory.position == moment)
             await worker.stop()
             old = links.load(str(worker.place))

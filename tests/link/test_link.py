@@ -91,7 +91,7 @@ def test_pongs_confirm_the_pings_that_were_sent_and_carry_the_moment(tmp_path: P
             await until(lambda: len(worker.confirmations) >= 3)
             assert worker.confirmations == sorted(set(worker.confirmations))
             await one.broker.submit()
-            await until(lambda: worker.link._memory.position == one.broker.engine.decider.position)
+            await until(lambda: worker.link._memory.position == one.broker.engine.status.history.position)
 
     play(test)
 
@@ -160,7 +160,7 @@ def test_a_home_whose_list_of_brokers_cannot_be_read_is_told_and_tried_again(tmp
                 return worker.way
 
             worker = one.worker()
-            link = BrokerLink(str(tmp_path), one.broker.engine.decider.store_id, way, times=one.times)
+            link = BrokerLink(str(tmp_path), one.broker.engine.status.store_id, way, times=one.times)
             task = asyncio.create_task(link.run(worker))
             await until(lambda: link.describe()["refused"])
             assert "readable by others" in str(link.describe()["trouble"])

@@ -24,7 +24,7 @@ async def a_real_worker(one: World, line: Line) -> AsyncIterator[BrokerLink]:
     """The worker `w`, which dials over a line."""
     place = one.folder / "worker"
     place.mkdir(exist_ok=True)
-    store_id = one.broker.engine.decider.store_id
+    store_id = one.broker.engine.status.store_id
     way = Endpoint((line.address,), certificate()[1], "w.secret")
     link = BrokerLink(str(place), store_id, lambda: way, times=one.times)
     machine = LocalMachine(str(place), store=store_id, capacity=a_capacity(cpu=2), remote_broker=True)

@@ -109,7 +109,7 @@ class Wire:
         link, broker = self.links[name], self._ends.decider
         link.welcome = link.number
         if broker is not None and link.broker is broker and not link.no_way_in:
-            self._ends.after(self._delay(), partial(self._remember, name, link.number, broker.position))
+            self._ends.after(self._delay(), partial(self._remember, name, link.number, broker.status.history.position))
 
     def _remember(self, name: str, number: int, moment: StorePosition) -> None:
         link = self.links[name]
@@ -171,7 +171,7 @@ class Wire:
             return
         link.heard = self._ends.now
         if not link.no_way_in:
-            self._ends.after(self._delay(), partial(self._pong, name, number, at, broker.position))
+            self._ends.after(self._delay(), partial(self._pong, name, number, at, broker.status.history.position))
 
     def _pong(self, name: str, number: int, at: float, moment: StorePosition) -> None:
         link, agent = self.links[name], self._ends.machines[name].agent

@@ -62,7 +62,7 @@ def test_a_code_is_exchanged_for_a_token_that_works() -> None:
         given = await redeem(fixture, code, secret=secret)
         assert given.status == 200, given
         assert given.json["scope"] == "submit" and given.json["queues"] == ["fast"] and given.json["name"] == "ann"
-        assert given.json["store_id"] == fixture.engine.decider.store_id
+        assert given.json["store_id"] == fixture.engine.status.store_id
         token = f"{given.json['token']}.{secret}"
         assert (await fixture.ask("GET", "/v1/show", token=token)).status == 200
         assert (await fixture.ask("GET", "/v1/info", token=token)).status == 403

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from grassq.broker import eligibility
 from grassq.broker.batch import Batch, Clock
 from grassq.broker.dispatch import Dispatch
-from grassq.broker.inbox import Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
+from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
 from grassq.broker.recovery import Recovery
 from grassq.core import reconcile
-from grassq.core.messages import Ack, Hello, Report, Silent, StorePosition, WorkerMessage
+from grassq.core.messages import Ack, Hello, Report, Silent, WorkerMessage
 from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board, ReservationPolicy
 from grassq.core.planner.plan import leased
@@ -77,8 +77,7 @@ class Decider:
         self.read_only: str | None = None
         #: The number of the last committed change.
         self._seq = 0
-        #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
-        self.generation = 0
+        self._generation = 0
         self.board = Board()
         self._worker_records: dict[str, WorkerRecord] = {}
         self.reload()
@@ -88,9 +87,10 @@ class Decider:
         self.board.awaited = set(self._awaited)
 
     @property
-    def position(self) -> StorePosition:
-        """Return how far the store's history has come; workers remember it."""
-        return StorePosition(self._recovery.incarnation, self._store.number, self._next_id - 1)
+    def status(self) -> BrokerStatus:
+        """Return what the engine tells others of this broker after each batch."""
+        history = self._recovery.history(self._store.number, self._next_id - 1)
+        return BrokerStatus(self._store_id, history, self._generation, self.read_only)
 
     @property
     def beat_s(self) -> float | None:
@@ -103,16 +103,12 @@ class Decider:
         idle = not (self.stale or self._reevaluate or self.board.reevaluating)
         return idle and self.read_only is None and self._store.beat_s is None
 
-    def is_ahead(self, seen: StorePosition) -> bool:
-        """Whether somebody has seen more of the store's history than the store holds: it was restored from a backup."""
-        return self._recovery.is_ahead(seen, self._store.number)
-
     def reload(self) -> None:
         """Forget the board and read it again from the store."""
         loaded = self._store.load(self._near_max)
-        self.generation += 1
+        self._generation += 1
         before = self.board.worker_states
-        self.store_id = loaded.store_id
+        self._store_id = loaded.store_id
         self._next_id = max(loaded.highest_id, loaded.restored_to, self._floor_id) + 1
         self._recovery.loaded(loaded.incarnations, loaded.highest_id, loaded.restored_to)
         self._worker_records = dict(loaded.worker_records)
@@ -193,7 +189,7 @@ class Decider:
             self._worker_records |= changes.worker_records
             for name in changes.removed_workers:
                 self._worker_records.pop(name, None)
-            self.generation += bool(changes.removed_workers)
+            self._generation += bool(changes.removed_workers)
         elif beat_s is None or batch.mono - self._beat_at < beat_s:
             return
         else:
@@ -317,7 +313,7 @@ class Decider:
         self._replan = True
         if known is None or known.info != info:
             batch.changes.workers[info.name] = info
-            self.generation += 1
+            self._generation += 1
             eligibility.reevaluate(batch)
         if not hello.fresh:
             return []

@@ -44,7 +44,9 @@ class Engine:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
         # Made on the thread that will use it: an SQLite connection belongs to one thread.
         self.decider = self._thread.submit(make_decider).result()
-        self.subscriptions = Subscriptions(self.decider.position.incarnation)
+        #: The only part of the decider that is safe to read outside of its thread; replaced after each batch.
+        self.status = self.decider.status
+        self.subscriptions = Subscriptions(self.status.history.position.incarnation)
         self._links: dict[str, SendOrder] = {}
         self._inbox: list[Message] = []
         self._answers: dict[Call, asyncio.Future[object]] = {}
@@ -131,6 +133,7 @@ class Engine:
                 log.exception("batch_failed messages=%s", len(messages))
                 effects = _failed(messages, error)
             self._decided_at = time.monotonic()
+            self.status = self.decider.status
             self._act(effects)
             # Everybody else has a turn, also where nothing was waited for.
             await asyncio.sleep(0)

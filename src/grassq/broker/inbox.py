@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from grassq.broker.batch import Batch
 from grassq.broker.job_change import JobChange
-from grassq.core.messages import Hello, Order, Report, Silent, WorkerMessage
+from grassq.core.messages import Hello, Order, Report, Silent, StoreHistory, WorkerMessage
 from grassq.errors import GrassError
 from grassq.store.base import Submission
 
@@ -48,6 +48,17 @@ class Misbehaved(Exception):
 
 #: What to tell workers, in this order.
 Orders = list[tuple[str, Order]]
+
+
+class BrokerStatus(Struct, frozen=True):
+    """What others than the engine's thread may know of the broker, as of the last batch."""
+
+    store_id: str
+    history: StoreHistory
+    #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
+    generation: int
+    #: Why nothing can be stored; None while commits succeed.
+    read_only: str | None
 
 
 class Effects(Struct):

@@ -18,7 +18,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.inbox import Orders
 from grassq.core import reconcile
 from grassq.core.job_options import STOP_GRACE_S
-from grassq.core.messages import Forget, Hello, Stop, StorePosition, Withdraw
+from grassq.core.messages import Forget, Hello, Stop, StoreHistory, StorePosition, Withdraw
 from grassq.core.model import ATTEMPT_MAX, FINAL, ID_MAX, AttemptId, Job, State
 from grassq.core.states import Hold, RefusedByWorker
 
@@ -88,16 +88,9 @@ class Recovery:
         # Above the jobs' own ids: a worker that names ever higher ids must not use them up.
         return min(self._highest_id + LEAP_MAX, ID_MAX - 1)
 
-    def is_ahead(self, seen: StorePosition | None, number: int) -> bool:
-        """Return whether a worker has seen more of this store's history than the store holds."""
-        if seen is None:
-            return False
-        incarnations = list(self._incarnations)
-        if seen.incarnation not in self._incarnations:
-            # A bounded number of incarnations is kept: one from before the first that is kept is only old.
-            return seen.commit > min(self._incarnations.values(), default=0)
-        following = incarnations[incarnations.index(seen.incarnation) + 1 :]
-        return seen.commit > (self._incarnations[following[0]] if following else number)
+    def history(self, number: int, highest_id: int) -> StoreHistory:
+        """Return the store's history up to the commit of this number, when this was the highest id given."""
+        return StoreHistory(StorePosition(self.incarnation, number, highest_id), self._incarnations)
 
     def hello(self, batch: Batch, hello: Hello) -> Orders:
         """Answer a worker on a fresh connection: give up what the store has no record of, remove what was removed."""
@@ -110,7 +103,7 @@ class Recovery:
         if hello.seen is not None:
             highest = max(highest, min(hello.seen.highest_id, self._furthest))
         batch.next_id = max(batch.next_id, highest + 1)
-        is_ahead = self.is_ahead(hello.seen, batch.store.number)
+        is_ahead = self.history(batch.store.number, batch.next_id - 1).is_behind(hello.seen)
         known = batch.fetch({job for job, _ in held})
         # A store that went back in time cannot tell a removed job from one that it has no record of.
         restored_to = ID_MAX if is_ahead or name in batch.board.unreconciled else self._restored_to

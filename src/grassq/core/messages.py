@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct, field
 
 from grassq.core import states
@@ -69,6 +71,25 @@ class StorePosition(Struct, frozen=True):
     commit: int
     #: The highest job id given by then, so that a broker restored from a backup gives none of them again.
     highest_id: int = 0
+
+
+class StoreHistory(Struct, frozen=True):
+    """How a store came to its present position."""
+
+    position: StorePosition
+    #: The incarnations of brokers on the store, oldest first: which commit was the last before each.
+    incarnations: Mapping[str, int]
+
+    def is_behind(self, seen: StorePosition | None) -> bool:
+        """Return whether a worker has seen more than this history holds: then it is that of a restored backup."""
+        if seen is None:
+            return False
+        if seen.incarnation not in self.incarnations:
+            # A bounded number of incarnations is kept: one from before the first that is kept is only old.
+            return seen.commit > min(self.incarnations.values(), default=0)
+        incarnations = list(self.incarnations)
+        following = incarnations[incarnations.index(seen.incarnation) + 1 :]
+        return seen.commit > (self.incarnations[following[0]] if following else self.position.commit)
 
 
 class Hello(Struct, frozen=True, tag="hello"):

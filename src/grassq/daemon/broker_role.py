@@ -150,7 +150,7 @@ def _worker(place: str, book: offers.OfferFile, setup: DaemonContext, engine: En
 
     machine = LocalMachine(
         place,
-        store=engine.decider.store_id,
+        store=engine.status.store_id,
         capacity=setup.capacity,
         with_daemon=not keeps,
         environment=setup.default_env,
@@ -214,7 +214,7 @@ def _about(setup: DaemonContext, engine: Engine, url: str) -> dict[str, object]:
         "pid": os.getpid(),
         "home": setup.home,
         "store": shown_url(url),
-        "store_id": engine.decider.store_id,
+        "store_id": engine.status.store_id,
         "started": timestamp(time.time()),
         "python": sys.executable,
         "bind": setup.mode.bind,

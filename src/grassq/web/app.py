@@ -113,7 +113,7 @@ class Api:
                 **self._directory.describe(),
                 "jobs": totals,
                 "strays": await asyncio.to_thread(self._directory.strays, unknown),
-                "read_only": self._engine.decider.read_only,
+                "read_only": self._engine.status.read_only,
             }
         )
 

@@ -168,7 +168,7 @@ class QueueStream:
 
     async def _is_gone(self) -> bool:
         """Return whether the queue was deleted under jobs that wait for it, or after it was seen."""
-        generation = self._engine.decider.generation
+        generation = self._engine.status.generation
         if generation == self._generation:
             return False
         self._generation = generation

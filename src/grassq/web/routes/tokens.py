@@ -162,7 +162,7 @@ class Tokens:
                 "token": token.id,
                 "scope": token.scope,
                 "name": token.name,
-                "store_id": self._engine.decider.store_id,
+                "store_id": self._engine.status.store_id,
                 "queues": token.queues,
             }
         )

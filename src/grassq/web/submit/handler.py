@@ -43,7 +43,7 @@ class Submissions:
         self._program_check = ProgramCheck()
 
     async def _known(self) -> validate.QueueSnapshot:
-        generation = self._engine.decider.generation
+        generation = self._engine.status.generation
         if generation != self._known_at:
             self._known_now = await self._engine.read(lambda batch: validate.snapshot_of(batch.board))
             self._known_at = generation

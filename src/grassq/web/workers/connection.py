@@ -147,8 +147,8 @@ class WorkerConnection:
         self._say(replace(hello, fresh=True))
         # A changing call, for it is refused while nothing can be stored: then the hello is on disk when it is answered.
         await self._engine.change(lambda batch: None)
-        decider = self._engine.decider
-        self._frames.send(Welcome(decider.store_id, decider.position, self._ticket), urgent=True)
+        status = self._engine.status
+        self._frames.send(Welcome(status.store_id, status.history.position, self._ticket), urgent=True)
         self._frames.open()
 
     async def _hear(self, body: Any) -> None:
@@ -156,7 +156,7 @@ class WorkerConnection:
             case Ping(at):
                 if self._engine.leads:
                     # Else no word: what a broker says that may have been replaced must not prolong a lease.
-                    self._frames.send(Pong(at, self._engine.decider.position), urgent=True)
+                    self._frames.send(Pong(at, self._engine.status.history.position), urgent=True)
             case TicketKept(ticket):
                 await self._kept(ticket)
             case Hello() | Report():

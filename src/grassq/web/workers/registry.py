@@ -121,7 +121,7 @@ class WorkerRegistry:
     async def _admitted_with(self, request: web.Request, name: str) -> str:
         shown = request.headers.get(protocol.TICKET_HEADER, "")
         seen = _position(request.headers.get(protocol.SEEN_HEADER, ""))
-        restored = seen is not None and name not in self._admitted and self._engine.decider.is_ahead(seen)
+        restored = name not in self._admitted and self._engine.status.history.is_behind(seen)
         try:
             admit = partial(worker_tickets.admit, worker=name, shown=shown, restored=restored)
             ticket = await self._engine.change(admit)
