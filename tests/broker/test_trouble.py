@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import service, views
+from grassq.broker import service, tokens, views
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Check, Hello
 from grassq.core.model import State
+from grassq.core.planner.board import NEAR_MAX
 from grassq.errors import Refused, StoreUnavailable
+from grassq.store.base import Token
 
 
 def _fail(fixture: DeciderFixture, times: int) -> None:
@@ -170,3 +174,26 @@ def test_a_handler_that_refuses_too_late_spoils_nobody_elses_request() -> None:
     assert str(answers[bad]) == "too late" and answers[good] == [1]
     assert fixture.store.submission("half") is None
     assert fixture.decider.read_only is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda batch: service.pause(batch, None),
+        lambda batch: service.drain(batch, "w", undo=False),
+        lambda batch: tokens.create(
+            batch, Token(id="t", digest=b"d", scope="submit", name="me", created=0.0, is_code=True)
+        ),
+    ],
+    ids=["a pause", "what is kept of a worker", "a token"],
+)
+def test_whatever_a_handler_changed_before_it_refused_is_not_stored(change: Callable[[Batch], object]) -> None:
+    def refuse_too_late(batch: Batch) -> None:
+        change(batch)
+        raise Refused("after all not")
+
+    fixture = a_decider()
+    assert isinstance(fixture.ask(refuse_too_late), Refused)
+    loaded = fixture.store.load(NEAR_MAX)
+    assert (loaded.paused, loaded.worker_records, fixture.store.tokens()) == (set(), {}, [])
+    assert fixture.decider.board.paused == set() and not fixture.decider.board.worker_states["w"].drained

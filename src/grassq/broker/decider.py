@@ -1,4 +1,10 @@
-"""What a batch of messages leads to: answers, stored changes and orders. Synchronous: a simulator can drive it."""
+"""What a batch of messages leads to: answers, stored changes and orders. Synchronous: a simulator can drive it.
+
+A state change gives no order by itself. After each commit `core.reconcile.due` compares what every worker in touch
+should do with what it was last told, and the difference is ordered: a lost message, a restart and a reconnection need
+no code of their own. Only what one message asks for is ordered directly: acknowledgements, checks after a hello, and
+stops of attempts that nobody wants any more.
+"""
 
 from __future__ import annotations
 
@@ -291,13 +297,13 @@ class Decider:
         return jobs
 
     def _answer(self, batch: Batch, call: Call) -> object:
-        before = batch.next_id, len(batch.changes.story)
+        before = batch.next_id, batch.changes.outline
         try:
             return call.handler(batch)
         except (StoreUnavailable, GuardFailed, InvalidMove, Deposed):
             raise
         except GrassError as error:
-            if before != (batch.next_id, len(batch.changes.story)):
+            if before != (batch.next_id, batch.changes.outline):
                 raise Misbehaved(call, error) from error
             return error
 

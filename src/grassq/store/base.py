@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
+from copy import copy
 from typing import Literal, Protocol
 
 from msgspec import Struct, field
@@ -123,6 +124,16 @@ class Changes(Struct):
         others = (self.workers, self.worker_records, self.removed_workers, self.tokens)
         sets = (self.paused, self.unreconciled, self.restored_to)
         return not any((*jobs, *others)) and all(each is None for each in sets)
+
+    @property
+    def outline(self) -> tuple[object, ...]:
+        """Return a value that differs after every change, and costs next to nothing for many jobs.
+
+        Of what can be large only the sizes are in it: whatever changes a job also adds to its story.
+        """
+        jobs: list[Sized] = [self.inserted, self.updated, self.attempts, self.story, self.removed]
+        small = (self.workers, self.worker_records, self.removed_workers, self.tokens, self.paused, self.unreconciled)
+        return (*map(len, jobs), len(self.environments), len(self.submissions), *map(copy, small), self.restored_to)
 
 
 class WaitingGroup(Struct, gc=False):
