@@ -1,10 +1,15 @@
-"""A home that an earlier release wrote opens: its store, its run dirs, its logs and what its jobs were asked to do.
+"""Homes that an earlier release wrote open: stores, run dirs, logs, tokens, and what jobs were asked to do.
 
-`tests/fixtures/home.tar.gz` is a home of the release named in `home.json`, made with that release's own commands: about
-300 jobs in every state, 17 queues, run dirs of every ending. Its daemon, shims and commands were then killed at once,
-and the stored boot id was replaced by an invented one, so a daemon that opens it finds that "the machine restarted".
-`home.json` says what the same release made of the home. The jobs named `c-*`, `x-*` and `r-*` are the only ones that
-opening changes: they ran, had ended unseen, or waited for a retry. Texts that the code words anew are not compared.
+Both fixtures are homes of the release named in their JSON file, made with that release's own commands. The daemon, the
+shims and the commands were then killed at once, and the stored boot id was replaced by an invented one, so a daemon
+that opens the home finds that "the machine restarted". The JSON files say what the same release made of each home; a
+document there has no key whose value is null or false, and texts that the code words anew are left out.
+
+`home.tar.gz` is one machine: about 300 jobs in every state, 17 queues, run dirs of every ending. The jobs named `c-*`,
+`x-*` and `r-*` are the only ones that opening changes: they ran, had ended unseen, or waited for a retry.
+
+`broker.tar.gz` is a broker that was restored from a backup: tokens, jobs sent from other machines, a drained worker w1
+with two attempts, a worker w2 that has not connected since the backup, copies of logs.
 """
 
 from __future__ import annotations
@@ -12,49 +17,89 @@ from __future__ import annotations
 import base64
 import json
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.world import Grass, Job, eventually
+from tests.e2e.world import Grass, Job, eventually, free_port
 
 from grassq.net.retry import exchange
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-EXPECTED: dict[str, Any] = json.loads((FIXTURES / "home.json").read_text())
-FIRST, LAST = EXPECTED["ids"]["bulk-first"], EXPECTED["ids"]["bulk-last"]
+HOME: dict[str, Any] = json.loads((FIXTURES / "home.json").read_text())
+BROKER: dict[str, Any] = json.loads((FIXTURES / "broker.json").read_text())
+FIRST, LAST = HOME["ids"]["bulk-first"], HOME["ids"]["bulk-last"]
 #: Of the 200 bulk jobs `home.json` lists the first two and the last two.
 BULK = range(FIRST + 2, LAST - 1)
-#: A document of `home.json` has no key whose value is null or false; `reason` is worded anew.
-JOB_KEYS = {key for job in EXPECTED["opened"]["jobs"] for key in job} - {"error"}
+#: What is compared of every job; `error` only where the fixture says it.
+JOB_KEYS = {key for job in HOME["opened"]["jobs"] for key in job} - {"error"}
 
 
 def test_a_home_of_an_earlier_release_opens(grass: Grass) -> None:
-    with tarfile.open(FIXTURES / "home.tar.gz") as tar:
+    unpack(grass, "home.tar.gz")
+    jobs = check_opened(grass, HOME["opened"], BULK)
+    bulk = {job["id"]: (job["state"], job["command"]) for job in grass.jobs() if job["id"] in BULK}
+    assert bulk == {id_: ("queued", bulk_command(id_ - FIRST + 1)) for id_ in BULK}
+    check_logs(grass, HOME["logs"])
+    with grass.client() as client:
+        assert [stray["path"] for stray in client.info()["strays"]] == HOME["strays"]
+        asked = client.why([",".join(HOME["stories"])])["jobs"]
+    assert {str(job["id"]): job["story"] for job in asked} == HOME["stories"]
+    check_replays(grass)
+    # The jobs that waited run as they were asked to: words, directories, environments, umasks.
+    grass.ok("resume")
+    grass.ok("release", f"{HOME['ids']['h-new']},{HOME['ids']['h-later']}")
+    until_alike(grass, after(jobs, HOME["resumed"]), BULK)
+    eventually(lambda: grass.json("show")["totals"] == HOME["resumed"]["totals"], "every other job succeeds")
+    check_logs(grass, HOME["resumed"]["logs"])
+    with grass.client() as client:
+        for number in (9, 10, 100, 101):
+            assert b"".join(client.log(FIRST + number - 1)) == bulk_output(number)
+    assert grass.enqueue("--", "true") == HOME["next_id"]
+
+
+def test_a_restored_broker_of_an_earlier_release_opens(grass: Grass) -> None:
+    unpack(grass, "broker.tar.gz")
+    grass.env["GRASS_CAPACITY"] = "{cpu: 4}"
+    grass.start("daemon", "--bind", f"127.0.0.1:{free_port()}", "--name", "hub")
+    eventually(lambda: (grass.home / "grass.sock").exists(), "the daemon listens")
+    jobs = check_opened(grass, BROKER["opened"])
+    tokens = {token["id"]: token for token in grass.json("token")["tokens"]}
+    assert [pick(tokens[token["id"]], token) for token in BROKER["tokens"]] == BROKER["tokens"]
+    check_logs(grass, BROKER["logs"])
+    grass.ok("resume")
+    until_alike(grass, jobs)
+    assert "w2" in grass.json("why", "11")["jobs"][0]["text"], "w2 may have run it since the backup"
+    grass.ok("resume", "--restored")
+    jobs = after(jobs, BROKER["resumed"])
+    until_alike(grass, jobs)
+    grass.ok("remove", "w1", "--lost")
+    until_alike(grass, after(jobs, BROKER["removed"]))
+
+
+def unpack(grass: Grass, name: str) -> None:
+    """Make a fixture the home."""
+    with tarfile.open(FIXTURES / name) as tar:
         tar.extractall(grass.home.parent, filter="data")
     grass.home.chmod(0o700)
-    opened = EXPECTED["opened"]
-    until_alike(grass, {job["id"]: job for job in opened["jobs"]})
+
+
+def check_opened(grass: Grass, opened: dict[str, Any], unlisted: Iterable[int] = ()) -> dict[int, Job]:
+    """Claim that a home shows what it should once it is open; return the expected jobs by id."""
+    jobs = {job["id"]: job for job in opened["jobs"]}
+    until_alike(grass, jobs, unlisted)
     document = grass.json("show", "all")
-    assert {key: document[key] for key in ("totals", "paused", "restored")} == {
-        key: opened[key] for key in ("totals", "paused", "restored")
-    }
-    for kind in ("queues", "workers"):
-        assert [pick(found, known) for found, known in zip(document[kind], opened[kind], strict=True)] == opened[kind]
-    bulk = {job["id"]: (job["state"], job["command"]) for job in document["jobs"] if job["id"] in BULK}
-    assert bulk == {id_: ("queued", bulk_command(id_ - FIRST + 1)) for id_ in BULK}
-    check_logs(grass, EXPECTED["logs"])
-    with grass.client() as client:
-        assert [stray["path"] for stray in client.info()["strays"]] == EXPECTED["strays"]
-        asked = client.why([",".join(EXPECTED["stories"])])["jobs"]
-    assert {str(job["id"]): job["story"] for job in asked} == EXPECTED["stories"]
-    check_replays(grass)
-    check_resumed(grass)
+    for key in ("totals", "paused", "restored"):
+        assert document[key] == opened[key]
+    for key in ("queues", "workers"):
+        assert [pick(found, known) for found, known in zip(document[key], opened[key], strict=True)] == opened[key]
+    return jobs
 
 
 def check_replays(grass: Grass) -> None:
     """Claim that a request sent again with its key gets the stored answer, and does nothing."""
     before = grass.jobs()
-    for replay in EXPECTED["replays"]:
+    for replay in HOME["replays"]:
         answer = json.loads(exchange(str(grass.home), "POST", replay["path"], replay["body"].encode()).body)
         if replay["answer"] is None:
             assert [job["id"] for job in answer["jobs"]] == replay["ids"]
@@ -63,28 +108,19 @@ def check_replays(grass: Grass) -> None:
     assert grass.jobs() == before
 
 
-def check_resumed(grass: Grass) -> None:
-    """Claim that the jobs that waited run as they were asked to: words, directories, environments, umasks."""
-    grass.ok("resume")
-    grass.ok("release", f"{EXPECTED['ids']['h-new']},{EXPECTED['ids']['h-later']}")
-    resumed = EXPECTED["resumed"]
-    changed = {job["id"]: job | resumed["jobs"].get(str(job["id"]), {}) for job in EXPECTED["opened"]["jobs"]}
-    until_alike(grass, changed)
-    eventually(lambda: grass.json("show")["totals"] == resumed["totals"], "every other job succeeds")
-    check_logs(grass, resumed["logs"])
-    with grass.client() as client:
-        for number in (9, 10, 100, 101):
-            assert b"".join(client.log(FIRST + number - 1)) == bulk_output(number)
-    assert grass.enqueue("--", "true") == EXPECTED["next_id"]
+def after(jobs: dict[int, Job], change: dict[str, Any]) -> dict[int, Job]:
+    """Return expected jobs as they are after a change that lists the keys it sets."""
+    changed = {id_: job | change["jobs"].get(str(id_), {}) for id_, job in jobs.items()}
+    return {id_: {key: job[key] for key in job if job[key] is not None} for id_, job in changed.items()}
 
 
-def until_alike(grass: Grass, expected: dict[int, Job]) -> None:
+def until_alike(grass: Grass, expected: dict[int, Job], unlisted: Iterable[int] = ()) -> None:
     """Wait until every listed job is as expected."""
 
     def differing() -> list[tuple[Job, Job]]:
         jobs = {job["id"]: shortened(job) for job in grass.jobs()}
-        assert jobs.keys() == expected.keys() | set(BULK)
-        return [(pick(jobs[id_], job), job) for id_, job in expected.items() if pick(jobs[id_], job) != job]
+        assert jobs.keys() == expected.keys() | set(unlisted)
+        return [(found, job) for id_, job in expected.items() if (found := pick_job(jobs[id_], job)) != job]
 
     try:
         eventually(lambda: not differing(), "jobs are as expected")
@@ -93,16 +129,19 @@ def until_alike(grass: Grass, expected: dict[int, Job]) -> None:
         raise
 
 
-def shortened(job: Job) -> Job:
-    """Return what `home.json` may say of a job."""
-    return {
-        key: job[key] for key in job if key in JOB_KEYS | {"error"} and job[key] is not None and job[key] is not False
-    }
+def shortened(document: Job) -> Job:
+    """Return a document without the keys whose value is null or false."""
+    return {key: value for key, value in document.items() if value is not None and value is not False}
 
 
 def pick(found: Job, known: Job) -> Job:
-    """Return of a document the keys that the expected one has; and of a job every key that it should not have."""
-    return {key: value for key, value in found.items() if key in known or ("attempt" in known and key in JOB_KEYS)}
+    """Return the keys of a document that the expected document has."""
+    return {key: found[key] for key in known}
+
+
+def pick_job(found: Job, known: Job) -> Job:
+    """Return the compared keys of a job."""
+    return {key: value for key, value in found.items() if key in JOB_KEYS or key in known}
 
 
 def bulk_command(number: int) -> list[str]:
