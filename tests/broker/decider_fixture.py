@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
+from tests import at_once
 from tests.builders import HandClock, a_request, a_spec, a_worker
 from tests.sim.touchy import TouchyStore
 
-from grassq.broker import service, views
+from grassq.broker import service
 from grassq.broker.batch import Batch
 from grassq.broker.decider import Decider
 from grassq.broker.inbox import Call, Effects, FromWorker
@@ -137,7 +138,7 @@ class DeciderFixture:
 
     def reason(self, id_: int) -> str:
         """Why a job waits, as users see it."""
-        return str(self.do(lambda batch: views.show(batch, [ByIds(((id_, id_),))]))["jobs"][0]["reason"])
+        return str(self.do(lambda batch: at_once.show(batch, [ByIds(((id_, id_),))]))["jobs"][0]["reason"])
 
     def hello(
         self, info: WorkerInfo, *, fresh: bool = True, held: Iterable[AttemptId] = (), seen: StorePosition | None = None

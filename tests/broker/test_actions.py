@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
 from grassq.broker import selection, service
+from grassq.broker.actions.bulk import BulkResult
+from grassq.broker.actions.jobs import HoldJobs, KillJobs
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
-from grassq.broker.service import Done
 from grassq.core.model import FINAL, Outcome, State
 from grassq.core.states import Exited, Lost, RefusedByWorker
 from grassq.errors import BadInput, GrassError, NotFound
@@ -64,7 +66,7 @@ def test_killing_cancels_what_waits_and_stops_what_runs() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=2), a_draft(gpu=2), a_draft("nowhere"), a_draft(hold=True))
     fixture.started(1)
-    done = fixture.do(lambda batch: service.kill(batch, chosen("all"), 3.0))
+    done = fixture.do(lambda batch: at_once.kill(batch, chosen("all"), 3.0))
     assert [(job.state, job.cancel_requested) for job in done.jobs] == [
         (State.RUNNING, True),
         *[(State.CANCELLED, True)] * 3,
@@ -76,7 +78,7 @@ def test_killing_what_has_ended_says_so_and_changes_nothing() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
     fixture.exited(1, 5)
-    done = fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
+    done = fixture.do(lambda batch: at_once.kill(batch, chosen("1"), None))
     assert done.notes == ["job 1 has ended already (failed)"]
     assert fixture.job(1).state is State.FAILED
 
@@ -89,7 +91,7 @@ def test_killing_what_has_ended_says_so_and_changes_nothing() -> None:
 def test_a_requested_cancel_ends_in_cancelled_whatever_the_worker_says(event: Any) -> None:
     fixture = a_decider()
     fixture.submit(a_draft(tries=5, on_lost="requeue"))
-    fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("1"), None))
     fixture.report(1, event)
     assert fixture.job(1).state is State.CANCELLED
 
@@ -100,11 +102,11 @@ def test_a_requested_cancel_ends_in_cancelled_whatever_the_worker_says(event: An
 def test_a_held_job_does_not_start_until_released() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
-    fixture.do(lambda batch: service.hold(batch, chosen("2")))
+    fixture.do(lambda batch: at_once.hold(batch, chosen("2")))
     fixture.exited(1)
     assert fixture.job(2).state is State.HELD
-    fixture.do(lambda batch: service.hold(batch, chosen("2")))
-    fixture.do(lambda batch: service.release(batch, chosen("2")))
+    fixture.do(lambda batch: at_once.hold(batch, chosen("2")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("2")))
     assert fixture.job(2).state is State.PLACED
 
 
@@ -112,28 +114,28 @@ def test_a_job_held_between_two_tries_stays_held() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(tries=2))
     fixture.exited(1, 1)
-    fixture.do(lambda batch: service.hold(batch, chosen("1")))
+    fixture.do(lambda batch: at_once.hold(batch, chosen("1")))
     fixture.clock.now += 60
     fixture.process()
     assert fixture.job(1).state is State.HELD
     assert fixture.decider.next_wake() is None
-    fixture.do(lambda batch: service.release(batch, chosen("1")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
     assert fixture.job(1).attempt == 2
 
 
 def test_holding_a_job_that_runs_or_has_ended_is_refused() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
-    assert "5: job 1 runs already; `grass kill 1`" in _refusal(fixture, lambda b: service.hold(b, chosen("1-2")))
+    assert "5: job 1 runs already; `grass kill 1`" in _refusal(fixture, lambda b: at_once.hold(b, chosen("1-2")))
     assert fixture.job(2).state is State.QUEUED
     fixture.exited(1)
-    assert "5: job 1 has ended" in _refusal(fixture, lambda b: service.hold(b, chosen("1")))
+    assert "5: job 1 has ended" in _refusal(fixture, lambda b: at_once.hold(b, chosen("1")))
 
 
 def test_of_a_set_only_what_can_be_held_is_held() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
-    done = fixture.do(lambda batch: service.hold(batch, chosen("default")))
+    done = fixture.do(lambda batch: at_once.hold(batch, chosen("default")))
     assert [job.id for job in done.jobs] == [2] and "job 1 runs already" in done.notes[0]
     assert fixture.job(2).state is State.HELD
 
@@ -141,19 +143,19 @@ def test_of_a_set_only_what_can_be_held_is_held() -> None:
 def test_a_set_with_nothing_to_hold_is_refused() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=2))
-    assert "5: job 1 runs already" in _refusal(fixture, lambda b: service.hold(b, chosen("all")))
+    assert "5: job 1 runs already" in _refusal(fixture, lambda b: at_once.hold(b, chosen("all")))
 
 
 def test_releasing_what_is_not_held_is_a_note() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
-    assert fixture.do(lambda batch: service.release(batch, chosen("1"))).notes == ["job 1 is not held (placed)"]
+    assert fixture.do(lambda batch: at_once.release(batch, chosen("1"))).notes == ["job 1 is not held (placed)"]
 
 
 def test_a_released_job_without_a_queue_waits() -> None:
     fixture = a_decider()
     fixture.submit(a_draft("nowhere", hold=True))
-    fixture.do(lambda batch: service.release(batch, chosen("1")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
     assert fixture.job(1).state is State.WAITING and "no queue 'nowhere'" in (fixture.job(1).reason or "")
 
 
@@ -163,7 +165,7 @@ def test_a_released_job_without_a_queue_waits() -> None:
 def test_priority_changes_who_is_next() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=2), a_draft(gpu=2), a_draft(gpu=2))
-    fixture.do(lambda batch: service.set_priority(batch, chosen("3"), 90))
+    fixture.do(lambda batch: at_once.set_priority(batch, chosen("3"), 90))
     fixture.exited(1)
     assert (fixture.job(2).state, fixture.job(3).state) == (State.QUEUED, State.PLACED)
 
@@ -172,9 +174,9 @@ def test_priority_of_a_running_job_is_noted_and_of_an_ended_one_refused() -> Non
     fixture = a_decider()
     fixture.submit(a_draft(), a_draft())
     fixture.exited(1)
-    assert "runs already" in fixture.do(lambda b: service.set_priority(b, chosen("2"), 1)).notes[0]
+    assert "runs already" in fixture.do(lambda b: at_once.set_priority(b, chosen("2"), 1)).notes[0]
     assert fixture.job(2).priority == 1
-    assert "5: job 1 has ended" in _refusal(fixture, lambda b: service.set_priority(b, chosen("1"), 1))
+    assert "5: job 1 has ended" in _refusal(fixture, lambda b: at_once.set_priority(b, chosen("1"), 1))
 
 
 # Running again.
@@ -184,34 +186,34 @@ def test_a_rerun_is_a_new_job_that_names_the_first() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=0.5, name="train", command=(b"a", b"\xff")))
     fixture.exited(1, 1)
-    again = fixture.job(fixture.do(lambda batch: service.rerun(batch, chosen("1"), "r1", b"d"))[0])
+    again = fixture.job(fixture.do(lambda batch: at_once.rerun(batch, chosen("1"), "r1", b"d"))[0])
     assert (again.id, again.rerun_of, again.name, again.spec) == (2, 1, "train", fixture.job(1).spec)
     assert fixture.job(1).state is State.FAILED
     fixture.exited(2, 1)
-    assert fixture.job(fixture.do(lambda batch: service.rerun(batch, chosen("2"), "r2", b"d"))[0]).rerun_of == 1
+    assert fixture.job(fixture.do(lambda batch: at_once.rerun(batch, chosen("2"), "r2", b"d"))[0]).rerun_of == 1
 
 
 def test_a_repeated_rerun_makes_no_second_job() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
     fixture.exited(1)
-    calls = [Call(lambda batch: service.rerun(batch, chosen("1"), "r", b"d")) for _ in range(2)]
+    calls = [Call(lambda batch: at_once.rerun(batch, chosen("1"), "r", b"d")) for _ in range(2)]
     answers = [answer for _, answer in fixture.process(*calls).answers]
-    later = fixture.do(lambda batch: service.rerun(batch, chosen("1"), "r", b"d"))
+    later = fixture.do(lambda batch: at_once.rerun(batch, chosen("1"), "r", b"d"))
     assert [*answers, later] == [[2], [2], [2]]
 
 
 def test_running_again_what_has_not_ended_is_refused() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
-    assert "5: job 1 has not ended" in _refusal(fixture, lambda b: service.rerun(b, chosen("1"), "r", b"d"))
+    assert "5: job 1 has not ended" in _refusal(fixture, lambda b: at_once.rerun(b, chosen("1"), "r", b"d"))
 
 
 # Cleaning.
 
 
 def _clean(fixture: DeciderFixture, text: str, older_s: float | None = None) -> list[int]:
-    done = fixture.do(lambda batch: service.clean(batch, chosen(text), older_s))
+    done = fixture.do(lambda batch: at_once.clean(batch, chosen(text), older_s))
     return [job.id for job in done.jobs]
 
 
@@ -247,7 +249,7 @@ def test_a_checkpoint_that_a_rerun_uses_is_spared() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
     fixture.exited(1)
-    fixture.do(lambda batch: service.rerun(batch, chosen("1"), "r", b"d"))
+    fixture.do(lambda batch: at_once.rerun(batch, chosen("1"), "r", b"d"))
     assert _clean(fixture, "1") == [1]
     assert fixture.store.rerun_jobs() == {1}
 
@@ -256,7 +258,7 @@ def test_two_cleans_in_one_batch_are_both_well() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
     fixture.exited(1)
-    calls = [Call(lambda batch: service.clean(batch, chosen("all"), None)) for _ in range(2)]
+    calls = [Call(lambda batch: at_once.clean(batch, chosen("all"), None)) for _ in range(2)]
     answers = [answer for _, answer in fixture.process(*calls).answers]
     assert [len(getattr(answer, "jobs", [])) for answer in answers] == [1, 0]
     assert fixture.store.totals() == {}
@@ -269,8 +271,8 @@ def test_an_action_repeated_under_its_key_is_done_once_to_the_jobs_it_meant() ->
     fixture = a_decider()
     fixture.submit(a_draft(hold=True))
 
-    def kill_last(batch: Batch) -> Done:
-        return service.once(batch, "k", b"d", lambda: service.kill(batch, chosen("@"), None))
+    def kill_last(batch: Batch) -> BulkResult:
+        return at_once.change(batch, KillJobs(), chosen("@"), "k")
 
     fixture.do(kill_last)
     fixture.submit(a_draft(hold=True))
@@ -282,8 +284,8 @@ def test_an_action_repeated_under_its_key_is_done_once_to_the_jobs_it_meant() ->
 def test_a_key_of_one_action_is_not_for_another() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(hold=True))
-    fixture.do(lambda batch: service.once(batch, "k", b"one", lambda: service.kill(batch, chosen("1"), None)))
-    again = _refusal(fixture, lambda b: service.once(b, "k", b"two", lambda: service.hold(b, chosen("1"))))
+    fixture.do(lambda batch: at_once.change(batch, KillJobs(), chosen("1"), "k", b"one"))
+    again = _refusal(fixture, lambda batch: at_once.change(batch, HoldJobs(), chosen("1"), "k", b"two"))
     assert "5: this key was used for another request" in again
 
 
@@ -380,6 +382,6 @@ def test_a_refused_action_changes_nothing() -> None:
     fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
     before, commits = dict(fixture.decider.board.jobs), fixture.store.commits
     with pytest.raises(Denied):
-        fixture.do(lambda batch: service.set_priority(batch, chosen("all"), 5) and service.hold(batch, chosen("1")))
+        fixture.do(lambda batch: at_once.set_priority(batch, chosen("all"), 5) and at_once.hold(batch, chosen("1")))
     assert fixture.decider.board.jobs == before and fixture.store.commits == commits
     assert all(job.state not in FINAL for job in before.values())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import eligibility, service, views
+from grassq.broker import eligibility, service
 from grassq.broker.inbox import Call
 from grassq.core.messages import Start, Withdraw
 from grassq.core.model import Outcome, State
@@ -41,13 +42,13 @@ def test_jobs_that_are_not_known_whole_start_in_turn_like_any_other(near_max: in
 def test_every_action_reaches_jobs_that_are_not_known_whole(near_max: int) -> None:
     fixture = DeciderFixture(a_worker("w", cpu=1), near_max=near_max)
     fixture.submit(*(a_draft() for _ in range(6)))
-    fixture.do(lambda batch: service.set_priority(batch, chosen("6"), 40))
-    fixture.do(lambda batch: service.hold(batch, chosen("5")))
-    fixture.do(lambda batch: service.kill(batch, chosen("4"), None))
-    fixture.do(lambda batch: service.hold(batch, chosen("3")))
-    fixture.do(lambda batch: service.release(batch, chosen("3")))
-    assert "cpu" in fixture.do(lambda batch: views.why(batch, chosen("2")))["jobs"][0]["text"]
-    shown = fixture.do(lambda batch: views.show(batch, []))
+    fixture.do(lambda batch: at_once.set_priority(batch, chosen("6"), 40))
+    fixture.do(lambda batch: at_once.hold(batch, chosen("5")))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("4"), None))
+    fixture.do(lambda batch: at_once.hold(batch, chosen("3")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("3")))
+    assert "cpu" in fixture.do(lambda batch: at_once.why(batch, chosen("2")))["jobs"][0]["text"]
+    shown = fixture.do(lambda batch: at_once.show(batch, []))
     assert [job["id"] for job in shown["jobs"]] == [1, 2, 3, 4, 5, 6]
     fixture.exited(1)
     assert states(fixture, 6) == [
@@ -134,7 +135,7 @@ def test_a_pause_takes_back_who_waits_behind_another() -> None:
 
 def test_one_that_is_placed_behind_another_has_not_started() -> None:
     fixture = a_pair()
-    effects = fixture.process(Call(lambda batch: service.kill(batch, [AllJobs()], None, unstarted=True)))
+    effects = fixture.process(Call(lambda batch: at_once.kill(batch, [AllJobs()], None, unstarted=True)))
     assert [order for _, order in effects.orders] == [Withdraw(3, 1, ONE_SLOT.boot)]
     fixture.report(3, RefusedByWorker(1, "taken back"))
     assert states(fixture, 4) == [State.SUCCEEDED, State.PLACED, State.CANCELLED, State.CANCELLED]

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests import at_once
 from tests.broker.decider_fixture import Trouble, a_draft, chosen
 from tests.builders import HandClock, a_worker
 from tests.sim.touchy import TouchyStore
@@ -150,7 +151,7 @@ def test_a_bug_while_the_store_is_unreadable_does_not_end_the_loop() -> None:
 def test_a_refusal_is_raised_to_the_one_who_asked() -> None:
     async def test(one: Running) -> None:
         with pytest.raises(NotFound):
-            await one.engine.change(lambda batch: service.hold(batch, chosen("9")))
+            await one.engine.change(lambda batch: at_once.hold(batch, chosen("9")))
 
     play(test)
 

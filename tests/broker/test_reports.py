@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen, ended
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import service
 from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Ack, Check, Report, Start, Stop
 from grassq.core.model import ForQueue, Outcome, State
@@ -36,7 +36,7 @@ def test_a_stop_is_sent_at_once_and_again_until_the_job_ends() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
     fixture.started(1)
-    effects = fixture.process(Call(lambda batch: service.kill(batch, chosen("1"), 2.0)))
+    effects = fixture.process(Call(lambda batch: at_once.kill(batch, chosen("1"), 2.0)))
     ((_, order),) = effects.orders
     assert isinstance(order, Stop) and order.grace_s == 2.0
     fixture.clock.now += 5
@@ -50,8 +50,8 @@ def test_a_stop_is_sent_at_once_and_again_until_the_job_ends() -> None:
 def test_a_shorter_grace_is_sent_at_once() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())
-    fixture.do(lambda batch: service.kill(batch, chosen("1"), 60.0))
-    effects = fixture.process(Call(lambda batch: service.kill(batch, chosen("1"), 0.0)))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("1"), 60.0))
+    effects = fixture.process(Call(lambda batch: at_once.kill(batch, chosen("1"), 0.0)))
     assert [getattr(order, "grace_s", None) for _, order in effects.orders] == [0.0]
 
 
@@ -60,7 +60,7 @@ def test_a_fresh_hello_is_answered_with_what_should_run_there() -> None:
     fixture.submit(a_draft(), a_draft(), a_draft())
     fixture.started(1)
     fixture.started(2)
-    fixture.do(lambda batch: service.kill(batch, chosen("2"), None))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("2"), None))
     orders = fixture.hello(a_worker("w", gpu=2, cpu=4))
     kinds = [(type(order), order.job) for order in orders if isinstance(order, Check | Start | Stop)]
     assert sorted(kinds, key=str) == [(Check, 1), (Check, 2), (Start, 3), (Stop, 2)] and len(orders) == 4
@@ -135,7 +135,7 @@ def test_a_report_of_a_removed_job_is_acknowledged_so_that_it_stops() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(), a_draft())
     fixture.exited(1)
-    fixture.do(lambda batch: service.clean(batch, chosen("1"), None))
+    fixture.do(lambda batch: at_once.clean(batch, chosen("1"), None))
     assert [type(order) for _, order in fixture.exited(1).orders] == [Ack]
 
 
@@ -187,7 +187,7 @@ def test_devices_are_free_only_when_the_job_has_ended() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
     fixture.started(1)
-    fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("1"), None))
     assert fixture.job(2).state is State.QUEUED
     fixture.report(1, Exited(1, Outcome.CANCELLED, None, 9))
     assert fixture.job(2).state is State.PLACED
@@ -290,7 +290,7 @@ def test_reports_and_kills_of_one_batch_do_not_bring_a_job_back() -> None:
     fixture.started(1)
     effects = fixture.process(
         FromWorker("w", Report(1, Exited(1, Outcome.EXITED, 0))),
-        Call(lambda batch: service.kill(batch, chosen("1"), None)),
+        Call(lambda batch: at_once.kill(batch, chosen("1"), None)),
     )
     ((_, answer),) = effects.answers
     assert getattr(answer, "notes", None) == ["job 1 has ended already (succeeded)"]
@@ -301,8 +301,8 @@ def test_a_job_killed_and_held_in_one_batch_stays_cancelled() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(gpu=2), a_draft(gpu=2))
     effects = fixture.process(
-        Call(lambda batch: service.kill(batch, chosen("2"), None)),
-        Call(lambda batch: service.hold(batch, chosen("2"))),
+        Call(lambda batch: at_once.kill(batch, chosen("2"), None)),
+        Call(lambda batch: at_once.hold(batch, chosen("2"))),
     )
     assert "has ended (cancelled)" in str(effects.answers[1][1])
     assert fixture.job(2).state is State.CANCELLED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 
 from grassq.broker import service
@@ -19,7 +20,7 @@ _keys = (f"r{number}" for number in itertools.count())
 def again(fixture: DeciderFixture, text: str | None = None) -> list[int]:
     """`rerun --failed`: the jobs of which there are new ones."""
     selectors: list[Selector] = [] if text is None else chosen(text)
-    ids = fixture.do(lambda batch: service.rerun(batch, selectors, next(_keys), b"d", failed=True))
+    ids = fixture.do(lambda batch: at_once.rerun(batch, selectors, next(_keys), b"d", failed=True))
     return [fixture.job(id_).rerun_of or 0 for id_ in ids]
 
 
@@ -53,7 +54,7 @@ def test_asking_twice_does_not_double_the_work(fixture: DeciderFixture) -> None:
 
 
 def test_asking_twice_at_once_does_not_double_the_work(fixture: DeciderFixture) -> None:
-    calls = [Call(lambda batch: service.rerun(batch, chosen("group"), next(_keys), b"d", True)) for _ in range(2)]
+    calls = [Call(lambda batch: at_once.rerun(batch, chosen("group"), next(_keys), b"d", True)) for _ in range(2)]
     assert [answer for _, answer in fixture.process(*calls).answers] == [[6, 7], []]
 
 
@@ -70,15 +71,15 @@ def test_what_failed_again_is_run_again_once(fixture: DeciderFixture) -> None:
 def test_a_cancelled_rerun_does_not_count(fixture: DeciderFixture) -> None:
     fixture.do(lambda batch: service.pause(batch, None))
     again(fixture, "1")
-    fixture.do(lambda batch: service.kill(batch, chosen("6"), None))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("6"), None))
     assert fixture.job(6).state is State.CANCELLED
     assert again(fixture, "1,6") == [1]
 
 
 def test_a_failure_after_a_success_is_run_again(fixture: DeciderFixture) -> None:
-    [six] = fixture.do(lambda batch: service.rerun(batch, chosen("2"), "plain", b"d"))
+    [six] = fixture.do(lambda batch: at_once.rerun(batch, chosen("2"), "plain", b"d"))
     fixture.exited(six, 0)
-    [seven] = fixture.do(lambda batch: service.rerun(batch, chosen("2"), "once more", b"d"))
+    [seven] = fixture.do(lambda batch: at_once.rerun(batch, chosen("2"), "once more", b"d"))
     fixture.exited(seven, 1)
     assert again(fixture, "group") == [1, 3, 2]
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker
 
-from grassq.broker import service, views
+from grassq.broker import service
 from grassq.broker.inbox import Call, FromWorker
 from grassq.broker.service import Draft
 from grassq.core.job_options import STOP_GRACE_S
@@ -117,7 +118,7 @@ def test_what_ran_since_the_backup_does_not_run_again_and_no_id_is_given_twice(f
     a, b = hands(fixture, A, B)
     submit(fixture, *[a_draft(hold=True) for _ in range(3)], *[a_draft(name=f"n{i}") for i in range(3)])
     backup = fixture.back_up()
-    fixture.do(lambda batch: service.release(batch, chosen("1-3")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("1-3")))
     a.connect()
     b.connect()
     submit(fixture, *[a_draft() for _ in range(20)])
@@ -136,7 +137,7 @@ def test_what_ran_since_the_backup_does_not_run_again_and_no_id_is_given_twice(f
         assert f"`grass release {job_id}` runs it again" in (job.reason or "")
     assert fixture.store.totals() == {"held": 3, "succeeded": 3}
     assert submit(fixture, a_draft()) == [27], "no id is given twice"
-    fixture.do(lambda batch: service.release(batch, chosen("2")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("2")))
     a.connect()
     b.connect()
     assert (fixture.job(2).state, fixture.job(2).attempt) == (State.SUCCEEDED, 2)
@@ -156,8 +157,8 @@ def test_after_another_restart_no_id_is_given_twice_and_no_run_dir_is_deleted(fi
     a.connect()
     assert a.dirs.keys() == {(1, 1), (2, 1), (3, 1)} and fixture.decider.board.unreconciled == set()
     fixture.submit(a_draft(hold=True))
-    fixture.do(lambda batch: service.kill(batch, chosen("5"), None))
-    fixture.do(lambda batch: service.clean(batch, chosen("5"), None))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("5"), None))
+    fixture.do(lambda batch: at_once.clean(batch, chosen("5"), None))
     orders = fixture.hello(A, held=[*a.dirs, (5, 1)])
     assert [order for order in orders if isinstance(order, Forget)] == [Forget((5,))], "given after the restore"
 
@@ -168,8 +169,8 @@ def test_a_waiting_job_of_the_backup_is_not_started_before_who_ran_it_has_spoken
     submit(fixture, a_draft(hold=True))
     backup = fixture.back_up()
     held = fixture.job(2)
-    fixture.do(lambda batch: service.set_priority(batch, chosen("2"), 50))
-    fixture.do(lambda batch: service.release(batch, chosen("2")))
+    fixture.do(lambda batch: at_once.set_priority(batch, chosen("2"), 50))
+    fixture.do(lambda batch: at_once.release(batch, chosen("2")))
     a.connect()
     b.connect()
     ran = a.ran + b.ran
@@ -180,7 +181,7 @@ def test_a_waiting_job_of_the_backup_is_not_started_before_who_ran_it_has_spoken
     assert fixture.job(2) == held
     fixture.clock.now += 60
     other.connect()
-    fixture.do(lambda batch: service.release(batch, chosen("2")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("2")))
     assert fixture.job(2).state is State.QUEUED and fixture.decider.board.unreconciled == {ran_it.info.name}
     fixture.clock.now += 1e6
     fixture.process()
@@ -200,9 +201,9 @@ def test_it_is_said_loudly_and_shown_and_why_tells_the_way_out(fixture: Site, ca
         a.connect()
     assert "restored_from_backup" in caplog.text and "grass resume --restored" in caplog.text
     (second,) = submit(fixture, a_draft())
-    shown = fixture.do(lambda batch: views.show(batch, []), changing=False)
+    shown = fixture.do(lambda batch: at_once.show(batch, []), changing=False)
     assert shown["restored"] == ["b"]
-    text = fixture.do(lambda batch: views.why(batch, chosen(str(second))), changing=False)["jobs"][0]["text"]
+    text = fixture.do(lambda batch: at_once.why(batch, chosen(str(second))), changing=False)["jobs"][0]["text"]
     assert "restored from a backup, and b may have run jobs since" in text and "grass resume --restored" in text
     done = fixture.do(service.accept_restored)
     assert done.notes == ["what b ran since the backup may be started a second time"]
@@ -294,7 +295,7 @@ def test_what_is_told_in_a_batch_that_fails_is_not_lost(fixture: Site) -> None:
     (a,) = hands(fixture, A)
     submit(fixture, a_draft(hold=True))
     backup = fixture.back_up()
-    fixture.do(lambda batch: service.release(batch, chosen("1")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
     a.connect()
     fixture.restore(backup)
     fixture.trouble.at = ["before commit"]
@@ -322,7 +323,7 @@ def test_a_waiting_job_of_which_a_worker_has_a_newer_attempt_is_held(
     hands(fixture, A)
     (job_id,) = fixture.submit(a_draft(hold=True))
     fixture.do(lambda batch: service.pause(batch, None))
-    fixture.do(lambda batch: service.release(batch, chosen(str(job_id))))
+    fixture.do(lambda batch: at_once.release(batch, chosen(str(job_id))))
     fixture.process(FromWorker("a", Hello(A, held=((job_id, 4), (77, 1)))))
     job = fixture.job(job_id)
     assert (job.state, job.attempt) == (State.HELD, 4) and "grass release" in (job.reason or "")
@@ -361,7 +362,7 @@ def test_an_id_given_before_anybody_knew_of_the_backup_never_runs_as_the_attempt
     a.connect()
     job = fixture.job(1)
     assert (job.state, job.attempt, a.ran) == (State.HELD, 1, [1])
-    fixture.do(lambda batch: service.release(batch, chosen("1")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
     a.connect()
     assert (fixture.job(1).attempt, a.ran) == (2, [1, 1]), "its own folder, not the one that is there"
 
@@ -369,8 +370,8 @@ def test_an_id_given_before_anybody_knew_of_the_backup_never_runs_as_the_attempt
 def test_folders_of_removed_jobs_may_go_but_not_what_a_rerun_needs(fixture: Site) -> None:
     (a,) = hands(fixture, A)
     submit(fixture, a_draft(), a_draft(), a_draft())
-    fixture.do(lambda batch: service.rerun(batch, chosen("1"), "k", b"d"))
-    fixture.do(lambda batch: service.clean(batch, chosen("1-2"), None))
+    fixture.do(lambda batch: at_once.rerun(batch, chosen("1"), "k", b"d"))
+    fixture.do(lambda batch: at_once.clean(batch, chosen("1-2"), None))
     orders = fixture.hello(A, held=a.dirs)
     assert [order for order in orders if isinstance(order, Forget)] == [Forget((1, 2), (1,))]
 
@@ -382,7 +383,7 @@ def test_strays_of_this_machine_are_not_deleted(fixture: Site) -> None:
     fixture.submit(a_draft())
     fixture.exited(1)
     fixture.report(1, Exited(1, Outcome.EXITED, 0), worker="a")
-    fixture.do(lambda batch: service.clean(batch, chosen("1"), None))
+    fixture.do(lambda batch: at_once.clean(batch, chosen("1"), None))
     assert fixture.hello(A, held=[(1, 1)]) == []
 
 
@@ -395,7 +396,7 @@ def test_nothing_is_started_beside_a_running_attempt_that_the_store_has_no_recor
     a.connect()
     (waits,) = submit(fixture, a_draft())
     assert fixture.job(waits).state is State.QUEUED
-    text = fixture.do(lambda batch: views.why(batch, chosen(str(waits))), changing=False)["jobs"][0]["text"]
+    text = fixture.do(lambda batch: at_once.why(batch, chosen(str(waits))), changing=False)["jobs"][0]["text"]
     assert "worker a may run attempt 1 of job 1, which the store has no record of" in text
     a.tell((1, 1))
     assert fixture.job(waits).state is State.PLACED and a.ran == [1, waits]
@@ -406,7 +407,7 @@ def test_a_start_of_the_backup_waits_for_an_attempt_that_the_store_has_no_record
     a.ends = False
     fixture.submit(a_draft(cpu=2))
     backup = fixture.back_up()
-    fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("1"), None))
     fixture.report(1, RefusedByWorker(1, "given up before it started"), worker="a")
     submit(fixture, a_draft(cpu=2))
     fixture.restore(backup)
@@ -421,17 +422,17 @@ def test_a_job_is_not_released_while_an_attempt_without_a_record_may_run_and_a_k
     a.ends = False
     submit(fixture, a_draft(hold=True))
     backup = fixture.back_up()
-    fixture.do(lambda batch: service.release(batch, chosen("1")))
+    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
     a.connect()
     assert a.ran == [1]
     fixture.restore(backup)
     a.connect()
     fixture.restart()
     fixture.process(FromWorker("a", Hello(A, unrecorded=((1, 1),))))
-    done = fixture.do(lambda batch: service.release(batch, chosen("1")))
+    done = fixture.do(lambda batch: at_once.release(batch, chosen("1")))
     assert "an attempt of it that the store has no record of may still run" in done.notes[0]
     assert fixture.job(1).state is State.HELD
-    effects = fixture.process(Call(lambda batch: service.kill(batch, chosen("1"), None)))
+    effects = fixture.process(Call(lambda batch: at_once.kill(batch, chosen("1"), None)))
     assert effects.orders == [("a", Stop(1, 1, STOP_GRACE_S, A.boot))]
     assert fixture.job(1).state is State.CANCELLED
 

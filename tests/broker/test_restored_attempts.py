@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests import at_once
 from tests.broker.decider_fixture import a_draft, chosen
 from tests.broker.test_restored import A, B, Site, hands, submit
 
@@ -51,10 +52,10 @@ def test_what_ran_of_a_job_that_was_killed_before_its_worker_spoke_is_stopped(si
     a.ends = False
     submit(site, a_draft(hold=True))
     backup = site.back_up()
-    a.obey(site.process(Call(lambda batch: service.release(batch, chosen("1")))).orders)
+    a.obey(site.process(Call(lambda batch: at_once.release(batch, chosen("1")))).orders)
     assert a.ran == [1]
     site.restore(backup)
-    site.do(lambda batch: service.kill(batch, chosen("1"), None))
+    site.do(lambda batch: at_once.kill(batch, chosen("1"), None))
     assert site.job(1).state is State.CANCELLED
     orders = site.hello(A, held=a.dirs, seen=a.seen)
     assert [(order.job, order.attempt) for order in orders if isinstance(order, Stop)] == [(1, 1)]
@@ -84,7 +85,7 @@ def test_a_worker_whose_hello_comes_with_its_removal_is_removed(site: Site) -> N
     hands(site, A, B)
     submit(site, a_draft(hold=True, cpu=2))
     remove = Call(lambda batch: service.remove_worker(batch, "a"))
-    release = Call(lambda batch: service.release(batch, chosen("1")))
+    release = Call(lambda batch: at_once.release(batch, chosen("1")))
     site.process(remove, FromWorker("a", Hello(A)), release)
     assert site.decider.board.worker_states.keys() == {"b"}
     assert site.job(1).placement.worker == "b"  # type: ignore[union-attr]

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen, ended
 from tests.builders import a_worker
 
-from grassq.broker import service, views
+from grassq.broker import views
 from grassq.broker.decider import AWAIT_S
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Ack, Check, Hello, Silent, Start, Stop
@@ -66,7 +67,7 @@ def test_a_job_whose_worker_is_silent_is_shown_unreachable_and_why_says_so() -> 
     fixture = on_a()
 
     def shown() -> Any:
-        return fixture.do(lambda batch: views.show(batch, chosen("1")), changing=False)
+        return fixture.do(lambda batch: at_once.show(batch, chosen("1")), changing=False)
 
     fixture.clock.now += views.UNREACHABLE_S - 0.1
     assert shown()["jobs"][0]["unreachable"] is False
@@ -76,7 +77,7 @@ def test_a_job_whose_worker_is_silent_is_shown_unreachable_and_why_says_so() -> 
     assert job["reason"] == "worker a has been silent for 5 s; what it runs, runs on"
     worker = shown()["workers"][0]
     assert (worker["online"], worker["silent_s"], worker["since"]) == (False, 5.0, "2023-11-14T22:13:20.000Z")
-    text = fixture.do(lambda batch: views.why(batch, chosen("1")), changing=False)["jobs"][0]["text"]
+    text = fixture.do(lambda batch: at_once.why(batch, chosen("1")), changing=False)["jobs"][0]["text"]
     assert "is unreachable: worker a has been silent for 5 s" in text
     fixture.hello(A)
     assert shown()["jobs"][0]["unreachable"] is False
@@ -185,7 +186,7 @@ def test_three_leases_lost_and_the_job_is_held() -> None:
 
 def test_a_cancelled_job_on_a_silent_worker_is_cancelled_when_its_lease_is_over() -> None:
     fixture = on_a(on_lost="requeue")
-    fixture.do(lambda batch: service.kill(batch, chosen("1"), None))
+    fixture.do(lambda batch: at_once.kill(batch, chosen("1"), None))
     assert fixture.job(1).state is State.RUNNING
     fixture.clock.now += LEASE_S
     assert ended(fixture.process()) == [1]

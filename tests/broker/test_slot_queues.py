@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_board, a_request, a_worker, an_offer
 
-from grassq.broker import views
 from grassq.cli import job_text as shape
 from grassq.core.model import Offer, Spec
 from grassq.core.planner.workers import in_process
@@ -67,13 +67,13 @@ def test_a_queue_with_slots_is_limited_to_their_devices() -> None:
 def test_show_says_who_is_in_which_slot_and_why_that_none_is_left() -> None:
     fixture = DeciderFixture(a_worker("w", offers=[an_offer(), SLOTTED], gpu=3))
     ids = fixture.submit(*(a_draft("q") for _ in range(3)))
-    shown = fixture.do(lambda batch: views.show(batch, []))
+    shown = fixture.do(lambda batch: at_once.show(batch, []))
     assert [queue["order"] for queue in shown["queues"]] == [None, "stack"]
     assert [queue["slots"] for queue in shown["queues"]] == [
         [],
         [{"name": "0,1", "gpu": ["0", "1"], "job": ids[1]}, {"name": "2", "gpu": ["2"], "job": ids[0]}],
     ]
-    told = fixture.do(lambda batch: views.why(batch, chosen(ids[2])))["jobs"][0]
+    told = fixture.do(lambda batch: at_once.why(batch, chosen(ids[2])))["jobs"][0]
     assert told["text"] == (
         f"job {ids[2]} (a slot, queue q) waits for slot:\n"
         f"  on w: slot 1 needed, 0 free; held by job {ids[0]}, {ids[1]} (all 2 slots are taken)"

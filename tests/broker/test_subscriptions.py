@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import service, subscriptions
+from grassq.broker import subscriptions
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call, Effects, FromWorker
 from grassq.broker.job_change import JobChange
@@ -55,7 +56,7 @@ def exited(job: int) -> FromWorker:
 
 
 def killing(text: str | int, **more: bool) -> Callable[[Batch], object]:
-    return lambda batch: service.kill(batch, chosen(text), None, **more)
+    return lambda batch: at_once.kill(batch, chosen(text), None, **more)
 
 
 def test_the_changes_of_a_queue_are_told_in_order_and_of_no_other() -> None:
@@ -93,7 +94,7 @@ def test_equal_jobs_of_one_submit_are_one_change_and_so_are_those_removed() -> N
     mine, third = broker.subscribe(ALL), broker.subscribe(Filter(frozenset({3})))
     broker.process(broker.fixture.submission(*[a_draft("q", hold=True)] * 5, a_draft("default", hold=True)))
     broker.process(Call(killing("all")))
-    broker.process(Call(lambda batch: service.clean(batch, chosen("all"), None)))
+    broker.process(Call(lambda batch: at_once.clean(batch, chosen("all"), None)))
     told = mine.take() or []
     ranges = [(change.event, change.job, change.last) for change in told if change.event in ("submitted", "removed")]
     assert ranges == [("submitted", 1, 5), ("submitted", 6, 6), ("removed", 1, 5), ("removed", 6, 6)]
@@ -104,7 +105,7 @@ def test_a_priority_is_a_change_too() -> None:
     broker = Broker()
     broker.process(broker.fixture.submission(a_draft("q", hold=True)))
     mine = broker.subscribe(Q)
-    broker.process(Call(lambda batch: service.set_priority(batch, chosen("all"), 40)))
+    broker.process(Call(lambda batch: at_once.set_priority(batch, chosen("all"), 40)))
     assert [(change.event, change.detail) for change in mine.take() or []] == [("priority", "40")]
 
 

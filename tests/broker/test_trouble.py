@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import service, tokens, views
+from grassq.broker import service, tokens
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Check, Hello
@@ -29,16 +30,16 @@ def test_after_two_failures_it_only_reads() -> None:
     fixture.submit(a_draft(gpu=1))
     _fail(fixture, 2)
     assert fixture.decider.read_only == "no disk before commit"
-    shown = fixture.ask(lambda batch: views.show(batch, []), changing=False)
+    shown = fixture.ask(lambda batch: at_once.show(batch, []), changing=False)
     assert [job["id"] for job in shown["jobs"]] == [1]
-    refused = fixture.ask(lambda batch: service.hold(batch, chosen("1")))
+    refused = fixture.ask(lambda batch: at_once.hold(batch, chosen("1")))
     assert isinstance(refused, StoreUnavailable) and "nothing can be stored now" in str(refused)
 
 
 def test_a_read_between_two_failures_does_not_hide_them() -> None:
     fixture = a_decider()
     _fail(fixture, 1)
-    fixture.ask(lambda batch: views.show(batch, []), changing=False)
+    fixture.ask(lambda batch: at_once.show(batch, []), changing=False)
     _fail(fixture, 1)
     assert fixture.decider.read_only is not None
 
@@ -68,7 +69,7 @@ def test_no_order_is_given_for_what_only_the_board_knew() -> None:
     fixture.trouble.at = ["before commit", "load"]
     fixture.process(fixture.submission(a_draft()))
     assert fixture.decider.stale and fixture.decider.read_only == "no disk load"
-    assert isinstance(fixture.ask(lambda batch: views.show(batch, []), changing=False), StoreUnavailable)
+    assert isinstance(fixture.ask(lambda batch: at_once.show(batch, []), changing=False), StoreUnavailable)
     fixture.clock.now += 5
     effects = fixture.process()
     assert effects.orders == [] and fixture.decider.board.jobs == {}
@@ -158,7 +159,7 @@ def _bug() -> Call:
 def test_since_when_a_worker_is_there_is_a_date_also_after_a_restart() -> None:
     fixture = a_decider()
     fixture.restart()
-    shown = fixture.do(lambda batch: views.show(batch, []), changing=False)
+    shown = fixture.do(lambda batch: at_once.show(batch, []), changing=False)
     assert shown["workers"][0]["since"].startswith("2023-11-14T")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker, an_offer, detecting
 
@@ -21,11 +22,11 @@ QUEUE_KEYS = frozenset(("name", "worker", "paused", "limits", "free", "prefix", 
 
 def _show(fixture: DeciderFixture, *selectors: str) -> Any:
     picked = [one for text in selectors for one in chosen(text)]
-    return fixture.do(lambda batch: views.show(batch, picked), changing=False)
+    return fixture.do(lambda batch: at_once.show(batch, picked), changing=False)
 
 
 def _why(fixture: DeciderFixture, text: str) -> Any:
-    return fixture.do(lambda batch: views.why(batch, chosen(text)), changing=False)["jobs"][0]
+    return fixture.do(lambda batch: at_once.why(batch, chosen(text)), changing=False)["jobs"][0]
 
 
 def test_show_has_the_keys_of_the_contract() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import service, views
+from grassq.broker import service
 from grassq.core.messages import Start
 from grassq.core.model import Constraints, Outcome, State
 from grassq.core.states import Exited, Started
@@ -46,7 +47,7 @@ def test_a_drained_worker_finishes_what_it_has_and_gets_nothing_new() -> None:
     assert [fixture.job(i).state for i in (1, 2, 3)] == [State.PLACED, State.QUEUED, State.PLACED]
     fixture.report(1, Exited(1, Outcome.EXITED, 0), worker="a")
     assert (fixture.job(1).state, fixture.job(2).state) == (State.SUCCEEDED, State.QUEUED)
-    text = fixture.do(lambda batch: views.why(batch, chosen("2")), changing=False)["jobs"][0]["text"]
+    text = fixture.do(lambda batch: at_once.why(batch, chosen("2")), changing=False)["jobs"][0]["text"]
     assert "worker a is drained; `grass drain --undo a`" in text
     assert drain(fixture, "a", undo=True) == []
     assert fixture.job(2).state is State.PLACED
@@ -64,7 +65,7 @@ def test_drained_is_kept_over_restarts_and_hellos_and_beside_the_ticket() -> Non
     fixture.submit(a_draft(constraints=Constraints(worker="a")))
     assert fixture.job(1).state is State.QUEUED
     assert fixture.store.load(0).worker_records["a"] == WorkerRecord(drained=True, ticket="t")
-    shown = fixture.do(lambda batch: views.show(batch, []), changing=False)
+    shown = fixture.do(lambda batch: at_once.show(batch, []), changing=False)
     assert [worker["drained"] for worker in shown["workers"]] == [True, False]
 
 

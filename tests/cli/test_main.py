@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli import calls
-from tests.cli.fake import FakeDaemon, document
+from tests.cli.fake import FakeDaemon, document, stream
 
 from grassq.cli import fast
 from grassq.cli import help as texts
@@ -180,16 +180,50 @@ def test_show_of_one_job_tells_all_about_it(home: Path, grass: Grass) -> None:
 
 
 def test_options_may_stand_between_selectors(home: Path, grass: Grass) -> None:
-    with FakeDaemon(home, lambda request: document({"jobs": [JOB], "notes": ["half done"]})) as daemon:
+    told = {"ids": [12], "jobs": [JOB], "stopping": 1, "grace_s": [2, 2], "notes": ["half done"]}
+    with FakeDaemon(home, lambda request: document(told)) as daemon:
         done = grass("kill", "3", "--grace", "2s", "4")
     assert daemon.requests[0].document["selectors"] == ["3", "4"]
     assert daemon.requests[0].document["grace_s"] == 2.0
-    assert done.stdout == "job 12 is asked to end\n"
+    assert done.stdout == "job 12: stopping (SIGTERM, SIGKILL after 2s)\n"
     assert done.stderr == "grass: half done\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "stopping", "said"),
+    [
+        ("kill all", (12, 10, 10), "killed 400 jobs (12 running: SIGTERM, SIGKILL after 10s; 388 waiting)"),
+        ("kill all", (400, 2, 10), "killed 400 jobs (400 running: SIGTERM, SIGKILL after 2s to 10s)"),
+        ("kill all", (0,), "killed 400 jobs (400 waiting)"),
+        ("hold all", (0,), "held 400 jobs"),
+        ("release all", (0,), "released 400 jobs"),
+        ("priority all 40", (0,), "400 jobs: priority 40"),
+        ("rerun all", (0,), "submitted 400 jobs again: 1-400"),
+        ("clean all", (0,), "removed 400 jobs"),
+    ],
+)
+def test_of_many_jobs_one_line_tells_the_counts(
+    home: Path, grass: Grass, words: str, stopping: tuple[int, ...], said: str
+) -> None:
+    ids = list(range(1, 401))
+    told = {"count": 400, "ids": ids, "stopping": stopping[0], "grace_s": list(stopping[1:]), "jobs": [], "notes": []}
+    with FakeDaemon(home, lambda request: document(told)):
+        plain, verbose, quiet = (grass(*words.split(), *more) for more in ((), ("-v",), ("-q",)))
+        assert json.loads(grass(*words.split(), "--json").stdout) == told
+    assert plain.stdout == f"{said}\n"
+    assert verbose.stdout == f"{said}\n1-400\n"
+    assert quiet.stdout.split() == [str(id_) for id_ in ids]
+
+
+def test_a_failure_in_the_middle_of_an_answer_is_told(home: Path, grass: Grass) -> None:
+    error = {"error": {"exit": 5, "message": "the disk is full; 200 of 400 jobs were done before"}}
+    with FakeDaemon(home, lambda request: stream(b"  " + json.dumps(error).encode())):
+        done = grass("kill", "all")
+    assert (done.returncode, done.stderr) == (5, "grass: the disk is full; 200 of 400 jobs were done before\n")
+
+
 def test_priority_may_be_negative(home: Path, grass: Grass) -> None:
-    with FakeDaemon(home, lambda request: document({"jobs": [{**JOB, "priority": -5}]})) as daemon:
+    with FakeDaemon(home, lambda request: document({"ids": [12], "jobs": [{**JOB, "priority": -5}]})) as daemon:
         assert grass("priority", "3", "-5").returncode == 0
     assert daemon.requests[0].document["priority"] == -5
 

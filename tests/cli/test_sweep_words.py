@@ -122,7 +122,7 @@ def test_values_end_at_every_option_of_one_letter() -> None:
 
 def test_a_rerun_of_what_failed_is_asked_for(home: Path) -> None:
     jobs = [{"id": 7, "rerun_of": 3, "state": "queued"}]
-    with FakeDaemon(home, lambda request: document({"jobs": jobs, "notes": []})) as daemon:
+    with FakeDaemon(home, lambda request: document({"ids": [7], "jobs": jobs, "notes": []})) as daemon:
         assert calls.grass(home, "rerun", "--failed", "sweep-1").stdout == "job 7 is job 3 again\n"
         assert calls.grass(home, "rerun", "--failed").returncode == 0
         assert calls.grass(home, "rerun", "3").returncode == 0
@@ -131,12 +131,12 @@ def test_a_rerun_of_what_failed_is_asked_for(home: Path) -> None:
 
 
 def test_where_there_is_nothing_to_run_again_that_is_said(home: Path) -> None:
-    with FakeDaemon(home, lambda request: document({"jobs": [], "notes": []})):
+    with FakeDaemon(home, lambda request: document({"ids": [], "jobs": [], "notes": []})):
         done = calls.grass(home, "rerun", "--failed", "x")
         quiet = calls.grass(home, "rerun", "--failed", "x", "-q")
         told = calls.grass(home, "rerun", "--failed", "x", "--json")
     assert done.returncode == quiet.returncode == told.returncode == 0
-    assert done.stdout.startswith("nothing to run again") and quiet.stdout == ""
+    assert done.stdout.startswith("nothing to rerun") and quiet.stdout == ""
     assert json.loads(told.stdout)["jobs"] == []
 
 

@@ -34,7 +34,7 @@ def test_a_sweep_is_one_group_from_show_to_rerun(grass: Grass) -> None:
     assert grass("wait", "sweep-2") == (0, "", ""), "of a job that was run again the last run counts"
     assert grass("wait", "3").code == 1
     again = grass("rerun", "--failed", "sweep-2")
-    assert (again.code, again.err) == (0, "") and again.out.startswith("nothing to run again")
+    assert (again.code, again.err) == (0, "") and again.out.startswith("nothing to rerun")
     assert grass("rerun", "--failed", "-q") == (0, "", "")
 
 

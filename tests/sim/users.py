@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from tests import at_once
 
-from grassq.broker import selection, service, views
+from grassq.broker import selection, service
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.service import Draft
@@ -169,24 +170,24 @@ class Users:
         if (chosen := self._some_job()) is not None:
             self._play.auditor.cancel_asked.add(chosen.ranges[0][0])
             grace_s = self._rng.choice((None, 0.0, 2.0))
-            self._ask(lambda batch: service.kill(batch, [chosen], grace_s))
+            self._ask(lambda batch: at_once.kill(batch, [chosen], grace_s))
 
     def _hold(self) -> None:
-        self._on_a_job(service.hold)
+        self._on_a_job(at_once.hold)
 
     def _release(self) -> None:
-        self._on_a_job(service.release)
+        self._on_a_job(at_once.release)
 
     def _priority(self) -> None:
         priority = self._rng.choice((0, 30, 90))
-        self._on_a_job(lambda batch, chosen: service.set_priority(batch, chosen, priority))
+        self._on_a_job(lambda batch, chosen: at_once.set_priority(batch, chosen, priority))
 
     def _rerun(self) -> None:
         if self._sent >= JOBS_MAX or self._play.rewind.is_unsettled or (chosen := self._some_job()) is None:
             return
         self._sent += 1
         key, digest = self._key()
-        handler = partial(service.rerun, selectors=[chosen], key=key, digest=digest)
+        handler = partial(at_once.rerun, selectors=[chosen], key=key, digest=digest)
         self._ask(handler, partial(self._submitted, key), key=key, recall=service.ids_of)
 
     def _pause(self) -> None:
@@ -198,7 +199,7 @@ class Users:
         self._ask(lambda batch: service.resume(batch, queue))
 
     def _look(self) -> None:
-        action = self._rng.choice((views.show, views.why))
+        action = self._rng.choice((at_once.show, at_once.why))
         self._ask(lambda batch: action(batch, [AllJobs()]))
 
     def _clean(self) -> None:
@@ -212,7 +213,7 @@ class Users:
             ended = selection.select(batch, states)
             chosen = {job.id for job in ended if play.rewind.may_clean(job.id, job.attempt)}
             if chosen:
-                service.clean(batch, selection.by_ids(chosen), None)
+                at_once.clean(batch, selection.by_ids(chosen), None)
             play.auditor.removed |= chosen
 
         self._ask(clean)
@@ -264,7 +265,7 @@ class Users:
         self._play.call(Call(lambda batch: service.resume(batch, None)))
         self._play.call(Call(_undrain))
         if any(job.state is State.HELD for job in self._play.auditor.alive.values()):
-            self._play.call(Call(lambda batch: service.release(batch, [StateSelector("held")])))
+            self._play.call(Call(lambda batch: at_once.release(batch, [StateSelector("held")])))
         self._play.after(5.0, self.let_everything_run)
 
 

@@ -25,7 +25,7 @@ from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Hello
-from grassq.core.model import Job, Offer
+from grassq.core.model import Offer
 from grassq.core.syntax.addresses import Address
 from grassq.errors import Refused
 from grassq.store.base import Scope, Token
@@ -66,7 +66,7 @@ class NoFleet:
     def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
         raise Refused(f"worker {worker} is out of touch")
 
-    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+    async def remove(self, ids: list[int], spare: set[int]) -> None:
         pass
 
     def describe(self) -> dict[str, object]:

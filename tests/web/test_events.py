@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.web.broker_fixture import is_closed, key, until
 from tests.web.subscribed import QUEUE, Rig, Stream, with_rig
 
-from grassq.broker import service, subscriptions
+from grassq.broker import subscriptions
 from grassq.core.syntax.selectors import AllJobs
 from grassq.web.events import json_lines, temporary_queues
 
@@ -30,7 +31,7 @@ async def told(stream: Stream, count: int) -> list[tuple[int, str]]:
 
 
 async def kill_all(rig: Rig) -> None:
-    await rig.fixture.engine.change(lambda batch: service.kill(batch, [AllJobs()], None))
+    await rig.fixture.engine.change(lambda batch: at_once.kill(batch, [AllJobs()], None))
 
 
 def test_changes_come_in_order_and_go_on_from_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +74,7 @@ def test_only_changes_of_selected_jobs_are_told(selector: str, monkeypatch: pyte
         await rig.submit(hold=True, name="mine")
         stream, _ = await opened(rig, f"?selector={selector}&selector=77")
         await rig.submit(queue="default", name="other")
-        await rig.fixture.engine.change(lambda batch: service.set_priority(batch, [AllJobs()], 40))
+        await rig.fixture.engine.change(lambda batch: at_once.set_priority(batch, [AllJobs()], 40))
         assert await told(stream, 1) == [(1, "priority")]
 
     with_rig(test, monkeypatch)

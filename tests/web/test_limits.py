@@ -6,7 +6,6 @@ import pytest
 from tests.web.broker_fixture import BrokerFixture, key, play
 
 from grassq.broker import tokens
-from grassq.core.model import Job
 from grassq.web.access import auth
 
 
@@ -42,8 +41,8 @@ def test_a_key_that_held_jobs_does_not_clean_them() -> None:
     async def test(fixture: BrokerFixture) -> None:
         removed: list[int] = []
 
-        async def remove(jobs: list[Job], spare: set[int]) -> None:
-            removed.extend(job.id for job in jobs)
+        async def remove(ids: list[int], spare: set[int]) -> None:
+            removed.extend(ids)
 
         fixture.directory.remove = remove  # type: ignore[method-assign]
         await fixture.ask(

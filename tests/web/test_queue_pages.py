@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
+from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
-from grassq.broker import service
 from grassq.broker.inbox import Call, Effects, FromWorker
 from grassq.broker.job_change import JobChange
 from grassq.broker.subscriptions import Filter, Subscriptions
@@ -120,7 +120,7 @@ def test_jobs_whose_end_is_known_are_not_shown_nor_even_read(monkeypatch: pytest
     broker.submit(4)
     broker.process(*(exited(job) for job in (2, 3)))
     broker.submit(8, hold=True)
-    broker.process(Call(lambda batch: service.kill(batch, chosen("5-11"), None)))
+    broker.process(Call(lambda batch: at_once.kill(batch, chosen("5-11"), None)))
     mine = Reader(broker, over=[(2, 3), (5, 5), (7, 11)])
     assert mine.shown() == [(1, "placed")]
     assert mine.shown() == [(4, "placed"), (6, "cancelled")]

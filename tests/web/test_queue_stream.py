@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from tests import at_once
 from tests.builders import a_worker, an_offer
 from tests.web.broker_fixture import is_closed, until
 from tests.web.subscribed import QUEUE, SUBSCRIBE, Rig, with_rig
 
-from grassq.broker import service, subscriptions
+from grassq.broker import subscriptions
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Hello, Report
 from grassq.core.model import Outcome
@@ -166,7 +167,7 @@ def test_a_job_that_never_started_has_only_an_end(monkeypatch: pytest.MonkeyPatc
     async def test(rig: Rig) -> None:
         async with rig.subscribed() as stream:
             await rig.submit(hold=True)
-            await rig.fixture.engine.change(lambda batch: service.kill(batch, [AllJobs()], None))
+            await rig.fixture.engine.change(lambda batch: at_once.kill(batch, [AllJobs()], None))
             document, _ = await stream.frame()
             assert (document["ended"], document["state"]) == (1, "cancelled")
 
@@ -244,7 +245,7 @@ def test_a_reader_that_falls_behind_is_cut_off_and_expected_back(monkeypatch: py
             await until(lambda: bool(rig.reads))
             for _ in range(5):
                 await rig.submit(hold=True)
-            await rig.fixture.engine.change(lambda batch: service.kill(batch, [AllJobs()], None))
+            await rig.fixture.engine.change(lambda batch: at_once.kill(batch, [AllJobs()], None))
             assert await is_closed(stream.reader)
         await rig.end(1)
         await asyncio.sleep(3 * temporary_queues.LOOK_S)

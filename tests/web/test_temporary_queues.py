@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests import at_once
 from tests.builders import a_worker
 from tests.web.broker_fixture import answer_from, key, until
 from tests.web.subscribed import QUEUE, SUBSCRIBE, Rig, Stream, with_rig
 
-from grassq.broker import service
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Hello
 from grassq.core.syntax.selectors import AllJobs
@@ -44,7 +44,7 @@ def test_a_vanished_door_leaves_its_queue_until_the_last_job_has_ended(monkeypat
         await rig.end(second)
         await asyncio.sleep(3 * temporary_queues.LOOK_S)  # in which it is looked for queues that may go
         assert rig.gone == [], "a held job is unfinished"
-        await rig.fixture.engine.change(lambda batch: service.kill(batch, [AllJobs()], None))
+        await rig.fixture.engine.change(lambda batch: at_once.kill(batch, [AllJobs()], None))
         await until(lambda: rig.gone == [QUEUE])
         assert rig.fixture.directory.asked == "w"
         assert held

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
+from tests import at_once
 from tests.web.broker_fixture import BrokerFixture, key, play
 
-from grassq.broker import service
 from grassq.broker.batch import Batch
 from grassq.core.syntax.selectors import ByIds
 
@@ -28,7 +28,7 @@ async def _held(fixture: BrokerFixture, count: int) -> list[int]:
 
 async def _end(fixture: BrokerFixture, *ids: int) -> None:
     chosen = [ByIds(tuple((id_, id_) for id_ in ids))]
-    await fixture.engine.change(lambda batch: service.kill(batch, chosen, None))
+    await fixture.engine.change(lambda batch: at_once.kill(batch, chosen, None))
 
 
 def _end_one_before_each_look(fixture: BrokerFixture, ids: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:

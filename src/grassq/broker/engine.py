@@ -6,16 +6,17 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
+from grassq.broker.actions.bulk import BulkResult, Next
 from grassq.broker.batch import Batch
 from grassq.broker.decider import Decider
 from grassq.broker.inbox import Call, Effects, FromWorker, Message
 from grassq.broker.subscriptions import Subscriptions
 from grassq.core.messages import Hello, Order, Report, Silent
-from grassq.errors import Deposed, Gone, GrassError, Refused
+from grassq.errors import Deposed, Gone, GrassError, Refused, StoreUnavailable
 from grassq.gc_pause import gc_paused
 from grassq.store.base import Submission
 
@@ -35,6 +36,7 @@ LEADS_S = 10.0
 
 T = TypeVar("T")
 SendOrder = Callable[[Order], None]
+Step = Callable[[Batch], BulkResult | Next]
 
 
 class Engine:
@@ -51,6 +53,7 @@ class Engine:
         self._inbox: list[Message] = []
         self._answers: dict[Call, asyncio.Future[object]] = {}
         self._arrived = asyncio.Event()
+        self._one_step = asyncio.Lock()
         self._decided_at = time.monotonic()
         self._wary_until = 0.0
         self._ended: BaseException | None = None
@@ -96,6 +99,35 @@ class Engine:
         `brief` says that it takes no time worth mentioning.
         """
         return await self._call(Call(handler, True, key, recall, short))
+
+    async def change_in_steps(self, start: Step, stepped: Callable[[], Awaitable[None]]) -> BulkResult:
+        """Change many jobs, one step a batch; `stepped` is awaited after each step but the last.
+
+        One step at a time, whoever asks: a batch has at most one. A step whose commit failed is run once more: it finds
+        out whether it was stored. Steps that were done before a failure stay done, and the error says how many.
+        """
+        answer = await self._step(Next(start))
+        while isinstance(answer, Next):
+            await stepped()
+            answer = await self._step(answer)
+        return answer
+
+    async def _step(self, step: Next) -> BulkResult | Next:
+        try:
+            async with self._one_step:
+                try:
+                    return await self.change(step.handler)
+                except StoreUnavailable:
+                    return await self.change(step.handler)
+        except Refused as error:
+            if not step.done:
+                raise
+            raise type(error)(f"{error}; {step.done} of {step.total} jobs were done before") from error
+
+    async def read_step(self, handler: Callable[[Batch], T]) -> T:
+        """Read one page of many jobs; a batch has at most one such page, or one step of a bulk change."""
+        async with self._one_step:
+            return await self.read(handler)
 
     async def read(self, handler: Callable[[Batch], T]) -> T:
         """Run a reading handler between two batches."""

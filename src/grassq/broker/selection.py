@@ -1,8 +1,13 @@
-"""Which jobs an action means."""
+"""Which jobs an action means; many jobs are read page by page, so that no reading holds the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import insort
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
 from grassq.core.model import Job
@@ -12,44 +17,116 @@ from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByWord
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import NotFound, Refused
 
+#: `present` reads at most this many jobs.
 SELECTED_MAX = 1_000_000
-NOTES_MAX = 20
+#: A page reads at least this many jobs of each selector, however many selectors there are.
+SHARE_MIN = 16
+
+
+class Selected(NamedTuple):
+    """A job that some selectors name, and whether one of them names it by its id."""
+
+    job: Job
+    named: bool
+
+
+class SelectorState(Struct, frozen=True):
+    """One selector of a reading, and how far it was read."""
+
+    typed: Selector
+    #: What the selector means; None until it is first read.
+    meant: Selector | None = None
+    #: The id up to which the selector was read.
+    after: int = 0
+    found: bool = False
+
+
+class Reading(Struct, frozen=True):
+    """How far the jobs of some selectors were read. The jobs of later ids than `upto` came after the command."""
+
+    #: The selectors that were not read to their end: first those that matched nothing yet, then the least read.
+    sources: tuple[SelectorState, ...]
+    upto: int
+    #: A token that sees only the jobs it submitted; None sees all jobs.
+    visible_to: str | None = None
+    #: Whether a selector that matches no job is an error.
+    required: bool = True
+    #: Jobs that were read and not given yet, by id.
+    pool: dict[int, Selected] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every job was given."""
+        return not self.sources and not self.pool
+
+
+def begin(
+    batch: Batch, selectors: Iterable[Selector], visible_to: str | None = None, *, required: bool = True
+) -> Reading:
+    """Start to read the jobs of some selectors; jobs submitted from now on are not among them."""
+    return Reading(tuple(SelectorState(each) for each in selectors), batch.next_id - 1, visible_to, required)
+
+
+def read(batch: Batch, reading: Reading, limit: int) -> tuple[list[Selected], Reading]:
+    """Return the next jobs by id, at most `limit`, and the reading after them.
+
+    It reads about `limit` jobs from the store. A page may be empty before the last one: jobs are given in order of id,
+    so those of one selector may have to wait until all other selectors were read as far. A selector that matches
+    nothing raises NotFound, before the first job is given.
+    """
+    sources, pool = list(reading.sources), dict(reading.pool)
+    left, share = limit - len(_complete(reading, sources, pool)), max(SHARE_MIN, limit // max(1, len(sources)))
+    while sources and left > 0:
+        source, jobs = _read_source(batch, reading, sources.pop(0), share)
+        named = source.meant is not None and is_named(source.meant)
+        pool |= {job.id: Selected(job, named or (job.id in pool and pool[job.id].named)) for job in jobs}
+        left -= len(jobs) + 1
+        if source.after < reading.upto:
+            insort(sources, source, key=lambda each: (each.found, each.after))
+        elif reading.required and not source.found and not _may_be_empty(batch, source.meant):
+            raise NotFound(f"no job matches {describe(source.typed)}; `grass show all` lists every job")
+    given = sorted(_complete(reading, sources, pool))[:limit]
+    return [pool.pop(id_) for id_ in given], replace(reading, sources=tuple(sources), pool=pool)
+
+
+def _complete(reading: Reading, sources: list[SelectorState], pool: dict[int, Selected]) -> list[int]:
+    """Return the ids of the pool before which no selector can name another job."""
+    first = sources[0] if sources else None
+    upto = reading.upto if first is None else first.after if first.found else 0
+    return [id_ for id_ in pool if id_ <= upto]
+
+
+def _read_source(batch: Batch, reading: Reading, source: SelectorState, limit: int) -> tuple[SelectorState, list[Job]]:
+    meant = source.meant or resolve(batch, source.typed)
+    stored, after = batch.store.page(meant, source.after, reading.upto, limit)
+    jobs = [batch.current(job) for job in stored if job.id not in batch.changes.removed]
+    if reading.visible_to is not None:
+        jobs = _visible(jobs, reading.visible_to, is_named(meant))
+    return replace(source, meant=meant, after=after, found=source.found or bool(jobs)), jobs
+
+
+def _visible(jobs: list[Job], to: str, named: bool) -> list[Job]:
+    """The jobs that a token submitted; naming another one by its id is refused."""
+    own = [job for job in jobs if job.spec.by == to]
+    if named and len(own) < len(jobs):
+        other = next(job.id for job in jobs if job.spec.by != to)
+        raise Refused(f"job {other} was submitted by somebody else; your token changes its own jobs only")
+    return own
 
 
 def select(batch: Batch, selectors: Iterable[Selector]) -> list[Job]:
-    """The jobs that selectors name, by id; naming nothing that exists is an error."""
-    found: dict[int, Job] = {}
-    for selector in selectors:
-        resolved = resolve(batch, selector)
-        jobs = batch.store.jobs(resolved, SELECTED_MAX)
-        if not jobs and not _may_be_empty(batch, resolved):
-            raise NotFound(f"no job matches {describe(selector)}; `grass show all` lists every job")
-        found |= {job.id: batch.current(job) for job in jobs if job.id not in batch.changes.removed}
-    return [found[id_] for id_ in sorted(found)]
+    """Return all jobs that selectors name, by id, in one batch: for selectors that name few jobs."""
+    reading = begin(batch, selectors)
+    found: list[Job] = []
+    while not reading.is_over:
+        some, reading = read(batch, reading, SELECTED_MAX)
+        found += [job for job, _ in some]
+    return found
 
 
-def eligible(
-    batch: Batch, selectors: Sequence[Selector], why_not: Callable[[Job], str | None]
-) -> tuple[list[Job], list[str]]:
-    """The jobs an action can be done to; one named by its id that it cannot be is refused, of a set skipped."""
-    named = {job.id for job in select(batch, by_id_alone(selectors))}
-    jobs, notes = [], []
-    for job in select(batch, selectors):
-        why = why_not(job)
-        if why is None:
-            jobs.append(job)
-        elif job.id in named:
-            raise Refused(why)
-        else:
-            notes.append(why)
-    if notes and not jobs:
-        raise Refused(notes[0])
-    return jobs, notes[:NOTES_MAX]
-
-
-def by_id_alone(selectors: Iterable[Selector]) -> list[Selector]:
-    """Those of the selectors that name single jobs, and not all of a kind."""
-    return [selector for selector in selectors if isinstance(selector, ByIds | LastJob)]
+def is_named(selector: Selector) -> bool:
+    """Whether a selector names single jobs, and not all jobs that have something in common."""
+    return isinstance(selector, ByIds | LastJob)
 
 
 def present(batch: Batch, ids: Iterable[int]) -> list[Job]:
@@ -72,7 +149,7 @@ def resolve(batch: Batch, selector: Selector) -> Selector:
     return ByName(selector.text)
 
 
-def _may_be_empty(batch: Batch, selector: Selector) -> bool:
+def _may_be_empty(batch: Batch, selector: Selector | None) -> bool:
     return isinstance(selector, AllJobs) or (
         isinstance(selector, ByQueue) and selector.name in batch.board.queue_names()
     )

@@ -1,8 +1,8 @@
-"""Every action a user can take. Each one checks first and changes afterwards, inside one batch."""
+"""Actions that take one batch: submit jobs, pause queues, drain and remove workers. `actions` changes many jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from grassq.broker import tokens
 from grassq.broker.batch import Batch
 from grassq.broker.eligibility import Eligibility, reevaluate
-from grassq.broker.selection import NOTES_MAX, SELECTED_MAX, by_id_alone, eligible, present, resolve, select
+from grassq.broker.selection import present, resolve
 from grassq.broker.worker_tickets import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
-from grassq.core.model import FINAL, HOLDING, Job, Outcome, Spec, State
+from grassq.core.model import Job, Outcome, Spec, State
 from grassq.core.names import shown
 from grassq.core.planner.board import EVERYTHING
-from grassq.core.planner.request_classes import shape_of
-from grassq.core.states import Cancel, Hold, Lost, Release, Unready, advance
-from grassq.core.syntax.selectors import Selector, parse
+from grassq.core.planner.request_classes import Shape, shape_of
+from grassq.core.states import Hold, Lost, Unready, advance
+from grassq.core.syntax.selectors import parse
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
 
@@ -47,17 +47,29 @@ def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes, as_sw
     known = recall(batch, key, digest)
     if known is not None:
         return ids_of(known)
+    refuse_what_never_fits(batch, ((draft.spec.queue, draft.spec.request, draft.spec.constraints) for draft in drafts))
+    first = batch.next_id
+    insert(batch, drafts, sweep_name(first) if as_sweep else None)
+    batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
+    return list(range(first, first + len(drafts)))
+
+
+def refuse_what_never_fits(batch: Batch, shapes: Iterable[Shape]) -> None:
+    """Raise Refused if no known worker could ever run a job of one of these shapes."""
     unready = Eligibility(batch)
-    for shape in {(draft.spec.queue, draft.spec.request, draft.spec.constraints) for draft in drafts}:
+    for shape in set(shapes):
         never = unready.never(shape)
         if never is not None:
             raise Refused(f"this can never run: {never}")
-    first = batch.next_id
-    name = sweep_name(first) if as_sweep else None
+
+
+def insert(batch: Batch, drafts: Sequence[Draft], name: str | None = None) -> list[Job]:
+    """Add new jobs, and return them; `name` is for those that have none."""
+    unready = Eligibility(batch)
     batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
-    batch.insert([_new_job(batch, draft, id_, unready, name) for id_, draft in enumerate(drafts, first)])
-    batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
-    return list(range(first, first + len(drafts)))
+    jobs = [_new_job(batch, draft, id_, unready, name) for id_, draft in enumerate(drafts, batch.next_id)]
+    batch.insert(jobs)
+    return jobs
 
 
 def sweep_name(first: int) -> str:
@@ -103,125 +115,6 @@ def _new_job(batch: Batch, draft: Draft, id_: int, unready: Eligibility, name: s
         return advance(job, Hold(), batch.now)
     why = unready.why(shape_of(job))
     return job if why is None else advance(job, Unready(why), batch.now)
-
-
-def kill(batch: Batch, selectors: Sequence[Selector], grace_s: float | None, unstarted: bool = False) -> Done:
-    """End jobs: those that wait are cancelled at once, those that run are told to stop, or with `unstarted` left."""
-    if unstarted:
-        waiting = [job for job in select(batch, selectors) if _waits(batch, job)]
-        return Done([batch.move(job, Cancel(grace_s)) for job in waiting])
-    named = {job.id for job in select(batch, by_id_alone(selectors))}
-    jobs, notes = [], []
-    for job in select(batch, selectors):
-        if job.state not in FINAL:
-            jobs.append(batch.move(job, Cancel(grace_s)))
-        elif job.id in named:
-            notes.append(f"job {job.id} has ended already ({job.state})")
-            jobs.append(job)
-    return Done(jobs, notes[:NOTES_MAX])
-
-
-def _waits(batch: Batch, job: Job) -> bool:
-    """Whether a job has yet to begin: it is in line, or placed behind another that still has the devices."""
-    return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.predecessor(job) is not None)
-
-
-def hold(batch: Batch, selectors: Sequence[Selector]) -> Done:
-    """Park jobs that have not started."""
-    jobs, notes = eligible(batch, selectors, _why_not_held)
-    return Done([job if job.state is State.HELD else batch.move(job, Hold()) for job in jobs], notes)
-
-
-def _why_not_held(job: Job) -> str | None:
-    if job.state in HOLDING:
-        return f"job {job.id} runs already; `grass kill {job.id}` ends it, `grass pause` stops new starts"
-    if job.state in FINAL:
-        return f"job {job.id} has ended ({job.state}); only a waiting job can be held"
-    return None
-
-
-def release(batch: Batch, selectors: Sequence[Selector]) -> Done:
-    """Let held jobs go on."""
-    unready = Eligibility(batch)
-    jobs, notes = [], []
-    unrecorded = {job for state in batch.board.worker_states.values() for job, _ in state.unrecorded}
-    for job in select(batch, selectors):
-        if job.state is not State.HELD or job.id in unrecorded:
-            runs = "stays held: an attempt of it that the store has no record of may still run; `grass kill` ends it"
-            notes.append(f"job {job.id} {runs if job.id in unrecorded else f'is not held ({job.state})'}")
-            jobs.append(job)
-            continue
-        released = batch.move(job, Release())
-        why = unready.why(shape_of(job))
-        jobs.append(released if why is None else batch.move(released, Unready(why)))
-    return Done(jobs, notes[:NOTES_MAX])
-
-
-def set_priority(batch: Batch, selectors: Sequence[Selector], priority: int) -> Done:
-    """Change the place in line; larger is sooner."""
-    jobs, notes = eligible(batch, selectors, _why_no_priority)
-    changed = [replace(job, priority=priority) for job in jobs]
-    for before, after in zip(jobs, changed, strict=True):
-        if before.state in HOLDING:
-            notes.append(f"job {before.id} runs already; the priority counts only if it is started again")
-        if after != before:
-            batch.set(before, after)
-            batch.note(after, "priority", str(priority))
-    return Done(changed, notes[:NOTES_MAX])
-
-
-def _why_no_priority(job: Job) -> str | None:
-    if job.state in FINAL:
-        return f"job {job.id} has ended ({job.state}); its priority means nothing now"
-    return None
-
-
-def rerun(batch: Batch, selectors: Sequence[Selector], key: str, digest: bytes, failed: bool = False) -> list[int]:
-    """Submit finished jobs again, or of them only what failed, as new jobs; the old records stay."""
-    known = recall(batch, key, digest)
-    if known is not None:
-        return ids_of(known)
-    jobs = _still_failed(batch, selectors) if failed else eligible(batch, selectors, _why_no_rerun)[0]
-    return submit(batch, [_again(batch, job) for job in jobs], key, digest)
-
-
-def _why_no_rerun(job: Job) -> str | None:
-    if job.state not in FINAL:
-        return f"job {job.id} has not ended ({job.state}); only a finished job can be run again"
-    return None
-
-
-def _still_failed(batch: Batch, selectors: Sequence[Selector]) -> list[Job]:
-    """What failed, of several runs of one job the last, unless a later one succeeded or has yet to end."""
-    if selectors:
-        chosen = select(batch, selectors)
-    else:
-        chosen = [batch.current(job) for job in batch.store.jobs(parse("failed"), SELECTED_MAX)]
-    last = {job.rerun_of or job.id: job for job in chosen if job.state is State.FAILED}
-    # Also what was submitted earlier in this batch, so that who asks twice at once is not given twice as much.
-    runs = [batch.current(job) for job in batch.store.reruns(list(last))]
-    runs += [job for job in batch.changes.inserted.values() if job.rerun_of in last]
-    for run in runs:
-        if run.state not in (State.FAILED, State.CANCELLED):
-            failed = last.get(run.rerun_of or run.id)
-            if failed is not None and failed.id < run.id:
-                del last[run.rerun_of or run.id]
-    return sorted(last.values(), key=lambda job: job.id)
-
-
-def _again(batch: Batch, job: Job) -> Draft:
-    environment = batch.store.environment(job.spec.env_digest) or b"\x90"
-    first = job.rerun_of or job.id
-    return Draft(job.spec, environment, job.name, job.priority, rerun_of=first)
-
-
-def clean(batch: Batch, selectors: Sequence[Selector], older_s: float | None) -> Done:
-    """Remove finished jobs from the store; what still lives is never touched."""
-    jobs = [job for job in select(batch, selectors) if job.state in FINAL]
-    if older_s is not None:
-        jobs = [job for job in jobs if job.finished is not None and job.finished <= batch.now - older_s]
-    batch.remove(jobs)
-    return Done(jobs)
 
 
 def pause(batch: Batch, queue: str | None) -> Done:

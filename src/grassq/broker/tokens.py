@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar, cast
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
-from grassq.broker.selection import by_id_alone, select
-from grassq.core.model import Job
 from grassq.core.names import shown
-from grassq.core.syntax.selectors import Selector
 from grassq.errors import BadInput, NotFound, Refused
-from grassq.store.base import Scope, Store, Token
+from grassq.store.base import Scope, Token
 
 #: The code a broker prints when it starts: for a person, and for a worker too.
 START_UP = "start-up"
@@ -27,7 +23,6 @@ NAME_MAX = 64
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 Kind = Literal["worker", "login"]
-T = TypeVar("T")
 
 
 class Redemption(Struct, frozen=True, kw_only=True):
@@ -178,33 +173,3 @@ def of_worker(batch: Batch, worker: str) -> list[Token]:
     """Every token a worker of this name has, or had."""
     found = tokens(batch).values()
     return [token for token in found if token.scope == "worker" and token.name == worker and not token.is_code]
-
-
-def own(batch: Batch, selectors: Sequence[Selector], by: str | None, action: Callable[[], T]) -> T:
-    """Do something to jobs; a token sees of a set only those it submitted, and naming another's is refused."""
-    if by is None:
-        return action()
-    for job in select(batch, by_id_alone(selectors)):
-        if job.spec.by != by:
-            raise Refused(f"job {job.id} was submitted by somebody else; your token changes its own jobs only")
-    whole = batch.store
-    batch.store = cast(Store, _OwnJobs(whole, by))
-    try:
-        return action()
-    finally:
-        batch.store = whole
-
-
-class _OwnJobs:
-    """A store in which only one token's jobs are seen."""
-
-    def __init__(self, store: Store, by: str) -> None:
-        self._store = store
-        self._by = by
-
-    def jobs(self, selector: Selector, limit: int) -> list[Job]:
-        """Those of the jobs a selector names that this token submitted."""
-        return [job for job in self._store.jobs(selector, limit) if job.spec.by == self._by]
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)

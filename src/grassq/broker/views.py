@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from grassq.broker.batch import Batch
-from grassq.broker.selection import SELECTED_MAX, select
+from grassq.broker.selection import Reading, read
 from grassq.core import outcome
 from grassq.core.model import FINAL, Job, Offer, State
 from grassq.core.planner.board import Board
@@ -18,37 +18,50 @@ from grassq.core.resources.capacity import Capacity, Pool
 from grassq.core.resources.fit import FreeView, free_json, supply_json
 from grassq.core.resources.slots import slots_in
 from grassq.core.syntax.selectors import ByState as InState
-from grassq.core.syntax.selectors import Selector
 
 SCHEMA = 1
 NEXT_SHOWN = 100
 RECENT_SHOWN = 100
 RECENT_S = 86400.0
 STORY_SHOWN = 20
+#: How many jobs one page of an answer tells of; the engine is held for one page.
+SHOW_PAGE = 400
+WHY_PAGE = 40
 #: A worker that has been out of touch for less is probably on its way back: its jobs are not called unreachable yet.
 UNREACHABLE_S = 5.0
 
 Document = dict[str, object]
 
 
-def show(batch: Batch, selectors: Sequence[Selector]) -> Document:
-    """The queue as it is: chosen jobs, or what runs, what is next and what ended lately."""
-    more = False
-    if selectors:
-        jobs = select(batch, selectors)
-        more = len(jobs) >= SELECTED_MAX
-    else:
-        jobs, more = _glance(batch)
+def glance(batch: Batch) -> Document:
+    """Return the queue as it is: what runs, what is next, what ended lately, and the overview."""
+    jobs, more = _glance(batch)
+    return {**overview(batch), "jobs": documents(batch, jobs), "more": more}
+
+
+def overview(batch: Batch) -> Document:
+    """Return all that `show` tells besides jobs."""
     return {
         "schema": SCHEMA,
-        "jobs": documents(batch, jobs),
         "queues": [queue_document(batch, s, offer.queue) for s in _worker_states(batch) for offer in s.info.offers],
         "workers": [worker_document(batch, worker_state) for worker_state in _worker_states(batch)],
         "totals": batch.store.totals(),
         "paused": sorted(batch.board.paused),
         "restored": sorted(batch.board.unreconciled),
-        "more": more,
+        "more": False,
     }
+
+
+def show_page(reading: Reading, batch: Batch) -> tuple[list[Document], Reading]:
+    """Return the next selected jobs as data, each as it is now, and the reading after them."""
+    some, reading = read(batch, reading, SHOW_PAGE)
+    return documents(batch, [job for job, _ in some]), reading
+
+
+def why_page(reading: Reading, batch: Batch) -> tuple[list[Document], Reading]:
+    """Return why each of the next selected jobs is where it is, and the reading after them."""
+    some, reading = read(batch, reading, WHY_PAGE)
+    return [_why(batch, job) for job, _ in some], reading
 
 
 def _glance(batch: Batch) -> tuple[list[Job], bool]:
@@ -185,11 +198,6 @@ def worker_document(batch: Batch, worker_state: WorkerState) -> Document:
         "since": timestamp(worker_state.since if worker_state.online else batch.now - silent_s),
         "detecting": bool(worker_state.info.looked_for),
     }
-
-
-def why(batch: Batch, selectors: Sequence[Selector]) -> Document:
-    """Why each job is where it is."""
-    return {"jobs": [_why(batch, job) for job in select(batch, selectors)]}
 
 
 def _why(batch: Batch, job: Job) -> Document:

@@ -175,7 +175,11 @@ class ApiClient:
         return EventLines(ask, tell)
 
     def kill(self, selectors: Iterable[str], *, grace_s: float | None = None, unstarted: bool = False) -> Document:
-        """Ask running jobs to end, and cancel the others; with `unstarted`, cancel those others only."""
+        """Stop running jobs, and cancel the others; with `unstarted`, cancel those others only.
+
+        This answer and those below have `count` and `ids` of the changed jobs, the `jobs` themselves if they are few,
+        and `notes`; of a kill, how many jobs are `stopping`, and the shortest and longest `grace_s`.
+        """
         extra = {"unstarted": True} if unstarted else {}
         return self._change_jobs("kill", selectors, grace_s=grace_s, **extra)
 
@@ -375,6 +379,9 @@ def read_answer(response: Response, broker: str | None = None) -> Document:
     if response.status != 200:
         raise _failure(response, broker)
     document = _parse(response)
+    if document is not None and "error" in document:
+        # A daemon that had begun to answer when it failed.
+        raise _failure(response, broker)
     if document is None:
         advice = "try `grass restart`" if broker is None else "ask its owner"
         raise Unreachable(f"the daemon's answer cannot be read; is it another version? {advice}")

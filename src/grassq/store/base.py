@@ -203,6 +203,13 @@ class Store(Protocol):
     def jobs(self, selector: Selector, limit: int) -> list[Job]:
         """The jobs a selector names, by id, at most `limit`."""
 
+    def page(self, selector: Selector, after: int, upto: int, limit: int) -> tuple[list[Job], int]:
+        """Return the next jobs that a selector names, by id, at most `limit`, and the id up to which it has looked.
+
+        Only jobs with an id above `after` and at most `upto` count. Work and memory of a page are bounded, so a page
+        may be empty before the last one. The last page has looked up to `upto`.
+        """
+
     def some(self, ids: Sequence[int]) -> list[Job]:
         """The stored jobs of these ids, by id; one that is not stored is left out."""
 

@@ -29,6 +29,7 @@ from grassq.store.base import (
     Token,
     WaitingGroup,
 )
+from grassq.store.id_ranges import next_ranges, portions
 
 Row = tuple[Any, ...]
 #: A table, and some of its rows.
@@ -36,6 +37,8 @@ Part = tuple[str, list[Row]]
 
 #: How many rows of a store are in memory at once while it is copied.
 ROWS_AT_ONCE = 500
+#: How many ids one page of succeeded jobs looks at: no index lists them by id, and most rows may be other jobs.
+IDS_LOOKED_AT = 4000
 #: Lines of a story are numbered by their commit and, within it, below this; a batch has far fewer.
 LINES_MAX = 1 << 24
 
@@ -150,9 +153,9 @@ class RelationalStore(ABC):
 
     def _alive(self, whole: int) -> list[Job]:
         """The jobs that a broker must know whole, and the first of the others."""
-        busy = self._all(sql.SELECT_STATE, "placed", ID_MAX) + self._all(sql.SELECT_STATE, "running", ID_MAX)
+        busy = [row for name in ("placed", "running") for row in self._all(sql.SELECT_STATE, name, 0, ID_MAX, ID_MAX)]
         busy += self._all(sql.SELECT_TIMED, "waiting", ID_MAX)
-        calm = self._all(sql.SELECT_STATE, "queued", whole) + self._all(sql.SELECT_STATE, "held", whole)
+        calm = [row for name in ("queued", "held") for row in self._all(sql.SELECT_STATE, name, 0, ID_MAX, whole)]
         calm += self._all(sql.SELECT_UNTIMED, "waiting", whole)
         calm.sort(key=itemgetter(0))
         return [rows.job_from(row) for row in sorted(busy + calm[:whole], key=itemgetter(0))]
@@ -232,7 +235,7 @@ class RelationalStore(ABC):
             if job not in leaving:
                 raise GuardFailed(f"job {job} is not finished in the store")
         for statement in (sql.REMOVE_ATTEMPTS, sql.REMOVE_EVENTS, sql.REMOVE_JOBS):
-            for ids in _portions(jobs):
+            for ids in portions(jobs):
                 self._execute(sql.of_ids(statement, len(ids)), ids)
         # Only what these jobs used can have become useless.
         self._many(sql.REMOVE_ENVIRONMENT, [(digest,) for digest in {row[2] for row in leaving.values()}])
@@ -278,29 +281,42 @@ class RelationalStore(ABC):
     def jobs(self, selector: Selector, limit: int) -> list[Job]:
         """The jobs a selector names, by id."""
         with self._foreign_errors():
-            return [rows.job_from(row) for row in self._selected(selector, limit)]
+            return [rows.job_from(row) for row in self._selected(selector, 0, selectors.MAX_NUMBER, limit)]
 
-    def _selected(self, selector: Selector, limit: int) -> list[Row]:
+    def page(self, selector: Selector, after: int, upto: int, limit: int) -> tuple[list[Job], int]:
+        """The next jobs a selector names above the id `after`, and the id up to which the store has looked."""
+        low, high = after + 1, upto
+        if isinstance(selector, selectors.ByIds):
+            ranges, high = next_ranges(selector.ranges, low, upto, limit)
+            selector = selectors.ByIds(ranges)
+        elif selector == selectors.ByState(State.SUCCEEDED.value):
+            high = min(upto, after + IDS_LOOKED_AT)
+        with self._foreign_errors():
+            found = [rows.job_from(row) for row in self._selected(selector, low, high, limit)]
+        return found, found[-1].id if len(found) >= limit else high
+
+    def _selected(self, selector: Selector, low: int, high: int, limit: int) -> list[Row]:
+        """The rows a selector names, from the id `low` to `high`."""
         match selector:
             case selectors.ByIds(ranges):
-                single = [low for low, high in ranges if low == high]
+                single = [first for first, last in ranges if first == last]
                 found = {row[0]: row for row in self._of_ids(sql.SELECT_SOME, sorted(set(single)), limit)}
-                for low, high in ranges:
-                    if low != high:
-                        found |= {row[0]: row for row in self._all(sql.SELECT_RANGE, low, high, limit)}
+                for first, last in ranges:
+                    if first != last:
+                        found |= {row[0]: row for row in self._all(sql.SELECT_RANGE, first, last, limit)}
                 return [found[id_] for id_ in sorted(found)][:limit]
             case selectors.LastJob(back):
-                return self._all(sql.SELECT_LAST, back)
+                return [row for row in self._all(sql.SELECT_LAST, back) if low <= row[0] <= high]
             case selectors.AllJobs():
-                return self._all(sql.SELECT_RANGE, 0, selectors.MAX_NUMBER, limit)
+                return self._all(sql.SELECT_RANGE, low, high, limit)
             case selectors.ByState(State.SUCCEEDED.value):
-                return self._all(sql.SELECT_SUCCEEDED, limit)
+                return self._all(sql.SELECT_SUCCEEDED, low, high, limit)
             case selectors.ByState(name):
-                return self._all(sql.SELECT_STATE, name, limit)
+                return self._all(sql.SELECT_STATE, name, low, high, limit)
             case selectors.ByQueue(name, first):
-                return self._all(sql.SELECT_QUEUE, name, first, limit)
+                return self._all(sql.SELECT_QUEUE, name, max(first, low), high, limit)
             case selectors.ByName(name) | selectors.ByWord(name):
-                return self._all(sql.SELECT_NAME, name, limit)
+                return self._all(sql.SELECT_NAME, name, low, high, limit)
 
     def some(self, ids: Sequence[int]) -> list[Job]:
         """The stored jobs of these ids, by id."""
@@ -310,7 +326,7 @@ class RelationalStore(ABC):
     def _of_ids(self, statement: str, ids: Sequence[int], limit: int = ID_MAX) -> list[Row]:
         """The rows of some ids, in their order; as soon as there are `limit`, no more are looked for."""
         found: list[Row] = []
-        for some in _portions(ids):
+        for some in portions(ids):
             found += self._execute(sql.of_ids(statement, len(some)), some).fetchall()
             if len(found) >= limit:
                 break
@@ -386,14 +402,6 @@ class RelationalStore(ABC):
 
     def _all(self, statement: str, *values: object) -> list[Row]:
         return self._execute(statement, values).fetchall()
-
-
-def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Ids, as many at a time as one statement names; the last is repeated, so that few statements serve any number."""
-    for start in range(0, len(ids), sql.IDS_AT_ONCE):
-        some = ids[start : start + sql.IDS_AT_ONCE]
-        length = min(1 << (len(some) - 1).bit_length(), sql.IDS_AT_ONCE)
-        yield [*some, *[some[-1]] * (length - len(some))]
 
 
 _state_of = attrgetter("state")

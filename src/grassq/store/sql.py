@@ -119,17 +119,17 @@ SELECT_SOME = _SELECT + _FROM + "where job.id in ({ids}) order by job.id"
 SELECT_RUNS = _SELECT + _FROM + "where job.rerun_of is not null and job.rerun_of in ({ids}) order by job.id"
 SELECT_RANGE = _SELECT + _FROM + "where job.id between ? and ? order by job.id limit ?"
 SELECT_LAST = _SELECT + _FROM + "where 1 = 1 order by job.id desc limit 1 offset ?"
-SELECT_QUEUE = _SELECT + _FROM + "where job.queue = ? and job.id >= ? order by job.id limit ?"
-SELECT_NAME = _SELECT + _FROM + "where job.name = ? order by job.id limit ?"
+SELECT_QUEUE = _SELECT + _FROM + "where job.queue = ? and job.id between ? and ? order by job.id limit ?"
+SELECT_NAME = _SELECT + _FROM + "where job.name = ? and job.id between ? and ? order by job.id limit ?"
 SELECT_RECENT = _SELECT + _FROM + "where job.finished > ? order by job.finished desc, job.id desc limit ?"
 
 # An index that leaves some rows out is used where the question itself says that it wants none of them.
 _IN_STATE = "where job.state <> 'succeeded' and job.state = ? "
-SELECT_STATE = _SELECT + _FROM + _IN_STATE + "order by job.id limit ?"
+SELECT_STATE = _SELECT + _FROM + _IN_STATE + "and job.id between ? and ? order by job.id limit ?"
 SELECT_TIMED = _SELECT + _FROM + _IN_STATE + "and job.waits <> 'queue' order by job.id limit ?"
 SELECT_UNTIMED = _SELECT + _FROM + _IN_STATE + "and job.waits = 'queue' order by job.id limit ?"
-# By the index of those that finished, sorted afterwards: what is alive may be many times more.
-SELECT_SUCCEEDED = _SELECT + _FROM + "where job.finished >= 0 and job.state = 'succeeded' order by job.id + 0 limit ?"
+# No index lists the succeeded jobs by id: the caller bounds the range of ids.
+SELECT_SUCCEEDED = _SELECT + _FROM + "where job.state = 'succeeded' and job.id between ? and ? order by job.id limit ?"
 # Of jobs that only wait: their place in line, as `Job.order` has it, and what the planner groups by.
 SELECT_WAITING_GROUPS = {
     state: f"""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from grassq import __version__
 from grassq.broker import views
-from grassq.broker.service import Done
+from grassq.broker.actions.bulk import BulkResult
 from grassq.core import protocol
 from grassq.core.syntax.enqueue import Enqueue
 from grassq.errors import EXIT_USAGE, BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
@@ -90,9 +90,16 @@ def document(content: object, status: int = 200) -> web.Response:
     return Reply(msgspec.json.encode(content), status).response()
 
 
-def done_document(done: Done) -> web.Response:
-    """What an action did, as JSON."""
-    return document({"jobs": [views.job_document(job) for job in done.jobs], "notes": done.notes})
+def bulk_document(done: BulkResult) -> dict[str, object]:
+    """Return what an action on jobs did, as data: the ids, and if they are few the jobs themselves."""
+    return {
+        "count": len(done.ids),
+        "ids": done.ids,
+        "stopping": done.stopping,
+        "grace_s": done.graces,
+        "jobs": [views.job_document(job) for job in done.jobs],
+        "notes": done.notes,
+    }
 
 
 def enqueue_text(typed: Enqueue, job: int) -> str:
@@ -146,11 +153,15 @@ def refusal(error: GrassError, status: int) -> web.Response:
     return refused(error, status).response()
 
 
+def error_document(error: GrassError) -> dict[str, object]:
+    """Return a refusal as data."""
+    return {"error": {"exit": error.exit_code, "message": str(error)}}
+
+
 def refused(error: GrassError, status: int) -> Reply:
     """Why not, in a sentence. Who asked for a WebSocket sees only the headers, so it is there as well."""
     words = " ".join(str(error).split())[:WORDS_MAX].encode("ascii", "replace").decode("ascii")
-    body = msgspec.json.encode({"error": {"exit": error.exit_code, "message": str(error)}})
-    return Reply(body, status, {protocol.ERROR_HEADER: words})
+    return Reply(msgspec.json.encode(error_document(error)), status, {protocol.ERROR_HEADER: words})
 
 
 async def _tell_and_close(request: web.Request, answer: web.Response) -> None:

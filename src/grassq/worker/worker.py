@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from grassq.core.messages import Order, WorkerMessage
-from grassq.core.model import Job, Offer, WorkerInfo
+from grassq.core.model import Offer, WorkerInfo
 from grassq.run.lease_timer import boottime
 from grassq.worker import offers
 from grassq.worker.agent import Agent
@@ -122,9 +122,9 @@ class Worker:
         self._offered.remove(queue)
         self._agent.describe(replace(self._agent.info, offers=self._offered.all))
 
-    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+    async def remove(self, ids: list[int], spare: set[int]) -> None:
         """Delete the folders of finished jobs."""
-        await self._machine.remove([job.id for job in jobs], spare)
+        await self._machine.remove(ids, spare)
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first."""

@@ -10,8 +10,11 @@ from grassq.core.syntax.durations import duration_s
 from grassq.errors import BadInput, GrassError
 from grassq.net.client import Document, compact
 
+#: New ids are told in the line about them if they take at most this many columns.
+IDS_WIDTH = 40
 _DEFAULTS = {"clean": " (default: all that have ended)", "rerun": " (default with --failed: all)"}
-_DONE = {"hold": "held", "release": "released", "priority": "changed"}
+_DONE = {"hold": "held", "release": "released", "clean": "removed"}
+_NOTHING = {"rerun": "nothing to rerun: every failed job already has a later run"}
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -31,8 +34,9 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("priority", metavar="N", type=int, help="larger is sooner; 30 is neutral")
     if name == "clean":
         parser.add_argument("--older", metavar="DURATION", help="only what ended longer ago, such as 7d")
-    parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
+    parser.add_argument("--json", action="store_true", help="print the answer as a JSON document, with all ids")
     parser.add_argument("-q", "--quiet", action="store_true", help="print ids alone")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the ids of many jobs too")
     parser.set_defaults(run=change, verb=name)
 
 
@@ -61,37 +65,58 @@ def change(arguments: argparse.Namespace) -> int:
     except OSError as error:
         if arguments.verb != "rerun":
             raise
-        ids = ",".join(compact(job["id"] for job in answer["jobs"]))
-        raise GrassError(f"stored as {ids}, but {render.reason(error)}") from error
+        raise GrassError(f"stored as {','.join(compact(answer['ids']))}, but {render.reason(error)}") from error
     render.notes(answer.get("notes", []))
     return 0
 
 
 def _report(arguments: argparse.Namespace, answer: Document) -> None:
-    jobs = answer.get("jobs", [])
+    ids, jobs = answer.get("ids", []), answer.get("jobs", [])
     if arguments.json:
         render.document(answer)
     elif arguments.quiet:
-        render.text("".join(f"{job['id']}\n" for job in jobs))
-    elif arguments.verb == "clean":
-        removed = answer.get("removed", 0)
-        render.line(f"removed {removed} {'job' if removed == 1 else 'jobs'}")
-    elif arguments.verb == "rerun" and not jobs:
-        render.line("nothing to run again: of these jobs none failed that has not been run again")
-    else:
+        render.text("".join(f"{id_}\n" for id_ in ids))
+    elif not ids and arguments.verb != "clean":
+        if not answer.get("notes"):
+            render.line(_NOTHING.get(arguments.verb, f"no job to {arguments.verb}"))
+    elif jobs and arguments.verb != "clean":
         for job in jobs:
-            if arguments.verb == "kill" and job.get("state") in ("succeeded", "failed"):
-                continue  # it had ended by itself: the notes say so
-            render.line(_sentence(arguments.verb, job))
+            render.line(_sentence(arguments.verb, job, answer))
+    else:
+        render.line(_summary(arguments, answer, len(ids)))
+        if arguments.verbose:
+            render.text("".join(f"{each}\n" for each in compact(ids)))
 
 
-def _sentence(verb: str, job: Document) -> str:
+def _sentence(verb: str, job: Document, answer: Document) -> str:
+    """Say what was done to one job."""
     if verb == "rerun":
         return f"job {job['id']} is job {job.get('rerun_of')} again"
     if verb == "kill":
-        return (
-            f"job {job['id']} is cancelled" if job.get("state") == "cancelled" else f"job {job['id']} is asked to end"
-        )
+        stopped = job.get("state") == "cancelled"
+        return f"job {job['id']}: cancelled" if stopped else f"job {job['id']}: stopping ({_signals(answer)})"
     if verb == "priority":
         return f"job {job['id']} has priority {job.get('priority')}"
     return f"job {job['id']} is {_DONE[verb]}"
+
+
+def _summary(arguments: argparse.Namespace, answer: Document, count: int) -> str:
+    """Say what was done to many jobs."""
+    jobs = f"{count} {'job' if count == 1 else 'jobs'}"
+    if arguments.verb == "kill":
+        stopping = answer.get("stopping", 0)
+        parts = [f"{stopping} running: {_signals(answer)}"] if stopping else []
+        parts += [f"{count - stopping} waiting"] if count > stopping else []
+        return f"killed {jobs} ({'; '.join(parts)})"
+    if arguments.verb == "rerun":
+        which = ",".join(compact(answer["ids"]))
+        return f"submitted {jobs} again" + (f": {which}" if len(which) <= IDS_WIDTH else "")
+    if arguments.verb == "priority":
+        return f"{jobs}: priority {arguments.priority}"
+    return f"{_DONE[arguments.verb]} {jobs}"
+
+
+def _signals(answer: Document) -> str:
+    graces = [f"{grace_s:g}s" for grace_s in answer.get("grace_s") or []]
+    # A repeated request is not told the times again.
+    return f"SIGTERM, SIGKILL after {' to '.join(dict.fromkeys(graces))}" if graces else "SIGTERM, then SIGKILL"

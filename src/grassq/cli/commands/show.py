@@ -98,7 +98,7 @@ def _one(job: Mapping[str, Any]) -> int:
         if value not in (None, ""):
             render.line(f"{label:<9} {value}")
     if job.get("cancel_requested") and job.get("state") in ("placed", "running"):
-        render.line(f"{'note':<9} asked to end")
+        render.line(f"{'note':<9} stopping")
     return 0
 
 

@@ -312,4 +312,4 @@ class Scheduler:
         except (NotFound, Refused):
             return []  # all of them have ended or started by now
         # Also one that was placed behind another: it is taken back, and then cancelled.
-        return [int(job["id"]) for job in answer["jobs"]]
+        return [int(job) for job in answer["ids"]]

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
 
-from grassq.broker import selection, service, tokens, views
+from grassq.broker import selection, views
+from grassq.broker.actions import jobs as actions
+from grassq.broker.actions.bulk import STEP_JOBS, Action, BulkChange
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
-from grassq.broker.service import Done
+from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter
-from grassq.core.model import FINAL, Job
+from grassq.core.model import FINAL, Job, State
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import selectors
 from grassq.core.syntax.selectors import Selector
-from grassq.errors import BadInput
+from grassq.errors import BadInput, GrassError
 from grassq.web import requests
 from grassq.web.access.auth import BODY, NOTE
 from grassq.web.access.principal import CALLER
 from grassq.web.events.json_lines import serve_events
 from grassq.web.logs.serve import serve_log
-from grassq.web.responses import digest, document, done_document
+from grassq.web.responses import bulk_document, digest, document
+from grassq.web.streams import DocumentStream, SlowAnswer
 from grassq.web.submit import handler as submissions
 from grassq.web.submit.handler import Submissions
 from grassq.web.workers.queue_admin import LogSources
@@ -35,8 +38,8 @@ SELECTORS_MAX = 10_000
 #: Of what the audit is told of a request.
 ABOUT_MAX = 200
 
-#: Something to do to selected jobs, with the rest of the request.
-Action = Callable[[Batch, list[Selector], requests.SelectBody], Done]
+#: Tells of the next jobs of a reading.
+Page = Callable[[Reading, Batch], tuple[list[views.Document], Reading]]
 
 
 class Jobs:
@@ -59,15 +62,40 @@ class Jobs:
         """Store jobs of a program that share everything but the command."""
         return await _submit(request, self.submissions.submit_many)
 
-    async def show(self, request: web.Request) -> web.Response:
-        """Jobs, queues and workers."""
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        """Jobs, queues and workers; of many selected jobs, each is as it was when its page was read."""
         chosen = _selectors(request.query.getall("selector", []))
-        return document(await self._engine.read(partial(views.show, selectors=chosen)))
+        if not chosen:
+            return document(await self._engine.read(views.glance))
+        return await self._pages(request, chosen, views.overview, views.show_page)
 
-    async def why(self, request: web.Request) -> web.Response:
+    async def why(self, request: web.Request) -> web.StreamResponse:
         """Why jobs are where they are."""
         chosen = _some(_selectors(request.query.getall("selector", [])))
-        return document(await self._engine.read(partial(views.why, selectors=chosen)))
+        return await self._pages(request, chosen, lambda batch: {}, views.why_page)
+
+    async def _pages(
+        self, request: web.Request, chosen: list[Selector], head: Callable[[Batch], views.Document], page: Page
+    ) -> web.StreamResponse:
+        """Answer with a document about selected jobs: at once if they are few, else written page by page."""
+
+        def first(batch: Batch) -> tuple[views.Document, list[views.Document], Reading]:
+            return head(batch), *page(selection.begin(batch, chosen), batch)
+
+        about, jobs, reading = await self._engine.read_step(first)
+        while not jobs and not reading.is_over:
+            jobs, reading = await self._engine.read_step(partial(page, reading))
+        if reading.is_over:
+            return document({**about, "jobs": jobs})
+        stream = DocumentStream(request, about, "jobs")
+        while True:
+            await stream.add(jobs)
+            if reading.is_over:
+                return await stream.end()
+            try:
+                jobs, reading = await self._engine.read_step(partial(page, reading))
+            except GrassError:
+                return stream.cut()
 
     async def wait(self, request: web.Request) -> web.Response:
         """Answer when the jobs have ended, or when the time is over."""
@@ -113,65 +141,70 @@ class Jobs:
         """A job's log, whole or as it grows."""
         return await serve_log(request, self._engine, self._directory)
 
-    async def kill(self, request: web.Request) -> web.Response:
+    async def kill(self, request: web.Request) -> web.StreamResponse:
         """End jobs."""
-        return await self._act(
-            request, lambda batch, jobs, body: service.kill(batch, jobs, body.grace_s, body.unstarted)
-        )
+        return await self._change(request, lambda body: actions.KillJobs(body.grace_s, body.unstarted))
 
-    async def hold(self, request: web.Request) -> web.Response:
-        """Park jobs."""
-        return await self._act(request, lambda batch, jobs, body: service.hold(batch, jobs))
+    async def hold(self, request: web.Request) -> web.StreamResponse:
+        """Keep jobs from starting."""
+        return await self._change(request, lambda body: actions.HoldJobs())
 
-    async def release(self, request: web.Request) -> web.Response:
+    async def release(self, request: web.Request) -> web.StreamResponse:
         """Let held jobs go on."""
-        return await self._act(request, lambda batch, jobs, body: service.release(batch, jobs))
+        return await self._change(request, lambda body: actions.ReleaseJobs())
 
-    async def priority(self, request: web.Request) -> web.Response:
+    async def priority(self, request: web.Request) -> web.StreamResponse:
         """Change places in line."""
-        return await self._act(request, lambda batch, jobs, body: service.set_priority(batch, jobs, body.priority))
+        return await self._change(request, lambda body: actions.SetPriority(body.priority))
 
-    async def _act(self, request: web.Request, action: Action) -> web.Response:
-        return done_document(await self._once(request, action))
-
-    async def _once(self, request: web.Request, action: Action) -> Done:
-        """Do an action to selected jobs once per key: the set is fixed when it is first done."""
-        raw = request[BODY]
-        body = requests.decode(raw, requests.SelectBody)
-        chosen = _some(_selectors(body.selectors))
-        request[NOTE].about = " ".join(body.selectors)[:ABOUT_MAX]
-        by = _owner(request)
-
-        def done(batch: Batch) -> Done:
-            return tokens.own(batch, chosen, by, lambda: action(batch, chosen, body))
-
-        # The path too: the same body kills or cleans, and what was only held must not be removed for that.
-        request_digest = digest(request.path.encode() + b" " + raw)
-        return await self._engine.change(
-            lambda batch: service.once(batch, body.key, request_digest, lambda: done(batch))
-        )
-
-    async def rerun(self, request: web.Request) -> web.Response:
+    async def rerun(self, request: web.Request) -> web.StreamResponse:
         """Submit finished jobs again."""
+        return await self._change(request, lambda body: actions.RerunJobs(body.failed))
+
+    async def clean(self, request: web.Request) -> web.StreamResponse:
+        """Remove finished jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
+        return await self._change(request, lambda body: actions.CleanJobs(body.older_s), self._remove_folders)
+
+    async def _change(
+        self,
+        request: web.Request,
+        action: Callable[[requests.SelectBody], Action],
+        then: Callable[[list[int]], Awaitable[None]] | None = None,
+    ) -> web.StreamResponse:
+        """Do an action to selected jobs, once per key; the set is fixed when the command runs."""
         raw = request[BODY]
         body = requests.decode(raw, requests.SelectBody)
-        chosen = _selectors(body.selectors) if body.failed else _some(_selectors(body.selectors))
-        by = _owner(request)
+        chosen = _selectors(body.selectors)
+        if not (body.failed and not chosen):
+            _some(chosen)
+        request[NOTE].about = " ".join(body.selectors)[:ABOUT_MAX]
+        change = BulkChange(
+            action(body),
+            chosen or [selectors.ByState(State.FAILED.value)],
+            key=body.key,
+            # The path too: the same body kills or cleans, and what was only held must not be removed for that.
+            digest=digest(request.path.encode() + b" " + raw),
+            visible_to=_owner(request),
+            required=bool(chosen),
+        )
+        answer = SlowAnswer(request)
+        try:
+            done = await self._engine.change_in_steps(change.start, answer.keep_alive)
+            if then is not None:
+                await then(done.ids)
+        except GrassError as error:
+            return await answer.refuse(error)
+        return await answer.end(bulk_document(done))
 
-        def handler(batch: Batch) -> list[int]:
-            return tokens.own(
-                batch, chosen, by, lambda: service.rerun(batch, chosen, body.key, digest(raw), body.failed)
-            )
+    async def _remove_folders(self, ids: list[int]) -> None:
+        for at in range(0, len(ids), STEP_JOBS):
+            some = ids[at : at + STEP_JOBS]
+            await self._directory.remove(some, await self._engine.read_step(partial(_rerun_among, some)))
 
-        ids = await self._engine.change(handler, key=body.key, recall=service.ids_of)
-        return done_document(Done(await self._engine.read(partial(selection.present, ids=ids))))
 
-    async def clean(self, request: web.Request) -> web.Response:
-        """Remove finished jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
-        done = await self._once(request, lambda batch, jobs, body: service.clean(batch, jobs, body.older_s))
-        spare = await self._engine.read(lambda batch: batch.store.rerun_jobs())
-        await self._directory.remove(done.jobs, spare)
-        return document({"jobs": [], "removed": len(done.jobs), "notes": done.notes})
+def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
+    """Return those of some jobs that a kept job runs again."""
+    return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
 
 
 async def _submit(request: web.Request, submit: submissions.Handler) -> web.Response:

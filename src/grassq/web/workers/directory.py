@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from grassq.core.messages import Forget
-from grassq.core.model import Job, Offer
+from grassq.core.model import Offer
 from grassq.core.names import shown
 from grassq.core.protocol import DropOffer, MakeOffer, ReadLog, TailLog
 from grassq.errors import Refused
@@ -30,7 +30,7 @@ class LocalWorkerApi(QueueAdmin, Protocol):
     def logs(self) -> LogReader:
         """The logs of its attempts."""
 
-    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+    async def remove(self, ids: list[int], spare: set[int]) -> None:
         """Delete the folders of finished jobs, but not the checkpoints of those to spare."""
 
     def describe(self) -> dict[str, object]:
@@ -112,18 +112,18 @@ class WorkerDirectory:
             f"worker {worker} is out of touch and no copy of this log is here; it can be read when the worker is back"
         )
 
-    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+    async def remove(self, ids: list[int], spare: set[int]) -> None:
         """Delete what is kept of finished jobs: here now, on workers in touch now, on others when they are back."""
         if self._cache is not None:
-            await self._cache.remove([job.id for job in jobs])
+            await self._cache.remove(ids)
         if self._local is not None:
-            await self._local.remove(jobs, spare)
+            await self._local.remove(ids, spare)
         for name in self._links.names():
             link = self._links.get(name)
-            for at in range(0, len(jobs) if link is not None else 0, FORGET_MAX):
-                ids = tuple(job.id for job in jobs[at : at + FORGET_MAX])
+            for at in range(0, len(ids) if link is not None else 0, FORGET_MAX):
+                some = tuple(ids[at : at + FORGET_MAX])
                 assert link is not None
-                link.send(Forget(ids, tuple(spare.intersection(ids))))
+                link.send(Forget(some, tuple(spare.intersection(some))))
 
     def folders(self) -> list[int]:
         """The ids that have a folder on this machine, newest first and bounded."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from grassq.core.model import Job, Offer
+from grassq.core.model import Offer
 from grassq.web.logs.tail import Source
 
 
@@ -27,7 +27,7 @@ class LogSources(Protocol):
     def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
         """Where the log of an attempt is read that was given to this worker."""
 
-    async def remove(self, jobs: list[Job], spare: set[int]) -> None:
+    async def remove(self, ids: list[int], spare: set[int]) -> None:
         """Delete what is kept of finished jobs, but not the checkpoints of those to spare."""
 
     def describe(self) -> dict[str, object]:

@@ -1,0 +1,12 @@
+"""Actions on many jobs, done in bounded steps: kill, hold, release, priority, rerun, clean.
+
+`bulk.BulkChange` runs an action: it reads the selected jobs page by page, fixes the set, and changes at most
+`bulk.STEP_JOBS` jobs in each commit. Between two steps the engine serves everybody else. `jobs` says what each action
+does to a job. Both are plain functions of a batch; `Engine.change_in_steps` runs them one step after the other.
+
+This package may import the rest of `broker`, `store.base` and `core`; `web` calls it.
+
+When the daemon is killed while `grass kill all` is at job 40,000 of 100,000, the set and every finished step are in the
+store under the request's key. The client repeats its request with the same key; the next daemon finds the set, skips
+the steps that were committed, and goes on with the rest. No job is changed twice, no rerun is submitted twice.
+"""

@@ -1,0 +1,230 @@
+"""How an action is done to many jobs: read, fix the set, change it step by step, and remember every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from msgspec import Struct, field
+
+from grassq.broker import selection
+from grassq.broker.batch import Batch
+from grassq.broker.selection import Reading
+from grassq.broker.service import ids_of, recall
+from grassq.core.model import Job
+from grassq.core.syntax.selectors import Selector
+from grassq.errors import Refused
+from grassq.store.base import Submission
+
+#: How many jobs one step reads or changes. The engine is held for one step, commit included: below 50 ms.
+STEP_JOBS = 200
+#: A result names the jobs themselves up to this many; of more jobs it has the ids.
+LISTED_MAX = 10
+NOTES_MAX = 20
+
+
+class Applied(Struct):
+    """What one step did."""
+
+    #: The changed jobs as they are now; of a rerun, the new ones.
+    jobs: list[Job] = field(default_factory=list)
+    #: How many of them run and were told to stop, and the shortest and the longest grace among them, in seconds.
+    stopping: int = 0
+    graces: list[float] = field(default_factory=list)
+    #: What else to say, by job.
+    notes: dict[int, str] = field(default_factory=dict)
+
+
+class BulkResult(Struct, frozen=True):
+    """What an action did to its jobs."""
+
+    ids: list[int]
+    stopping: int = 0
+    #: The shortest and the longest time between SIGTERM and SIGKILL; empty if nothing was told to stop, or if the
+    #: request was repeated.
+    graces: list[float] = []
+    notes: list[str] = []
+    #: The jobs themselves, if there are at most LISTED_MAX.
+    jobs: list[Job] = []
+
+
+class Next(Struct, frozen=True):
+    """The action is not done yet: this handler is its next step."""
+
+    handler: Callable[[Batch], BulkResult | Next]
+    #: How many jobs were changed, of how many; 0 while the jobs are still being read.
+    done: int = 0
+    total: int = 0
+
+
+class Action(Struct, frozen=True):
+    """Something to do to jobs, one by one."""
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the action is refused when a job named by its id, or every job, cannot be changed."""
+        return True
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        """Return None if a job can be changed, else why not; an empty text leaves it out without a word."""
+        raise NotImplementedError
+
+    def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
+        """Raise Refused if these jobs must keep the whole action from being done."""
+
+    def group(self, job: Job) -> int:
+        """Return what only one job of the set may have: of several the one with the highest id is taken."""
+        return job.id
+
+    def goes_last(self, job: Job) -> bool:
+        """Whether a job is changed only after all others."""
+        return False
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        """Change jobs, at most STEP_JOBS."""
+        raise NotImplementedError
+
+
+class BulkChange:
+    """One request to change selected jobs. Its steps are remembered under its key, so a repeated request goes on.
+
+    The store has a row under the key when all is done, one under `KEY.set` with the fixed set if that takes more than
+    one step, and one under `KEY.N` for each step. A step may be run again when its batch is dropped, and two clients
+    may send the same request at once: every step looks first whether it was done.
+    """
+
+    def __init__(
+        self,
+        action: Action,
+        selectors: Iterable[Selector],
+        *,
+        key: str,
+        digest: bytes,
+        visible_to: str | None = None,
+        required: bool = True,
+    ) -> None:
+        self._action = action
+        self._selectors = list(selectors)
+        self._key = key
+        self._digest = digest
+        self._visible_to = visible_to
+        self._required = required
+        #: The chosen jobs by group, and those of them that go last.
+        self._chosen: dict[int, int] = {}
+        self._last: set[int] = set()
+        #: Why jobs were left out or what else to say, by job.
+        self._notes: dict[int, str] = {}
+        self._applied: dict[int, Applied] = {}
+        self._steps: dict[int, Submission] = {}
+
+    def start(self, batch: Batch) -> BulkResult | Next:
+        """Do the first step; a repeated request begins where the earlier one stopped."""
+        if (known := self._recall(batch)) is not None:
+            return self._told(batch, known)
+        if (fixed := self._recall(batch, "set")) is not None:
+            return self._go_on(batch, fixed.ids, 0, 0)
+        reading = selection.begin(batch, self._selectors, self._visible_to, required=self._required)
+        return self._read(batch, reading)
+
+    def _recall(self, batch: Batch, part: object = None) -> Submission | None:
+        return recall(batch, self._key if part is None else f"{self._key}.{part}", self._digest)
+
+    def _record(self, batch: Batch, part: object, position: int, stopping: int, ids: Iterable[int]) -> Submission:
+        key = self._key if part is None else f"{self._key}.{part}"
+        made = Submission(key, self._digest, position, stopping, batch.now, tuple(ids))
+        batch.changes.submissions[key] = made
+        return made
+
+    def _read(self, batch: Batch, reading: Reading) -> BulkResult | Next:
+        """Choose among the next jobs that the selectors name."""
+        if (known := self._recall(batch)) is not None:
+            return self._told(batch, known)
+        some, reading = selection.read(batch, reading, STEP_JOBS)
+        jobs = self._choose(batch, some)
+        if not reading.is_over:
+            return Next(partial(self._read, reading=reading))
+        if self._notes and not self._chosen and self._action.is_strict:
+            raise Refused(next(iter(self._notes.values())))
+        ids = sorted(self._chosen.values(), key=lambda id_: (id_ in self._last, id_))
+        if len(ids) > STEP_JOBS:
+            fixed = self._recall(batch, "set") or self._record(batch, "set", 0, 0, ids)
+            return Next(partial(self._go_on, ids=fixed.ids, number=0, position=0), 0, len(fixed.ids))
+        wanted = set(ids)
+        jobs = [job for job in jobs if job.id in wanted]
+        if len(jobs) < len(ids):
+            jobs = self._still(batch, ids)
+        applied = self._apply(batch, 0, jobs)
+        made = self._record(batch, None, 0, applied.stopping, (job.id for job in applied.jobs))
+        return self._told(batch, made, applied.jobs)
+
+    def _choose(self, batch: Batch, some: Iterable[selection.Selected]) -> list[Job]:
+        chosen = []
+        for job, named in some:
+            why = self._action.why_not(batch, job, named)
+            if why is None:
+                chosen.append(job)
+            elif named and why and self._action.is_strict:
+                raise Refused(why)
+            else:
+                self._note(job.id, why)
+        self._action.check(batch, chosen)
+        for job in chosen:
+            self._chosen[self._action.group(job)] = job.id
+            if self._action.goes_last(job):
+                self._last.add(job.id)
+        return chosen
+
+    def _note(self, job: int, why: str) -> None:
+        if why and len(self._notes) < NOTES_MAX:
+            self._notes[job] = why
+
+    def _still(self, batch: Batch, ids: Sequence[int]) -> list[Job]:
+        """Those of the chosen jobs that can still be changed: the engine did other things meanwhile."""
+        found, jobs = batch.fetch(ids), []
+        for job in (found[id_] for id_ in ids if id_ in found):
+            why = self._action.why_not(batch, job, False)
+            if why is None:
+                jobs.append(job)
+            else:
+                self._note(job.id, why)
+        return jobs
+
+    def _apply(self, batch: Batch, number: int, jobs: Sequence[Job]) -> Applied:
+        applied = self._applied[number] = self._action.apply(batch, jobs)
+        for job, note in applied.notes.items():
+            self._note(job, note)
+        return applied
+
+    def _go_on(self, batch: Batch, ids: Sequence[int], number: int, position: int) -> BulkResult | Next:
+        """Do step `number` of the fixed set, or skip all steps that were done already."""
+        while (known := self._recall(batch, number)) is not None:
+            self._steps[number] = known
+            number, position = number + 1, known.first_id
+        some = ids[position : position + STEP_JOBS]
+        if some:
+            applied = self._apply(batch, number, self._still(batch, some))
+            position += len(some)
+            done = (job.id for job in applied.jobs)
+            self._steps[number] = self._record(batch, number, position, applied.stopping, done)
+        if position < len(ids):
+            handler = partial(self._go_on, ids=ids, number=number + 1, position=position)
+            return Next(handler, position, len(ids))
+        if (whole := self._recall(batch)) is None:
+            steps = self._steps.values()
+            all_ids = sorted(id_ for step in steps for id_ in step.ids)
+            whole = self._record(batch, None, 0, sum(step.count for step in steps), all_ids)
+        return self._told(batch, whole)
+
+    def _told(self, batch: Batch, done: Submission, jobs: Sequence[Job] | None = None) -> BulkResult:
+        graces = [grace_s for applied in self._applied.values() for grace_s in applied.graces]
+        # A submission of one batch has a first id and a count instead of a list.
+        ids = ids_of(done) if done.first_id else list(done.ids)
+        if jobs is None:
+            jobs = selection.present(batch, ids) if len(ids) <= LISTED_MAX else ()
+        return BulkResult(
+            ids,
+            done.count,
+            [min(graces), max(graces)] if graces else [],
+            [*self._notes.values()],
+            list(jobs[:LISTED_MAX]) if len(ids) <= LISTED_MAX else [],
+        )

@@ -1,0 +1,200 @@
+"""What each action does to a job, and to which jobs it can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from grassq.broker.actions.bulk import Action, Applied
+from grassq.broker.batch import Batch
+from grassq.broker.eligibility import Eligibility
+from grassq.broker.service import Draft, insert, refuse_what_never_fits
+from grassq.core.model import FINAL, HOLDING, Job, State
+from grassq.core.planner.request_classes import shape_of
+from grassq.core.states import Cancel, Hold, Release, Unready
+
+
+class KillJobs(Action, frozen=True):
+    """End jobs: those that wait are cancelled at once, those that run are told to stop."""
+
+    grace_s: float | None = None
+    #: Leave alone what has started.
+    unstarted: bool = False
+
+    @property
+    def is_strict(self) -> bool:
+        """A job that has ended is no reason to refuse: what the user wants is so."""
+        return False
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        """A job that has ended cannot be killed; it is worth a note if it was named by its id."""
+        if self.unstarted:
+            return None if _has_yet_to_start(batch, job) else ""
+        if job.state not in FINAL:
+            return None
+        return f"job {job.id} has ended already ({job.state})" if named else ""
+
+    def goes_last(self, job: Job) -> bool:
+        """A job that runs is stopped last, so that its devices start no job that is about to be cancelled."""
+        return job.state in HOLDING
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        """Cancel jobs."""
+        killed = [batch.move(job, Cancel(self.grace_s)) for job in jobs]
+        stopping = [job for job in killed if job.state in HOLDING]
+        graces = [job.spec.grace_s if job.stop_grace_s is None else job.stop_grace_s for job in stopping]
+        return Applied(killed, len(stopping), [min(graces), max(graces)] if graces else [])
+
+
+def _has_yet_to_start(batch: Batch, job: Job) -> bool:
+    """Whether a job waits, or is placed behind another one that still has the devices."""
+    return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.predecessor(job) is not None)
+
+
+class HoldJobs(Action, frozen=True):
+    """Keep jobs that have not started from starting."""
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        """Only a job that has not started can be held."""
+        if job.state in HOLDING:
+            return f"job {job.id} runs already; `grass kill {job.id}` ends it, `grass pause` stops new starts"
+        if job.state in FINAL:
+            return f"job {job.id} has ended ({job.state}); only a waiting job can be held"
+        return None
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        """Hold jobs."""
+        return Applied([job if job.state is State.HELD else batch.move(job, Hold()) for job in jobs])
+
+
+class ReleaseJobs(Action, frozen=True):
+    """Let held jobs go on."""
+
+    @property
+    def is_strict(self) -> bool:
+        """A job that is not held is no reason to refuse."""
+        return False
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        """Only a held job can be released, and only if no attempt of it may run that the store knows nothing of."""
+        if any(job.id == id_ for state in batch.board.worker_states.values() for id_, _ in state.unrecorded):
+            runs = "an attempt of it that the store has no record of may still run; `grass kill` ends it"
+            return f"job {job.id} stays held: {runs}"
+        if job.state is State.HELD:
+            return None
+        return f"job {job.id} is not held ({job.state})" if named else ""
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        """Release jobs; those that cannot be placed now wait."""
+        unready = Eligibility(batch)
+        released = []
+        for job in jobs:
+            after = batch.move(job, Release())
+            why = unready.why(shape_of(job))
+            released.append(after if why is None else batch.move(after, Unready(why)))
+        return Applied(released)
+
+
+class SetPriority(Action, frozen=True):
+    """Change the place in line; larger is sooner."""
+
+    priority: int
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        """The priority of a job that has ended means nothing."""
+        if job.state in FINAL:
+            return f"job {job.id} has ended ({job.state}); its priority means nothing now"
+        return None
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        """Set the priority of jobs."""
+        changed = [replace(job, priority=self.priority) for job in jobs]
+        notes = {}
+        for before, after in zip(jobs, changed, strict=True):
+            if before.state in HOLDING:
+                notes[before.id] = f"job {before.id} runs already; the priority counts only if it is started again"
+            if after != before:
+                batch.set(before, after)
+                batch.note(after, "priority", str(self.priority))
+        return Applied(changed, notes=notes)
+
+
+class RerunJobs(Action, frozen=True):
+    """Submit finished jobs again, or only those that failed, as new jobs; the old records stay."""
+
+    failed: bool = False
+
+    @property
+    def is_strict(self) -> bool:
+        """With `failed` there may be nothing to do."""
+        return not self.failed
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        """Only a finished job can be run again."""
+        if self.failed:
+            return None if job.state is State.FAILED else ""
+        if job.state not in FINAL:
+            return f"job {job.id} has not ended ({job.state}); only a finished job can be run again"
+        return None
+
+    def group(self, job: Job) -> int:
+        """With `failed`, only the last of several runs of one job is run again."""
+        return (job.rerun_of or job.id) if self.failed else job.id
+
+    def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
+        """Refuse everything if one of the jobs could never run now."""
+        refuse_what_never_fits(batch, map(shape_of, jobs))
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        """Submit jobs again."""
+        if self.failed:
+            jobs = _without_later_run(batch, jobs)
+        environments = {digest: batch.store.environment(digest) for digest in {job.spec.env_digest for job in jobs}}
+        drafts = [
+            Draft(
+                job.spec,
+                environments[job.spec.env_digest] or b"\x90",
+                job.name,
+                job.priority,
+                rerun_of=job.rerun_of or job.id,
+            )
+            for job in jobs
+        ]
+        return Applied(insert(batch, drafts))
+
+
+def _without_later_run(batch: Batch, jobs: Sequence[Job]) -> list[Job]:
+    """Leave out failed jobs of which a later run succeeded or has yet to end."""
+    failed = {job.rerun_of or job.id: job for job in jobs}
+    runs = [batch.current(job) for job in batch.store.reruns(list(failed))]
+    # Also runs that were submitted earlier in this batch: two requests at once must not submit twice as many.
+    runs += [job for job in batch.changes.inserted.values() if job.rerun_of in failed]
+    for run in runs:
+        first = run.rerun_of or run.id
+        if run.state not in (State.FAILED, State.CANCELLED) and first in failed and failed[first].id < run.id:
+            del failed[first]
+    return list(failed.values())
+
+
+class CleanJobs(Action, frozen=True):
+    """Remove finished jobs from the store; what has not ended is never touched."""
+
+    older_s: float | None = None
+
+    @property
+    def is_strict(self) -> bool:
+        """There may be nothing to remove."""
+        return False
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        """Only what has ended, long enough ago, is removed; of other jobs nothing is said."""
+        if job.state not in FINAL:
+            return ""
+        old_enough = self.older_s is None or (job.finished is not None and job.finished <= batch.now - self.older_s)
+        return None if old_enough else ""
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        """Remove jobs."""
+        batch.remove(jobs)
+        return Applied(list(jobs))
