@@ -22,8 +22,10 @@ SOCKET_NAME = "grass.sock"
 LOG_NAME = "daemon.log"
 #: Holds the address that `grass use` chose.
 BROKER_NAME = "broker"
+#: Holds the addresses of the broker that this machine works for; there while the home keeps no queue of its own.
+JOINED_NAME = "joined"
 BROKER_LIMIT = 4096
-#: Said instead of an address: this machine's own daemon.
+#: Said instead of an address: this machine's own queue, or the broker's if the machine is only a worker.
 LOCAL = "local"
 MOUNTINFO = "/proc/self/mountinfo"
 #: Bytes of the mount table read at most; machines with thousands of container mounts stay below.
@@ -66,14 +68,28 @@ def current() -> str:
 
 
 def broker(home: str, typed: str | None = None) -> str | None:
-    """The broker a command goes to: as typed, or $GRASS_BROKER, or as `grass use` said; None is the local daemon."""
-    text = typed if typed is not None else os.environ.get("GRASS_BROKER") or _used(home) or LOCAL
-    return None if text == LOCAL else text
+    """Return the broker a command goes to: as typed, else $GRASS_BROKER, else what `grass use` chose, else `local`.
+
+    `local` is None, the daemon of this home; on a machine that is only a worker it is the broker the machine works for.
+    """
+    text = typed if typed is not None else os.environ.get("GRASS_BROKER") or _line_of(home, BROKER_NAME) or LOCAL
+    return (joined(home) or None) if text == LOCAL else text
 
 
 def broker_named_by(home: str) -> str:
-    """What `broker` went by when nothing was typed: GRASS_BROKER, `grass use`, or nothing."""
-    return "GRASS_BROKER" if os.environ.get("GRASS_BROKER") else "`grass use`" if _used(home) else ""
+    """Return why `broker` gives its answer when nothing is typed; "" for the daemon of this home."""
+    for text, named_by in (
+        (os.environ.get("GRASS_BROKER"), "GRASS_BROKER"),
+        (_line_of(home, BROKER_NAME), "`grass use`"),
+    ):
+        if text and text != LOCAL:
+            return named_by
+    return "this machine is a worker of it" if joined(home) else ""
+
+
+def joined(home: str) -> str:
+    """Return the addresses of the broker that this machine works for; "" for a home with a queue of its own."""
+    return _line_of(home, JOINED_NAME)
 
 
 def certificate_password() -> str | None:
@@ -189,14 +205,15 @@ def prepare(path: str) -> bool:
     return made
 
 
-def _used(home: str) -> str:
+def _line_of(home: str, name: str) -> str:
     try:
-        descriptor = os.open(f"{home}/{BROKER_NAME}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(f"{home}/{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         # Not taken for "none": the job would silently go into another queue.
-        raise Refused(f"cannot read {home}/{BROKER_NAME}: {error.strerror}; `grass use` writes it anew") from error
+        again = "`grass use`" if name == BROKER_NAME else "`grass restart`"
+        raise Refused(f"cannot read {home}/{name}: {error.strerror}; {again} writes it anew") from error
     try:
         return os.fsdecode(os.read(descriptor, BROKER_LIMIT)).strip()
     finally:

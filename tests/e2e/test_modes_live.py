@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.e2e.world import DEADLINE_S, Grass, end, eventually, free_port
 
@@ -34,6 +35,34 @@ def test_a_plain_daemon_typed_by_hand_is_plain_from_then_on(grass: Grass) -> Non
     grass.ok("stop")
     second.wait(DEADLINE_S)
     assert grass.json("show")["workers"][0]["labels"] == []
+
+
+def test_commands_of_a_home_that_is_only_a_worker_go_to_its_broker_with_the_users_login(
+    grass: Grass, tmp_path: Path
+) -> None:
+    where = f"127.0.0.1:{free_port()}"
+    broker = grass.start("daemon", "--bind", where, "--no-worker")
+    eventually(lambda: (grass.home / "mode.json").exists(), "the broker serves")
+    node = Grass(tmp_path / "node", grass.cwd)
+    node.ok("join", grass.json("token", "create", "--scope", "worker")["code"], "--name", "node")
+    worker = node.start("daemon", "--no-broker", "--connect", where)
+    eventually(lambda: (node.home / "mode.json").exists(), "the worker serves")
+    assert "grass login CODE" in node.refuses(5, "show"), "the worker's own token gives no right to look"
+    node.ok("login", grass.json("token", "create", "--name", "ann")["code"])
+    assert node.ok("use") == f"commands go to {where} (this machine is a worker of it)\n"
+    assert node.ok("create-queue", "q", "echo") == "queue q created\n"
+    eventually(lambda: "q" in [queue["name"] for queue in node.json("show")["queues"]], "the broker knows the queue")
+    assert node.ok("enqueue", "-q", "q", "hello") == "1\n"
+    assert node.ok("follow", "1") == "hello\n"
+    node.ok("stop")
+    worker.wait(DEADLINE_S)
+    assert [job["id"] for job in node.json("show", "all")["jobs"]] == [1], "the broker answers without the worker"
+    alone = node.start("daemon")
+    eventually(lambda: not (node.home / "joined").exists(), "it serves a queue of its own")
+    assert node.json("show", "all")["jobs"] == []
+    for each, daemon in ((node, alone), (grass, broker)):
+        each.ok("stop")
+        daemon.wait(DEADLINE_S)
 
 
 def test_a_start_that_failed_is_not_repeated(grass: Grass) -> None:

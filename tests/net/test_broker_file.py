@@ -212,6 +212,20 @@ def test_what_use_wrote_is_what_commands_read(home: Path) -> None:
     assert homes.broker(str(home)) is None
 
 
+def test_commands_on_a_machine_that_is_only_a_worker_go_to_its_broker(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / homes.JOINED_NAME).write_text("a:1,b:2\n")
+    assert homes.broker(str(home)) == homes.broker(str(home), "local") == "a:1,b:2"
+    assert homes.broker(str(home), "c:3") == "c:3"
+    broker_file.choose(str(home), "d:4")
+    assert (homes.broker(str(home)), homes.broker_named_by(str(home))) == ("d:4", "`grass use`")
+    broker_file.choose(str(home), None)
+    assert homes.broker_named_by(str(home)) == "this machine is a worker of it"
+    monkeypatch.setenv("GRASS_BROKER", "e:5")
+    assert (homes.broker(str(home)), homes.broker_named_by(str(home))) == ("e:5", "GRASS_BROKER")
+
+
 def test_a_choice_that_cannot_be_read_is_not_taken_for_none(home: Path) -> None:
     (home / homes.BROKER_NAME).symlink_to(homes.BROKER_NAME)
     with pytest.raises(Refused, match="cannot read"):

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 from aiohttp import web
 
+from grassq import home as homes
 from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
@@ -179,9 +180,15 @@ async def _open_entrances(
     stack.push_async_callback(runner.cleanup)
     # First of all: what waits for the links to end would wait out its whole time.
     stack.push_async_callback(links.close)
+    _forget_joined(setup.home)
     await serve_user(runner, sock)
     if identity is not None:
         await _open_to_others(stack, setup, runner, api, identity)
+
+
+def _forget_joined(home: str) -> None:
+    """Let commands of a home that was only a worker before go to its own queue again."""
+    Path(home, homes.JOINED_NAME).unlink(missing_ok=True)
 
 
 def _directory(

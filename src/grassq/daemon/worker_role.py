@@ -1,4 +1,7 @@
-"""The daemon as a worker of a broker elsewhere: it dials out, runs what it is given, and forwards what users ask."""
+"""The daemon as a worker of a broker elsewhere: it dials out and runs what it is given.
+
+Commands and the SDK on this machine go to that broker directly; the daemon only tells them its addresses, in a file.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from grassq import atomic_files
+from grassq import home as homes
 from grassq.broker.views import timestamp
 from grassq.core.endpoint import Endpoint
 from grassq.core.syntax.addresses import parse_addresses
@@ -20,9 +25,7 @@ from grassq.errors import GrassError, Refused
 from grassq.net import broker as remote_broker
 from grassq.net.broker import Credential
 from grassq.run.own_daemon import LOCK_NAME
-from grassq.web.access.auth import same_user
 from grassq.web.listen.tcp import make_runner
-from grassq.web.worker_only.proxy import Forwarder
 from grassq.web.worker_only.routes import OwnWorkerRoutes
 from grassq.worker import offers
 from grassq.worker.broker_link import BrokerLink
@@ -61,11 +64,12 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         "python": sys.executable,
     }
     own = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about)
-    forwarder = Forwarder(lambda: _way_to_use(setup, credential), own.routes())
-    runner = make_runner(forwarder.app([same_user]), SHUTDOWN_S)
+    runner = make_runner(own.app(), SHUTDOWN_S)
     await runner.setup()
     sock = stack.enter_context(user_socket(setup.home))
     stack.push_async_callback(runner.cleanup)
+    addresses = ",".join(map(str, credential.addresses))
+    atomic_files.write_aside(setup.home, homes.JOINED_NAME, f"{addresses}\n".encode(), sync=True)
     await serve_user(runner, sock)
     setup.say(f"worker {credential.name} of the broker at {', '.join(map(str, credential.addresses))}")
     return [ticking, dialling]
@@ -97,15 +101,6 @@ def _known(setup: DaemonContext, first: Credential) -> Credential:
     newest = same[-1]
     newest.addresses = list(dict.fromkeys([*first.addresses, *newest.addresses]))
     return newest
-
-
-def _way_to_use(setup: DaemonContext, worker: Credential) -> Endpoint | None:
-    """With which right this user asks the broker; None before a login."""
-    try:
-        login = remote_broker.login_credential(setup.home, worker.addresses)
-    except GrassError:
-        return None
-    return Endpoint(tuple(login.addresses), login.fingerprint, login.token)
 
 
 def _place(home: str, store_id: str) -> str:

@@ -102,7 +102,8 @@ def use(arguments: argparse.Namespace) -> int:
         return render.document({"broker": broker, "named_by": named.strip("`") or None})
     if broker is None:
         return render.line("commands go to this machine's own daemon")
-    render.line(f"commands go to {broker} ({named}); `--broker local` or `grass use local` for this machine")
+    back = "" if home.joined(directory) else "; `--broker local` or `grass use local` for this machine"
+    render.line(f"commands go to {broker} ({named}){back}")
     if arguments.broker is not None and named == "GRASS_BROKER":
         render.notes(["GRASS_BROKER is set and comes before `grass use`"])
     return EXIT_OK

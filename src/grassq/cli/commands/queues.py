@@ -46,7 +46,8 @@ def words(name: str, argv: list[str]) -> int:
     else:
         render.line(f"queue {answer.get('name')} {answer.get('status')}")
     render.notes(answer.get("notes", []))
-    if worker is None and (broker := homes.broker(homes.current())) is not None:
+    home = homes.current()
+    if worker is None and (broker := homes.broker(home)) is not None and not homes.joined(home):
         render.notes([f"made on this machine, not at {broker}; --worker NAME makes it on a worker there"])
     return 0
 

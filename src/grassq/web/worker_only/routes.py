@@ -1,4 +1,7 @@
-"""What a machine that only works answers itself: its queues, how it fares, and that it shall stop."""
+"""The local socket of a machine that is only a worker: its queues, what `doctor` asks, and stopping.
+
+Every other request belongs to the broker, and clients send it there themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import web
-from msgspec.structs import replace
 
 from grassq import __version__
 from grassq.core.model import Offer
@@ -16,8 +18,9 @@ from grassq.core.planner.workers import WorkerRoles
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import NotFound, Refused
 from grassq.web import requests
+from grassq.web.access.auth import BODY_MAX, same_user
 from grassq.web.access.principal import OWNER
-from grassq.web.responses import Handler, document
+from grassq.web.responses import document, errors_in_words, version_header
 from grassq.web.submit import validate
 
 
@@ -61,21 +64,28 @@ class OwnWorkerRoutes:
         self._stop = stop
         self._about = about
 
-    def routes(self) -> dict[tuple[str, str], Handler]:
-        """Method and path to who answers."""
-        return {
-            ("POST", "/v1/create-queue"): self.create_queue,
-            ("POST", "/v1/delete-queue"): self.delete_queue,
-            ("GET", "/v1/info"): self.info,
-            ("POST", "/v1/stop"): self.stop,
-        }
+    def app(self) -> web.Application:
+        """Return the application, for the owner of the socket alone."""
+        app = web.Application(client_max_size=BODY_MAX, middlewares=[errors_in_words, same_user])
+        app.on_response_prepare.append(version_header)
+        app.router.add_post("/v1/create-queue", self.create_queue)
+        app.router.add_post("/v1/delete-queue", self.delete_queue)
+        app.router.add_get("/v1/info", self.info)
+        app.router.add_post("/v1/stop", self.stop)
+        app.router.add_route("*", "/{path:.*}", self.refuse)
+        return app
+
+    async def refuse(self, request: web.Request) -> web.Response:
+        """Refuse what only a broker can do."""
+        raise Refused("this machine is only a worker and keeps no queue; ask its broker: --broker HOST:PORT")
 
     async def create_queue(self, request: web.Request) -> web.Response:
         """Make or replace a queue of this machine."""
         body = requests.decode(await request.read(), requests.QueueBody)
         typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
+        if typed.worker is not None or body.temporary:
+            await self.refuse(request)
         offer = await asyncio.to_thread(validate.read_offer, typed, body.submitter(OWNER), WorkerRoles())
-        offer = replace(offer, temporary=body.temporary)
         status, notes = await self._worker.offer(offer)
         shown_as = {"json": typed.json, "quiet": typed.quiet}
         return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
@@ -83,6 +93,8 @@ class OwnWorkerRoutes:
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue of this machine; what runs finishes."""
         body = requests.decode(await request.read(), requests.NameBody)
+        if body.worker is not None:
+            await self.refuse(request)
         known = {offer.queue: offer for offer in self._worker.queues}
         if check_name(body.name, "queue name") not in known:
             raise NotFound(f"this machine offers no queue {shown(body.name)}")
