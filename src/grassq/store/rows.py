@@ -12,7 +12,7 @@ import msgspec
 import msgspec.structs
 from msgspec import Struct
 
-from grassq.core.job_options import SPEC_FIELDS, Pairs, SpecOptions
+from grassq.core.job_options import Pairs, SpecOptions
 from grassq.core.model import (
     ANYWHERE,
     FINAL,
@@ -73,10 +73,12 @@ _placement = msgspec.msgpack.Decoder(Placement).decode
 _info = msgspec.msgpack.Decoder(WorkerInfo).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
-#: The options that have a place of their own in `_Rest`, and those that came later with their defaults.
-_PLACED = tuple(name for name in SPEC_FIELDS if name in _Rest.__struct_fields__)
-_LATER = {field.name: field.default for field in msgspec.structs.fields(SpecOptions) if field.name not in _PLACED}
-_placed_of: Callable[[_Rest], tuple[Any, ...]] = attrgetter(*_PLACED)
+#: The options that have no place of their own in `_Rest`, with their defaults.
+_LATER = {
+    field.name: field.default
+    for field in msgspec.structs.fields(SpecOptions)
+    if field.name not in _Rest.__struct_fields__
+}
 
 # What most new jobs have in common; only what differs is written.
 _USUAL: dict[str, object] = {
@@ -212,13 +214,13 @@ def job_from(row: tuple[Any, ...]) -> Job:
 
 
 def _stored(spec: Spec) -> tuple[object, ...]:
-    later = {name: getattr(spec, name) for name in _LATER if getattr(spec, name) != _LATER[name]}
+    later = _LATER and {name: getattr(spec, name) for name in _LATER if getattr(spec, name) != _LATER[name]}
     return (*_rest_of(spec), later) if later else _rest_of(spec)
 
 
 def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec:
     asked, rest = _asked(shape), _rest(spec)
-    return Spec(
+    read = Spec(
         rest.command,
         queue,
         asked.request,
@@ -230,10 +232,15 @@ def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec
         rest.own_cwd,
         asked.constraints,
         rest.by,
-        **dict(zip(_PLACED, _placed_of(rest), strict=True)),
-        # An option that this release does not know is one of a later release.
-        **{name: value for name, value in rest.later.items() if name in _LATER},
+        split=rest.split,
+        keep_children=rest.keep_children,
+        grace_s=rest.grace_s,
+        on_lost=rest.on_lost,
+        tries=rest.tries,
     )
+    # An option that this release does not know is one of a later release.
+    later = rest.later and {name: value for name, value in rest.later.items() if name in _LATER}
+    return msgspec.structs.replace(read, **later) if later else read
 
 
 def shape_from(queue: str, shape: bytes) -> Shape:
