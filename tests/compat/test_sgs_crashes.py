@@ -223,7 +223,7 @@ def test_both_are_killed_and_the_next_call_tells(scheduler: Scheduler) -> None:
     assert scheduler.piped("", "--gpus", "0").err == ""
 
 
-def test_a_bug_in_what_is_heard_is_told_in_one_line() -> None:
+def test_a_bug_while_reading_events_is_said_in_one_line() -> None:
     def ask(*_: object) -> NoReturn:
         raise ValueError("unheard of")
 

@@ -1,11 +1,11 @@
-"""Commands from the bytes of stdin: a line each, joined by a backslash, or a block of several."""
+"""Reads commands from the bytes of stdin: one line, lines joined by a backslash, or a block of lines."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-#: Bytes of one command: Linux gives a program no longer word, and a line for the shell is one word.
+#: Bytes of one command: Linux passes no longer argument to a program, and a line for the shell is one argument.
 COMMAND_MAX = 131_071
 
 _BLANKS = b" \t"
@@ -13,18 +13,18 @@ _BLOCK = re.compile(rb"<<([A-Za-z0-9_]+)")
 
 
 class Command(NamedTuple):
-    """One command that was read."""
+    """One command."""
 
-    #: What is run.
+    #: The text that the shell runs.
     text: bytes
-    #: What can be piped in again to have it once more.
+    #: The text as typed: piped in again, it is the same command.
     typed: bytes
-    #: What is said when it starts: always one line.
+    #: The line that is printed when the command starts.
     shown: bytes
 
 
 class Complaint(NamedTuple):
-    """What is no command, and why; it starts on that line of the input."""
+    """Input that is no command: the number of its first line, and what is wrong."""
 
     number: int
     why: str
@@ -34,21 +34,21 @@ Found = Command | Complaint
 
 
 class CommandReader:
-    """Takes bytes as they come and gives the commands that are whole."""
+    """Takes bytes as they come and returns the commands that are complete."""
 
     def __init__(self) -> None:
         self._number = 0
         self._began = 0
-        #: The line whose end has not come; of one that is too long, what tells whether the next line belongs to it.
+        #: The unfinished line; of one that is too long, only what decides whether the next line belongs to it.
         self._partial = b""
         self._is_too_long = False
-        #: The lines so far of a command that goes on, and the word that ends it if it is a block.
+        #: The lines so far of an unfinished command, and the word that ends it if it is a block.
         self._lines: list[bytes] = []
         self._word: bytes | None = None
         self._size = 0
 
     def feed(self, data: bytes) -> list[Found]:
-        """The commands that end in `data`."""
+        """Return the commands that end in `data`."""
         first, *rest = data.split(b"\n")
         found: list[Found] = []
         for part in rest:
@@ -60,7 +60,7 @@ class CommandReader:
         return found
 
     def end(self) -> list[Found]:
-        """What is found when nothing more comes: a last line needs no end, a command that goes on has none."""
+        """Return what ends with the input: a last line needs no newline, an unfinished command is a complaint."""
         found: list[Found] = []
         if self._partial or self._is_too_long:
             self._whole_line(b"", found)
@@ -74,7 +74,7 @@ class CommandReader:
         return found
 
     def left(self) -> bytes:
-        """What was read and is no whole command yet, as it was typed."""
+        """Return the unfinished command as typed."""
         return b"\n".join([*self._lines, *([self._partial] if self._partial and not self._is_too_long else [])])
 
     def _whole_line(self, rest: bytes, found: list[Found]) -> None:
@@ -107,7 +107,7 @@ class CommandReader:
         if _goes_on(line):
             return
         typed = b"\n".join(self._lines)
-        # The shell joins them itself; shown is what it makes of them, which is one line.
+        # The shell joins the lines itself; `shown` is the one line that it makes of them.
         self._found(Command(typed.lstrip(_BLANKS), typed, typed.replace(b"\\\n", b"").rstrip()), found)
 
     def _in_block(self, line: bytes, found: list[Found]) -> None:
@@ -125,7 +125,7 @@ class CommandReader:
             self._forget()
 
     def _keep(self, line: bytes) -> None:
-        # Of a command that is too long already only its end is of interest. The one more is the last end of line.
+        # Of a command that is too long already only the end matters. The one more is the last newline.
         if self._size <= COMMAND_MAX + 1:
             self._lines.append(line)
 
@@ -143,7 +143,7 @@ class CommandReader:
 
 
 def _tail(line: bytes) -> bytes:
-    """The shortest line that ends as this one does: whether it goes on can still be told when more of it comes."""
+    """Return the shortest line that ends as this one does: later bytes still show whether the line goes on."""
     body = line.removesuffix(b"\r")
     return (b"\\" if _goes_on(body) else b"") + line[len(body) :]
 

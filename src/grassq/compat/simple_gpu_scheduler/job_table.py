@@ -1,4 +1,4 @@
-"""The commands that were handed over, and what became of each."""
+"""The submitted commands, and what became of each."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ CANCELLED = "cancelled"
 
 
 class JobTable:
-    """Commands by the id of their job, as long as they have not ended; of those that have, how many ended how."""
+    """The commands of unfinished jobs by job id, and how many jobs ended how."""
 
     def __init__(self) -> None:
         self._unfinished: dict[int, Command] = {}
-        #: Which attempt of a job was announced.
+        #: The announced attempt of each started job.
         self._started: dict[int, int] = {}
         #: The ids of the first and of the last job; 0 before there is one.
         self.first = 0
         self.last = 0
         self.succeeded = 0
         self.failed = 0
-        #: Ended without having been started, and what was no command at all.
+        #: Commands that were never started, and input that is no command.
         self.unstarted = 0
 
     def __len__(self) -> int:
@@ -33,40 +33,40 @@ class JobTable:
 
     @property
     def running(self) -> int:
-        """How many have started and not ended."""
+        """Return how many jobs have started and not ended."""
         return len(self._started)
 
     @property
     def total(self) -> int:
-        """How many there were so far."""
+        """Return how many commands there were so far."""
         return self.done + len(self._unfinished)
 
     @property
     def done(self) -> int:
-        """How many will do nothing more."""
+        """Return how many commands are over."""
         return self.succeeded + self.failed + self.unstarted
 
     def unfinished(self) -> list[int]:
-        """The jobs that have not ended."""
+        """Return the jobs that have not ended."""
         return list(self._unfinished)
 
     def waiting(self) -> Iterator[tuple[int, Command]]:
-        """The jobs that have not started, in the order they were read."""
+        """Iterate over the jobs that have not started, in the order they were read."""
         return ((job, command) for job, command in self._unfinished.items() if job not in self._started)
 
     def add(self, first: int, commands: Iterable[Command]) -> None:
-        """These were stored; their ids follow one another."""
+        """Add stored commands; their job ids are consecutive."""
         if not self.first:
             self.first = first
         for job, command in enumerate(commands, first):
-            # A store that was replaced gives ids again: what had this one before is lost with the old store.
+            # A replaced store gives ids again: the job that had this id is lost with the old store.
             self.failed += job in self._unfinished
             self._started.pop(job, None)
             self._unfinished[job] = command
             self.last = job
 
     def start(self, job: int, attempt: int) -> Command | None:
-        """A job has started; its command if that is news."""
+        """Note that an attempt has started; return the command if this attempt was not announced yet."""
         command = self._unfinished.get(job)
         if command is None or self._started.get(job, 0) >= attempt:
             return None
@@ -74,7 +74,7 @@ class JobTable:
         return command
 
     def end(self, job: int, state: str) -> Command | None:
-        """A job has ended; its command if that is news."""
+        """Note that a job has ended; return its command if that was not known yet."""
         command = self._unfinished.pop(job, None)
         if command is None:
             return None
@@ -88,5 +88,5 @@ class JobTable:
         return command
 
     def summary(self) -> str:
-        """How many ended how, in words."""
+        """Return in words how many ended how."""
         return f"{self.succeeded} succeeded, {self.failed} failed, {self.unstarted} not started"

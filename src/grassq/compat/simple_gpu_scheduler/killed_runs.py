@@ -29,8 +29,6 @@ UNREADABLE = ".unreadable"
 #: Files read by one call, and bytes of lines in flight read from one file; one read from stdin brings fewer.
 FILES_MAX = 100
 LINES_MAX = 8 << 20
-#: A call writes the header as soon as it has made its file. An empty file of this age belongs to no living call.
-EMPTY_S = 3600.0
 #: Process, start in seconds since 1970, first job, last job, bytes of lines in flight: always of the same length.
 _HEADER = b"%10d %12d %18d %18d %8d\n"
 _HEADER_SIZE = len(_HEADER % (0, 0, 0, 0, 0))
@@ -169,9 +167,7 @@ def _locked(path: str, locks: ExitStack) -> KilledRun | None:
     if not about.st_nlink:
         return None  # another call has reported it meanwhile
     if not about.st_size:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # its call is about to lock it
-        if about.st_mtime < time.time() - EMPTY_S:
-            os.unlink(path)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # its call is about to lock it, or was killed before it read a line
         return None
     content = os.pread(descriptor, _HEADER_SIZE + LINES_MAX, 0)
     pid, began, first, last, size = map(int, content[:_HEADER_SIZE].split())

@@ -1,4 +1,4 @@
-"""Our stderr: messages, and a progress bar that steps aside for whatever else is written to the terminal."""
+"""Our stderr: messages, and a progress bar that is hidden while something else is written to the terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from grassq.cli.progress import ProgressBar
 
-#: How often the bar is drawn.
+#: Seconds between two drawings of the bar.
 DRAW_S = 0.2
 
 
 class Messages:
-    """Says things on stderr."""
+    """Writes messages and the bar to stderr."""
 
     def __init__(self) -> None:
         self._is_watched = os.isatty(2)
@@ -27,11 +27,11 @@ class Messages:
         self._drawn = 0.0
 
     def say(self, message: str) -> None:
-        """One line, with our name."""
+        """Write one line, with the name of the program."""
         self.write(f"{PROGRAM}: {render.clean(message)}\n".encode("utf-8", "backslashreplace"))
 
     def write(self, data: bytes) -> None:
-        """Bytes as they are; where nobody can read them, that is no failure."""
+        """Write bytes as they are; a stderr that cannot be written is no failure."""
         self.hide()
         try:
             render.write(data, fd=2)
@@ -39,7 +39,7 @@ class Messages:
             return
 
     def draw(self, table: JobTable) -> float | None:
-        """Draw the bar if somebody is there to see it; in how many seconds it should be drawn again."""
+        """Draw the bar on a terminal; return in how many seconds to draw it again, or None without a terminal."""
         if not self._is_watched:
             return None
         now = monotonic()
@@ -59,12 +59,12 @@ class Messages:
         return DRAW_S
 
     def step_aside(self) -> None:
-        """Something is written to stdout: where that is the same terminal, the bar goes first."""
+        """Hide the bar before a write to stdout, if stdout is the same terminal."""
         if self._shares_terminal:
             self.hide()
 
     def hide(self) -> None:
-        """Leave the terminal without the bar."""
+        """Hide the bar."""
         try:
             if self._bar is not None:
                 self._bar.hide()
@@ -72,10 +72,10 @@ class Messages:
             self._drop()
 
     def _drop(self) -> None:
-        """The terminal is gone, as after a logout: nothing is drawn any more."""
+        """Draw nothing any more: the terminal is gone, as after a logout."""
         self._bar = None
         self._is_watched = False
-        # What could not be written is kept for it until the end, where failing again would change the exit code.
+        # Python writes the buffered rest at exit; a second failure there would change the exit code.
         silence = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(silence, 2)
         os.close(silence)

@@ -1,4 +1,4 @@
-"""Our stdout: what commands write, in whole lines, whoever else writes at the same time."""
+"""Our stdout: the output of several commands, mixed in whole lines."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ import os
 import select
 import stat
 
-#: Of a line without end so much is kept back; a longer one is passed on in pieces.
+#: Bytes of an unfinished line that are kept back; a longer line is passed on in pieces.
 HELD_MAX = 64 << 10
-#: Bytes that wait for a reader; with more, nothing is taken from the daemon until there is room.
+#: Bytes that wait for the reader of stdout; with more, no event is taken until there is room.
 PENDING_MAX = 1 << 20
-#: A pipe that is ready takes so much at once; more could make us wait.
+#: Bytes that a ready pipe takes at once; a longer write could block.
 PIPE_TAKES = select.PIPE_BUF
 FILE_TAKES = 1 << 20
 
-#: Who wrote last, if it was not a command.
+#: Stands for this program where the id of a job stands for a command.
 _OURSELVES = 0
 
 
 class Output:
-    """Collects what several commands write and passes it on as far as the reader takes it."""
+    """Collects the output of commands and writes as much as the reader takes without blocking."""
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self._takes = FILE_TAKES if is_file(descriptor) else PIPE_TAKES
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLOUT)
-        #: The beginning of a line whose end has not come, by job.
+        #: The unfinished line of each job.
         self._held: dict[int, bytes] = {}
         self._pending = bytearray()
-        #: Who has passed on the beginning of a line without its end.
+        #: The writer whose unfinished line was passed on; None after a whole line.
         self._open: int | None = None
-        #: Why nothing can be written any more.
+        #: The reason why stdout cannot be written any more.
         self.trouble = ""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is something the reader has not taken."""
+        """Return whether there are bytes that the reader has not taken."""
         return bool(self._pending)
 
     @property
     def is_midline(self) -> bool:
-        """Whether what was passed on last has no end of line."""
+        """Return whether the last passed line has no end yet."""
         return self._open is not None
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be put in."""
+        """Return whether more may be put in."""
         return len(self._pending) < PENDING_MAX
 
     def line(self, content: bytes) -> None:
-        """A line of our own."""
+        """Write a line of our own."""
         self._put(_OURSELVES, content + b"\n")
 
     def write(self, job: int, data: bytes) -> None:
-        """Bytes of a command: passed on up to the last end of a line."""
+        """Take bytes of a command; pass them on up to the last end of a line."""
         data = self._held.pop(job, b"") + data
         end = data.rfind(b"\n") + 1
         if len(data) - end > HELD_MAX:
@@ -65,16 +65,16 @@ class Output:
             self._held[job] = data[end:]
 
     def end(self, job: int) -> None:
-        """A command has ended: what it wrote last is passed on as it is."""
+        """Pass on the unfinished line of a command that has ended."""
         rest = self._held.pop(job, b"")
         if rest:
             self._put(job, rest)
         if self._open == job:
-            # Nothing that follows is of this line, not even what a later attempt writes.
+            # Nothing that follows belongs to this line, not even the output of a later attempt.
             self._open = -1
 
     def flush(self) -> None:
-        """Write as much as the reader takes without making us wait."""
+        """Write as much as the reader takes without blocking."""
         while self._pending and self._ready.poll(0):
             try:
                 written = os.write(self._descriptor, memoryview(self._pending)[: self._takes])
@@ -96,7 +96,7 @@ class Output:
 
 
 def is_file(descriptor: int) -> bool:
-    """Whether what is open there is a plain file."""
+    """Return whether the descriptor is a plain file."""
     try:
         return stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError:

@@ -1,4 +1,4 @@
-"""The loop: commands from stdin to the daemon, and what becomes of them to stdout, until both are over."""
+"""The main loop: submits commands from stdin, and writes their output to stdout, until both are over."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from grassq.errors import GrassError, NotFound, Refused, Unreachable
 from grassq.net.client import ApiClient, compact
 from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted, Place
 
-#: With so many jobs that have not ended, stdin is left alone; what one read brings may come on top.
+#: With this many unfinished jobs, stdin is not read; the commands of one read may come on top.
 UNFINISHED_MAX = 10_000
 READ_SIZE = 64 << 10
-#: A daemon that goes away again each time it was subscribed to for less than this is given up after so many times.
+#: After FAILURES_MAX subscriptions in a row that lasted less than STEADY_S seconds, the call gives up.
 STEADY_S = 30.0
 FAILURES_MAX = 20
 PAUSE_S = 1.0
@@ -48,7 +48,7 @@ class Scheduler:
         self._messages = messages
         self._signals = signals
         self._asked = 0
-        #: Jobs that were cancelled because we were asked to stop, and commands that could not be handed over then.
+        #: Jobs that were cancelled after a signal, and commands that could not be submitted then.
         self._cancelled: set[int] = set()
         self._unstored: Sequence[Command] = ()
         self._cancel_at = 0.0
@@ -62,12 +62,12 @@ class Scheduler:
         self._failures = 0
         self._told_of_output = False
         self._create_queue()
-        self._event_reader = self._listen({})
+        self._event_reader = self._subscribe({})
         self._subscribed = monotonic()
         self._submitter = LineSubmitter(client, self._queue, cwd, self._create_queue, messages, signals)
 
     def run(self) -> int:
-        """Until the input and all commands are over; the exit code."""
+        """Run until the input and all commands are over; return the exit code."""
         while self._is_reading or self._table or (self._output.is_waiting and not self._output.trouble):
             for act in self._await():
                 act()
@@ -96,7 +96,7 @@ class Scheduler:
         self._client.create_queue([os.fsencode(word) for word in words], cwd=b"/", temporary=True)
 
     def _await(self) -> list[Callable[[], None]]:
-        """What there is to do, waited for without a look at the clock; signals first."""
+        """Wait until there is something to do, and return it; signals first."""
         acts = {self._signals.fileno(): self._signalled}
         poll = select.poll()
         poll.register(self._signals, select.POLLIN)
@@ -104,7 +104,7 @@ class Scheduler:
             acts[1] = self._flush
             poll.register(1, select.POLLOUT)
         if self._output.has_room:
-            acts[self._event_reader.fileno()] = self._hear
+            acts[self._event_reader.fileno()] = self._take_events
             poll.register(self._event_reader, select.POLLIN)
         if self._is_reading and len(self._table) < UNFINISHED_MAX:
             acts[0] = self._read
@@ -120,7 +120,7 @@ class Scheduler:
 
     def _read(self) -> None:
         if not self._is_reading:
-            return  # the signal that ended it came at the same moment
+            return  # a signal that ends the reading came at the same moment
         try:
             data = os.read(0, READ_SIZE)
         except BlockingIOError:
@@ -152,7 +152,7 @@ class Scheduler:
         self._table.unstarted += len(result.left)
         if self._signals.first:
             self._messages.say(f"{result.trouble}; asked to stop, it is not tried again")
-            self._unstored = result.left  # told with what else is not started
+            self._unstored = result.left  # listed with the other commands that were not started
             return
         self._list(result.left)
         if self._table:
@@ -165,19 +165,19 @@ class Scheduler:
         self._bad += 1
         self._table.unstarted += 1
 
-    def _hear(self) -> None:
+    def _take_events(self) -> None:
         try:
             frames = self._event_reader.take()
         except GrassError as error:
             self._subscribe_again(error)
             return
         for frame in frames:
-            self._heard(frame)
+            self._handle(frame)
         self._flush()
         if self._asked:
             self._cancel_again(at_once=any(isinstance(frame, JobStarted | JobEnded) for frame in frames))
 
-    def _heard(self, frame: Frame) -> None:
+    def _handle(self, frame: Frame) -> None:
         if isinstance(frame, JobStarted):
             command = self._table.start(frame.job, frame.attempt)
             if command is not None:
@@ -188,7 +188,7 @@ class Scheduler:
             command = self._table.end(frame.job, frame.state)
             if command is not None and frame.unread:
                 self._messages.say(f"of job {frame.job} not all output can be passed on: {frame.unread}")
-            # What was cancelled because we were asked to stop is told when it is done.
+            # A command that was cancelled after a signal is listed at that moment.
             if command is not None and frame.state != SUCCEEDED and not (frame.state == CANCELLED and self._asked):
                 self._tell_failure(frame, command)
         elif isinstance(frame, JobShown):
@@ -215,14 +215,14 @@ class Scheduler:
         self._messages.say(f"`{text}` {how}; grass log {end.job}")
 
     def _lose(self, job: int) -> None:
-        """The daemon knows nothing of a job that it had taken: its store is another one, or somebody removed it."""
+        """Count a job as failed that the daemon does not know any more: somebody removed it or replaced the store."""
         self._output.end(job)
         if self._table.end(job, "lost") is not None:
             self._flush()  # on a terminal this comes after what the command wrote
             why = "the daemon does not know it any more"
             self._messages.say(f"job {job} is gone: {why}; what became of it is not known")
 
-    def _listen(self, places: Mapping[int, Place]) -> EventReader:
+    def _subscribe(self, places: Mapping[int, Place]) -> EventReader:
         table = self._table
         # The event reader calls this on its own thread. Read in this order: a job up to `last` that is missing among
         # the unfinished has ended by then.
@@ -231,7 +231,7 @@ class Scheduler:
         )
 
     def _subscribe_again(self, error: GrassError) -> None:
-        """The daemon was away for longer than a client bears: ask on from where we were."""
+        """Subscribe again from where we were: the daemon was away for longer than a client waits."""
         now = monotonic()
         self._failures = self._failures + 1 if now - self._subscribed < STEADY_S else 1
         if self._failures > FAILURES_MAX:
@@ -246,7 +246,7 @@ class Scheduler:
         # there stays as it is; what keeps us from making it is met again, and counted, by the next subscription.
         with suppress(GrassError):
             self._create_queue()
-        self._event_reader = self._listen(places)
+        self._event_reader = self._subscribe(places)
         self._subscribed = now
 
     def _flush(self) -> None:
@@ -266,20 +266,20 @@ class Scheduler:
             self._end_all()
 
     def _stop(self) -> None:
-        """No command starts any more; those that run finish."""
+        """Start no command any more; running commands finish."""
         was_reading, self._is_reading = self._is_reading, False
         left = self._reader.left()
         cancelled = self._cancel_waiting()
         self._table.unstarted += bool(left)
         running = len(self._table) - len(cancelled)
-        # Who sent another signal than ctrl-C mostly has no terminal; and only ctrl-C means more when it comes again.
+        # Senders of other signals than ctrl-C mostly have no terminal, and only ctrl-C means more when it comes again.
         more = "ctrl-C once more" if self._signals.first == SIGINT else f"grass kill queue:{self._queue}"
         ends = f"{running} running, which finish; {more} ends them" if running else "none is running"
         self._messages.say(f"no command starts any more; {ends}" + ("; the input was not read further" * was_reading))
         self._list([*cancelled, *self._unstored, *([Command(left, left, left)] if left else [])])
 
     def _cancel_again(self, *, at_once: bool) -> None:
-        """What was about to start when we were asked to stop may have been put back since, and would start later."""
+        """Cancel again: a job that was about to start may have been queued again since, and would start later."""
         now = monotonic()
         if at_once or now >= self._cancel_at:
             self._cancel_at = now + PAUSE_S
@@ -311,5 +311,5 @@ class Scheduler:
             answer = self._client.kill(compact(jobs), unstarted=unstarted)
         except (NotFound, Refused):
             return []  # all of them have ended or started by now
-        # Also one that was placed behind another: it is taken back, and then cancelled.
+        # This includes a prefetched job: it is withdrawn, and then cancelled.
         return [int(job) for job in answer["ids"]]

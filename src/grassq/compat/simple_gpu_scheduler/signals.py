@@ -1,4 +1,4 @@
-"""Signals as something that can be waited for; one ctrl-C too many ends the process."""
+"""Signals behind a descriptor that can be polled; the third ctrl-C ends the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FrameType
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: What has come asks for this much.
+#: What the signals so far ask for.
 STOP = 1
 END_ALL = 2
 LEAVE = 3
@@ -17,7 +17,7 @@ READ_SIZE = 64
 
 
 class Leave(BaseException):
-    """Asked to go so often that nothing more is waited for."""
+    """The third ctrl-C: leave at once."""
 
 
 class Signals:
@@ -30,7 +30,7 @@ class Signals:
     def __init__(self) -> None:
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._interrupts = 0
-        #: The first that came; 0 while there was none.
+        #: The first signal; 0 before there is one.
         self.first = 0
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         for number in WATCHED:
@@ -39,11 +39,11 @@ class Signals:
                 signal.signal(number, self._heard)
 
     def fileno(self) -> int:
-        """Readable when one has come."""
+        """Return a descriptor that is readable when a signal has come."""
         return self._reading
 
     def take(self) -> int:
-        """What they ask for in all: 0, STOP or END_ALL; LEAVE is raised and not waited for."""
+        """Return what the signals ask for: 0, STOP or END_ALL. For LEAVE the handler raises."""
         with suppress(BlockingIOError):
             os.read(self._reading, READ_SIZE)
         return max(self._interrupts, STOP) if self.first else 0
@@ -51,14 +51,14 @@ class Signals:
     def _heard(self, number: int, _: FrameType | None) -> None:
         self.first = self.first or number
         self._interrupts += number == signal.SIGINT
-        # Once: whoever holds ctrl-C down would interrupt the leaving itself.
+        # Raised once: a ctrl-C that is held down would interrupt the leaving itself.
         if number == signal.SIGINT and self._interrupts == LEAVE:
             raise Leave
 
 
 def ignore() -> None:
-    """Nothing is left that could be stopped: what comes now would only break the end."""
-    # Of one that comes in this very moment Python would print a traceback that says it was ignored.
+    """Ignore all signals: nothing is left that could be stopped, and a signal would only break the end."""
+    # For a signal in this very moment Python would print a traceback that says the exception was ignored.
     sys.unraisablehook = _unraisable
     for number in WATCHED:
         signal.signal(number, signal.SIG_IGN)
