@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli import calls
-from tests.cli.fake import FakeDaemon, document, reply
+from tests.cli.fake import FakeDaemon, document, reply, stream
 
 from grassq.cli import job_text as shape
 from grassq.cli import render
@@ -95,6 +95,29 @@ def test_a_reader_that_has_gone_and_a_full_disk(home: Path) -> None:
         done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, env=calls.environment(home), check=False)
         os.close(writing)
         assert (done.returncode, done.stderr) == (141, b"")
+
+
+def streamed(jobs: list[dict[str, Any]]) -> bytes:
+    """A long answer as the daemon writes it: a job a line."""
+    head = json.dumps({name: value for name, value in ANSWER.items() if name != "jobs"} | {"jobs": []})[:-2]
+    return (head + "\n" + ",\n".join(map(json.dumps, jobs)) + "\n]}\n").encode()
+
+
+def test_a_long_answer_is_printed_as_it_comes(home: Path) -> None:
+    jobs = [a_job(id=number, name="x" * (number > 900)) for number in range(1, 1001)]
+    with FakeDaemon(home, lambda request: stream(streamed(jobs))):
+        table, whole = calls.grass(home, "show", "all"), calls.grass(home, "show", "all", "--json")
+    assert whole.stdout.encode() == streamed(jobs) and json.loads(whole.stdout)["jobs"] == jobs
+    header, *rows = table.stdout.splitlines()
+    assert header.split()[:3] == ["ID", "NAME", "QUEUE"] and [int(row.split()[0]) for row in rows] == [*range(1, 1001)]
+    assert rows[-1].split()[1] == "x"
+
+
+def test_of_a_long_answer_that_breaks_off_what_came_is_printed_and_the_rest_is_missed(home: Path) -> None:
+    jobs = [a_job(id=number) for number in range(1, 1001)]
+    with FakeDaemon(home, lambda request: stream(streamed(jobs)[:-100], whole=False)):
+        done = calls.grass(home, "show", "all")
+    assert done.returncode == 4 and "closed the connection" in done.stderr and len(done.stdout.splitlines()) > 600
 
 
 def on_a_terminal(home: Path, answer: dict[str, Any], **environ: str) -> list[str]:

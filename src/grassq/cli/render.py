@@ -119,13 +119,46 @@ def clean(content: str) -> str:
     return "".join(_visible(each) for each in content)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, flexible: str = "") -> None:
-    """Print a table: fitted to the screen on a terminal, plain aligned text in a pipe."""
-    cells = [[clean(cell) for cell in row] for row in rows]
-    if is_terminal():
-        _fitted(headers, cells, flexible)
-    else:
-        _plain(headers, cells)
+class Table:
+    """A table whose rows are printed as they come: fitted to the screen on a terminal, plain aligned text in a pipe.
+
+    The first rows decide how wide the columns are. A longer cell of a later row is cut on a terminal; in a pipe it
+    moves the cells behind it.
+    """
+
+    def __init__(self, headers: Sequence[str], flexible: str = "") -> None:
+        self._headers = headers
+        self._flexible = flexible
+        self._fitted = is_terminal()
+        self._coloured = self._fitted and has_colours()
+        self._sizes: list[int] | None = None
+
+    def add(self, rows: Iterable[Sequence[str]]) -> None:
+        """Print rows; before the first ones the headers."""
+        cells = [[clean(cell) for cell in row] for row in rows]
+        drawn = []
+        if self._sizes is None:
+            self._sizes = _widths(self._headers, cells, self._flexible, width() if self._fitted else 0)
+            drawn.append(self._row(self._headers, [_BOLD if self._coloured else ""] * len(self._headers)))
+        for row in cells:
+            pairs = zip(self._headers, row, strict=True)
+            drawn.append(self._row(row, [_style(*pair) if self._coloured else "" for pair in pairs]))
+        text("\n".join(drawn) + "\n" if drawn else "")
+
+    def _row(self, cells: Sequence[str], styles: Sequence[str]) -> str:
+        assert self._sizes is not None
+        if not self._fitted:
+            return (" " * GAP).join(cell.ljust(size) for cell, size in zip(cells, self._sizes, strict=True)).rstrip()
+        drawn = []
+        for cell, size, style in zip(cells, self._sizes, styles, strict=True):
+            shown, used = _cut(cell, size)
+            drawn.append((f"{style}{shown}{_PLAIN}" if style else shown) + " " * (size - used))
+        return (" " * GAP).join(drawn).rstrip()
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: str = "") -> None:
+    """Print a table."""
+    Table(headers, flexible).add(rows)
 
 
 def _visible(character: str) -> str:
@@ -137,14 +170,6 @@ def _visible(character: str) -> str:
 def _is_private(character: str) -> bool:
     # Symbols of patched fonts: not "printable" to Python, harmless on a terminal.
     return "\ue000" <= character <= "\uf8ff"
-
-
-def _plain(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
-    out = []
-    for row in (headers, *rows):
-        out.append("  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip())
-    text("\n".join(out) + "\n")
 
 
 #: Escape sequences by what a STATE cell begins with: green, red, yellow, cyan, magenta.
@@ -159,23 +184,6 @@ _STYLES = {
     "silent": "\x1b[31m",
 }
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-
-
-def _fitted(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str) -> None:
-    sizes = _widths(headers, rows, flexible)
-    coloured = has_colours()
-    drawn = [_row(headers, sizes, [_BOLD if coloured else ""] * len(headers))]
-    for row in rows:
-        drawn.append(_row(row, sizes, [_style(*pair) if coloured else "" for pair in zip(headers, row, strict=True)]))
-    text("\n".join(drawn) + "\n")
-
-
-def _row(cells: Sequence[str], sizes: Sequence[int], styles: Sequence[str]) -> str:
-    drawn = []
-    for cell, size, style in zip(cells, sizes, styles, strict=True):
-        shown, used = _cut(cell, size)
-        drawn.append((f"{style}{shown}{_PLAIN}" if style else shown) + " " * (size - used))
-    return (" " * GAP).join(drawn).rstrip()
 
 
 def _cut(cell: str, size: int) -> tuple[str, int]:
@@ -201,9 +209,11 @@ def columns(content: str) -> int:
     return taken
 
 
-def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str) -> list[int]:
-    sizes = [max(columns(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
-    excess = sum(sizes) + GAP * (len(sizes) - 1) - width()
+def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str, screen: int) -> list[int]:
+    """Return the widths of the columns, for a screen this wide; 0 is no screen, and every cell is whole."""
+    measure = columns if screen else len
+    sizes = [max(measure(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
+    excess = sum(sizes) + GAP * (len(sizes) - 1) - screen if screen else 0
     if excess > 0 and flexible in headers:
         column = headers.index(flexible)
         given = min(excess, max(0, sizes[column] - FLEXIBLE_LEAST))

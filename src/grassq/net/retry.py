@@ -5,11 +5,11 @@ from __future__ import annotations
 from time import monotonic, sleep
 
 from grassq.errors import Unreachable
-from grassq.net.http import ANSWER_TIMEOUT_S, Broken, Connection, NoDaemon, Response
+from grassq.net.http import ANSWER_TIMEOUT_S, Broken, Connection, NoDaemon, Response, bounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import TypeVar
 
     from grassq.net.broker import Broker
@@ -44,6 +44,35 @@ def exchange(
             connection.close()
 
     return persist(ask, place, autostart=autostart)
+
+
+def fetch(place: Target, target: str) -> tuple[Response, Iterator[bytes] | None]:
+    """GET an answer: whole, or, if it is written bit by bit, its head and its bytes as they come.
+
+    A connection that breaks before the head is tried again; Broken is raised if the end of the bytes is missing.
+    """
+
+    def ask() -> tuple[Response, Iterator[bytes] | None]:
+        connection = Connection(place)
+        try:
+            response, parts = connection.stream(target)
+            if response.status == 200 and "transfer-encoding" in response.headers:
+                return response, _to_the_end(connection, parts)
+            response.body = b"".join(bounded(parts))
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        return response, None
+
+    return persist(ask, place)
+
+
+def _to_the_end(connection: Connection, parts: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from parts
+    finally:
+        connection.close()
 
 
 def persist(ask: Callable[[], Answer], place: Target, *, autostart: bool = True) -> Answer:

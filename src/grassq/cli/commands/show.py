@@ -9,17 +9,20 @@ from grassq.cli import job_text as shape
 from grassq.cli import render
 from grassq.cli.fast import find_target
 from grassq.cli.output import warn_of_version
+from grassq.errors import Unreachable
 from grassq.net.encoding import FINAL_STATES, parse, query
-from grassq.net.retry import exchange
+from grassq.net.retry import fetch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
 #: Below this many columns a job's state and result share one, and what is evident is left out.
 WIDE_COLUMNS = 120
+#: How many rows of a long table are drawn at a time; the first ones decide how wide the columns are.
+ROWS_AT_ONCE = 200
 UNREACHABLE = "unreachable"
 
 
@@ -32,13 +35,18 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
 
 def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None = None) -> int:
     """Print jobs, and without a selector the queues and totals."""
-    answer = _ask(selectors, broker)
+    answer, parts = _ask(selectors, broker)
+    if parts is not None:
+        return _print_stream(parts, as_json)
     if as_json:
         return render.document(answer)
     jobs = answer.get("jobs", [])
     if len(jobs) == 1 and _names_one(selectors):
         return _one(jobs[0])
-    _jobs_table(jobs, _with_slots(answer.get("queues", [])))
+    if jobs:
+        _JobsTable(answer, is_whole=True).add(jobs)
+    else:
+        render.text("no jobs\n")
     if not selectors:
         _rest(answer)
     if answer.get("more"):
@@ -46,22 +54,62 @@ def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None 
     return 0
 
 
-def _ask(selectors: Sequence[str], typed: str | None) -> dict[str, Any]:
+def _ask(selectors: Sequence[str], typed: str | None) -> tuple[dict[str, Any], Iterator[bytes] | None]:
+    """Return the answer; of many jobs, the parts in which it comes."""
     target, broker = find_target(typed)
-    response = exchange(target, "GET", "/v1/show" + query([("selector", each) for each in selectors]))
+    response, parts = fetch(target, "/v1/show" + query([("selector", each) for each in selectors]))
     if broker is None:
         warn_of_version(response.headers.get("grass-version"))
+    if parts is not None:
+        return {}, parts
     if response.status == 200:
         try:
             answer = parse(response.body)
         except (ValueError, RecursionError):
             answer = None
         if isinstance(answer, dict):
-            return answer
+            return answer, None
     # Something is wrong: who reads all other answers says what.
     from grassq.net.client import read_answer
 
-    return read_answer(response, broker)
+    return read_answer(response, broker), None
+
+
+def _print_stream(parts: Iterator[bytes], as_json: bool) -> int:
+    """Print a long answer as it comes: as it is, or its jobs as rows of a table."""
+    if as_json:
+        for part in parts:
+            render.write(part)
+        return 0
+    lines = _lines(parts)
+    table = _JobsTable(_document(next(lines) + b"]}"), is_whole=False)
+    jobs = []
+    for line in lines:
+        if line == b"]}":
+            break
+        jobs.append(_document(line.removesuffix(b",")))
+        if len(jobs) >= ROWS_AT_ONCE:
+            table.add(jobs)
+            jobs = []
+    table.add(jobs)
+    return 0
+
+
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    left = b""
+    for part in parts:
+        *whole, left = (left + part).split(b"\n")
+        yield from whole
+
+
+def _document(text: bytes) -> dict[str, Any]:
+    try:
+        document = parse(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise Unreachable("the daemon's answer cannot be read; is it another version? try `grass restart`")
+    return document
 
 
 def _names_one(selectors: Sequence[str]) -> bool:
@@ -107,32 +155,45 @@ def _with_slots(queues: Sequence[Mapping[str, Any]]) -> set[Any]:
     return {queue.get("name") for queue in queues} - {queue.get("name") for queue in queues if not queue.get("slots")}
 
 
-def _jobs_table(jobs: Sequence[Mapping[str, Any]], with_slots: set[Any]) -> None:
-    if not jobs:
-        render.text("no jobs\n")
-        return
-    now = shape.now()
-    columns = {
-        "ID": [str(job.get("id")) for job in jobs],
-        "NAME": [str(job.get("name") or "") for job in jobs],
-        "QUEUE": [str(job.get("queue") or "") for job in jobs],
-        "STATE": [_state(job) for job in jobs],
-        "COMMAND": [shape.command(job) for job in jobs],
-        "HOLDS": [_needs(job, with_slots) for job in jobs],
-        "WORKER": [str(job.get("worker") or "") for job in jobs],
-        "PID": [str(job.get("pid") or "") for job in jobs],
-        "CREATED": [shape.clock(job.get("created"), now) for job in jobs],
-        "STARTED": [shape.clock(job.get("started"), now) for job in jobs],
-        "TOOK": [shape.took(job, now) for job in jobs],
-        "RESULT": [shape.result(job) for job in jobs],
-    }
-    if not any(columns["NAME"]):
-        del columns["NAME"]
-    if len(set(filter(None, columns["WORKER"]))) < 2:
-        del columns["WORKER"]
-    if render.is_terminal() and render.width() < WIDE_COLUMNS:
-        _narrow(columns, jobs)
-    render.table(list(columns), list(zip(*columns.values(), strict=True)), flexible="COMMAND")
+class _JobsTable:
+    """The table of jobs. A whole answer decides which columns are left out; of a stream nobody knows what follows."""
+
+    def __init__(self, answer: Mapping[str, Any], *, is_whole: bool) -> None:
+        self._with_slots = _with_slots(answer.get("queues", []))
+        self._is_whole = is_whole
+        self._left_out = set() if len(answer.get("workers", [])) > 1 else {"WORKER"}
+        self._is_narrow = render.is_terminal() and render.width() < WIDE_COLUMNS
+        self._table: render.Table | None = None
+
+    def add(self, jobs: Sequence[Mapping[str, Any]]) -> None:
+        """Print jobs."""
+        columns = self._columns(jobs)
+        if self._is_narrow:
+            _narrow(columns, jobs)
+        if self._is_whole:
+            self._left_out = _that_say_nothing(columns, self._is_narrow)
+        for name in self._left_out:
+            del columns[name]
+        if self._table is None:
+            self._table = render.Table(list(columns), flexible="COMMAND")
+        self._table.add(zip(*columns.values(), strict=True))
+
+    def _columns(self, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+        now = shape.now()
+        return {
+            "ID": [str(job.get("id")) for job in jobs],
+            "NAME": [str(job.get("name") or "") for job in jobs],
+            "QUEUE": [str(job.get("queue") or "") for job in jobs],
+            "STATE": [_state(job) for job in jobs],
+            "COMMAND": [shape.command(job) for job in jobs],
+            "HOLDS": [_needs(job, self._with_slots) for job in jobs],
+            "WORKER": [str(job.get("worker") or "") for job in jobs],
+            "PID": [str(job.get("pid") or "") for job in jobs],
+            "CREATED": [shape.clock(job.get("created"), now) for job in jobs],
+            "STARTED": [shape.clock(job.get("started"), now) for job in jobs],
+            "TOOK": [shape.took(job, now) for job in jobs],
+            "RESULT": [shape.result(job) for job in jobs],
+        }
 
 
 def _narrow(columns: dict[str, list[str]], jobs: Sequence[Mapping[str, Any]]) -> None:
@@ -142,14 +203,19 @@ def _narrow(columns: dict[str, list[str]], jobs: Sequence[Mapping[str, Any]]) ->
         f"{state} {result}" if result not in ("", "ok") else state
         for state, result in zip(columns["STATE"], results, strict=True)
     ]
-    if len(set(columns["QUEUE"])) == 1 and columns["QUEUE"][0] in ("", "default"):
-        del columns["QUEUE"]
     columns["PID"] = [
         pid if job.get("state") == "running" else "" for pid, job in zip(columns["PID"], jobs, strict=True)
     ]
-    for name in ("PID", "HOLDS", "TOOK"):
-        if not any(columns[name]):
-            del columns[name]
+
+
+def _that_say_nothing(columns: Mapping[str, Sequence[str]], is_narrow: bool) -> set[str]:
+    """Return the columns that need not be shown."""
+    found = {name for name in ("NAME", *(("PID", "HOLDS", "TOOK") if is_narrow else ())) if not any(columns[name])}
+    if len(set(filter(None, columns["WORKER"]))) < 2:
+        found.add("WORKER")
+    if is_narrow and set(columns["QUEUE"]) <= {"", "default"}:
+        found.add("QUEUE")
+    return found
 
 
 def _state(job: Mapping[str, Any]) -> str:
