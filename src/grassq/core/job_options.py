@@ -39,11 +39,14 @@ _RETRIES = "--retries 2 is --tries 3"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
+Parse = Callable[["Option", Sequence[bytes]], Any]
+
+
 class Option(Struct, frozen=True):
     """How one option is typed, read and explained."""
 
     #: Make the value of the field of what was typed.
-    parse: Callable[[Option, Sequence[bytes]], Any]
+    parse: Parse
     help: str = ""
     section: Section = "treated"
     #: What the help calls the value.
@@ -124,19 +127,9 @@ def on_lost(option: Option, values: Sequence[bytes]) -> str:
     return typed
 
 
-def queue_name(option: Option, values: Sequence[bytes]) -> str:
-    """Return the value as the name of a queue."""
-    return check_name(text(option, values), "queue name")
-
-
-def job_name(option: Option, values: Sequence[bytes]) -> str:
-    """Return the value as the name of a job."""
-    return check_name(text(option, values), "job name")
-
-
-def worker_name(option: Option, values: Sequence[bytes]) -> str:
-    """Return the value as the name of a worker."""
-    return check_mark(text(option, values), "worker name")
+def named(what: str, check: Callable[[str, str], str] = check_name) -> Parse:
+    """Return a parser of a value that is the name of something."""
+    return lambda option, values: check(text(option, values), what)
 
 
 def label_names(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
@@ -144,46 +137,32 @@ def label_names(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
     return tuple(sorted({check_mark(as_text(value, option.typed), "label") for value in values}))
 
 
+WORKER_NAME = named("worker name", check_mark)
+
+
 def _flag(help: str = "", short: str | None = None) -> Option:
     return Option(flag, help, takes="flag", short=short)
 
 
+# fmt: off
 class SpecOptions(Struct, frozen=True, kw_only=True):
     """Options that a job keeps in its spec under the same name."""
 
     tries: Annotated[
         int,
         Option(number, "start it up to N times until it succeeds", value="N", least=1, most=TRIES_MAX),
-        Option(
-            number_after_first,
-            f"the same, counted after the first time: {_RETRIES}",
-            name="retries",
-            example=_RETRIES,
-            value="N",
-            least=0,
-            most=TRIES_MAX - 1,
-        ),
+        Option(number_after_first, f"the same, counted after the first time: {_RETRIES}", value="N", name="retries",
+               least=0, most=TRIES_MAX - 1, example=_RETRIES),
     ] = 1
-    on_lost: Annotated[
-        Literal["fail", "requeue"],
-        Option(
-            on_lost,
-            "when its machine is lost: fail (default), or run it again elsewhere, once it has surely ended where it"
-            " was",
-            value="fail|requeue",
-        ),
-    ] = "fail"
-    grace_s: Annotated[
-        float,
-        Option(
-            duration,
-            f"time between asking it to end and killing it (default {STOP_GRACE_S:g}s)",
-            name="grace",
-            value="DURATION",
-            least=0,
-            most=DURATION_MAX_S,
-        ),
-    ] = STOP_GRACE_S
+    on_lost: Annotated[Literal["fail", "requeue"], Option(
+        on_lost, value="fail|requeue",
+        help="when its machine is lost: fail (default), or run it again elsewhere, once it has surely ended where"
+             " it was",
+    )] = "fail"
+    grace_s: Annotated[float, Option(
+        duration, f"time between asking it to end and killing it (default {STOP_GRACE_S:g}s)", value="DURATION",
+        name="grace", least=0, most=DURATION_MAX_S,
+    )] = STOP_GRACE_S
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
     keep_children: Annotated[bool, _flag("leave alone what the command leaves running when it ends")] = False
 
@@ -191,31 +170,17 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
 class PlainOptions(SpecOptions, frozen=True, kw_only=True):
     """Options that have one form on the command line and in the API."""
 
-    worker: Annotated[str | None, Option(worker_name, "a machine, as `grass show` names it", "needs", value="NAME")] = (
-        None
-    )
-    labels: Annotated[
-        tuple[str, ...],
-        Option(
-            label_names,
-            "a machine with that label (`grass daemon --label`); repeat for more",
-            "needs",
-            name="label",
-            value="LABEL",
-            repeats=True,
-        ),
-    ] = ()
-    name: Annotated[str | None, Option(job_name, "a name to find it by", value="NAME")] = None
-    priority: Annotated[
-        int,
-        Option(
-            number,
-            f"larger is sooner; {NEUTRAL_PRIORITY} is neutral",
-            value="N",
-            least=-PRIORITY_MAX,
-            most=PRIORITY_MAX,
-        ),
-    ] = NEUTRAL_PRIORITY
+    worker: Annotated[str | None, Option(
+        WORKER_NAME, "a machine, as `grass show` names it", "needs", value="NAME",
+    )] = None
+    labels: Annotated[tuple[str, ...], Option(
+        label_names, "a machine with that label (`grass daemon --label`); repeat for more", "needs", value="LABEL",
+        name="label", repeats=True,
+    )] = ()
+    name: Annotated[str | None, Option(named("job name"), "a name to find it by", value="NAME")] = None
+    priority: Annotated[int, Option(
+        number, f"larger is sooner; {NEUTRAL_PRIORITY} is neutral", value="N", least=-PRIORITY_MAX, most=PRIORITY_MAX,
+    )] = NEUTRAL_PRIORITY
     hold: Annotated[bool, _flag("wait for `grass release`")] = False
 
 
@@ -223,33 +188,25 @@ class JobOptions(PlainOptions, frozen=True, kw_only=True):
     """Everything that can be said of a job beside its words."""
 
     #: Amounts by resource, or JSON5 that says them; None asks for the default.
-    request: Annotated[
-        Mapping[str, object] | str | None,
-        Option(text, 'all amounts at once: "{gpu: 0.5, cpu: 4}"', "needs", name="require", value="JSON5"),
-    ] = None
+    request: Annotated[Mapping[str, object] | str | None, Option(
+        text, 'all amounts at once: "{gpu: 0.5, cpu: 4}"', "needs", value="JSON5", name="require",
+    )] = None
     #: In the order given; a later one wins.
-    env: Annotated[
-        Pairs,
-        Option(
-            pairs,
-            "one variable; repeat for more; `{gpu}` becomes the device ids",
-            "given",
-            value="NAME=VALUE",
-            repeats=True,
-            short="e",
-        ),
-    ] = ()
-    cwd: Annotated[
-        bytes | None, Option(raw, "directory it runs in (default: the current one)", "given", value="DIR")
-    ] = None
+    env: Annotated[Pairs, Option(
+        pairs, "one variable; repeat for more; `{gpu}` becomes the device ids", "given", value="NAME=VALUE",
+        repeats=True, short="e",
+    )] = ()
+    cwd: Annotated[bytes | None, Option(
+        raw, "directory it runs in (default: the current one)", "given", value="DIR",
+    )] = None
     #: None: run the words; b"": a line for the user's shell; else a line for this shell.
-    shell: Annotated[
-        bytes | None,
-        Option(raw, "the job is one line for a shell ($SHELL, or PATH)", "given", value="PATH", takes="maybe"),
-    ] = None
-    queue: Annotated[str, Option(queue_name, "the queue, where the first word would not say it", value="QUEUE")] = (
-        DEFAULT_QUEUE
-    )
+    shell: Annotated[bytes | None, Option(
+        raw, "the job is one line for a shell ($SHELL, or PATH)", "given", value="PATH", takes="maybe",
+    )] = None
+    queue: Annotated[str, Option(
+        named("queue name"), "the queue, where the first word would not say it", value="QUEUE",
+    )] = DEFAULT_QUEUE
+# fmt: on
 
 
 class CommandOptions(Struct, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ QUEUE_OPTIONS = (
     Option(values.text, name="order", field="order"),
     Option(values.pairs, name="env", field="env", repeats=True, short="e"),
     Option(values.raw, name="cwd", field="cwd"),
-    Option(values.worker_name, name="worker", field="worker"),
+    Option(values.WORKER_NAME, name="worker", field="worker"),
     Option(values.flag, name="unsecure", field="unsecure", takes="flag"),
     Option(_variables, name="allow-env", field="allow_env", repeats=True),
     *(option for option in COMMAND_OPTIONS if option.field in ("broker", "json", "quiet")),
