@@ -126,7 +126,7 @@ def test_a_full_disk_is_one_line_from_every_command(home: Path, words: list[str]
 
 def test_a_rerun_onto_a_full_disk_names_the_new_jobs(home: Path) -> None:
     jobs = [{"id": number, "rerun_of": number - 30, "state": "queued"} for number in (37, 38, 41)]
-    with FakeDaemon(home, lambda request: document({"jobs": jobs})):
+    with FakeDaemon(home, lambda request: document({"jobs": jobs, "ids": [37, 38, 41]})):
         code, error = onto_full(home, 1, "rerun", "7,8,11")
     assert (code, error) == (1, b"grass: stored as 37-38,41, but stdout: No space left on device\n")
 
