@@ -8,7 +8,6 @@ import ipaddress
 import logging
 import os
 import secrets
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -50,7 +49,7 @@ from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
 from grassq.web.listen.identity import Identity
-from grassq.web.listen.tcp import listen, make_runner
+from grassq.web.listen.tcp import is_wildcard, listen, make_runner
 from grassq.web.logs.cache import LogCache
 from grassq.web.routes.tokens import Reach
 from grassq.web.submit.json5_text import parse_object
@@ -260,8 +259,8 @@ async def _open_to_others(
         setup.say("`grass token create` makes a code for a person, with --scope worker for a worker")
         return
     code = await api.tokens.start_up_code()
-    setup.say(f"a worker joins with     grass join {code}")
-    setup.say(f"a person comes in with  grass login {code}")
+    setup.say(f"to join as a worker:    grass join {code}")
+    setup.say(f"to log in as a user:    grass login {code}")
     setup.say("the code is for one use within 1 h; `grass token create` makes others")
 
 
@@ -275,19 +274,11 @@ async def _remind(identity: Identity) -> None:
 
 def reachable(typed: Sequence[Address]) -> list[Address]:
     """Where others find what is bound: as typed, and for a wildcard every address this machine has."""
-    found = [each for each in typed if not _is_wildcard(each.host)]
+    found = [each for each in typed if not is_wildcard(each.host)]
     for each in typed:
-        if _is_wildcard(each.host):
+        if is_wildcard(each.host):
             found += [Address(host, each.port) for host in _own_addresses(6 if ":" in each.host else 4)]
     return list(dict.fromkeys(found))[:ADDRESSES_MAX]
-
-
-def _is_wildcard(host: str) -> bool:
-    try:
-        # As the system reads it, to whom `0` is an address, too.
-        return ipaddress.ip_address(host if ":" in host else socket.inet_aton(host)).is_unspecified
-    except (OSError, ValueError):
-        return False
 
 
 def _own_addresses(version: int) -> list[str]:

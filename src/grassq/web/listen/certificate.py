@@ -24,8 +24,11 @@ from cryptography.x509.oid import NameOID
 from grassq import atomic_files
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.listen.identity import Identity
+from grassq.web.listen.tcp import is_wildcard
 
 FILE_NAME = "tls.pem"
+#: The first byte of every PKCS#12 file.
+DER_SEQUENCE = b"\x30"
 FILE_MAX = 1 << 20
 OWN_DAYS = 3653
 #: What a name in a certificate may be at most.
@@ -51,7 +54,7 @@ def own(home: str, hosts: Iterable[str], now: float) -> Identity:
     """The home's own certificate; made the first time, for this machine and these names and addresses, and kept."""
     path = Path(home) / FILE_NAME
     if not path.exists():
-        _make(path, [host for host in hosts if not _is_wildcard(host)], now)
+        _make(path, [host for host in hosts if not is_wildcard(host)], now)
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise Refused(f"others may read {path}, which holds a private key; `chmod 600 {path}`")
     return load(path)
@@ -90,10 +93,8 @@ def _from_pem(path: str, data: bytes, password: bytes | None) -> Loaded:
 
 
 def _from_pkcs12(path: str, data: bytes, password: bytes | None) -> Loaded:
-    if not _has_mac(path, data):
-        raise BadInput(
-            f"{path} has no MAC, so nobody can tell whether it was changed; make it again with `openssl pkcs12 -export`"
-        )
+    if not data.startswith(DER_SEQUENCE):
+        raise BadInput(f"{path} is neither PKCS#12 nor PEM")
     try:
         bag = pkcs12.load_pkcs12(data, password)
     except ValueError:
@@ -106,34 +107,6 @@ def _from_pkcs12(path: str, data: bytes, password: bytes | None) -> Loaded:
         raise BadInput(f"{path} holds no certificate that belongs to its key")
     chain = [bag.cert.certificate, *(extra.certificate for extra in bag.additional_certs)]
     return bag.key, chain, [] if password else [NO_PASSWORD.format(path)]
-
-
-def _has_mac(path: str, data: bytes) -> bool:
-    """A PFX is a sequence of version, content and, if there is a third, the MAC over the content."""
-    try:
-        tag, start, end = _element(data, 0)
-        parts = 0
-        while tag == 0x30 and start < end:
-            _, _, start = _element(data, start)
-            parts += 1
-    except IndexError:
-        tag, parts = 0, 0
-    if tag != 0x30 or not 2 <= parts <= 3:
-        raise BadInput(f"{path} is neither PKCS#12 nor PEM")
-    return parts == 3
-
-
-def _element(data: bytes, at: int) -> tuple[int, int, int]:
-    """A DER element: its tag, where its content begins and where it ends."""
-    size, start = data[at + 1], at + 2
-    if size >= 0x80:
-        count = size & 0x7F
-        size, start = int.from_bytes(data[start : start + count], "big"), start + count
-        if not 1 <= count <= 4:
-            raise IndexError
-    if start + size > len(data):
-        raise IndexError
-    return data[at], start, start + size
 
 
 def _public(key: object) -> bytes:
@@ -208,13 +181,6 @@ def _self_signed(key: CertificateIssuerPrivateKeyTypes, hosts: list[str], now: f
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     )
     return builder.sign(key, hashes.SHA256())
-
-
-def _is_wildcard(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return host in ("", "*")
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -143,6 +143,15 @@ class ClientConnection(asyncio.Protocol):
         self._inner.resume_writing()
 
 
+def is_wildcard(host: str) -> bool:
+    """Return whether a host stands for every address of this machine, as 0.0.0.0, 0, ::, * and no host do."""
+    try:
+        # As the system reads an IPv4 address: `0` is one, too.
+        return ipaddress.ip_address(host if ":" in host else socket.inet_aton(host)).is_unspecified
+    except (OSError, ValueError):
+        return host in ("", "*")
+
+
 def network_of(address: str) -> str:
     """Return what counts as one peer: an IPv4 address, or the /64 network that any IPv6 host has to itself."""
     if ":" not in address:
