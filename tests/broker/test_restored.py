@@ -208,7 +208,7 @@ def test_it_is_said_loudly_and_shown_and_why_tells_the_way_out(fixture: Site, ca
     done = fixture.do(service.accept_restored)
     assert done.notes == ["what b ran since the backup may be started a second time"]
     assert fixture.job(second).state is State.PLACED
-    assert fixture.do(service.accept_restored).notes == ["nothing waits for a worker to speak"]
+    assert fixture.do(service.accept_restored).notes == ["no restore in progress"]
 
 
 def test_doubts_outlive_a_restart(fixture: Site) -> None:

@@ -205,7 +205,7 @@ def accept_restored(batch: Batch) -> Done:
     missing = sorted(batch.board.unreconciled)
     busy = {name: state for name, state in batch.board.worker_states.items() if state.unrecorded}
     if not missing and not busy:
-        return Done([], ["nothing waits for a worker to speak"])
+        return Done([], ["no restore in progress"])
     batch.board.unreconciled = set()
     batch.board.awaited = set()
     # A change, so that the batch ends with a plan.

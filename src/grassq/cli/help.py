@@ -59,7 +59,7 @@ What is printed:
   --sync               follow the output and exit as the job does, like `grass run`
   -h, --help           this text
 
-Exit: 0 stored, 1 stored but its id could not be printed, 2 the words make no sense, 3 no such queue or program,
+Exit: 0 stored, 1 stored but its id could not be printed, 2 invalid words, 3 no such queue or program,
 4 no daemon or broker, 5 refused or can never run.
 """
 

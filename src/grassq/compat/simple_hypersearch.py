@@ -45,7 +45,7 @@ Print PATTERN once for every combination of the values, a line each, with the va
 {{ and }} in PATTERN are the braces themselves, so ${{HOME}} is left for the shell. {NAME:>8} and the like set the width
 of a value. Values are put in as they are: quotes are for you to write.
 
-Exit: 0 printed, 1 stdout cannot be written, 2 the words make no sense, 141 nobody reads stdout any more.
+Exit: 0 printed, 1 stdout cannot be written, 2 invalid words, 141 nobody reads stdout any more.
 """
 
 

@@ -209,7 +209,7 @@ def prepare(path: str, spec: bytes) -> None:
 
 
 def read_spec(path: str) -> RunSpec:
-    """What to run; OSError when it is not there, ValueError when it makes no sense."""
+    """Return what to run; OSError if the file is not there, ValueError if it is invalid."""
     data = atomic_files.read(f"{path}/spec.json", SPEC_LIMIT)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, "no spec", f"{path}/spec.json")
@@ -274,7 +274,7 @@ def write_lease(path: str, lease: LeaseRecord, boot: str) -> None:
 
 
 def read_lease(path: str, boot: str) -> LeaseRecord | None:
-    """Until when the attempt may run; None without a lease, or with one of another boot or that makes no sense."""
+    """Return until when the attempt may run; None without a lease, or if it is of another boot or invalid."""
     found = atomic_files.parse(atomic_files.read(f"{path}/lease", RECORD_LIMIT) or b"") or {}
     until, length_s = found.get("until"), found.get("length_s")
     if found.get("v") != FORMAT or found.get("boot") != boot or not (_is_span(until) and _is_span(length_s)):

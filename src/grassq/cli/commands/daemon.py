@@ -86,9 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.bind is not None and arguments.no_broker:
-        raise BadInput("--bind opens a broker's address; it makes no sense with --no-broker")
+        raise BadInput("--bind opens a broker's address; it cannot go with --no-broker")
     if arguments.connect is not None and arguments.no_worker:
-        raise BadInput("--connect makes this machine a worker; it makes no sense with --no-worker")
+        raise BadInput("--connect makes this machine a worker; it cannot go with --no-worker")
     if arguments.no_broker and arguments.no_worker:
         raise BadInput("--no-broker and --no-worker together leave nothing to run")
     if arguments.no_worker and arguments.bind is None:
@@ -96,7 +96,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.connect is not None and not arguments.no_broker:
         raise BadInput("--connect makes this machine a worker of another broker; add --no-broker")
     if arguments.store is not None and arguments.no_broker:
-        raise BadInput("--store is where a broker keeps jobs; it makes no sense with --no-broker")
+        raise BadInput("--store is where a broker keeps jobs; it cannot go with --no-broker")
     if arguments.cert is not None and arguments.bind is None:
         raise BadInput("--cert is for connections from other machines; add --bind ADDRESS")
     if arguments.cert is None and (arguments.cert_pass is not None or arguments.cert_pass_file is not None):

@@ -58,6 +58,6 @@ def _read(name: str, text: str, mark: str, most: tuple[int, ...], count: int) ->
         words = part.split(mark)
         numbers = [int(word) for word in words if is_number(word)]
         if len(words) != len(most) or len(numbers) != len(most) or any(map(gt, numbers, most)):
-            raise BadInput(f"{name}: {part[:40]!r} makes no sense; it takes {mark.join('N' * len(most))}")
+            raise BadInput(f"invalid {name}: {part[:40]!r}; it takes {mark.join('N' * len(most))}")
         found.append(numbers)
     return found

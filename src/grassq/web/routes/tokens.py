@@ -144,7 +144,7 @@ class Tokens:
         except ValueError:
             digest = b""
         if len(digest) != hashlib.sha256().digest_size or len(body.secret) > SECRET_MAX or not body.secret.isascii():
-            raise BadInput("the request makes no sense: a digest is 64 hex digits, and a secret one short word")
+            raise BadInput("invalid request: a digest is 64 hex digits, and a secret one short word")
         asked = tokens.Redemption(
             code=body.code,
             shown=hashlib.sha256(body.secret.encode("ascii")).digest(),

@@ -150,8 +150,8 @@ def _checked(request: web.Request, caller: Principal) -> int:
     if abs(theirs - PROTOCOL) > 1:
         older = "worker" if theirs < PROTOCOL else "broker"
         raise Refused(
-            f"this broker speaks protocol {PROTOCOL} and the worker {theirs}, and only neighbours understand each"
-            f" other; update Grass on the {older}'s machine"
+            f"protocol mismatch: broker {PROTOCOL}, worker {theirs} (may differ by one);"
+            f" update Grass on the {older}'s machine"
         )
     if not web.WebSocketResponse().can_prepare(request):
         raise BadInput("a worker connects by WebSocket")
