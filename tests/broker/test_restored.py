@@ -437,6 +437,20 @@ def test_a_job_is_not_released_while_an_attempt_without_a_record_may_run_and_a_k
     assert fixture.job(1).state is State.CANCELLED
 
 
+def test_an_attempt_without_a_record_counts_also_when_its_worker_did_not_get_the_answer(fixture: Site) -> None:
+    (a,) = hands(fixture, A)
+    submit(fixture, a_draft(hold=True))
+    backup = fixture.back_up()
+    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
+    a.connect()
+    fixture.restore(backup)
+    answer = Withdraw(1, 1, A.boot, unrecorded=True)
+    assert fixture.hello(A, held=a.dirs, seen=a.seen) == [answer] == fixture.hello(A, held=a.dirs)
+    fixture.restart()
+    assert fixture.hello(A, held=a.dirs) == [answer]
+    assert fixture.decider.board.worker_states["a"].unrecorded == {(1, 1)}
+
+
 def test_who_goes_on_without_waiting_gives_the_devices_away(fixture: Site) -> None:
     (a,) = hands(fixture, A)
     a.ends = False

@@ -164,8 +164,8 @@ class Auditor:
             starts = sum(1 for attempt in self._spawned if attempt[0] == job)
             asked = spec.tries
             if any(job == forgotten for forgotten, _ in self._forgotten):
-                # Attempts that ran since the backup hold the job until a user lets it run again.
-                asked += sum(line.kind == "released" for line in SqliteStore.story(self._store, job))
+                # Each attempt that ran since a backup holds the job until a user lets it run again.
+                asked += sum(attempt[0] == job and attempt in self._forgotten for attempt in self._spawned)
             demand(starts <= asked, f"job {job} was started {starts} times, {asked} were asked")
 
     def _check_room(self, worker: str) -> None:

@@ -19,7 +19,7 @@ from grassq.broker.inbox import Orders
 from grassq.core import reconcile
 from grassq.core.job_options import STOP_GRACE_S
 from grassq.core.messages import Forget, Hello, Stop, StoreHistory, StorePosition, Withdraw
-from grassq.core.model import ATTEMPT_MAX, FINAL, ID_MAX, AttemptId, Job, State
+from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, AttemptId, Job, State
 from grassq.core.states import Hold, RefusedByWorker
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,8 @@ class Recovery:
         for attempt_id in found.unrecorded:
             orders += self._give_up(batch, name, attempt_id)
         # These may run: their devices are in use until the worker reports their ends.
-        batch.board.worker_states[name].unrecorded = {*found.unrecorded, *unrecorded}
+        skipped = [each for each in held if _is_skipped(batch, known.get(each[0]), each)]
+        batch.board.worker_states[name].unrecorded = {*found.unrecorded, *unrecorded, *skipped}
         for attempt_id in sorted(batch.board.worker_states[name].unrecorded):
             orders.append((name, Withdraw(*attempt_id, hello.info.boot, unrecorded=True)))
         if restored_to == ID_MAX:
@@ -237,6 +238,13 @@ def _forget(batch: Batch, worker: str, removed: list[int]) -> Orders:
         return []
     spare = tuple(sorted(batch.store.rerun_jobs() & set(removed)))
     return [(worker, Forget(tuple(removed[at : at + FORGET_MAX]), spare)) for at in range(0, len(removed), FORGET_MAX)]
+
+
+def _is_skipped(batch: Batch, job: Job | None, attempt: AttemptId) -> bool:
+    """Return whether an attempt was given up before, as by an answer that its worker did not get."""
+    if job is None or job.state in FINAL | HOLDING or attempt != job.attempt_id or attempt in batch.changes.attempts:
+        return False
+    return all(recorded.number != job.attempt for recorded in batch.store.attempts(job.id))
 
 
 def _hold(batch: Batch, job: Job, worker: str, attempt: int) -> None:
