@@ -145,7 +145,8 @@ class BulkChange:
             return Next(partial(self._read, reading=reading))
         if self._notes and not self._chosen and self._action.is_strict:
             raise Refused(next(iter(self._notes.values())))
-        ids = sorted(self._chosen.values(), key=lambda id_: (id_ in self._last, id_))
+        last = self._last.intersection(self._chosen.values())
+        ids = [*sorted(id_ for id_ in self._chosen.values() if id_ not in last), *sorted(last)]
         if len(ids) > STEP_JOBS:
             fixed = self._recall(batch, "set") or self._record(batch, "set", 0, 0, ids)
             return Next(partial(self._go_on, ids=fixed.ids, number=0, position=0), 0, len(fixed.ids))
@@ -206,7 +207,7 @@ class BulkChange:
             position += len(some)
             done = (job.id for job in applied.jobs)
             self._steps[number] = self._record(batch, number, position, applied.stopping, done)
-        if position < len(ids):
+            # Also after the last step: the record of the whole change gets a batch of its own.
             handler = partial(self._go_on, ids=ids, number=number + 1, position=position)
             return Next(handler, position, len(ids))
         if (whole := self._recall(batch)) is None:
