@@ -72,7 +72,7 @@ def test_a_closed_stdout_does_not_become_the_socket(home: Path) -> None:
 
 def test_sync_follows_the_job_and_ends_as_it_did(home: Path) -> None:
     job = {"id": 4, "state": "failed", "exit_code": 42, "attempt": 1}
-    answers = {"/v1/enqueue": stored(b"4\n", Grass_Follow=4), "/v1/show": document({"jobs": [job]})}
+    answers = {"/v1/enqueue": stored(b"4\n", Grass_Follow=4), "/v1/jobs": document({"jobs": [job]})}
     log = {True: stream(b"hello\n", Grass_Attempt=1), False: stream(b"", Grass_Attempt=1)}
 
     def answer(request: Request) -> Answer:
@@ -137,7 +137,7 @@ def test_output_onto_a_full_disk_is_one_line_that_names_the_job(home: Path, word
         if request.target == "/v1/enqueue":
             return stored(b"37\n", Grass_Follow=37)
         job = {"id": 37, "state": "running", "attempt": 1}
-        return document({"jobs": [job]}) if "/v1/show" in request.target else stream(b"hello\n", Grass_Attempt=1)
+        return document({"jobs": [job]}) if "/v1/jobs?" in request.target else stream(b"hello\n", Grass_Attempt=1)
 
     with FakeDaemon(home, answer):
         code, error = onto_full(home, 1, *words)

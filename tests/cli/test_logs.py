@@ -27,7 +27,7 @@ class Story:
 
     def __call__(self, request: Request) -> Answer:
         address = urlsplit(request.target)
-        if address.path == "/v1/show":
+        if address.path == "/v1/jobs":
             state = self.final if self.seen >= len(self.log) else "running"
             return document({"jobs": [{"id": 5, "state": state, "attempt": 1, "exit_code": 0}]})
         asked = parse_qs(address.query)
@@ -57,7 +57,7 @@ def test_a_log_that_cannot_be_read_to_its_end_is_exit_4(home: Path, grass: Grass
     job = {"id": 5, "state": "succeeded", "attempt": 1}
 
     def answer(request: Request) -> Answer:
-        if request.target.startswith("/v1/show"):
+        if request.target.startswith("/v1/jobs?"):
             return document({"jobs": [job]})
         return stream(b"" if "offset=3" in request.target else b"abc", whole=False, Grass_Attempt=1)
 

@@ -114,12 +114,12 @@ def _visible(jobs: list[Job], to: str, named: bool) -> list[Job]:
     return own
 
 
-def select(batch: Batch, selectors: Iterable[Selector]) -> list[Job]:
-    """Return all jobs that selectors name, by id, in one batch: for selectors that name few jobs."""
+def select(batch: Batch, selectors: Iterable[Selector], limit: int = SELECTED_MAX) -> list[Job]:
+    """Return the jobs that selectors name, by id, at most `limit`, in one batch: for selectors that name few jobs."""
     reading = begin(batch, selectors)
     found: list[Job] = []
-    while not reading.is_over:
-        some, reading = read(batch, reading, SELECTED_MAX)
+    while not reading.is_over and len(found) < limit:
+        some, reading = read(batch, reading, limit - len(found))
         found += [job for job, _ in some]
     return found
 

@@ -121,6 +121,10 @@ class ApiClient:
         """Jobs, queues, workers and totals."""
         return self._get("/v1/show", [("selector", each) for each in selectors])
 
+    def jobs(self, selectors: Iterable[str] = (), **asked: object) -> Document:
+        """One page of jobs: those that selectors name, or by the filters, order, limit and cursor of GET /v1/jobs."""
+        return self._get("/v1/jobs", [*(("selector", each) for each in selectors), *asked.items()])
+
     def why(self, selectors: Iterable[str]) -> Document:
         """Why jobs are where they are."""
         return self._get("/v1/why", [("selector", each) for each in selectors])

@@ -148,7 +148,7 @@ class Client:
         self._requests.kill([str(_id(job))], grace_s=grace_s)
 
     def _show_one(self, id_: int) -> dict[str, Any]:
-        jobs: list[dict[str, Any]] = self._requests.show([str(id_)])["jobs"]
+        jobs: list[dict[str, Any]] = self._requests.jobs([str(id_)])["jobs"]
         return jobs[0]
 
 

@@ -167,6 +167,25 @@ class Loaded(Struct, frozen=True):
     groups: list[WaitingGroup] = []
 
 
+Sort = Literal["id", "finished"]
+#: Later than every time.
+TIME_MAX = 1e18
+
+
+class JobScan(Struct, frozen=True):
+    """Jobs in one order, from a position on, under one condition at most; each is answered from an index."""
+
+    #: By id, or by the time of the end: then only jobs that have ended.
+    sort: Sort = "id"
+    descending: bool = False
+    #: The time of the end and the id of the last job before; by id, only the id counts.
+    after: tuple[float, int] | None = None
+    #: Any but succeeded.
+    state: State | None = None
+    queue: str | None = None
+    name: str | None = None
+
+
 class Store(Protocol):
     """One broker's memory. A single thread calls it."""
 
@@ -209,6 +228,9 @@ class Store(Protocol):
         Only jobs with an id above `after` and at most `upto` count. Work and memory of a page are bounded, so a page
         may be empty before the last one. The last page has looked up to `upto`.
         """
+
+    def scan(self, wanted: JobScan, limit: int) -> list[Job]:
+        """Return the next jobs of a scan, at most `limit`; reads no more rows than it returns."""
 
     def some(self, ids: Sequence[int]) -> list[Job]:
         """The stored jobs of these ids, by id; one that is not stored is left out."""

@@ -21,8 +21,10 @@ from grassq.store.base import (
     CODE_KEPT_S,
     INCARNATIONS_KEPT,
     SUBMISSION_KEPT_S,
+    TIME_MAX,
     Attempt,
     Changes,
+    JobScan,
     Loaded,
     Story,
     Submission,
@@ -317,6 +319,17 @@ class RelationalStore(ABC):
                 return self._all(sql.SELECT_QUEUE, name, max(first, low), high, limit)
             case selectors.ByName(name) | selectors.ByWord(name):
                 return self._all(sql.SELECT_NAME, name, low, high, limit)
+
+    def scan(self, wanted: JobScan, limit: int) -> list[Job]:
+        """The next jobs of a scan, at most `limit`; reads no more rows than it gives."""
+        given = {"state": wanted.state and wanted.state.value, "queue": wanted.queue, "name": wanted.name}
+        [(condition, value)] = [item for item in given.items() if item[1] is not None] or [("", None)]
+        at, id_ = wanted.after or ((TIME_MAX, ID_MAX + 1) if wanted.descending else (-TIME_MAX, 0))
+        position = (id_,) if wanted.sort == "id" else (at, at, id_)
+        statement = sql.scan(wanted.sort, wanted.descending, condition)
+        values = (*(() if value is None else (value,)), *position, limit)
+        with self._foreign_errors():
+            return [rows.job_from(row) for row in self._all(statement, *values)]
 
     def some(self, ids: Sequence[int]) -> list[Job]:
         """The stored jobs of these ids, by id."""

@@ -123,6 +123,26 @@ SELECT_QUEUE = _SELECT + _FROM + "where job.queue = ? and job.id between ? and ?
 SELECT_NAME = _SELECT + _FROM + "where job.name = ? and job.id between ? and ? order by job.id limit ?"
 SELECT_RECENT = _SELECT + _FROM + "where job.finished > ? order by job.finished desc, job.id desc limit ?"
 
+_SCAN_CONDITIONS = {
+    "": "",
+    "state": "job.state <> 'succeeded' and job.state = ? and ",
+    "queue": "job.queue = ? and ",
+    "name": "job.name = ? and ",
+}
+
+
+@lru_cache(STATEMENTS_MAX)
+def scan(sort: str, descending: bool, condition: str) -> str:
+    """Select the next jobs after a position, which is one number by id and three by the time of the end."""
+    sign, order = ("<", "desc") if descending else (">", "asc")
+    if sort == "id":
+        position, ordered = f"job.id {sign} ?", f"job.id {order}"
+    else:
+        position = f"job.finished is not null and job.finished {sign}= ? and (job.finished {sign} ? or job.id {sign} ?)"
+        ordered = f"job.finished {order}, job.id {order}"
+    return f"{_SELECT}{_FROM}where {_SCAN_CONDITIONS[condition]}{position} order by {ordered} limit ?"
+
+
 # An index that leaves some rows out is used where the question itself says that it wants none of them.
 _IN_STATE = "where job.state <> 'succeeded' and job.state = ? "
 SELECT_STATE = _SELECT + _FROM + _IN_STATE + "and job.id between ? and ? order by job.id limit ?"

@@ -70,6 +70,7 @@ class Api:
         table: list[tuple[str, str, Handler, Need]] = [
             ("POST", "/v1/redeem", tokens.redeem, "open"),
             ("GET", "/v1/show", jobs.show, "read"),
+            ("GET", "/v1/jobs", jobs.page, "read"),
             ("GET", "/v1/why", jobs.why, "read"),
             ("GET", "/v1/wait", jobs.wait, "read"),
             ("GET", "/v1/events", jobs.events, "read"),

@@ -15,6 +15,8 @@ from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError
 from grassq.net.client import FINAL_STATES, ApiClient
 
 ASK_AGAIN_S = 0.5
+#: Where one job is wanted, this many are counted of those a selector names.
+JOBS_COUNTED = 100
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -52,9 +54,11 @@ def log(arguments: argparse.Namespace) -> int:
 
 def one_job(client: ApiClient, selector: str) -> dict[str, Any]:
     """The one job a selector names."""
-    jobs: list[dict[str, Any]] = client.show([selector])["jobs"]
+    answer = client.jobs([selector], limit=JOBS_COUNTED)
+    jobs: list[dict[str, Any]] = answer["jobs"]
     if len(jobs) != 1:
-        raise BadInput(f"'{selector}' names {len(jobs)} jobs; name one")
+        count = f"more than {len(jobs)}" if answer.get("more") else str(len(jobs))
+        raise BadInput(f"'{selector}' names {count} jobs; name one")
     return jobs[0]
 
 

@@ -28,6 +28,7 @@ from grassq.web.access.principal import CALLER
 from grassq.web.events.json_lines import serve_events
 from grassq.web.logs.serve import serve_log
 from grassq.web.responses import bulk_document, digest, document
+from grassq.web.routes.job_list import serve_jobs
 from grassq.web.streams import DocumentStream, SlowAnswer
 from grassq.web.submit import handler as submissions
 from grassq.web.submit.handler import Submissions
@@ -68,6 +69,10 @@ class Jobs:
         if not chosen:
             return document(await self._engine.read(views.glance))
         return await self._pages(request, chosen, views.overview, views.show_page)
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Some jobs, filtered, sorted and in pages."""
+        return await serve_jobs(request, self._engine, _selectors(request.query.getall("selector", [])))
 
     async def why(self, request: web.Request) -> web.StreamResponse:
         """Why jobs are where they are."""

@@ -1,0 +1,120 @@
+"""Lists of jobs: filtered, sorted and in pages. A page reads a bounded number of rows, however many jobs there are."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from grassq.broker.batch import Batch
+from grassq.core.model import Job, State
+from grassq.store.base import TIME_MAX, JobScan, Sort
+
+#: Jobs of one page, unless the question says otherwise, and at most.
+LIMIT = 100
+LIMIT_MAX = 500
+#: Rows that one page reads at most. A page that found fewer jobs than it may hold until then ends there.
+SCANNED_MAX = 1000
+CHUNK = 250
+
+
+class JobQuery(Struct, frozen=True):
+    """Which jobs are wanted, in which order, and from where on."""
+
+    states: frozenset[State] = frozenset()
+    queue: str | None = None
+    name: str | None = None
+    worker: str | None = None
+    #: Part of the command or of the name, in whatever case.
+    text: str | None = None
+    #: Seconds since the epoch; the end is not included.
+    created: tuple[float, float] | None = None
+    finished: tuple[float, float] | None = None
+    sort: Sort = "id"
+    descending: bool = True
+    limit: int = LIMIT
+    #: The sort value and the id of the last job before the page.
+    after: tuple[float, int] | None = None
+
+
+class JobPage(Struct, frozen=True):
+    """Some jobs, and from where on there may be more."""
+
+    jobs: list[Job]
+    more: tuple[float, int] | None
+
+
+def list_jobs(batch: Batch, query: JobQuery) -> JobPage:
+    """Return the next page of jobs, as they are now."""
+    found: list[Job] = []
+    after, scanned = query.after, 0
+    while scanned < SCANNED_MAX:
+        chunk = min(max(CHUNK, query.limit + 1), SCANNED_MAX - scanned)
+        stored = _stored(batch, query, after, chunk)
+        scanned += len(stored)
+        for job in stored:
+            if len(found) == query.limit:
+                return JobPage(found, after)
+            if _is_past(job, query):
+                return JobPage(found, None)
+            after = position_of(job, query.sort)
+            now = batch.current(job)
+            if job.id not in batch.changes.removed and _matches(now, query):
+                found.append(now)
+        if len(stored) < chunk:
+            return JobPage(found, None)
+    return JobPage(found, after)
+
+
+def position_of(job: Job, sort: Sort) -> tuple[float, int]:
+    """Return where a job is in an order."""
+    return (job.finished or 0.0 if sort == "finished" else 0.0), job.id
+
+
+def _stored(batch: Batch, query: JobQuery, after: tuple[float, int] | None, count: int) -> list[Job]:
+    """Return the next jobs of the order under one condition that has an index; `_matches` looks at the others."""
+    scan = JobScan(sort=query.sort, descending=query.descending, after=after or _begin(query))
+    if query.sort == "finished":
+        return batch.store.scan(scan, count)
+    if query.name is not None:
+        return batch.store.scan(replace(scan, name=query.name), count)
+    if query.states and State.SUCCEEDED not in query.states:
+        found = [job for state in query.states for job in batch.store.scan(replace(scan, state=state), count)]
+        return sorted(found, key=lambda job: job.id, reverse=query.descending)[:count]
+    return batch.store.scan(replace(scan, queue=query.queue), count)
+
+
+def _begin(query: JobQuery) -> tuple[float, int] | None:
+    """Return where the first page begins: by the time of the end, at the nearer end of the times asked for."""
+    if query.sort == "id" or query.finished is None:
+        return None
+    since, until = query.finished
+    return (min(until, TIME_MAX), 0) if query.descending else (max(since, -TIME_MAX), 0)
+
+
+def _is_past(job: Job, query: JobQuery) -> bool:
+    """Return whether this job and all that follow it ended outside of the times asked for."""
+    if query.sort == "id" or query.finished is None or job.finished is None:
+        return False
+    since, until = query.finished
+    return job.finished < since if query.descending else job.finished >= until
+
+
+def _matches(job: Job, query: JobQuery) -> bool:
+    spec = job.spec
+    return (
+        (not query.states or job.state in query.states)
+        and query.queue in (None, spec.queue)
+        and query.name in (None, job.name)
+        and (query.worker is None or (job.placement is not None and job.placement.worker == query.worker))
+        and (query.created is None or query.created[0] <= job.created < query.created[1])
+        and (
+            query.finished is None
+            or (job.finished is not None and query.finished[0] <= job.finished < query.finished[1])
+        )
+        and (query.text is None or _contains(job, query.text))
+    )
+
+
+def _contains(job: Job, text: str) -> bool:
+    words = b" ".join(job.spec.command).decode("utf-8", "backslashreplace")
+    return text.casefold() in f"{job.name or ''}\n{words}".casefold()

@@ -1,0 +1,111 @@
+"""GET /v1/jobs: some jobs as documents, filtered, sorted and in pages."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from functools import partial
+
+from aiohttp import web
+
+from grassq.broker import views
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.broker.job_list import LIMIT, LIMIT_MAX, JobPage, JobQuery, list_jobs
+from grassq.broker.selection import select
+from grassq.core.model import ID_MAX, State
+from grassq.core.names import shown
+from grassq.core.syntax.selectors import Selector
+from grassq.errors import BadInput
+from grassq.store.base import Sort
+from grassq.web.requests import number
+from grassq.web.responses import document
+
+SORTS: dict[str, Sort] = {"id": "id", "created": "id", "finished": "finished"}
+FILTERS = ("state", "queue", "name", "worker", "text")
+TIMES = ("created_since", "created_until", "finished_since", "finished_until")
+KNOWN = ("selector", *FILTERS, *TIMES, "sort", "order", "limit", "cursor")
+TEXT_MAX = 1000
+
+
+async def serve_jobs(request: web.Request, engine: Engine, selectors: list[Selector]) -> web.Response:
+    """Answer with one page of jobs, where the next page begins, and the position in the changes it was read at."""
+    query = read_query(request)
+    if selectors and set(request.query) - {"selector", "limit"}:
+        raise BadInput("a selector goes with `limit` only; state, queue, name and the others do without one")
+    page, jobs, seq = await engine.read(partial(_page, query=query, selectors=selectors))
+    cursor = None if page.more is None or selectors else f"{page.more[0]!r}:{page.more[1]}"
+    epoch, _ = engine.subscriptions.position
+    more = page.more is not None
+    return document({"schema": views.SCHEMA, "jobs": jobs, "more": more, "next": cursor, "since": f"{epoch}.{seq}"})
+
+
+def _page(batch: Batch, query: JobQuery, selectors: list[Selector]) -> tuple[JobPage, list[views.Document], int]:
+    if selectors:
+        found = select(batch, selectors, query.limit + 1)
+        page = JobPage(found[: query.limit], (0.0, found[query.limit - 1].id) if len(found) > query.limit else None)
+    else:
+        page = list_jobs(batch, query)
+    return page, views.documents(batch, page.jobs), batch.seq
+
+
+def read_query(request: web.Request) -> JobQuery:
+    """Return the question in a request; raise BadInput for what cannot be asked."""
+    asked = request.query
+    if unknown := set(asked).difference(KNOWN):
+        raise BadInput(f"{shown(min(unknown))} is no filter; there are {', '.join(KNOWN)}")
+    states = asked.getall("state", [])
+    if wrong := [state for state in states if state not in set(State)]:
+        raise BadInput(f"{shown(wrong[0])} is no state; there are {', '.join(State)}")
+    sort, order, text = asked.get("sort", "id"), asked.get("order", "desc"), asked.get("text")
+    if sort not in SORTS or order not in ("asc", "desc"):
+        raise BadInput(f"sort is one of {', '.join(SORTS)}, and order is asc or desc")
+    if text is not None and len(text) > TEXT_MAX:
+        raise BadInput(f"text is longer than {TEXT_MAX} characters")
+    return JobQuery(
+        states=frozenset(map(State, states)),
+        queue=asked.get("queue"),
+        name=asked.get("name"),
+        worker=asked.get("worker"),
+        text=text,
+        created=_between(request, "created"),
+        finished=_between(request, "finished"),
+        sort=SORTS[sort],
+        descending=order == "desc",
+        limit=max(1, number(request, "limit", LIMIT, LIMIT_MAX)),
+        after=_cursor(asked.get("cursor")),
+    )
+
+
+def _between(request: web.Request, name: str) -> tuple[float, float] | None:
+    since, until = request.query.get(f"{name}_since"), request.query.get(f"{name}_until")
+    if since is None and until is None:
+        return None
+    return (-math.inf if since is None else _seconds(since), math.inf if until is None else _seconds(until))
+
+
+def _seconds(text: str) -> float:
+    """Return a time in seconds since the epoch; it is given so, or as in the jobs' documents."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError):
+            seconds = math.nan
+    if not math.isfinite(seconds):
+        raise BadInput(f"{shown(text)} is no time; write 2026-01-31T12:00:00Z or seconds since the epoch")
+    return seconds
+
+
+def _cursor(text: str | None) -> tuple[float, int] | None:
+    if text is None:
+        return None
+    value, _, id_ = text.partition(":")
+    try:
+        after = float(value), int(id_)
+    except ValueError:
+        after = math.nan, 0
+    if not math.isfinite(after[0]) or not 0 <= after[1] <= ID_MAX:
+        raise BadInput(f"cursor={text[:40]!r} is none; an answer has one in `next`")
+    return after
