@@ -10,7 +10,7 @@ from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.states import Ready, Unready
 
 #: How many jobs become queued or waiting in one batch when queues or machines change; the others follow in the next.
-REEVALUATED_MAX = 300
+REEVALUATED_MAX = 200
 
 
 class Eligibility:
