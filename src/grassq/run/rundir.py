@@ -97,7 +97,7 @@ class LeaseRecord:
 
     def __init__(self, until: float, length_s: float) -> None:
         self.until = until  # on CLOCK_BOOTTIME
-        self.length_s = length_s  # the broker's whole: by then nothing may be left
+        self.length_s = length_s  # the whole length that the broker counts: by then nothing may be left
 
 
 class RunDirState:
@@ -112,7 +112,7 @@ class RunDirState:
         self.exit: dict[str, Any] | None = None  # a valid exit record
         self.claimed = False  # there is `started`, void or not
         self.void = False  # the worker gave the attempt up before any shim took it
-        self.job: int | None = None  # these three: of the claim, else of the spec
+        self.job: int | None = None  # these three come from the claim, else from the spec
         self.attempt: int | None = None
         self.boot: str | None = None
         self.shim: tuple[int, int] | None = None  # pid and ticks
@@ -123,34 +123,34 @@ class RunDirState:
 
 
 def attempt_dir(home: bytes | str, job: int, attempt: int) -> str:
-    """Where one attempt of a job lives."""
+    """Return the directory of one attempt of a job."""
     return f"{os.fsdecode(home)}/jobs/{job}/{attempt}"
 
 
 def home_of(path: str) -> str:
-    """The home that `attempt_dir` made this path from."""
+    """Return the home that `attempt_dir` made this path from."""
     return os.path.dirname(os.path.dirname(os.path.dirname(path)))
 
 
 def files_dir(path: str) -> str:
-    """GRASS_RUN_DIR of the attempt: the job's own corner."""
+    """Return GRASS_RUN_DIR of the attempt: the directory for what the job leaves."""
     return f"{path}/files"
 
 
 def checkpoint_dir(path: str) -> str:
-    """The checkpoint directory all attempts of the job share."""
+    """Return the checkpoint directory that all attempts of the job share."""
     return f"{os.path.dirname(path)}/checkpoint"
 
 
 def log_path(path: str, stream: str) -> str:
-    """The file of one stream: `log`, or `out` and `err` when split."""
+    """Return the file of one stream: `log`, or `out` and `err` when split."""
     if stream not in STREAMS:
         raise ValueError(f"no stream {stream!r}; there are {', '.join(STREAMS)}")
     return f"{path}/{stream}"
 
 
 def marks(path: str, job: int, attempt: int) -> list[bytes]:
-    """The environment entries that together say that a process belongs to this attempt."""
+    """Return the environment entries that together mark a process of this attempt."""
     return [
         b"GRASS_JOB_ID=%d" % job,
         b"GRASS_ATTEMPT=%d" % attempt,
@@ -159,7 +159,7 @@ def marks(path: str, job: int, attempt: int) -> list[bytes]:
 
 
 def encode_word(word: bytes) -> str | dict[str, str]:
-    """A word of argv, env or cwd as JSON: a string if it is UTF-8, else base64."""
+    """Return a word of argv, env or cwd as JSON: a string if it is UTF-8, else base64."""
     try:
         return word.decode("utf-8")
     except UnicodeDecodeError:
@@ -167,7 +167,7 @@ def encode_word(word: bytes) -> str | dict[str, str]:
 
 
 def decode_word(word: object) -> bytes:
-    """The bytes of a JSON word."""
+    """Return the bytes of a JSON word."""
     if isinstance(word, str):
         return word.encode("utf-8")
     if isinstance(word, dict) and isinstance(word.get("b64"), str):
@@ -199,11 +199,11 @@ _READ: dict[str, Callable[[Any], object]] = {
 
 
 def prepare(path: str, spec: bytes) -> None:
-    """Lay the run dir out with this spec.json, ready for an order; doing it again changes nothing."""
-    # From above, the job's own folder first: each is made at the first try.
+    """Create the run dir with this spec.json, ready for an order; doing it again changes nothing."""
+    # From the top, the job's own folder first: each is made at the first try.
     for directory in (os.path.dirname(path), path, files_dir(path), checkpoint_dir(path)):
         atomic_files.make_dirs(directory)
-    # Before its first order nobody looks at a spec, and one that is left torn is written anew before the next.
+    # No shim reads a spec before its first order, and a torn spec is written anew before the next order.
     if not atomic_files.write_new(path, "spec.json", spec):
         atomic_files.write_aside(path, "spec.json", spec, sync=False)
 
@@ -220,13 +220,13 @@ def read_spec(path: str) -> RunSpec:
 
 
 def claim(path: str, spec: RunSpec, pid: int, ticks: int) -> int | None:
-    """Take the attempt for the shim `pid`: a descriptor for `note_spawn`, None when somebody took it before."""
+    """Claim the attempt for the shim `pid`: return a descriptor for `note_spawn`, None if it is claimed already."""
     ids = _ids(spec.store, spec.job, spec.attempt, spec.boot)
     return atomic_files.create(path, "started", b'%s, "pid": %d, "ticks": %d}\n' % (ids, pid, ticks))
 
 
 def void(path: str, store: str, job: int, attempt: int, boot: str) -> bool:
-    """Give the attempt up before any shim takes it; False when one has."""
+    """Give the attempt up before any shim takes it; False if a shim has."""
     atomic_files.make_dirs(path)
     fd = atomic_files.create(path, "started", b'%s, "void": true}\n' % _ids(store, job, attempt, boot))
     if fd is not None:
@@ -235,7 +235,7 @@ def void(path: str, store: str, job: int, attempt: int, boot: str) -> bool:
 
 
 def _ids(store: str, job: int, attempt: int, boot: str) -> bytes:
-    """How each claim begins. Written by hand, as every job pays for it: `json` takes twice as long."""
+    """Return how each claim begins. Written by hand, as every job pays for it: `json` takes twice as long."""
     text = f'{{"v": {FORMAT}, "store": {json.dumps(store)}, "job": {job}, "attempt": {attempt}, "boot": '
     return (text + json.dumps(boot)).encode("ascii")
 
@@ -246,19 +246,19 @@ def note_spawn(claim: int, pid: int, ticks: int, session: int) -> None:
 
 
 def request_stop(path: str, grace_s: float | None, reason: str) -> None:
-    """Leave word that the attempt must end; None is the grace its spec says."""
+    """Ask for the end of the attempt; None is the grace of its spec."""
     atomic_files.write_aside(
         path, "stop", atomic_files.line({"v": FORMAT, "grace_s": grace_s, "reason": reason}), sync=False
     )
 
 
 def may_be_stopped(path: str) -> bool:
-    """Whether a stop request may be there: a quick look before `read_stop`."""
+    """Tell whether a stop request may be there: a quick look before `read_stop`."""
     return os.access(f"{path}/stop", os.F_OK)
 
 
 def read_stop(path: str) -> dict[str, Any] | None:
-    """The stop request, or None. One that cannot be read is still a request, with the grace of the spec."""
+    """Return the stop request, or None. An unreadable one is still a request, with the grace of the spec."""
     data = atomic_files.read(f"{path}/stop", RECORD_LIMIT)
     if data is None:
         return None
@@ -268,7 +268,7 @@ def read_stop(path: str) -> dict[str, Any] | None:
 
 
 def write_lease(path: str, lease: LeaseRecord, boot: str) -> None:
-    """Say until when the attempt may run; `boot` is the boot whose clock that is on."""
+    """Write until when the attempt may run; `boot` is the boot whose clock this is."""
     line = atomic_files.line({"v": FORMAT, "until": lease.until, "length_s": lease.length_s, "boot": boot})
     atomic_files.write_aside(path, "lease", line, sync=False)
 
@@ -283,12 +283,12 @@ def read_lease(path: str, boot: str) -> LeaseRecord | None:
 
 
 def follow(predecessor: str, order: bytes) -> None:
-    """Let what is ordered be begun by the shim that runs `leader`, when that has ended."""
+    """Let the shim that runs `leader` begin the ordered attempt when `leader` has ended."""
     atomic_files.write_aside(predecessor, "next", atomic_files.checked(order), sync=False)
 
 
 def prefetched(path: str) -> bytes | None:
-    """The order of the attempt that takes over when this one has ended; one that is damaged is none."""
+    """Return the order of the attempt that takes over when this one has ended; a damaged order is none."""
     if not os.access(f"{path}/next", os.F_OK):
         return None
     try:
@@ -298,7 +298,7 @@ def prefetched(path: str) -> bytes | None:
 
 
 def mark_acked(path: str) -> None:
-    """Mark that the broker has the attempt's end on disk. Not synced: a marker that is lost costs one more report."""
+    """Mark that the broker has the attempt's end on disk. Not synced: a lost marker costs one more report."""
     _mark(path, "acked")
 
 
@@ -316,16 +316,16 @@ def _mark(path: str, name: str) -> None:
     try:
         atomic_files.touch(path, name)
     except (FileNotFoundError, NotADirectoryError):
-        return  # the run dir is gone, and with it all there was to report
+        return  # the run dir is gone, and with it everything to report
 
 
 def is_acked(path: str) -> bool:
-    """Whether the broker is known to have the attempt's end."""
+    """Tell whether the broker is known to have the attempt's end."""
     return os.path.lexists(f"{path}/acked")
 
 
 def attempts(home: bytes | str, most: int) -> list[tuple[int, int]]:
-    """The attempts that have a run dir, newest job first, at most so many: names only, nothing is read."""
+    """Return the attempts that have a run dir, newest job first, at most `limit`: only names are read."""
     found: list[tuple[int, int]] = []
     jobs = f"{os.fsdecode(home)}/jobs"
     for job in numbers(jobs):
@@ -336,7 +336,7 @@ def attempts(home: bytes | str, most: int) -> list[tuple[int, int]]:
 
 
 def numbers(folder: str) -> list[int]:
-    """The entries of a folder that are numbers, largest first."""
+    """Return the entries of a folder that are numbers, largest first."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -345,13 +345,13 @@ def numbers(folder: str) -> list[int]:
 
 
 def write_exit(path: str, record: dict[str, Any], sync: bool) -> None:
-    """Put the end of the attempt on record, whole or not at all."""
+    """Record the end of the attempt, whole or not at all."""
     body = json.dumps({"v": FORMAT, **record}).encode("ascii")
     atomic_files.write_aside(path, "exit", atomic_files.checked(body), sync)
 
 
 def read_exit(path: str) -> dict[str, Any] | None:
-    """How the attempt ended; None when the record is missing, empty, torn, damaged or lacks what it must have."""
+    """Return how the attempt ended; None if the record is missing, torn, damaged or incomplete."""
     data = atomic_files.read(f"{path}/exit", RECORD_LIMIT)
     if not data:
         return None
@@ -366,7 +366,7 @@ def _is_whole(record: dict[str, Any]) -> bool:
         {kinds["code"], kinds["signal"]} <= {int, type(None)}
         and record.get("outcome") in OUTCOMES
         and kinds["error"] in (str, type(None))
-        # Comparing with itself: a moment that is no number is none.
+        # Compared with itself: NaN is no time.
         and all(kinds[name] in (int, float) and record[name] == record[name] for name in ("started", "ended"))
     )
 
@@ -376,19 +376,19 @@ def _is_span(value: object) -> TypeGuard[float]:
 
 
 def open_log(path: str, stream: str) -> int:
-    """A descriptor the job may write its stream to."""
+    """Return a descriptor to which the job may write its stream."""
     return os.open(
         log_path(path, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | atomic_files.OURS, 0o600
     )
 
 
 def look(path: str, boot: str) -> RunDirState:
-    """Gather what is known of an attempt; `boot` is the boot id of now. OSError when that cannot be known now."""
+    """Gather what is known about an attempt; `boot` is the current boot id. OSError if it cannot be known now."""
     found = RunDirState()
     if not atomic_files.is_there(path):
         return found
     _look_at_claim(path, found)
-    # A claim says whose it is; reading the spec again would cost every look at a running job its environment.
+    # The claim names the attempt; reading the spec too would cost every look at a running job its environment.
     if found.job is None:
         _look_at_spec(path, found)
     if found.claimed and not found.void and found.boot == boot:
@@ -404,7 +404,7 @@ def look(path: str, boot: str) -> RunDirState:
 
 
 def orphans(path: str, found: RunDirState) -> list[tuple[int, int]]:
-    """What is left of an attempt whose shim is gone, as (pid, ticks); only for a claim of this boot."""
+    """Return what is left of an attempt whose shim is gone, as (pid, ticks); only for a claim of this boot."""
     if found.job is None or found.attempt is None:
         return []
     return processes.members(found.command, marks(path, found.job, found.attempt))

@@ -1,7 +1,8 @@
-"""The shim: takes an order, runs that one attempt, records how it ended, and takes the next.
+"""The shim: takes an order, runs this one attempt, records how it ended, and takes the next.
 
-It needs nobody: when the daemon is gone it finishes the attempt, puts its end on disk and leaves. Between two attempts
-it holds no child, no log and no claim, so that a stream of short jobs pays one spawn each and no process start of ours.
+A shim does not need the daemon: when the daemon is gone, the shim finishes the attempt, writes its end to disk and
+exits. Between two attempts it holds no child, no log and no claim, so that a stream of short jobs pays one spawn each
+and no start of a Python process.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-# An order is a path; behind a NUL there may be the spec as well, packed, so that nobody has to read it.
+# An order is a path; after a NUL the packed spec may follow, so that the shim need not read the file.
 ORDER_MAX = 64 << 10
-LEAVE = b"\0"  # an order no path can be: one idle shim may go
+LEAVE = b"\0"  # an order that cannot be a path: one idle shim may exit
 REPORT_MAX = 128 << 10  # a path and two sentences
-# How both are packed: the oldest form that every Python 3 reads and writes, and the fastest of them.
+# How both are packed: the oldest form that every Python 3 reads and writes, and the fastest one.
 WIRE = 2
-# A command that is over so soon is told of in one report, and not in two.
+# The start and the end of a shorter command are told in one report.
 BRIEF_S = 0.005
 STUCK_AFTER_S = 60.0
-# Between two looks at a tree that is being killed; a SIGCHLD cuts it short.
+# Seconds between two looks at a tree that is being killed; a SIGCHLD ends the wait earlier.
 KILL_PAUSE_MIN_S, KILL_PAUSE_MAX_S = 0.01, 1.0
 RETRY_S = 1.0
-# With no daemon to hear it the record is all there is: a full disk is waited out, for a day.
+# With no daemon the record is all there is: a full disk is waited out, for a day.
 RECORD_PAUSE_S, RECORD_TRIES = 5.0, 17_280
 
 _QUIET = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD)
@@ -66,26 +67,26 @@ def serve(orders_fd: int, reports_fd: int) -> None:
 
 
 def order_of(path: str, spec: tuple[Any, ...]) -> bytes:
-    """The order of the attempt at `path`, with the values of its `rundir.Spec` if there is room for them."""
+    """Return the order of the attempt at `path`, with the values of its `rundir.RunSpec` if they fit."""
     word = os.fsencode(path)
     order = b"%s\0%s" % (word, pack(spec))
     return order if len(order) <= ORDER_MAX else word
 
 
 def pack(message: Any) -> bytes:
-    """A message between a daemon and its own launcher and shims: both are of one release and trust each other."""
+    """Pack a message between a daemon and its own launcher and shims, which are of one release and trust each other."""
     return marshal.dumps(message, WIRE)
 
 
 class _Attempt:
-    """One attempt in the hands of a shim."""
+    """The attempt a shim runs."""
 
     pid = 0
     ticks = 0
     told = False  # the daemon knows that it runs
     ended = False  # the command itself has been waited for
     none_left = True  # wait says there is no child at all
-    terminated = False  # everything below us got TERM, and has until `deadline`
+    terminated = False  # everything below the shim got TERM, and has until `deadline`
     deadline = 0.0
     killed_at: float | None = None
     kill_pause_s = KILL_PAUSE_MIN_S
@@ -107,12 +108,12 @@ class _Attempt:
         return {"job": self.spec.job, "attempt": self.spec.attempt}
 
     def is_kept(self, pid: int) -> bool:
-        """Whether a process below us is the daemon of our home or its, and not the job's."""
+        """Tell whether a process below the shim is the daemon of our home or a part of it, and not the job's."""
         return own_daemon.is_kept(pid, rundir.home_of(self.path))
 
 
 class _Shim:
-    """The process: its sockets, its signals and the attempt at hand."""
+    """The process: its sockets, its signals and the current attempt."""
 
     def __init__(self, orders_fd: int, reports_fd: int) -> None:
         self.pid = os.getpid()
@@ -120,14 +121,14 @@ class _Shim:
         self.orders_fd = orders_fd
         self.reports = socket.socket(fileno=reports_fd)
         self.unsent: list[bytes] = []
-        self.deaf = False  # nobody reads our reports any more
+        self.deaf = False  # no daemon reads our reports any more
         self.asked = False  # a SIGTERM came: there may be a `stop`
-        self.prefetched: bytes | None = None  # who takes over from the attempt that has just ended
-        self.followed = False  # the attempt at hand was not ordered: it took over
+        self.prefetched: bytes | None = None  # the attempt that takes over from the one that has just ended
+        self.followed = False  # the current attempt was not ordered: it took over
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.wake, wakeup = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-        # Handlers, never SIG_IGN: what is ignored stays ignored in the job.
+        # Handlers, never SIG_IGN: an ignored signal stays ignored in the job.
         signal.signal(signal.SIGTERM, self._on_term)
         for number in _QUIET:
             signal.signal(number, _on_other)
@@ -135,7 +136,7 @@ class _Shim:
         signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
 
     def run(self, order: bytes, *, followed: bool = False) -> bool:
-        """Run what is ordered; whether this shim may take another."""
+        """Run what is ordered; tell whether this shim may take another order."""
         self.followed = followed
         self.prefetched = None
         word, _, packed = order.partition(b"\0")
@@ -154,8 +155,8 @@ class _Shim:
         if claim is None:
             self.report({"event": "duplicate", **attempt.ids(), "idle": True})
             return True
-        # From here on the attempt is ours, and ends with a record whatever happens. An earlier SIGTERM was for an
-        # earlier attempt; one for this attempt comes after its `stop`, which is looked for next.
+        # From here on the attempt is ours and ends with a record whatever happens. An earlier SIGTERM was for an
+        # earlier attempt; a SIGTERM for this attempt comes after its `stop`, which is looked for next.
         self.asked = False
         try:
             lasts = self._start(attempt) and not self._is_brief(attempt)
@@ -170,7 +171,7 @@ class _Shim:
         return self._finish(attempt)
 
     def report(self, message: dict[str, Any]) -> None:
-        """Tell the daemon, if one listens; never waits."""
+        """Send a report if a daemon listens; never wait."""
         message["shim"] = self.pid
         if self.followed:
             message["followed"] = True
@@ -195,7 +196,7 @@ class _Shim:
         return True
 
     def _is_brief(self, attempt: _Attempt) -> bool:
-        """Wait a moment; whether all of it is over by then."""
+        """Wait a moment; tell whether everything has ended by then."""
         deadline = time.monotonic() + BRIEF_S
         left_s = BRIEF_S
         while left_s > 0 and signal.sigtimedwait(_CHILD, left_s) is not None:
@@ -206,7 +207,7 @@ class _Shim:
         return attempt.none_left
 
     def _tell_started(self, attempt: _Attempt, claim: int) -> None:
-        # Of what is over at once nobody asks any more. A full disk must not end the job: without the note its processes
+        # A command that ends at once needs no note. A full disk must not end the job: without the note its processes
         # are still found by their environment.
         try:
             attempt.ticks = processes.birth_ticks(attempt.pid) or 0
@@ -255,7 +256,7 @@ class _Shim:
                     self._end_lease(attempt, attempt.guard.grace_s)
 
     def _reap(self, attempt: _Attempt) -> bool:
-        """Wait for whoever has ended; whether there was anybody."""
+        """Reap ended children; tell whether there were any."""
         reaped = False
         while True:
             try:
@@ -280,7 +281,7 @@ class _Shim:
             )
 
     def _press(self, attempt: _Attempt) -> float | None:
-        """Do what is due about ending the tree; seconds until something else will be, None if nothing will."""
+        """Do what is due to end the tree; return seconds until the next step, or None."""
         if self.asked and not self._heed(attempt):
             return RETRY_S
         if attempt.ended and not attempt.terminated:
@@ -293,8 +294,8 @@ class _Shim:
         return self._kill(attempt, now)
 
     def _heed(self, attempt: _Attempt) -> bool:
-        """Look for a `stop` after a SIGTERM; False when that cannot be told now."""
-        self.asked = False  # before the look: a SIGTERM that comes during it asks for another
+        """Look for a `stop` after a SIGTERM; False if it cannot be read now."""
+        self.asked = False  # cleared before the look: a SIGTERM that comes during the look asks for another look
         try:
             stop = rundir.read_stop(attempt.path)
         except OSError:
@@ -310,19 +311,19 @@ class _Shim:
         self._terminate(attempt, grace_s)
 
     def _end_lease(self, attempt: _Attempt, grace_s: float) -> None:
-        """The broker is out of reach for so long that it may soon start another: nothing may be left here by then."""
+        """End the attempt: the lease is over, and the broker may soon start another attempt elsewhere."""
         attempt.lease_ended = not attempt.ended
         self._terminate(attempt, min(attempt.spec.grace_s, grace_s))
 
     def _terminate(self, attempt: _Attempt, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s
         if attempt.terminated:
-            # A later request may shorten the grace, never stretch it.
+            # A later request may shorten the grace, never extend it.
             attempt.deadline = min(attempt.deadline, deadline)
             return
         attempt.terminated = True
         attempt.deadline = deadline
-        # Where the process table cannot be read (no descriptor, no memory) the kill after the grace has to do.
+        # Where the process table cannot be read (no descriptor, no memory), the kill after the grace has to do.
         with contextlib.suppress(OSError):
             processes.terminate_descendants(self.pid, attempt.is_kept)
 
@@ -338,7 +339,7 @@ class _Shim:
         return attempt.kill_pause_s
 
     def _only_kept(self, attempt: _Attempt) -> bool:
-        """Whether all that is left is a daemon the job started, and what that runs: then we leave it to init."""
+        """Tell whether only a daemon that the job started is left, with what it runs: the shim leaves it to init."""
         seen = []
 
         def is_kept(pid: int) -> bool:
@@ -351,8 +352,8 @@ class _Shim:
             left = processes.descendants(self.pid, is_kept)
         except OSError:
             return False
-        # A process that is born while the table is read may not be in it. It stems from one that was there before, and
-        # if that is not in the table either it has ended: then there is somebody to be waited for now.
+        # A process born while the table is read may be missing in it. Its parent was there; if the parent is gone
+        # too, it has ended, and there is a child to wait for now.
         return bool(seen) and not left and not self._reap(attempt)
 
     def _finish(self, attempt: _Attempt) -> bool:
@@ -364,10 +365,10 @@ class _Shim:
             attempt.guard.close()
         if attempt.pid == 0:
             attempt.record["ended"] = time.time()
-        # While a daemon listens its store is the durable record, and syncing here would cost every job a disk flush.
+        # While a daemon listens, its store is the durable record, and a sync here would cost every job a disk flush.
         synced = self.deaf
         recorded = self._record(attempt, sync=synced)
-        # With nobody to hear of it nothing new is begun.
+        # Without a daemon nothing new is begun.
         self.prefetched = rundir.prefetched(attempt.path) if attempt.none_left and not self.deaf else None
         idle = attempt.none_left and self.prefetched is None
         message = {"event": "exited", **attempt.ids(), "record": attempt.record, "idle": idle}
@@ -400,7 +401,7 @@ class _Shim:
     def _flush(self) -> None:
         while self.unsent and not self.deaf:
             try:
-                # Per message, as the description and its flags are shared with every other shim.
+                # Per message, because the flags of the shared description belong to every shim.
                 self.reports.send(self.unsent[0], socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
@@ -414,7 +415,7 @@ class _Shim:
             self.unsent.clear()
 
     def _drain(self) -> None:
-        """Get every report out, however long the daemon takes to read."""
+        """Send every report, however long the daemon takes to read."""
         poll = select.poll()
         poll.register(self.reports, select.POLLOUT)
         while self.unsent:
@@ -426,7 +427,7 @@ class _Shim:
 
 
 def _unpacked(packed: bytes) -> rundir.RunSpec | None:
-    """The spec that came with an order; None if it has none, or one of another release: the file is for all."""
+    """Return the spec that came with an order; None if there is none, or one of another release."""
     if not packed:
         return None
     try:
@@ -436,4 +437,4 @@ def _unpacked(packed: bytes) -> rundir.RunSpec | None:
 
 
 def _on_other(_number: int, _frame: FrameType | None) -> None:
-    """Wakes the shim through its pipe; nothing else is to be done."""
+    """Wake the shim through its pipe; there is nothing else to do."""

@@ -1,7 +1,7 @@
-"""The daemon's side of launcher and shims: sends orders, hears reports, keeps enough shims waiting.
+"""The daemon's side of launcher and shims: sends orders, receives reports, keeps enough shims waiting.
 
-Nothing here blocks and nothing here is lost that matters: orders may be repeated at any time, because only one shim
-can claim a run dir, and every end is in its run dir as well.
+Nothing here blocks, and nothing that matters can be lost here: orders may be repeated at any time, because only one
+shim can claim a run dir, and every end is in its run dir as well.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from grassq.run import shim
 
 READ_BATCH = 256
 IDLE_SHIMS_MAX = 16
-# Forks under way at once. Orders that repeat themselves need few shims: each answers and takes the next.
+# Forks under way at once. Repeated orders need few shims: each answers and takes the next order.
 FORKING_MAX = 8
-# After a quiet spell this many stay, so that the next job still meets a warm one.
+# After a quiet time this many shims stay, so that the next job still meets a warm one.
 IDLE_SHIMS_KEPT = 2
 BACKLOG_MAX = 10_000
 RESTART_PAUSE_S = 1.0
@@ -46,7 +46,7 @@ class ShimPool:
         nofile: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`env` is all the launcher gets of an environment; `nofile` the soft limit of open files jobs shall have."""
+        """Take `env` as the launcher's whole environment, and `nofile` as the soft limit of open files for jobs."""
         self._command = [python, "-I", "-S", _LAUNCHER]
         self._options = ["--home", home] + ([] if nofile is None else ["--nofile", str(nofile)])
         self._env = env or {}
@@ -61,24 +61,24 @@ class ShimPool:
         self._idle: set[int] = set()  # shims that said they wait for an order
         self._forking = 0  # shims asked for that have not said anything yet
         self._unanswered = 0  # orders sent that no shim has answered yet
-        self._leaving = 0  # idle shims told to leave that have not left yet
+        self._leaving = 0  # idle shims told to exit that have not exited yet
         self._seen = (-1, -1)  # what the last check saw: answers so far, and bytes no shim had taken
         self._answers = 0
         self._forks_fail = False  # the launcher could not fork; asked again at the next check
-        self.trouble: str | None = None  # why there is no launcher, or no fork; for whoever asks how we are
+        self.trouble: str | None = None  # why there is no launcher, or no fork; shown by `info`
 
     @property
     def launcher_pid(self) -> int | None:
-        """The launcher's pid, None when it is not running."""
+        """Return the launcher's pid, None if it is not running."""
         return None if self._launcher is None or self._launcher.poll() is not None else self._launcher.pid
 
     @property
     def idle(self) -> int:
-        """How many shims are known to wait for an order."""
+        """Return how many shims are known to wait for an order."""
         return len(self._idle)
 
     def start(self) -> None:
-        """Start the launcher; OSError when there is no such Python."""
+        """Start the launcher; OSError if there is no such Python."""
         self._wanted = True
         self._started_at = self._clock()
         control, theirs = _pair()
@@ -105,9 +105,9 @@ class ShimPool:
         self.trouble = None
 
     def order(self, path: str | bytes, spec: tuple[Any, ...] | None = None) -> bool:
-        """Have the attempt at `path` run; False when too many orders wait already (say it again later).
+        """Have the attempt at `path` run; False if too many orders wait already (repeat it later).
 
-        `spec` is what its spec.json says, as `rundir.Spec.unpacked` takes it: whoever is given it need not read that.
+        `spec` is what its spec.json says, as `rundir.RunSpec.unpacked` takes it: the shim need not read the file.
         """
         if len(self._backlog) >= BACKLOG_MAX:
             return False
@@ -126,11 +126,11 @@ class ShimPool:
         return True
 
     def fileno(self) -> int:
-        """The descriptor that is readable when there are reports."""
+        """Return the descriptor that is readable when there are reports."""
         return self._reports.fileno()
 
     def read(self) -> list[dict[str, Any]]:
-        """Reports that have come in, at most READ_BATCH; whatever is left keeps the descriptor readable."""
+        """Return reports that have come in, at most READ_BATCH; the rest keeps the descriptor readable."""
         found = []
         for _ in range(READ_BATCH):
             try:
@@ -142,7 +142,7 @@ class ShimPool:
             report: dict[str, Any] = marshal.loads(data)
             self._count(report)
             if report["event"] == "started":
-                # The end of a shim whose launcher is gone is told by nobody.
+                # When the launcher is gone, the end of a shim is not reported.
                 report["stray"] = self._launcher is None or report["parent"] != self._launcher.pid
             if report["event"] != "idle":
                 found.append(report)
@@ -150,7 +150,7 @@ class ShimPool:
         return found
 
     def check(self) -> None:
-        """Put right what went wrong unseen; to be called every few seconds."""
+        """Repair what went wrong unseen; call it every few seconds."""
         self._revive()
         self._forks_fail = False
         seen = (self._answers, self._untaken())
@@ -160,7 +160,7 @@ class ShimPool:
         self._push()
 
     def close(self) -> None:
-        """Let go: idle shims and the launcher leave, busy shims finish their attempt on their own."""
+        """Close: idle shims and the launcher exit, busy shims finish their attempt on their own."""
         for end in (self._control, self._orders, self._shims_orders, self._reports, self._shims_reports):
             if end is not None:
                 end.close()
@@ -170,7 +170,7 @@ class ShimPool:
             try:
                 self._launcher.wait(CLOSE_WAIT_S)
             except subprocess.TimeoutExpired:
-                self._launcher.returncode = 0  # it leaves when it gets to run; nothing of ours depends on it
+                self._launcher.returncode = 0  # it exits when it gets to run; nothing of ours depends on it
 
     def _revive(self) -> None:
         """Start the launcher again if it died, but not more than once in RESTART_PAUSE_S."""
@@ -179,25 +179,25 @@ class ShimPool:
         if self._clock() - self._started_at < RESTART_PAUSE_S:
             return
         self._forget_dead()
-        # The same orders and reports sockets go to the new one: shims of the old one are not touched.
+        # The new launcher gets the same orders and reports sockets: shims of the old one are not touched.
         try:
             self.start()
         except OSError as exc:
             self.trouble = f"the launcher cannot be started: {exc}"
 
     def _forget_dead(self) -> None:
-        """Drop idle shims whose end nobody told us, as after the death of their launcher."""
+        """Drop idle shims whose end was not reported, as after the death of their launcher."""
         self._idle = {pid for pid in self._idle if os.path.exists(f"/proc/{pid}")}
 
     def _settle(self, untaken: bool) -> None:
-        """Nothing moved since the last check, so counts that say otherwise are wrong."""
+        """Correct the counts: nothing moved since the last check, so they are wrong."""
         self._forking = self._leaving = 0
         self._forget_dead()
         if untaken:
-            # Orders lie in the socket and nobody takes them: whoever we thought idle is not there.
+            # Orders lie in the socket and no shim takes them: the shims counted as idle are gone.
             self._ask_for_shim()
         else:
-            # Every order was taken; those without an answer died with their shim, and the daemon repeats them.
+            # Every order was taken; orders without an answer died with their shim, and the daemon repeats them.
             self._unanswered = len(self._backlog)
             if not self._backlog and len(self._idle) > IDLE_SHIMS_KEPT:
                 self._dismiss()
@@ -210,7 +210,7 @@ class ShimPool:
             self._forks_fail = True
             self.trouble = f"no shim could be forked: {report['error']}"
         answers = event in ("started", "duplicate", "bad_spec", "claim_failed") or _ended_unstarted(report, self._idle)
-        # One that took over from another answers no order.
+        # A shim that took over from another attempt answers no order.
         if answers and not report.get("followed"):
             self._unanswered = max(0, self._unanswered - 1)
             self._answers += 1
@@ -222,7 +222,7 @@ class ShimPool:
             self._idle.discard(pid)
 
     def _push(self) -> None:
-        """Send what waits, and see to it that somebody is there to take it."""
+        """Send what waits, and make sure that a shim is there to take it."""
         while self._backlog:
             try:
                 self._orders.send(self._backlog[0])
@@ -244,7 +244,7 @@ class ShimPool:
         try:
             self._control.send(b"F")
         except (BlockingIOError, BrokenPipeError, ConnectionResetError):
-            return False  # dead or swamped; `check` finds out which
+            return False  # dead or overloaded; `check` finds out which
         self._forking += 1
         return True
 
@@ -256,18 +256,18 @@ class ShimPool:
         self._leaving += 1
 
     def _untaken(self) -> int:
-        """Bytes of orders no shim has taken yet, as the kernel counts them."""
+        """Return the bytes of orders no shim has taken yet, as the kernel counts them."""
         answer = fcntl.ioctl(self._orders, termios.TIOCOUTQ, b"\0\0\0\0")
         return int(struct.unpack("i", answer)[0])
 
 
 def _ended_unstarted(report: dict[str, Any], idle: set[int]) -> bool:
-    """Whether this end is the first answer to its order: the command was never started."""
+    """Tell whether this end is the first answer to its order: the command was never started."""
     return report["event"] == "exited" and report["shim"] in idle
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
-    """Our end, which never blocks, and theirs, which does."""
+    """Return our end, which never blocks, and theirs, which does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     for end in (ours, theirs):

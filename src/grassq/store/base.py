@@ -22,7 +22,7 @@ class Submission(Struct, frozen=True):
     first_id: int
     count: int
     at: float
-    #: Of an action on jobs that existed: which ones it was done to.
+    #: For an action on existing jobs: the jobs it changed.
     ids: tuple[int, ...] = ()
 
 
@@ -36,7 +36,7 @@ class Story(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
-    """One try of a job, as kept."""
+    """One try of a job, as stored."""
 
     job: int
     number: int
@@ -54,20 +54,20 @@ Scope = Literal["read", "submit", "admin", "worker"]
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """A right given to a person or a worker, or the one-time code it is fetched with. The secret itself is nowhere."""
+    """A right given to a person or a worker, or the one-time code exchanged for it. The secret is not stored."""
 
     id: str
     #: SHA-256 of the secret.
     digest: bytes
     scope: Scope
-    #: Who has it: a person's word for it, or the worker's name.
+    #: The holder: a person's word for the token, or the worker's name.
     name: str
     created: float
     #: Exchanged once, by `join` or `login`, for a token of this scope.
     is_code: bool = False
-    #: The only queues a submit token may use; None for every one.
+    #: The only queues a submit token may use; None for every queue.
     queues: tuple[str, ...] | None = None
-    #: It may also use queues without a command of their own.
+    #: The token may also use queues without a command of their own.
     bare: bool = False
     expires: float | None = None
     #: Revoked, or for a code: used.
@@ -77,10 +77,10 @@ class Token(Struct, frozen=True, kw_only=True):
 
 
 class WorkerRecord(Struct, frozen=True):
-    """What the broker itself keeps of a worker, whatever that says."""
+    """What the broker itself keeps about a worker, whatever the worker says."""
 
     drained: bool = False
-    #: What the worker shows when it connects, and what it shall show from then on.
+    #: What the worker shows when it connects, and what it will show from then on.
     ticket: str = ""
     next_ticket: str = ""
 
@@ -89,10 +89,10 @@ class Changes(Struct):
     """Everything one batch changes; it is stored whole or not at all."""
 
     inserted: dict[int, Job] = field(default_factory=dict)
-    #: Job id to (as stored, as it shall be).
+    #: Job id to (as stored, as it will be).
     updated: dict[int, tuple[Job, Job]] = field(default_factory=dict)
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
-    #: Without the line that a job was submitted: its row tells that.
+    #: Without the line that a job was submitted: the job's row tells it.
     story: list[Story] = field(default_factory=list)
     environments: dict[bytes, bytes] = field(default_factory=dict)
     submissions: dict[str, Submission] = field(default_factory=dict)
@@ -102,14 +102,14 @@ class Changes(Struct):
     tokens: dict[str, Token] = field(default_factory=dict)
     #: The new set of paused queues, if it changed.
     paused: set[str] | None = None
-    #: The workers that must speak before a restored broker starts anything, if that set changed.
+    #: The workers that must connect before a restored broker starts anything, if this set changed.
     unreconciled: set[str] | None = None
     #: The highest id that the store may have given before it was restored from a backup, if that changed.
     restored_to: int | None = None
     removed: list[int] = field(default_factory=list)
 
     def put(self, before: Job | None, after: Job) -> None:
-        """Note that a job is now `after`; several moves of one job become one write."""
+        """Note that a job is now `after`; several changes of one job become one write."""
         if before is None or after.id in self.inserted:
             self.inserted[after.id] = after
         elif after.id in self.updated:
@@ -119,7 +119,7 @@ class Changes(Struct):
 
     @property
     def empty(self) -> bool:
-        """Nothing to commit."""
+        """Tell whether there is nothing to commit."""
         jobs = (self.inserted, self.updated, self.attempts, self.story, self.submissions, self.removed)
         others = (self.workers, self.worker_records, self.removed_workers, self.tokens)
         sets = (self.paused, self.unreconciled, self.restored_to)
@@ -150,7 +150,7 @@ class Loaded(Struct, frozen=True):
     """What a broker starts from."""
 
     store_id: str
-    #: Of those that are not finished, by id: every one that is placed, running or waits for a time, and the first few
+    #: Unfinished jobs by id: every job that is placed, running or waits for a time, and the first few
     #: of the others.
     jobs: list[Job]
     workers: list[WorkerInfo]
@@ -189,38 +189,38 @@ class JobScan(Struct, frozen=True):
 class Store(Protocol):
     """One broker's memory. A single thread calls it."""
 
-    #: The number of the last commit; it grows by one with each, and is stored with it.
+    #: The number of the last commit; it grows by one with each commit and is stored with it.
     number: int
-    #: How often `beat` must be called; None if nobody else could take this store over.
+    #: How often `beat` must be called; None if no other broker can take this store over.
     beat_s: float | None
 
     def begin(self, incarnation: str) -> None:
-        """Store that a broker begins; the incarnations before it and their last commits are kept."""
+        """Store that a broker begins; earlier incarnations and their last commits are kept."""
 
     def beat(self) -> None:
-        """Say that this broker still lives; raises Deposed when another has taken over."""
+        """Confirm that this broker lives; raise Deposed if another has taken over."""
 
     def load(self, whole: int) -> Loaded:
-        """What is alive, as of the last commit; of the jobs that only wait so many are given whole, the first by id.
+        """Return what is unfinished, as of the last commit; the first `whole` waiting jobs are returned whole.
 
-        A million of them take seconds, and no more memory than their places in line.
+        A million waiting jobs take seconds, and only the memory of their queue positions.
         """
 
     def commit(self, changes: Changes) -> None:
-        """All of it durable, or none of it and an exception.
+        """Store everything durably, or nothing and raise.
 
         A job row that is not as `updated` expects raises GuardFailed; what the disk refuses raises StoreUnavailable;
         when another broker has taken the store over, Deposed.
         """
 
     def submission(self, key: str) -> Submission | None:
-        """What a key was used for, kept SUBMISSION_KEPT_S."""
+        """Return what a key was used for; keys are kept for SUBMISSION_KEPT_S."""
 
     def environment(self, digest: bytes) -> bytes | None:
-        """The content stored under a digest."""
+        """Return the content stored under a digest."""
 
     def jobs(self, selector: Selector, limit: int) -> list[Job]:
-        """The jobs a selector names, by id, at most `limit`."""
+        """Return the jobs a selector names, by id, at most `limit`."""
 
     def page(self, selector: Selector, after: int, upto: int, limit: int) -> tuple[list[Job], int]:
         """Return the next jobs that a selector names, by id, at most `limit`, and the id up to which it has looked.
@@ -233,31 +233,31 @@ class Store(Protocol):
         """Return the next jobs of a scan, at most `limit`; reads no more rows than it returns."""
 
     def some(self, ids: Sequence[int]) -> list[Job]:
-        """The stored jobs of these ids, by id; one that is not stored is left out."""
+        """Return the stored jobs of these ids, by id; an id without a job is left out."""
 
     def recent(self, since: float, limit: int) -> list[Job]:
-        """The last jobs finished after `since`, newest first."""
+        """Return the last jobs finished after `since`, newest first."""
 
     def totals(self) -> dict[str, int]:
-        """How many jobs are in each state, without those of none; counted along, so asking costs nothing."""
+        """Return how many jobs are in each state that has jobs; kept up to date, so asking costs nothing."""
 
     def attempts(self, job: int) -> list[Attempt]:
-        """Every try of a job, oldest first."""
+        """Return every try of a job, oldest first."""
 
     def story(self, job: int) -> list[Story]:
-        """What happened to a job, oldest first: that it was submitted, which its row tells, and each line kept."""
+        """Return what happened to a job, oldest first, beginning with its submission."""
 
     def tokens(self) -> list[Token]:
-        """Every token and code, oldest first, ended ones too; codes are kept CODE_KEPT_S after they ended."""
+        """Return every token and code, oldest first, ended ones too; codes are kept CODE_KEPT_S after they ended."""
 
     def rerun_jobs(self) -> set[int]:
-        """The jobs that some kept job runs again."""
+        """Return the jobs that some stored job runs again."""
 
     def reruns(self, ids: Sequence[int]) -> list[Job]:
-        """The kept jobs that run any of these again."""
+        """Return the stored jobs that run any of these again."""
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
 
 
 SUBMISSION_KEPT_S = 7 * 86400.0

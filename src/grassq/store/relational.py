@@ -1,4 +1,4 @@
-"""What a store in tables does, whatever the engine; an engine adds how to execute, begin, and say what is wrong."""
+"""A store in tables, whatever the engine; an engine adds how to execute, how to begin, and how to explain an error."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class QueryResult(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """How many rows it changed."""
+        """Return how many rows it changed."""
 
     def fetchall(self) -> list[Row]:
-        """The rows it gave."""
+        """Return its rows."""
 
 
-#: How often a broker that stands by looks whether it may lead.
+#: How often a standby broker asks whether it may lead.
 LEAD_TRY_S = 1.0
 
 
@@ -67,7 +67,7 @@ class RelationalStore(ABC):
     number = 0
 
     def __init__(self, where: str) -> None:
-        #: What the store is called in messages; no password is in it.
+        #: The store's name in messages, without a password.
         self.where = where
         #: How many jobs are in each state; None until they are counted.
         self._totals: Counter[str] | None = None
@@ -81,43 +81,43 @@ class RelationalStore(ABC):
         """Run one statement for each of the values."""
 
     def _counts(self, writes: Iterable[rows.Write]) -> list[int]:
-        """Run statements; how many rows each changed."""
+        """Run statements; return how many rows each changed."""
         return [self._execute(statement, values).rowcount for statement, values in writes]
 
     @abstractmethod
     def _stream(self, statement: str, count: int) -> Iterator[list[Row]]:
-        """The rows of a question, so many at a time; inside a transaction."""
+        """Yield the rows of a question, a bounded number at a time; inside a transaction."""
 
     def _patient(self) -> None:
-        """Inside a transaction: what follows may take long."""
+        """Allow a long statement; inside a transaction."""
         return
 
     @abstractmethod
     def _writing(self) -> AbstractContextManager[None]:
-        """One transaction: committed at its end, undone by an exception."""
+        """Open one transaction: committed at its end, undone by an exception."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[None]:
-        """One view of the store for several questions."""
+        """Open one view of the store for several questions."""
 
     @abstractmethod
     def _foreign_errors(self) -> AbstractContextManager[None]:
-        """The engine's errors become ours, in words."""
+        """Turn the engine's errors into ours, in words."""
 
     @abstractmethod
     def _reopen(self) -> None:
-        """Start afresh from what is stored, so nothing unsure is kept from before."""
+        """Reconnect, so that nothing uncertain is kept from before."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
 
     def try_lead(self) -> bool:
-        """Whether this broker may use the store now; the daemon asks every LEAD_TRY_S until it may."""
+        """Tell whether this broker may use the store now; the daemon asks every LEAD_TRY_S seconds until it may."""
         return True
 
     def beat(self) -> None:
-        """Nobody else can take this store over, unless the engine says otherwise."""
+        """Do nothing: no other broker can take this store over, unless the engine says otherwise."""
         return
 
     def begin(self, incarnation: str) -> None:
@@ -127,7 +127,7 @@ class RelationalStore(ABC):
             self._execute(sql.FORGET_LIVES, (INCARNATIONS_KEPT,))
 
     def load(self, whole: int) -> Loaded:
-        """What is alive, as of the last commit; of the jobs that only wait so many are given whole."""
+        """Return what is unfinished, as of the last commit."""
         self._totals = None
         self._reopen()
         with self._foreign_errors(), self._reading():
@@ -154,7 +154,7 @@ class RelationalStore(ABC):
         return loaded
 
     def _alive(self, whole: int) -> list[Job]:
-        """The jobs that a broker must know whole, and the first of the others."""
+        """Return the jobs that a broker must know whole, and the first of the others."""
         busy = [row for name in ("placed", "running") for row in self._all(sql.SELECT_STATE, name, 0, ID_MAX, ID_MAX)]
         busy += self._all(sql.SELECT_TIMED, "waiting", ID_MAX)
         calm = [row for name in ("queued", "held") for row in self._all(sql.SELECT_STATE, name, 0, ID_MAX, whole)]
@@ -184,7 +184,7 @@ class RelationalStore(ABC):
 
     def commit(self, changes: Changes) -> None:
         """Write one batch in one transaction."""
-        # Known again only after a commit that went well: whoever asks before that counts afresh.
+        # Set again only after a successful commit: until then the states are counted anew.
         totals, self._totals = self._totals, None
         with self._foreign_errors(), self._writing():
             number = self.number
@@ -224,12 +224,12 @@ class RelationalStore(ABC):
             self._many(sql.INSERT_PLACED, map(rows.placed_row, placed))
         if told:
             counts = self._counts(map(rows.attempt_update, told))
-            # Placed and over within one batch, or brought back.
+            # Placed and ended within one batch.
             if unknown := [attempt for attempt, count in zip(told, counts, strict=True) if not count]:
                 self._many(sql.INSERT_ATTEMPT, map(rows.attempt_row, unknown))
 
     def _remove(self, jobs: list[int]) -> Counter[str]:
-        """Remove finished jobs and all that only they needed; how many of each state that was."""
+        """Remove finished jobs and everything only they needed; return how many of each state."""
         known = [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
         self._execute(sql.PUT_META, ("highest_id", str(max([*jobs, *known]))))
         leaving = {row[0]: row for row in self._of_ids(sql.SELECT_LEAVING, jobs)}
@@ -257,7 +257,7 @@ class RelationalStore(ABC):
             self._many(sql.PUT_WORKER, [rows.worker_row(info) for info in changes.workers.values()])
         if changes.worker_records:
             self._many(sql.PUT_STANDING, [rows.worker_record_row(*item) for item in changes.worker_records.items()])
-        # Removed last: whatever else the same batch heard of a worker goes with it.
+        # Removed last: anything else the same batch says about a worker is removed with it.
         if gone := [(name,) for name in changes.removed_workers]:
             self._many(sql.REMOVE_WORKER, gone)
             self._many(sql.REMOVE_STANDING, gone)
@@ -271,22 +271,22 @@ class RelationalStore(ABC):
             self._execute(sql.PUT_META, ("restored_to", str(changes.restored_to)))
 
     def submission(self, key: str) -> Submission | None:
-        """What a key was used for."""
+        """Return what a key was used for."""
         found = self._read(sql.SELECT_SUBMISSION, key)
         return rows.submission_from(found[0]) if found else None
 
     def environment(self, digest: bytes) -> bytes | None:
-        """The content stored under a digest."""
+        """Return the content stored under a digest."""
         found = self._read(sql.SELECT_ENVIRONMENT, digest)
         return found[0][0] if found else None
 
     def jobs(self, selector: Selector, limit: int) -> list[Job]:
-        """The jobs a selector names, by id."""
+        """Return the jobs a selector names, by id."""
         with self._foreign_errors():
             return [rows.job_from(row) for row in self._selected(selector, 0, selectors.MAX_NUMBER, limit)]
 
     def page(self, selector: Selector, after: int, upto: int, limit: int) -> tuple[list[Job], int]:
-        """The next jobs a selector names above the id `after`, and the id up to which the store has looked."""
+        """Return the next jobs a selector names above the id `after`, and the id up to which the store has looked."""
         low, high = after + 1, upto
         if isinstance(selector, selectors.ByIds):
             ranges, high = next_ranges(selector.ranges, low, upto, limit)
@@ -298,7 +298,7 @@ class RelationalStore(ABC):
         return found, found[-1].id if len(found) >= limit else high
 
     def _selected(self, selector: Selector, low: int, high: int, limit: int) -> list[Row]:
-        """The rows a selector names, from the id `low` to `high`."""
+        """Return the rows a selector names, from the id `low` to `high`."""
         match selector:
             case selectors.ByIds(ranges):
                 single = [first for first, last in ranges if first == last]
@@ -332,12 +332,12 @@ class RelationalStore(ABC):
             return [rows.job_from(row) for row in self._all(statement, *values)]
 
     def some(self, ids: Sequence[int]) -> list[Job]:
-        """The stored jobs of these ids, by id."""
+        """Return the stored jobs of these ids, by id."""
         with self._foreign_errors():
             return [rows.job_from(row) for row in self._of_ids(sql.SELECT_SOME, sorted(set(ids)))]
 
     def _of_ids(self, statement: str, ids: Sequence[int], limit: int = ID_MAX) -> list[Row]:
-        """The rows of some ids, in their order; as soon as there are `limit`, no more are looked for."""
+        """Return the rows of some ids, in their order, at most `limit`."""
         found: list[Row] = []
         for some in portions(ids):
             found += self._execute(sql.of_ids(statement, len(some)), some).fetchall()
@@ -346,50 +346,50 @@ class RelationalStore(ABC):
         return found
 
     def recent(self, since: float, limit: int) -> list[Job]:
-        """The last jobs finished after `since`, newest first."""
+        """Return the last jobs finished after `since`, newest first."""
         with self._foreign_errors():
             return [rows.job_from(row) for row in self._all(sql.SELECT_RECENT, since, limit)]
 
     def totals(self) -> dict[str, int]:
-        """How many jobs are in each state."""
+        """Return how many jobs are in each state."""
         if self._totals is None:
             with self._foreign_errors():
                 self._totals = self._counted()
         return {state: count for state, count in self._totals.items() if count}
 
     def attempts(self, job: int) -> list[Attempt]:
-        """Every try of a job, oldest first."""
+        """Return every try of a job, oldest first."""
         with self._foreign_errors():
             return [rows.attempt_from(row) for row in self._all(sql.SELECT_ATTEMPTS, job)]
 
     def story(self, job: int) -> list[Story]:
-        """What happened to a job, oldest first."""
+        """Return what happened to a job, oldest first."""
         with self._foreign_errors():
             born = self._all(sql.SELECT_SUBMITTED, job)
             lines = [Story(job, created, "submitted", f"queue {queue}") for created, queue in born]
             return lines + [Story(*row) for row in self._all(sql.SELECT_STORY, job)]
 
     def tokens(self) -> list[Token]:
-        """Every token and code, oldest first."""
+        """Return every token and code, oldest first."""
         with self._foreign_errors():
             return [rows.token_from(row) for row in self._all(sql.SELECT_TOKENS)]
 
     def rerun_jobs(self) -> set[int]:
-        """The jobs that some kept job runs again."""
+        """Return the jobs that some stored job runs again."""
         return {row[0] for row in self._read(sql.SELECT_RERUNS)}
 
     def reruns(self, ids: Sequence[int]) -> list[Job]:
-        """The kept jobs that run any of these again."""
+        """Return the stored jobs that run any of these again."""
         with self._foreign_errors():
             return [rows.job_from(row) for row in self._of_ids(sql.SELECT_RUNS, ids)]
 
     def size(self) -> int:
-        """How many rows all tables have."""
+        """Return how many rows all tables have."""
         with self._foreign_errors():
             return sum(self._all(statement)[0][0] for statement in sql.COUNT_ROWS.values())
 
     def dump(self) -> Generator[Part, None, None]:
-        """Everything, as (table, rows), in an order in which it can be filled in; nobody writes meanwhile."""
+        """Yield everything as (table, rows), in an order in which it can be written; no broker may write meanwhile."""
         with self._foreign_errors(), self._writing():
             self._patient()
             for table, statement in sql.DUMP.items():
@@ -397,7 +397,7 @@ class RelationalStore(ABC):
                     yield table, some
 
     def fill(self, parts: Iterable[Part]) -> None:
-        """Become what another store dumped: all of it or nothing, and only where no job ever was."""
+        """Become a copy of another store: all of it or nothing, and only where no job ever was."""
         with self._foreign_errors(), self._writing():
             self._patient()
             if self._all(sql.COUNT_ROWS["job"])[0][0] or self._all(sql.GET_META, "highest_id"):
@@ -421,8 +421,8 @@ _state_of = attrgetter("state")
 
 
 def _counted_on(totals: Counter[str], changes: Changes, left: Counter[str]) -> Counter[str]:
-    """How many jobs are in each state after a commit."""
-    # By their plain words: to hash a word of an enumeration takes five times longer.
+    """Return how many jobs are in each state after a commit."""
+    # By their plain text: hashing a member of an enumeration takes five times longer.
     if changes.inserted:
         totals.update(map(str.__str__, map(_state_of, changes.inserted.values())))
     for before, after in changes.updated.values():

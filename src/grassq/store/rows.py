@@ -1,4 +1,4 @@
-"""Jobs as rows and rows as jobs."""
+"""Turn jobs into rows and rows into jobs."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Write = tuple[str, tuple[object, ...]]
 
 
 class _Asked(Struct, array_like=True, frozen=True):
-    """What the column `shape` holds: what is asked for, and of whom if not of anyone."""
+    """What the column `shape` holds: the request, and the constraints if there are any."""
 
     request: Request
     constraints: Constraints = ANYWHERE
 
 
 class _Rest(Struct, array_like=True, frozen=True):
-    """What the column `spec` holds: all of a spec that has no column of its own."""
+    """What the column `spec` holds: every part of a spec that has no column of its own."""
 
     command: tuple[bytes, ...]
     cwd: bytes
@@ -59,7 +59,7 @@ class _Rest(Struct, array_like=True, frozen=True):
     on_lost: Literal["fail", "requeue"]
     tries: int
     by: str | None
-    #: Options that came later, by name; those that have their default are left out, and so is an empty map.
+    #: Later options by name, without those that have their default; an empty map is left out too.
     later: dict[str, Any] = {}
 
 
@@ -73,7 +73,7 @@ _placement = msgspec.msgpack.Decoder(Placement).decode
 _info = msgspec.msgpack.Decoder(WorkerInfo).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
-#: The options that have no place of their own in `_Rest`, with their defaults.
+#: The options without a position of their own in `_Rest`, with their defaults.
 _LATER = {
     field.name: field.default
     for field in msgspec.structs.fields(SpecOptions)
@@ -103,17 +103,17 @@ _USUAL: dict[str, object] = {
 _usual = tuple(_USUAL.values())
 _others_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_USUAL)
 
-# What can change of a job, and of an attempt.
+# What can change in a job, and in an attempt.
 _CHANGING = ("state", "priority", *(name for name in _USUAL if name not in ("name", "rerun_of")))
 _changing_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_CHANGING)
 _TOLD = ("pid", "started", "ended", "outcome", "exit_code", "signal", "error")
 _told_of: Callable[[Attempt], tuple[object, ...]] = attrgetter(*_TOLD)
 _untold = (None,) * len(_TOLD)
 
-# SQLite's driver takes numbers, texts and bytearrays at once; of anything else, also bytes, a word of an enumeration
-# and None, it first asks around for half a microsecond how it is to be stored.
+# SQLite's driver binds numbers, texts and bytearrays at once; for any other type, also bytes, enumerations and None,
+# it first spends half a microsecond on finding an adapter.
 _plain_text = str.__str__
-# What the column `waits` calls each wait; the time is in `ready_at`.
+# The spelling of each wait in the column `waits`; the time is in `ready_at`.
 _WAIT_WORDS: dict[type[Wait], str] = {ForTime: "time", ForQueue: "queue"}
 
 
@@ -134,7 +134,7 @@ def _plain(value: object) -> object:
 
 
 def job_inserts(jobs: Iterable[Job]) -> Iterator[Write]:
-    """What stores new jobs."""
+    """Yield the statements that store new jobs."""
     digests: dict[bytes, bytearray] = {}
     usual = sql.insert_job()
     for job in jobs:
@@ -165,7 +165,7 @@ def _unusual(row: tuple[object, ...], others: tuple[object, ...]) -> Write:
 
 
 def job_update(before: Job, after: Job) -> Write:
-    """What changes a stored job, and its guard."""
+    """Return the statement that changes a stored job, with its guard."""
     news = _changing_of(after)
     changed = [*map(ne, _changing_of(before), news)]
     given, cleared, values = _split(compress(_CHANGING, changed), compress(news, changed))
@@ -173,7 +173,7 @@ def job_update(before: Job, after: Job) -> Write:
 
 
 def _split(names: Iterable[str], news: Iterable[object]) -> tuple[tuple[str, ...], tuple[str, ...], list[object]]:
-    """The columns that get a value, those that lose theirs, and the values."""
+    """Return the columns that get a value, the columns that lose theirs, and the values."""
     given, cleared, values = [], [], []
     for name, new in zip(names, news, strict=True):
         if new is None:
@@ -185,7 +185,7 @@ def _split(names: Iterable[str], news: Iterable[object]) -> tuple[tuple[str, ...
 
 
 def job_from(row: tuple[Any, ...]) -> Job:
-    """A job, from JOB_COLUMNS and its newest attempt's placement."""
+    """Return a job, from JOB_COLUMNS and its newest attempt's placement."""
     state = row[1]
     return Job(
         id=row[0],
@@ -238,47 +238,47 @@ def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec
         on_lost=rest.on_lost,
         tries=rest.tries,
     )
-    # An option that this release does not know is one of a later release.
+    # An option that this release does not know comes from a later release.
     later = rest.later and {name: value for name, value in rest.later.items() if name in _LATER}
     return msgspec.structs.replace(read, **later) if later else read
 
 
 def shape_from(queue: str, shape: bytes) -> Shape:
-    """What the planner groups a job by, from its columns."""
+    """Return what the planner groups a job by, from its columns."""
     asked = _asked(shape)
     # A million shapes name the same few resources.
     return queue, tuple([(intern(name), amount) for name, amount in asked.request]), asked.constraints
 
 
 def _asked_column(request: Request, constraints: Constraints) -> bytes:
-    """The column `shape`."""
+    """Return the column `shape`."""
     return _encode((request,) if constraints is ANYWHERE or constraints == ANYWHERE else (request, constraints))
 
 
 def is_untold(attempt: Attempt) -> bool:
-    """Whether nothing is known of an attempt but where it is to run."""
+    """Tell whether an attempt has been placed and nothing more is known."""
     return _told_of(attempt) == _untold
 
 
 def placed_row(attempt: Attempt) -> tuple[object, ...]:
-    """The columns of an attempt that has just been placed."""
+    """Return the columns of an attempt that has just been placed."""
     where = attempt.placement
     return (attempt.job, attempt.number, where.worker, where.boot, bytearray(_encode(where)))
 
 
 def attempt_row(attempt: Attempt) -> tuple[object, ...]:
-    """All columns of an attempt."""
+    """Return all columns of an attempt."""
     return (*placed_row(attempt), *map(_plain, _told_of(attempt)))
 
 
 def attempt_update(attempt: Attempt) -> Write:
-    """What changes a stored attempt; where it runs never does."""
+    """Return the statement that changes a stored attempt; its placement never changes."""
     given, cleared, values = _split(_TOLD, _told_of(attempt))
     return sql.update_attempt(given, cleared), (*values, attempt.job, attempt.number)
 
 
 def attempt_from(row: tuple[Any, ...]) -> Attempt:
-    """An attempt, from the columns of SELECT_ATTEMPTS."""
+    """Return an attempt, from the columns of SELECT_ATTEMPTS."""
     return Attempt(
         job=row[0],
         number=row[1],
@@ -294,27 +294,27 @@ def attempt_from(row: tuple[Any, ...]) -> Attempt:
 
 
 def worker_row(info: WorkerInfo) -> tuple[object, ...]:
-    """The columns of a worker."""
+    """Return the columns of a worker."""
     return (info.name, _encode(info))
 
 
 def worker_from(row: tuple[Any, ...]) -> WorkerInfo:
-    """A worker, from its column."""
+    """Return a worker, from its column."""
     return _info(row[0])
 
 
 def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object, ...]:
-    """The columns of what a broker keeps of a worker."""
+    """Return the columns of a worker record."""
     return (worker, int(worker_record.drained), worker_record.ticket, worker_record.next_ticket)
 
 
 def worker_record_from(row: tuple[Any, ...]) -> tuple[str, WorkerRecord]:
-    """A worker's name and its standing, from the columns of SELECT_STANDINGS."""
+    """Return a worker's name and its record, from the columns of SELECT_STANDINGS."""
     return row[0], WorkerRecord(bool(row[1]), row[2], row[3])
 
 
 def token_row(token: Token) -> tuple[object, ...]:
-    """The columns of a token or a code."""
+    """Return the columns of a token or a code."""
     return (
         token.id,
         token.digest,
@@ -331,7 +331,7 @@ def token_row(token: Token) -> tuple[object, ...]:
 
 
 def token_from(row: tuple[Any, ...]) -> Token:
-    """A token or a code, from TOKEN_COLUMNS."""
+    """Return a token or a code, from TOKEN_COLUMNS."""
     return Token(
         id=row[0],
         digest=row[1],
@@ -348,11 +348,11 @@ def token_from(row: tuple[Any, ...]) -> Token:
 
 
 def submission_row(submission: Submission) -> tuple[object, ...]:
-    """The columns of a submission."""
+    """Return the columns of a submission."""
     return (*msgspec.structs.astuple(submission)[:-1], _encode(submission.ids))
 
 
 def submission_from(row: tuple[Any, ...]) -> Submission:
-    """A submission, from the columns of SELECT_SUBMISSION."""
+    """Return a submission, from the columns of SELECT_SUBMISSION."""
     key, digest, first_id, count, at, ids = row
     return Submission(key, digest, first_id, count, at, msgspec.msgpack.decode(ids, type=tuple[int, ...]))

@@ -1,4 +1,4 @@
-"""Every statement, in the subset both engines know. Values are parameters, never text."""
+"""Every statement, in the subset both engines understand. Values are parameters, never text."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from functools import lru_cache
 
 from grassq.core.model import ORDER_BITS
 
-#: Statements made for what a write really sets; there are few of them in use at a time.
+#: Statements made for the columns a write really sets; few are in use at a time.
 STATEMENTS_MAX = 256
 
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
     "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, waits"
 )
-# What every new job has, and what one that has not begun has none of.
+# What every new job has, and what a job that has not begun does not have.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"
 _NONE_YET = ("attempt", "cancel_requested", "tried", "lost")
 
 
 @lru_cache(STATEMENTS_MAX)
 def insert_job(others: tuple[str, ...] = ()) -> str:
-    """Insert a job: the columns of every new one, and those of the others that are not as in most."""
+    """Return an INSERT with the required columns plus the optional ones that differ from their default."""
     given = [*_BORN.split(", "), *others]
     zeros = [column for column in _NONE_YET if column not in others]
     values = ["?"] * len(given) + ["0"] * len(zeros)
@@ -29,16 +29,16 @@ def insert_job(others: tuple[str, ...] = ()) -> str:
 
 @lru_cache(STATEMENTS_MAX)
 def update_job(given: tuple[str, ...], cleared: tuple[str, ...]) -> str:
-    """Change some columns of a job, and no index of others.
+    """Return an UPDATE of some columns of a job.
 
-    The guard is the state and attempt the board believed: no row means board and store disagree.
+    The guard is the state and attempt the board believed: no row means that board and store disagree.
     """
     return f"update job set {_assigned(given, cleared)} where id = ? and state = ? and attempt = ?"
 
 
 @lru_cache(STATEMENTS_MAX)
 def update_attempt(given: tuple[str, ...], cleared: tuple[str, ...]) -> str:
-    """Change some columns of an attempt; no row means that it is not there yet."""
+    """Return an UPDATE of some columns of an attempt; no row means that the attempt is not stored yet."""
     return f"update attempt set {_assigned(given, cleared)} where job = ? and number = ?"
 
 
@@ -82,7 +82,7 @@ on conflict (id) do update set digest = excluded.digest, scope = excluded.scope,
     created = excluded.created, is_code = excluded.is_code, queues = excluded.queues, bare = excluded.bare,
     expires = excluded.expires, ended = excluded.ended, became = excluded.became
 """
-# A code nobody used ended when it expired.
+# An unused code ended when it expired.
 FORGET_CODES = "delete from token where is_code = 1 and coalesce(ended, expires) < ?"
 
 INSERT_LIFE = "insert into life (life, number) values (?, ?) on conflict (life) do nothing"
@@ -90,10 +90,10 @@ FORGET_LIVES = "delete from life where seq not in (select seq from life order by
 
 GET_META = "select value from meta where key = ?"
 PUT_META = "insert into meta (key, value) values (?, ?) on conflict (key) do update set value = excluded.value"
-# Commits are numbered; the guard is the number of the one before.
+# Commits are numbered; the guard is the number of the commit before.
 NEXT_NUMBER = "update meta set value = ? where key = 'number' and value = ?"
 
-# Only a finished job may be removed; what is about to be is looked at first.
+# Only a finished job may be removed; the jobs are looked at first.
 SELECT_LEAVING = "select id, state, env_digest from job where finished is not null and id in ({ids})"
 REMOVE_ATTEMPTS = "delete from attempt where job in ({ids})"
 REMOVE_EVENTS = "delete from event where job in ({ids})"
@@ -108,7 +108,7 @@ IDS_AT_ONCE = 1000
 
 @lru_cache(STATEMENTS_MAX)
 def of_ids(statement: str, count: int) -> str:
-    """A statement about so many ids."""
+    """Return a statement about this many ids."""
     return statement.format(ids=", ".join("?" * count))
 
 
@@ -150,7 +150,7 @@ SELECT_TIMED = _SELECT + _FROM + _IN_STATE + "and job.waits <> 'queue' order by 
 SELECT_UNTIMED = _SELECT + _FROM + _IN_STATE + "and job.waits = 'queue' order by job.id limit ?"
 # No index lists the succeeded jobs by id: the caller bounds the range of ids.
 SELECT_SUCCEEDED = _SELECT + _FROM + "where job.state = 'succeeded' and job.id between ? and ? order by job.id limit ?"
-# Of jobs that only wait: their place in line, as `Job.order` has it, and what the planner groups by.
+# Of waiting jobs: their queue position, as `Job.order` has it, and what the planner groups by.
 SELECT_WAITING_GROUPS = {
     state: f"""
 select id - priority * {1 << ORDER_BITS}, queue, shape
@@ -178,7 +178,7 @@ SELECT_STORY = "select job, at, kind, detail from event where job = ? order by n
 SELECT_SUBMITTED = "select created, queue from job where id = ?"
 SELECT_RERUNS = "select distinct rerun_of from job where rerun_of is not null"
 
-# Moving a whole store. Each table's columns, in an order in which rows can be written, and how they are sorted.
+# Copying a whole store: each table's columns, in an order in which rows can be written, and how they are sorted.
 _TABLES = {
     "meta": ("key, value", "key"),
     "environment": ("digest, body", "digest"),
@@ -196,7 +196,7 @@ _TABLES = {
     "token": (TOKEN_COLUMNS, "id"),
     "life": ("life, number", "seq"),
 }
-# PostgreSQL keeps its schema's version in `meta`; that is not the store's content.
+# PostgreSQL keeps the schema's version in `meta`; it is not part of the store's content.
 _KEPT = {"meta": " where key <> 'schema'"}
 
 COUNT_ROWS = {table: f"select count(*) from {table}{_KEPT.get(table, '')}" for table in _TABLES}
@@ -210,7 +210,7 @@ FILL = {
     for table, (columns, _) in _TABLES.items()
 }
 
-# PostgreSQL only: who leads. Time is the database's own, never that of a broker.
+# PostgreSQL only: which broker leads. Time is the database's own, never a broker's.
 LEADER_EXISTS = "select to_regclass('leader') is not null"
 CREATE_LEADER = """
 create table leader (
@@ -221,7 +221,7 @@ create table leader (
 )
 """
 INSERT_LEADER = "insert into leader (one, term, beat, holder) values (1, 0, clock_timestamp(), '')"
-# A beat from the future is as stale as an old one: the database's clock was set back, and nobody has beaten since.
+# A beat from the future is as stale as an old one: the database's clock was set back, and no broker has beaten since.
 # No row means that the leader is committing at this moment.
 _AGE = "abs(extract(epoch from clock_timestamp() - beat))"
 SELECT_LEADER = f"select holder, {_AGE} > ? from leader for update skip locked"
@@ -229,7 +229,7 @@ SELECT_STUCK_LEADER = f"select holder from leader where {_AGE} > ?"
 TAKE_LEAD = "update leader set term = term + 1, beat = clock_timestamp(), holder = ? returning term"
 BEAT = "update leader set beat = clock_timestamp() where term = ?"
 RESIGN = "update leader set holder = '' where term = ?"
-# Two brokers that make the tables at the same moment: one of them does.
+# When two brokers create the tables at the same moment, one of them does it.
 TRY_LOCK = "select pg_try_advisory_xact_lock(?)"
 META_EXISTS = "select to_regclass('meta') is not null"
 END_SESSIONS = """
