@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.builders import T0, a_job, a_placement, a_worker, an_offer
 from tests.store.batches import DIGEST, ENV, MANY, ended, kept, new, text
 
-from grassq.core.model import HOLDING, Job, Outcome, State
+from grassq.core.model import HOLDING, Job, Outcome, QueueTemplate, State
 from grassq.errors import GuardFailed, StoreUnavailable
 from grassq.store.base import SUBMISSION_KEPT_S, Attempt, Changes, Store, Story, Submission
 
@@ -88,6 +88,14 @@ def test_workers_and_pauses_are_kept(store: Store) -> None:
     store.commit(Changes(workers={"w": newer}, paused=set()))
     loaded = store.load(MANY)
     assert loaded.workers == [a_worker("v"), newer] and loaded.paused == set()
+
+
+def test_queues_of_the_broker_are_kept_replaced_and_deleted(store: Store) -> None:
+    first, second = QueueTemplate(an_offer("a", gpu=[0, 1]), ("big",)), QueueTemplate(an_offer("b"))
+    store.commit(Changes(templates={"a": first, "b": second}))
+    assert store.load(MANY).templates == {"a": first, "b": second}
+    store.commit(Changes(templates={"a": replace(first, labels=()), "b": None}))
+    assert store.load(MANY).templates == {"a": replace(first, labels=())}
 
 
 def test_a_job_that_holds_devices_comes_back_with_its_newest_placement(store: Store) -> None:

@@ -127,6 +127,7 @@ class Decider:
             prefetch_policy=self._prefetch_policy,
         )
         self.board.unreconciled = set(loaded.unreconciled)
+        self.board.templates = dict(loaded.templates)
         self.board.awaited_until = self._began + AWAIT_S
         for group in loaded.groups:
             self.board.load(group.state, group.shape, group.orders)
@@ -195,7 +196,7 @@ class Decider:
             self._worker_records |= changes.worker_records
             for name in changes.removed_workers:
                 self._worker_records.pop(name, None)
-            self._generation += bool(changes.removed_workers)
+            self._generation += bool(changes.removed_workers or changes.templates)
         elif beat_s is None or batch.mono - self._beat_at < beat_s:
             return
         else:
@@ -317,7 +318,7 @@ class Decider:
         if known is None:
             self.board.worker_states[info.name].drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._replan = True
-        if known is None or known.info != info:
+        if known is None or known.said != info:
             batch.changes.workers[info.name] = info
             self._generation += 1
             eligibility.reevaluate(batch)

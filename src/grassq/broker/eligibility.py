@@ -35,6 +35,9 @@ class Eligibility:
 
     def _look(self, shape: Shape) -> str | None:
         if next(self._board.offering(shape[0]), None) is None:
+            if shape[0] in self._board.templates:
+                labels = "".join(f" with label {label}" for label in self._board.templates[shape[0]].labels[:1])
+                return f"no worker offers queue {shape[0]!r} yet; it starts when a worker{labels} joins"
             return f"no queue {shape[0]!r} yet; `grass create-queue {shape[0]}` makes it"
         never = self.never(shape)
         return None if never is None else f"no worker can run it: {never}"

@@ -13,8 +13,8 @@ from grassq.broker.eligibility import Eligibility, reevaluate
 from grassq.broker.selection import present, resolve
 from grassq.broker.worker_tickets import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
-from grassq.core.model import Job, Outcome, Spec, State
-from grassq.core.names import shown
+from grassq.core.model import OFFERS_MAX, Job, Outcome, QueueTemplate, Spec, State
+from grassq.core.names import DEFAULT_QUEUE, shown
 from grassq.core.planner.board import EVERYTHING
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.states import Hold, Lost, Unready, advance
@@ -218,6 +218,34 @@ def accept_restored(batch: Batch) -> Done:
         notes.append(f"the devices of {name} that job {jobs} may still use are given to others too")
         state.unrecorded = set()
     return Done([], notes)
+
+
+def put_template(batch: Batch, template: QueueTemplate) -> str:
+    """Define or replace a queue at the broker; return created, unchanged or replaced."""
+    queue, templates = template.offer.queue, batch.board.templates
+    if queue == DEFAULT_QUEUE:
+        raise Refused("every worker has a queue 'default' of its own; choose another name")
+    known = templates.get(queue)
+    if known == template:
+        return "unchanged"
+    if known is None and len(templates) >= OFFERS_MAX:
+        raise Refused(f"there are {OFFERS_MAX} queues at this broker already; delete one first")
+    _set_template(batch, queue, template)
+    return "created" if known is None else "replaced"
+
+
+def delete_template(batch: Batch, queue: str) -> Done:
+    """Delete a queue that was defined at the broker."""
+    if queue not in batch.board.templates:
+        raise NotFound(f"there is no queue {shown(queue)} at this broker; `grass show` lists them")
+    _set_template(batch, queue, None)
+    return Done([])
+
+
+def _set_template(batch: Batch, queue: str, template: QueueTemplate | None) -> None:
+    batch.changes.templates[queue] = template
+    batch.board.set_template(queue, template, batch.now)
+    reevaluate(batch)
 
 
 def unknown(batch: Batch, ids: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from grassq.broker.batch import Batch
 from grassq.broker.selection import Reading, read
 from grassq.core import outcome
-from grassq.core.model import FINAL, Job, Offer, State
+from grassq.core.model import FINAL, Job, Offer, QueueTemplate, State
 from grassq.core.planner.board import Board
 from grassq.core.planner.explain import WORKER, Blocker, explain
 from grassq.core.planner.request_classes import shape_of
@@ -43,7 +43,7 @@ def overview(batch: Batch) -> Document:
     """Return all that `show` tells besides jobs."""
     return {
         "schema": SCHEMA,
-        "queues": [queue_document(batch, s, offer.queue) for s in _worker_states(batch) for offer in s.info.offers],
+        "queues": _queue_documents(batch),
         "workers": [worker_document(batch, worker_state) for worker_state in _worker_states(batch)],
         "totals": batch.store.totals(),
         "paused": sorted(batch.board.paused),
@@ -143,6 +143,40 @@ def timestamp(at: float | None) -> str | None:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _queue_documents(batch: Batch) -> list[Document]:
+    """Return each queue on each worker, and the queues of the broker that no worker offers."""
+    offered = [queue_document(batch, s, offer.queue) for s in _worker_states(batch) for offer in s.info.offers]
+    return offered + [
+        _template_document(batch, template)
+        for queue, template in sorted(batch.board.templates.items())
+        if next(batch.board.offering(queue), None) is None
+    ]
+
+
+def _template_document(batch: Batch, template: QueueTemplate) -> Document:
+    """Return a queue that no worker offers yet as data."""
+    return {
+        "name": template.offer.queue,
+        "worker": None,
+        "labels": list(template.labels),
+        "paused": batch.board.is_paused(template.offer.queue),
+        "limits": {},
+        "free": {},
+        "slots": [],
+        "order": template.offer.order if template.offer.slots else None,
+        **_command_document(template.offer),
+        "running": 0,
+        "queued": batch.board.unfinished(template.offer.queue),
+    }
+
+
+def _command_document(offer: Offer) -> Document:
+    return {
+        "prefix": [word.decode("utf-8", "backslashreplace") for word in offer.prefix],
+        "cwd": None if offer.cwd is None else offer.cwd.decode("utf-8", "backslashreplace"),
+    }
+
+
 def queue_document(batch: Batch, worker_state: WorkerState, queue: str) -> Document:
     """One queue on one worker as data."""
     offer = worker_state.offer(queue)
@@ -156,8 +190,7 @@ def queue_document(batch: Batch, worker_state: WorkerState, queue: str) -> Docum
         "free": free_json(free_view, free_view.offer.supply),
         "slots": _slot_documents(batch.board, worker_state, offer),
         "order": offer.order if offer.slots else None,
-        "prefix": [word.decode("utf-8", "backslashreplace") for word in offer.prefix],
-        "cwd": None if offer.cwd is None else offer.cwd.decode("utf-8", "backslashreplace"),
+        **_command_document(offer),
         "running": sum(job.spec.queue == queue for job in batch.board.held_by(worker_state.info.name)),
         "queued": batch.board.queued(queue),
     }

@@ -134,7 +134,9 @@ The same definition again changes nothing; another one replaces it.
   --cwd DIR            directory its jobs run in
   --env, -e NAME=VALUE one variable for its jobs; repeat for more
   --worker NAME        on that machine of the broker (default: on this one)
-  --broker ADDRESS     with --worker: the broker to ask (default: $GRASS_BROKER, then what `grass use` said)
+  --at-broker          at the broker: every worker offers it, also one that joins later; its jobs wait for one
+  --label LABEL        with --at-broker: only workers with that label; repeat for more
+  --broker ADDRESS     with the last three: the broker to ask (default: $GRASS_BROKER, then what `grass use` said)
   --allow-env NAME     a variable that jobs from other machines may set; repeat for more (default: none)
   --unsecure           allow jobs from other machines in a queue without a command: they may run any program
   -q, --quiet          the name alone

@@ -19,7 +19,14 @@ VALUE_OPTIONS = frozenset({
 
 def wants_help(words: list[str]) -> bool:
     """Say whether -h or --help stands among the options before the job; behind its first word it is the job's own."""
-    return any(words[place] in ("-h", "--help") for place in _option_places(words, VALUE_OPTIONS, 0))
+    return has_flag(("-h", "--help"), words)
+
+
+def has_flag(
+    flags: tuple[str, ...], words: list[str], values: frozenset[str] = VALUE_OPTIONS, *, names: int = 0
+) -> bool:
+    """Say whether one of these stands among the options before the job; the rest is as for `take_option`."""
+    return any(words[place] in flags for place in _option_places(words, values, names))
 
 
 def take_option(

@@ -229,6 +229,13 @@ class Offer(Struct, frozen=True):
     temporary: bool = False
 
 
+class QueueTemplate(Struct, frozen=True):
+    """A queue defined at the broker: every worker that has all these labels offers it."""
+
+    offer: Offer
+    labels: tuple[str, ...] = ()
+
+
 class WorkerInfo(Struct, frozen=True):
     """What a worker says of itself when it connects."""
 

@@ -242,9 +242,10 @@ class ApiClient:
 
         return EventStream(ask, first_id, offsets or {}, known)
 
-    def delete_queue(self, name: str, *, worker: str | None = None) -> Document:
-        """Remove a queue of the daemon's own machine, or of another worker; running jobs finish."""
-        return self._change("delete-queue", {"name": name} | ({} if worker is None else {"worker": worker}))
+    def delete_queue(self, name: str, *, worker: str | None = None, at_broker: bool = False) -> Document:
+        """Remove a queue of the daemon's own machine, of another worker or of the broker; running jobs finish."""
+        where: Document = {} if worker is None else {"worker": worker}
+        return self._change("delete-queue", {"name": name, **where, **({"at_broker": True} if at_broker else {})})
 
     def pause(self, queue: str | None = None) -> Document:
         """No new starts in one queue, or in all."""

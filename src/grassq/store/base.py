@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
-from grassq.core.model import Job, Outcome, Placement, State, WorkerInfo
+from grassq.core.model import Job, Outcome, Placement, QueueTemplate, State, WorkerInfo
 from grassq.core.planner.request_classes import Shape
 from grassq.core.syntax.selectors import Selector
 
@@ -99,6 +99,8 @@ class Changes(Struct):
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
     worker_records: dict[str, WorkerRecord] = field(default_factory=dict)
     removed_workers: list[str] = field(default_factory=list)
+    #: Queues defined at the broker; None deletes one.
+    templates: dict[str, QueueTemplate | None] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     #: The new set of paused queues, if it changed.
     paused: set[str] | None = None
@@ -121,7 +123,7 @@ class Changes(Struct):
     def empty(self) -> bool:
         """Tell whether there is nothing to commit."""
         jobs = (self.inserted, self.updated, self.attempts, self.story, self.submissions, self.removed)
-        others = (self.workers, self.worker_records, self.removed_workers, self.tokens)
+        others = (self.workers, self.worker_records, self.removed_workers, self.templates, self.tokens)
         sets = (self.paused, self.unreconciled, self.restored_to)
         return not any((*jobs, *others)) and all(each is None for each in sets)
 
@@ -159,6 +161,8 @@ class Loaded(Struct, frozen=True):
     highest_id: int
     worker_records: dict[str, WorkerRecord] = {}
     unreconciled: set[str] = set()
+    #: The queues defined at the broker.
+    templates: dict[str, QueueTemplate] = {}
     #: The highest id that the store may have given before it was restored from a backup; 0 if it never was.
     restored_to: int = 0
     #: The incarnations of brokers on this store, oldest first: which commit was the last before each.

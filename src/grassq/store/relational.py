@@ -141,6 +141,7 @@ class RelationalStore(ABC):
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 jobs=self._alive(whole),
                 workers=[rows.worker_from(row) for row in self._all(sql.SELECT_WORKERS)],
+                templates={t.offer.queue: t for t in map(rows.template_from, self._all(sql.SELECT_TEMPLATES))},
                 paused={row[0] for row in self._all(sql.SELECT_PAUSES)},
                 highest_id=max(highest, default=0),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_STANDINGS)),
@@ -261,6 +262,11 @@ class RelationalStore(ABC):
         if gone := [(name,) for name in changes.removed_workers]:
             self._many(sql.REMOVE_WORKER, gone)
             self._many(sql.REMOVE_STANDING, gone)
+        for queue, template in changes.templates.items():
+            if template is None:
+                self._execute(sql.REMOVE_TEMPLATE, (queue,))
+            else:
+                self._execute(sql.PUT_TEMPLATE, rows.template_row(template))
         if changes.paused is not None:
             self._execute(sql.CLEAR_PAUSES)
             self._many(sql.INSERT_PAUSE, [(queue,) for queue in sorted(changes.paused)])

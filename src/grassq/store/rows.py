@@ -23,6 +23,7 @@ from grassq.core.model import (
     Job,
     Outcome,
     Placement,
+    QueueTemplate,
     Spec,
     State,
     Wait,
@@ -71,6 +72,7 @@ _asked = msgspec.msgpack.Decoder(_Asked).decode
 _rest = msgspec.msgpack.Decoder(_Rest).decode
 _placement = msgspec.msgpack.Decoder(Placement).decode
 _info = msgspec.msgpack.Decoder(WorkerInfo).decode
+_template = msgspec.msgpack.Decoder(QueueTemplate).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
 #: The options without a position of their own in `_Rest`, with their defaults.
@@ -291,6 +293,16 @@ def attempt_from(row: tuple[Any, ...]) -> Attempt:
         signal=row[8],
         error=row[9],
     )
+
+
+def template_row(template: QueueTemplate) -> tuple[object, ...]:
+    """Return the columns of a queue defined at the broker."""
+    return (template.offer.queue, _encode(template))
+
+
+def template_from(row: tuple[Any, ...]) -> QueueTemplate:
+    """Return a queue defined at the broker, from its column."""
+    return _template(row[0])
 
 
 def worker_row(info: WorkerInfo) -> tuple[object, ...]:

@@ -63,6 +63,11 @@ INSERT_ENVIRONMENT = "insert into environment (digest, body) values (?, ?) on co
 INSERT_SUBMISSION = "insert into submission (key, digest, first_id, count, at, ids) values (?, ?, ?, ?, ?, ?)"
 FORGET_SUBMISSIONS = "delete from submission where at < ?"
 PUT_WORKER = "insert into worker (name, info) values (?, ?) on conflict (name) do update set info = excluded.info"
+PUT_TEMPLATE = """
+insert into template (queue, template) values (?, ?)
+on conflict (queue) do update set template = excluded.template
+"""
+REMOVE_TEMPLATE = "delete from template where queue = ?"
 CLEAR_PAUSES = "delete from pause"
 INSERT_PAUSE = "insert into pause (queue) values (?)"
 CLEAR_DOUBTS = "delete from doubt"
@@ -165,6 +170,7 @@ COUNT_FINISHED = "select count(*) from job where finished is not null"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
 SELECT_WORKERS = "select info from worker order by name"
+SELECT_TEMPLATES = "select template from template order by queue"
 SELECT_PAUSES = "select queue from pause"
 SELECT_STANDINGS = "select worker, drained, ticket, next_ticket from standing order by worker"
 SELECT_DOUBTS = "select worker from doubt"
@@ -190,6 +196,7 @@ _TABLES = {
     "event": ("job, number, at, kind, detail", "job, number"),
     "submission": ("key, digest, first_id, count, at, ids", "key"),
     "worker": ("name, info", "name"),
+    "template": ("queue, template", "queue"),
     "pause": ("queue", "queue"),
     "standing": ("worker, drained, ticket, next_ticket", "worker"),
     "doubt": ("worker", "worker"),

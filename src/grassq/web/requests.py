@@ -145,6 +145,8 @@ class NameBody(Struct, kw_only=True, forbid_unknown_fields=True):
     name: str
     key: str
     worker: str | None = None
+    #: The queue was defined at the broker.
+    at_broker: bool = False
 
 
 class PauseBody(Struct, kw_only=True, forbid_unknown_fields=True):

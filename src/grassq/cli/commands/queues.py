@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from grassq import home as homes
 from grassq.cli import render
 from grassq.cli.connect import connect
-from grassq.cli.typed import take_option
+from grassq.cli.typed import has_flag, take_option
 from grassq.errors import BadInput
 from grassq.net.client import ApiClient
 
@@ -19,6 +19,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     if name == "delete-queue":
         parser.add_argument("queue", metavar="NAME", help="the queue; its running jobs finish, others wait")
         parser.add_argument("--worker", metavar="NAME", help="on that worker of the broker (default: on this machine)")
+        parser.add_argument("--at-broker", action="store_true", help="a queue that was defined at the broker")
         parser.set_defaults(run=delete)
     else:
         parser.add_argument("queue", metavar="QUEUE", nargs="?", help="one queue (default: all)")
@@ -35,7 +36,8 @@ def words(name: str, argv: list[str]) -> int:
 
     typed, argv = take_option("--broker", argv, QUEUE_VALUE_OPTIONS, names=1)
     worker, _ = take_option("--worker", argv, QUEUE_VALUE_OPTIONS, names=1)
-    with _connect(typed, worker) as client:
+    at_broker = has_flag(("--at-broker",), argv, QUEUE_VALUE_OPTIONS, names=1)
+    with _connect(typed, worker, at_broker) as client:
         answer = client.create_queue([os.fsencode(word) for word in argv])
     # The daemon splits the words, so it also says how the answer is to be printed.
     chosen = answer.pop("print", {})
@@ -46,16 +48,16 @@ def words(name: str, argv: list[str]) -> int:
     else:
         render.line(f"queue {answer.get('name')} {answer.get('status')}")
     render.notes(answer.get("notes", []))
-    home = homes.current()
-    if worker is None and (broker := homes.broker(home)) is not None and not homes.joined(home):
+    home, is_here = homes.current(), worker is None and not at_broker
+    if is_here and (broker := homes.broker(home)) is not None and not homes.joined(home):
         render.notes([f"made on this machine, not at {broker}; --worker NAME makes it on a worker there"])
     return 0
 
 
 def delete(arguments: argparse.Namespace) -> int:
     """Remove a queue."""
-    with _connect(arguments.broker, arguments.worker) as client:
-        answer = client.delete_queue(arguments.queue, worker=arguments.worker)
+    with _connect(arguments.broker, arguments.worker, arguments.at_broker) as client:
+        answer = client.delete_queue(arguments.queue, worker=arguments.worker, at_broker=arguments.at_broker)
     return render.outcome(arguments.json, answer, f"queue {answer.get('name')} deleted")
 
 
@@ -79,11 +81,12 @@ def resume(arguments: argparse.Namespace) -> int:
     return render.outcome(arguments.json, answer, sentence)
 
 
-def _connect(broker: str | None, worker: str | None) -> AbstractContextManager[ApiClient]:
+def _connect(broker: str | None, worker: str | None, at_broker: bool) -> AbstractContextManager[ApiClient]:
     # A queue belongs to a machine: to the one this is typed on, wherever its jobs come from, unless another is named.
-    if worker is None and broker not in (None, homes.LOCAL):
-        raise BadInput("a queue belongs to a machine: with --broker say on which worker, --worker NAME")
-    return connect(broker, local=worker is None)
+    is_here = worker is None and not at_broker
+    if is_here and broker not in (None, homes.LOCAL):
+        raise BadInput("a queue belongs to a machine: with --broker say on which worker, --worker NAME, or --at-broker")
+    return connect(broker, local=is_here)
 
 
 def _which(arguments: argparse.Namespace) -> str:

@@ -247,7 +247,7 @@ def _rest(answer: Mapping[str, Any]) -> None:
     queues, workers = answer.get("queues", []), answer.get("workers", [])
     if queues:
         render.text("\n")
-        several = len({queue.get("worker") for queue in queues}) > 1
+        several = len({queue.get("worker") for queue in queues}) > 1 or any(not queue.get("worker") for queue in queues)
         render.table(
             ["QUEUE", *(["WORKER"] if several else []), "LIMITS", "FREE", "RUNNING", "QUEUED", "COMMAND"],
             [_queue_row(queue, several) for queue in queues],
@@ -273,7 +273,7 @@ def _queue_row(queue: Mapping[str, Any], with_worker: bool) -> list[str]:
     name = f"{queue.get('name')} (paused)" if queue.get("paused") else str(queue.get("name"))
     prefix = shape.command({"command": queue.get("prefix") or []})
     counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
-    where = [str(queue.get("worker"))] if with_worker else []
+    where = [str(queue.get("worker") or "(none yet)")] if with_worker else []
     limits, free = shape.holds(queue.get("limits")), shape.holds(queue.get("free"))
     if slots := queue.get("slots"):
         limits, free = shape.slots(slots), shape.slots([slot for slot in slots if slot.get("job") is None])

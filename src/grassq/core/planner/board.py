@@ -11,11 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, State, WorkerInfo, id_in
+from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, QueueTemplate, State, WorkerInfo, id_in
 from grassq.core.planner.prefetch import Prefetch, PrefetchPolicy
 from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
-from grassq.core.planner.workers import MaxFits, WorkerRoles, WorkerState, machine_capacity, offer_ledgers
+from grassq.core.planner.workers import (
+    MaxFits,
+    WorkerRoles,
+    WorkerState,
+    machine_capacity,
+    offer_ledgers,
+    with_templates,
+)
 from grassq.core.resources.ledger import empty_ledger
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 
@@ -91,6 +98,8 @@ class Board:
         self.worker_states: dict[str, WorkerState] = {}
         #: Of each queue the workers that offer it, by name.
         self._offering: dict[str, list[WorkerState]] = {}
+        #: The queues defined at the broker, by name.
+        self.templates: dict[str, QueueTemplate] = {}
         self.paused: set[str] = set(paused)
         self.heads: dict[str, Head] = {}
 
@@ -281,6 +290,7 @@ class Board:
 
         Of one that is out of touch `heard` says when it last was; its leases are counted from there.
         """
+        said, info = info, with_templates(info, self.templates)
         capacity = machine_capacity(info)
         known = self.worker_states.get(info.name)
         offers = offer_ledgers(info, capacity, known.offers if known else {})
@@ -289,12 +299,20 @@ class Board:
         unrecorded = known.unrecorded if known is not None else set()
         max_fits = MaxFits(capacity, offers)
         self.worker_states[info.name] = WorkerState(
-            info, online, since, empty_ledger(capacity), offers, max_fits, drained, heard, unrecorded
+            info, online, since, empty_ledger(capacity), offers, max_fits, drained, heard, unrecorded, said
         )
         self._note_offers()
         for job in self.held_by(info.name):
             if self.predecessor(job) is None:
                 self._count(job, taking=True)
+
+    def set_template(self, queue: str, template: QueueTemplate | None, now: float) -> None:
+        """Define a queue at the broker, or delete it; the workers that have its labels offer it from now on."""
+        self.templates.pop(queue, None)
+        if template is not None:
+            self.templates[queue] = template
+        for state in [*self.worker_states.values()]:
+            self.set_worker(state.said or state.info, online=state.online, now=now, heard=state.heard)
 
     def _note_offers(self) -> None:
         self._offering = {}
@@ -331,7 +349,7 @@ class Board:
 
     def queue_names(self) -> set[str]:
         """Every queue that exists."""
-        return {*self._offering}
+        return {*self._offering, *self.templates}
 
     def resource_names(self) -> set[str]:
         """Every resource some machine has."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from grassq.core.model import ANYWHERE, AttemptId, Constraints, Offer, RemoteSubmitter, WorkerInfo
+from grassq.core.model import ANYWHERE, AttemptId, Constraints, Offer, QueueTemplate, RemoteSubmitter, WorkerInfo
 from grassq.core.resources.amounts import Request
 from grassq.core.resources.capacity import Capacity, Limits, bind, supply_of, union
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
@@ -86,6 +87,8 @@ class WorkerState(Struct):
     heard: float = 0.0
     #: Attempts that may run here and that a restored store has no record of, so that nobody counts their devices.
     unrecorded: set[AttemptId] = field(default_factory=set)
+    #: What the worker said of itself; `info` has the queues defined at the broker as well.
+    said: WorkerInfo | None = None
 
     @property
     def takes(self) -> bool:
@@ -114,6 +117,10 @@ class WorkerState(Struct):
         """This worker's offer of a queue."""
         return next((offer for offer in self.info.offers if offer.queue == queue), None)
 
+    def own_offer(self, queue: str) -> Offer | None:
+        """Return the offer of a queue that was made on this worker, not at the broker."""
+        return next((offer for offer in (self.said or self.info).offers if offer.queue == queue), None)
+
     def free_view(self, queue: str) -> FreeView:
         """The room a job of that queue sees here."""
         return FreeView(self.machine, self.offers[queue])
@@ -133,6 +140,13 @@ def _turns_away(offer: Offer, remote: RemoteSubmitter) -> str | None:
         name = refused[0].decode("utf-8", "backslashreplace")
         return f"queue {offer.queue!r} takes no variable {name} from other machines (--allow-env {name} would)"
     return None
+
+
+def with_templates(info: WorkerInfo, templates: Mapping[str, QueueTemplate]) -> WorkerInfo:
+    """Return a worker with the queues of the broker that its labels match; a queue of its own comes first."""
+    own = {offer.queue for offer in info.offers}
+    more = [t.offer for q, t in sorted(templates.items()) if q not in own and set(t.labels) <= set(info.labels)]
+    return replace(info, offers=(*info.offers, *more)) if more else info
 
 
 def machine_capacity(info: WorkerInfo) -> Capacity:

@@ -90,6 +90,8 @@ class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
     cwd: bytes | None = None
     env: Pairs = ()
     worker: str | None = None
+    at_broker: bool = False
+    labels: tuple[str, ...] = ()
     unsecure: bool = False
     allow_env: tuple[bytes, ...] = ()
     broker: str | None = None
@@ -140,6 +142,10 @@ def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
     if given.has("capacity") and limit:
         raise BadInput(f"give either --capacity or {limit}, not both")
     fields = given.fields(QUEUE_OPTIONS)
+    if given.has("worker") and given.has("at-broker"):
+        raise BadInput("a queue is made on one worker (--worker) or for all that match (--at-broker), not both")
+    if given.has("label") and not given.has("at-broker"):
+        raise BadInput("--label says which workers offer a queue of the broker; it goes with --at-broker")
     slots, order = typed_slots(
         fields.pop("slots", None), fields.pop("order", None), "--capacity" if given.has("capacity") else limit
     )

@@ -43,6 +43,8 @@ QUEUE_OPTIONS = (
     Option(values.pairs, name="env", field="env", repeats=True, short="e"),
     Option(values.raw, name="cwd", field="cwd"),
     Option(values.WORKER_NAME, name="worker", field="worker"),
+    Option(values.flag, name="at-broker", field="at_broker", takes="flag"),
+    Option(values.label_names, name="label", field="labels", repeats=True),
     Option(values.flag, name="unsecure", field="unsecure", takes="flag"),
     Option(_variables, name="allow-env", field="allow_env", repeats=True),
     *(option for option in COMMAND_OPTIONS if option.field in ("broker", "json", "quiet")),

@@ -14,7 +14,7 @@ from grassq.broker import tokens as worker_tokens
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.service import Done
-from grassq.core.model import Offer
+from grassq.core.model import Offer, QueueTemplate
 from grassq.core.names import DEFAULT_QUEUE, check_name, shown
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, NotFound, Refused
@@ -59,11 +59,18 @@ class Queues:
         body = requests.decode(request[BODY], requests.QueueBody)
         who = body.submitter(request[CALLER])
         typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
-        _check_machine(request, typed.worker)
+        if not typed.at_broker:
+            _check_machine(request, typed.worker)
+        elif body.temporary:
+            raise BadInput("a queue defined at the broker cannot be temporary")
         roles = await self._engine.read(lambda batch: batch.board.roles)
         offer = replace(await asyncio.to_thread(validate.read_offer, typed, who, roles), temporary=body.temporary)
         request[NOTE].about = _about(offer.queue, typed.worker)
-        status, notes = await self._directory.queue_admin(typed.worker).offer(offer)
+        if typed.at_broker:
+            template, notes = QueueTemplate(offer, typed.labels), list[str]()
+            status = await self._engine.change(lambda batch: service.put_template(batch, template))
+        else:
+            status, notes = await self._directory.queue_admin(typed.worker).offer(offer)
         if offer.temporary:
             self._temporary.made(offer.queue)
         # Answered after the worker's word of it is stored, so the next command sees the queue.
@@ -79,23 +86,38 @@ class Queues:
         """Delete a queue: what runs finishes, what waits, waits for it to come back."""
         raw = request[BODY]
         body = requests.decode(raw, requests.NameBody)
-        _check_machine(request, body.worker)
+        if not body.at_broker:
+            _check_machine(request, body.worker)
         request[NOTE].about = _about(body.name, body.worker)
         if await self._engine.read(lambda batch: service.recall(batch, body.key, digest(raw))) is not None:
             return document({"name": body.name, "notes": []})
         check_name(body.name, "queue name")
+        if body.at_broker:
+            return await self._delete_template(body, raw)
         offer = await self._engine.read(lambda batch: _offer(batch, body.name, body.worker))
         if offer is None:
-            raise NotFound(f"there is no queue {shown(body.name)}" + (f" on {body.worker}" if body.worker else ""))
+            is_template = await self._engine.read(lambda batch: body.name in batch.board.templates)
+            where = f" on {body.worker}" if body.worker else ""
+            hint = "; it is defined at the broker: --at-broker" if is_template else ""
+            raise NotFound(f"there is no queue {shown(body.name)}{where}{hint}")
         if offer == Offer(DEFAULT_QUEUE):
             raise Refused("the queue 'default' always exists, and it has no limits to remove")
         await self._directory.queue_admin(body.worker).withdraw(body.name)
         await self._engine.change(lambda batch: service.once(batch, body.key, digest(raw), lambda: Done([])))
         if body.name == DEFAULT_QUEUE:
             return document({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
-        waiting = await self._engine.read(lambda batch: _left_without(batch, body.name))
+        return await self._deleted(body.name)
+
+    async def _delete_template(self, body: requests.NameBody, raw: bytes) -> web.Response:
+        await self._engine.change(
+            lambda batch: service.once(batch, body.key, digest(raw), lambda: service.delete_template(batch, body.name))
+        )
+        return await self._deleted(body.name)
+
+    async def _deleted(self, queue: str) -> web.Response:
+        waiting = await self._engine.read(lambda batch: _left_without(batch, queue))
         notes = [f"{waiting} unfinished jobs belong to it; running ones finish, the others wait"] if waiting else []
-        return document({"name": body.name, "notes": notes})
+        return document({"name": queue, "notes": notes})
 
     async def pause(self, request: web.Request) -> web.Response:
         """No new starts."""
@@ -163,7 +185,7 @@ def _offer(batch: Batch, queue: str, worker: str | None) -> Offer | None:
     """The queue on one worker; without a name on this machine's own."""
     name = worker or batch.board.roles.default
     found = (
-        worker_state.offer(queue)
+        worker_state.own_offer(queue)
         for worker_state in batch.board.worker_states.values()
         if name in (None, worker_state.info.name)
     )

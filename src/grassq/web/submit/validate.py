@@ -59,6 +59,9 @@ def snapshot_of(board: Board) -> QueueSnapshot:
             offers[offer.queue] = _together(offers[offer.queue], offer) if offer.queue in offers else offer
             if name not in board.roles.shares_disk:
                 elsewhere.add(offer.queue)
+    for queue, template in board.templates.items():
+        elsewhere.add(queue)
+        offers.setdefault(queue, template.offer)
     return QueueSnapshot(offers, frozenset(board.resource_names()), board.roles, frozenset(offers.keys() - elsewhere))
 
 
@@ -111,7 +114,7 @@ def read_offer(typed: enqueue_syntax.CreateQueue, who: Submitter, roles: WorkerR
     """
     limits = limits_of(typed.slots) if typed.slots else read_limits(typed)
     cwd = typed.cwd
-    if who.is_remote or not roles.is_here(typed.worker):
+    if who.is_remote or typed.at_broker or not roles.is_here(typed.worker):
         _check_absolute(cwd)
     else:
         cwd = who.cwd if cwd is None and typed.prefix else cwd
