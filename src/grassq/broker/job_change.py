@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -64,8 +64,10 @@ def change_of(job: Job, seq: int, at: float, event: str = "", detail: str = "", 
     )
 
 
-def ranges_of(jobs: Iterable[Job]) -> list[tuple[Job, int]]:
+def ranges_of(jobs: Sequence[Job]) -> list[tuple[Job, int]]:
     """Return the first job and the last id of each run of equal jobs with consecutive ids."""
+    if len(jobs) == 1:
+        return [(jobs[0], jobs[0].id)]
     found = []
     for _, group in groupby(enumerate(jobs), lambda at: (at[1].id - at[0], at[1].spec.queue, at[1].name, at[1].state)):
         run = [job for _, job in group]

@@ -47,27 +47,27 @@ def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes, as_sw
     known = recall(batch, key, digest)
     if known is not None:
         return ids_of(known)
-    refuse_what_never_fits(batch, ((draft.spec.queue, draft.spec.request, draft.spec.constraints) for draft in drafts))
+    eligibility = Eligibility(batch)
+    shapes = ((draft.spec.queue, draft.spec.request, draft.spec.constraints) for draft in drafts)
+    refuse_what_never_fits(eligibility, shapes)
     first = batch.next_id
-    insert(batch, drafts, sweep_name(first) if as_sweep else None)
+    insert(batch, drafts, eligibility, sweep_name(first) if as_sweep else None)
     batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
     return list(range(first, first + len(drafts)))
 
 
-def refuse_what_never_fits(batch: Batch, shapes: Iterable[Shape]) -> None:
+def refuse_what_never_fits(eligibility: Eligibility, shapes: Iterable[Shape]) -> None:
     """Raise Refused if no known worker could ever run a job of one of these shapes."""
-    unready = Eligibility(batch)
     for shape in set(shapes):
-        never = unready.never(shape)
+        never = eligibility.never(shape)
         if never is not None:
             raise Refused(f"this can never run: {never}")
 
 
-def insert(batch: Batch, drafts: Sequence[Draft], name: str | None = None) -> list[Job]:
+def insert(batch: Batch, drafts: Sequence[Draft], eligibility: Eligibility, name: str | None = None) -> list[Job]:
     """Add new jobs, and return them; `name` is for those that have none."""
-    unready = Eligibility(batch)
     batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
-    jobs = [_new_job(batch, draft, id_, unready, name) for id_, draft in enumerate(drafts, batch.next_id)]
+    jobs = [_new_job(batch, draft, id_, eligibility, name) for id_, draft in enumerate(drafts, batch.next_id)]
     batch.insert(jobs)
     return jobs
 
@@ -101,7 +101,7 @@ def ids_of(submission: Submission) -> list[int]:
     return list(range(submission.first_id, submission.first_id + submission.count))
 
 
-def _new_job(batch: Batch, draft: Draft, id_: int, unready: Eligibility, name: str | None) -> Job:
+def _new_job(batch: Batch, draft: Draft, id_: int, eligibility: Eligibility, name: str | None) -> Job:
     job = Job(
         id=id_,
         spec=draft.spec,
@@ -113,7 +113,7 @@ def _new_job(batch: Batch, draft: Draft, id_: int, unready: Eligibility, name: s
     )
     if draft.hold:
         return advance(job, Hold(), batch.now)
-    why = unready.why(shape_of(job))
+    why = eligibility.why(shape_of(job))
     return job if why is None else advance(job, Unready(why), batch.now)
 
 

@@ -144,7 +144,7 @@ class RerunJobs(Action, frozen=True):
 
     def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Refuse everything if one of the jobs could never run now."""
-        refuse_what_never_fits(batch, map(shape_of, jobs))
+        refuse_what_never_fits(Eligibility(batch), map(shape_of, jobs))
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         """Submit jobs again."""
@@ -161,7 +161,7 @@ class RerunJobs(Action, frozen=True):
             )
             for job in jobs
         ]
-        return Applied(insert(batch, drafts))
+        return Applied(insert(batch, drafts, Eligibility(batch)))
 
 
 def _without_later_run(batch: Batch, jobs: Sequence[Job]) -> list[Job]:
