@@ -14,7 +14,7 @@ from grassq.broker.engine import Engine
 from grassq.core.resources.amounts import Request
 from grassq.web.access.auth import Guard, Need, Route
 from grassq.web.events.temporary_queues import TemporaryQueues
-from grassq.web.responses import Handler, document, errors_in_words, version_header
+from grassq.web.responses import Handler, document, version_header
 from grassq.web.routes.jobs import Jobs
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
@@ -49,7 +49,7 @@ class Api:
 
     def app(self) -> web.Application:
         """The application: routes, limits, one guard before all of them and one way errors are told."""
-        app = web.Application(middlewares=[errors_in_words, self.guard.check])
+        app = web.Application(middlewares=[self.guard.check])
         app.on_response_prepare.append(version_header)
         app.on_startup.append(self._begin)
         app.on_shutdown.append(self._end)

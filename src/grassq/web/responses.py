@@ -134,15 +134,20 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
     """Tell every refusal as one sentence and the exit code that goes with it."""
     try:
         return await handler(request)
-    except Gone as error:
-        # Cut off and not answered: then the client asks again, and the next broker or daemon answers.
-        cut(request.transport)
-        answer = refusal(error, error_status(error))
-    except GrassError as error:
-        answer = refusal(error, error_status(error))
-    except web.HTTPException as error:
+    except (GrassError, web.HTTPException) as error:
+        return await error_answer(request, error)
+
+
+async def error_answer(request: web.Request, error: GrassError | web.HTTPException) -> web.Response:
+    """Return the answer to a refused request; if its body is still on the way, send the answer and close."""
+    if isinstance(error, web.HTTPException):
         message = f"{request.method} {request.path}: {error.reason}"
         answer = document({"error": {"exit": EXIT_USAGE, "message": message}}, error.status)
+    else:
+        if isinstance(error, Gone):
+            # Cut off and not answered: then the client asks again, and the next broker or daemon answers.
+            cut(request.transport)
+        answer = refusal(error, error_status(error))
     if answer.status >= 400 and request.body_exists and not request.content.at_eof():
         await _tell_and_close(request, answer)
     return answer

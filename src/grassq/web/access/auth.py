@@ -21,11 +21,12 @@ from aiohttp import web
 from msgspec import Struct
 
 from grassq.core.syntax.numbers import is_number
+from grassq.errors import GrassError
 from grassq.store.base import Scope, Token
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.principal import CALLER, OWNER, Principal
 from grassq.web.listen.tcp import ClientConnection
-from grassq.web.responses import Denied, Handler, errors_in_words
+from grassq.web.responses import Denied, Handler, error_answer, errors_in_words
 
 #: Bodies: the largest, and how long one may take to arrive.
 BODY_MAX = 64 << 20
@@ -49,7 +50,7 @@ _MEETS: dict[str, frozenset[Scope]] = {
     "admin": frozenset({"admin"}),
     "worker": frozenset({"worker"}),
 }
-#: Told to the audit on the unix socket too.
+#: POST requests below these paths are told to the audit on the unix socket too.
 _ALWAYS_TOLD = ("/v1/tokens", "/v1/redeem", "/v1/worker", "/v1/remove-worker")
 _CREDENTIALS = struct.Struct("3i")
 
@@ -97,7 +98,9 @@ class Guard:
         self.audit = audit
         self._now = now
         self._hosts = {"grass", "localhost", *_own_names(), *(host.lower().rstrip(".") for host in hosts)}
-        self._needs: dict[tuple[str, str], Need] = {}
+        self._needs: dict[web.AbstractRoute, Need] = {}
+        #: The routes whose POST requests on the unix socket are told to the audit.
+        self._told: set[web.AbstractRoute] = set()
         self._tokens: dict[str, Token] = {}
         self._connections: dict[str, set[ClientConnection]] = {}
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -109,10 +112,11 @@ class Guard:
             if route.need not in get_args(Need):
                 raise ValueError(f"{route.method} {route.path} needs {route.need!r}, which nobody can have")
             added = app.router.add_route(route.method, route.path, route.handler)
-            assert added.resource is not None
-            self._needs[route.method, added.resource.canonical] = route.need
+            self._needs[added] = route.need
+            if route.method == "POST" and route.path.startswith(_ALWAYS_TOLD):
+                self._told.add(added)
         for known in app.router.routes():
-            if known.resource is None or (known.method, known.resource.canonical) not in self._needs:
+            if known not in self._needs:
                 raise ValueError(f"{known.method} {known.resource} is in no table of needs")
 
     def load(self, tokens: Iterable[Token]) -> None:
@@ -133,6 +137,12 @@ class Guard:
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let a request through, or refuse it in a sentence."""
+        try:
+            return await self._serve(request, handler)
+        except (GrassError, web.HTTPException) as error:
+            return await error_answer(request, error)
+
+    async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         encoding = request.headers.get("Content-Encoding", "identity")
         if encoding.strip().lower() != "identity":
             raise Denied(415, "send bodies as they are: Content-Encoding is not taken")
@@ -173,19 +183,20 @@ class Guard:
     async def _serve_local(
         self, request: web.Request, handler: Handler, transport: asyncio.Transport
     ) -> web.StreamResponse:
-        uid = own_uid(transport)
+        note = AuditNote(f"uid {own_uid(transport)}", OWNER.name)
         need = self._need(request)
         if need == "worker":
             raise Denied(403, "a worker comes in over TCP, with a token of its own: `grass join CODE`")
-        return await self._do(
-            request, handler, RequestContext(None, "local", need, OWNER, AuditNote(f"uid {uid}", OWNER.name))
-        )
+        if request.match_info.route in self._told:
+            return await self._do(request, handler, RequestContext(None, "local", need, OWNER, note))
+        request[NOTE], request[CALLER] = note, OWNER
+        request[BODY] = await self._body(request, need, is_remote=False)
+        return await handler(request)
 
     def _need(self, request: web.Request) -> Need:
         if (wrong := request.match_info.http_exception) is not None:
             raise wrong
-        resource = request.match_info.route.resource
-        need = self._needs.get((request.method, "" if resource is None else resource.canonical))
+        need = self._needs.get(request.match_info.route)
         if need is None:
             raise Denied(403, "nobody may do this")
         return need
@@ -228,7 +239,7 @@ class Guard:
                 request[CALLER] = caller
                 if not caller.is_local and caller.scope not in _MEETS[context.need]:
                     raise Denied(403, f"a {caller.scope} token may not do this; it takes one of scope {context.need}")
-            request[BODY] = await self._body(request, context)
+            request[BODY] = await self._body(request, context.need, is_remote=context.connection is not None)
             return await handler(request)
 
         connects = context.need == "worker" and context.caller is not None and context.caller.scope == "worker"
@@ -241,10 +252,7 @@ class Guard:
             result = f"{answer.status}" if exit_code is None else f"{answer.status} exit {exit_code}"
             return answer
         finally:
-            changing = request.method == "POST" and (
-                context.connection is not None or request.path.startswith(_ALWAYS_TOLD)
-            )
-            if changing or connects:
+            if request.method == "POST" or connects:
                 await self._tell(request, context, result)
 
     async def _tell(self, request: web.Request, context: RequestContext, result: str) -> None:
@@ -264,18 +272,18 @@ class Guard:
             # A request that is being cut is written down too.
             await asyncio.shield(asyncio.to_thread(self.audit.write, entry, sync=True))
 
-    async def _body(self, request: web.Request, context: RequestContext) -> bytes:
+    async def _body(self, request: web.Request, need: Need, *, is_remote: bool) -> bytes:
         """The whole body of a request: within its time, and not larger than it may be."""
         if request.method != "POST" or not request.body_exists:
             return b""
-        most = OPEN_BODY_MAX if context.need == "open" else BODY_MAX
+        most = OPEN_BODY_MAX if need == "open" else BODY_MAX
         size = request.content_length
         if size is not None and size > most:
             raise Denied(413, f"the body is larger than {most:,} bytes")
         if size is not None and request.content.is_eof():
             return request.content.read_nowait()  # all of it came with the head
         # Not those of somebody without a token: small as they are, they would keep the turns of those who have one.
-        large = context.connection is not None and context.need != "open" and (size is None or size > LARGE)
+        large = is_remote and need != "open" and (size is None or size > LARGE)
         body = bytearray()
         try:
             async with asyncio.timeout(BODY_S), self._large if large else contextlib.nullcontext():
