@@ -23,7 +23,7 @@ kill, missed = ApiClient.kill, []
 def miss(self, selectors, **options):
     if not missed:
         missed.append(selectors)
-        return {"jobs": []}
+        return {"ids": []}
     return kill(self, selectors, **options)
 ApiClient.kill = miss
 from grassq.compat.simple_gpu_scheduler.entry import main

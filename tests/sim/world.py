@@ -92,7 +92,7 @@ class Machine:
         return sorted((attempt for attempt, folder in self.dirs.items() if not folder.unrecorded), reverse=True)[:most]
 
     def unrecorded(self, most: int) -> list[AttemptId]:
-        found = (attempt for attempt, folder in self.dirs.items() if folder.unrecorded and not folder.acked)
+        found = (attempt for attempt, folder in self.dirs.items() if folder.unrecorded)
         return sorted(found, reverse=True)[:most]
 
     def unacked(self, most: int) -> list[AttemptId]:

@@ -116,7 +116,7 @@ class FakeMachine:
         return self._dirs(most, unrecorded=False)
 
     def unrecorded(self, most: int) -> list[AttemptId]:
-        return [each for each in self._dirs(most, unrecorded=True) if not self.dirs[each].acked]
+        return self._dirs(most, unrecorded=True)
 
     def unacked(self, most: int) -> list[AttemptId]:
         return [each for each in self.inventory(most) if not self.dirs[each].acked]

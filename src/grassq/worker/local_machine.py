@@ -229,9 +229,8 @@ class LocalMachine:
         return [attempt for attempt in self._attempts(most) if not rundir.is_unrecorded(self.path(attempt))]
 
     def unrecorded(self, most: int) -> list[AttemptId]:
-        """Return the attempts marked unrecorded whose end nobody has acknowledged."""
-        paths = ((attempt, self.path(attempt)) for attempt in self._attempts(most))
-        return [attempt for attempt, path in paths if rundir.is_unrecorded(path) and not rundir.is_acked(path)]
+        """Return the attempts marked unrecorded."""
+        return [attempt for attempt in self._attempts(most) if rundir.is_unrecorded(self.path(attempt))]
 
     def _attempts(self, most: int) -> list[AttemptId]:
         try:

@@ -50,7 +50,7 @@ class AttemptProcesses(Protocol):
         """Return the attempts that have a run dir here, newest first, at most `most`; without those unrecorded."""
 
     def unrecorded(self, most: int) -> list[AttemptId]:
-        """Return the attempts marked unrecorded whose end nobody has acknowledged, newest first, at most `most`."""
+        """Return the attempts marked unrecorded, newest first, at most `most`; acknowledged ones too."""
 
     def unacked(self, most: int) -> list[AttemptId]:
         """Return those of the inventory whose end nobody is known to have acknowledged."""
