@@ -3,8 +3,8 @@
 Enter at `engine.py`, the loop: drain the inbox, decide, commit once, and only then answer and send orders.
 `decider.py` turns one batch of messages into changes; `service.py` has one function for each user action;
 `selection.py` finds the jobs a selector names; `views.py` makes the documents that are shown. `recovery.py` handles a
-store that was restored from a backup, `subscriptions.py` tells clients of committed changes, `tokens.py` and
-`worker_tickets.py` say who may do what.
+store that was restored from a backup, `subscriptions.py` tells clients of committed changes. `tokens.py` and
+`worker_tickets.py` decide which clients and which workers are let in.
 
 May import `core` and `store`; never `worker` or `web`. Only `engine.py` and `subscriptions.py` are asynchronous.
 

@@ -1,4 +1,4 @@
-"""One batch under way: what the handlers of its messages may read and change."""
+"""One batch in progress: what the handlers of its messages may read and change."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, Refused
 from grassq.errors import GuardFailed, InvalidMove
 from grassq.store.base import Attempt, Changes, Store, Story, Submission, WorkerRecord
 
-#: How many lines of a job's story an InvalidMove tells.
+#: The number of story lines in an InvalidMove.
 LINES_TOLD = 20
 
-#: Events whose name is an order, told as the fact they became.
+#: The story's words for events that are named like orders.
 _KINDS: dict[type[Event], str] = {
     Place: "placed",
     Cancel: "cancel requested",
@@ -32,13 +32,13 @@ _KINDS: dict[type[Event], str] = {
 
 
 class Clock(Protocol):
-    """Time, passed in so that tests and the simulator can crank it."""
+    """The clock, passed in so that tests and the simulator control it."""
 
     def wall(self) -> float:
-        """Seconds since the epoch: shown to people, never used for durations."""
+        """Return seconds since the epoch: for people to read, never for durations."""
 
     def mono(self) -> float:
-        """Seconds that only ever grow: for durations and deadlines."""
+        """Return seconds that never decrease: for durations and deadlines."""
 
 
 class Batch(Struct):
@@ -50,15 +50,15 @@ class Batch(Struct):
     mono: float
     next_id: int
     changes: Changes
-    #: The number of the last change that was told, here or in an earlier batch.
+    #: The number of the last change, here or in an earlier batch.
     seq: int = 0
-    #: What the broker itself keeps of workers, as stored.
+    #: The broker's own records of workers, as stored.
     worker_records: dict[str, WorkerRecord] = field(default_factory=dict)
-    #: What subscribers are told once this batch is on disk, in order.
+    #: The changes to publish to subscribers once this batch is on disk, in order.
     changed: list[JobChange] = field(default_factory=list)
 
     def insert(self, jobs: Sequence[Job]) -> None:
-        """Add new jobs, whose ids are the next ones."""
+        """Add new jobs; their ids must continue at `next_id`."""
         assert all(map(eq, (job.id for job in jobs), count(self.next_id)))
         self.next_id += len(jobs)
         self.changes.inserted.update({job.id: job for job in jobs})
@@ -71,7 +71,7 @@ class Batch(Struct):
         self._note_ranges(jobs, "removed")
 
     def move(self, job: Job, event: Event) -> Job:
-        """Let an event happen to a job, on the board and in what will be stored."""
+        """Apply an event to a job, on the board and in the changes to be stored."""
         try:
             after = states.advance(job, event, self.now)
         except InvalidMove as error:
@@ -85,23 +85,23 @@ class Batch(Struct):
         return after
 
     def set(self, before: Job, after: Job) -> None:
-        """Change a field of a job that is not its state."""
+        """Replace a job by a changed copy, on the board and in the changes to be stored."""
         if not self.board.has(before):
             raise GuardFailed(f"job {before.id} is {before.state} in the store, which the board does not know")
         self.changes.put(before, after)
         self.board.put(after, before)
 
     def job(self, id_: int) -> Job | None:
-        """A job as it is by now; None if there is none."""
+        """Return the current version of a job; None if there is no such job."""
         return self.fetch([id_]).get(id_)
 
     def alive(self, id_: int) -> Job | None:
-        """A job as it is by now, unless it has ended."""
+        """Return the current version of a job; None if it has ended or does not exist."""
         job = self.job(id_)
         return None if job is None or job.state in FINAL else job
 
     def fetch(self, ids: Iterable[int]) -> dict[int, Job]:
-        """Those of some jobs that there are, as they are by now: from the board, or read from the store."""
+        """Return the current version of each job that exists, by id: from the board, or read from the store."""
         known, inserted, updated = self.board.jobs, self.changes.inserted, self.changes.updated
         found: dict[int, Job] = {}
         unknown = []
@@ -118,7 +118,7 @@ class Batch(Struct):
         return {id_: job for id_, job in found.items() if id_ not in removed} if removed else found
 
     def in_line(self, ids: Iterable[int], state: State) -> dict[int, Job]:
-        """Jobs that the board has in line, whole; one that the store has otherwise was changed by somebody else."""
+        """Return queued or blocked jobs whole; raise GuardFailed if the store has one of them in another state."""
         ids = list(ids)
         found = self.fetch(ids)
         for id_ in ids:
@@ -127,11 +127,11 @@ class Batch(Struct):
         return found
 
     def current(self, job: Job) -> Job:
-        """A stored job as it is by now: within a batch the store is behind, and the board holds no finished jobs."""
+        """Return the current version of a job that was read from the store: this batch may have changed it."""
         return self.changes.updated[job.id][1] if job.id in self.changes.updated else job
 
     def submission(self, key: str) -> Submission | None:
-        """What a key was used for, also earlier in this batch."""
+        """Return what a key was used for, also earlier in this batch."""
         return self.changes.submissions.get(key) or self.store.submission(key)
 
     def tell(self, job: int, kind: str, detail: str = "") -> None:
@@ -144,7 +144,7 @@ class Batch(Struct):
         return ", ".join(f"{line.kind} {line.detail}".rstrip() for line in lines[-LINES_TOLD:])
 
     def note(self, job: Job, event: str, detail: str = "") -> None:
-        """Add a line to a job's story and tell subscribers of the change."""
+        """Add a line to a job's story and publish the change to subscribers."""
         self.tell(job.id, event, detail)
         self.seq += 1
         self.changed.append(change_of(job, self.seq, self.now, event, detail))
@@ -156,7 +156,7 @@ class Batch(Struct):
 
 
 def _attempt_of(after: Job, before: Job, now: float) -> Attempt | None:
-    """The attempt row that goes with a move: the one that holds devices now, or held them until this move."""
+    """Return the attempt row of a move: the attempt that holds devices now, or held them until this move."""
     placement = after.placement or before.placement
     if placement is None:
         return None

@@ -1,9 +1,9 @@
-"""What a batch of messages leads to: answers, stored changes and orders. Synchronous: a simulator can drive it.
+"""Turn a batch of messages into answers, stored changes and orders. Synchronous, so that a simulator can drive it.
 
-A state change gives no order by itself. After each commit `core.reconcile.due` compares what every worker in touch
-should do with what it was last told, and the difference is ordered: a lost message, a restart and a reconnection need
-no code of their own. Only what one message asks for is ordered directly: acknowledgements, checks after a hello, and
-stops of attempts that nobody wants any more.
+A state change gives no order by itself. After each commit `core.reconcile.due` compares what every online worker should
+do with what it was last told, and the difference is ordered. So a lost message, a restart and a reconnection need no
+code of their own. Only three orders follow from a message directly: acknowledgements, checks after a hello, and stops
+of abandoned attempts.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ log = logging.getLogger(__name__)
 
 FAILURES_MAX = 2
 RETRY_STORE_S = 5.0
-#: How long a broker that has just begun waits for the workers it knows before it starts anything: a store restored from
-#: a backup is found out by those who were there, and they connect again within seconds.
+#: Seconds that a new broker waits for the workers it knows before it starts anything. Only a worker can tell that the
+#: store was restored from a backup, and workers reconnect within seconds.
 AWAIT_S = 10.0
 LEASE_S = 300.0
-#: How many jobs are read from the store when the next one in line is not known whole.
+#: How many jobs are read from the store when the next queued job is not known whole.
 READ_AHEAD = 256
 
 
 class Decider:
-    """The board and the store behind it, and what follows from what arrives."""
+    """Owns the board and the store behind it, and decides what follows from each message."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Decider:
         near_max: int = NEAR_MAX,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
-        """`incarnation` names this run of the broker; the board keeps `near_max` jobs whole."""
+        """Load the board. `incarnation` names this run of the broker; the board keeps `near_max` jobs whole."""
         self._store = store
         self._clock = clock
         self._patience = patience
@@ -70,15 +70,15 @@ class Decider:
         self._dispatch = Dispatch(store)
         self._failures = 0
         self._retry_at = 0.0
-        #: When the store last heard of us.
+        #: The time of the last commit or heartbeat in the store.
         self._beat_at = self._began
-        #: The board may be ahead of the store: it is read again before anything else is decided.
+        #: The board may be ahead of the store: the board is reloaded before anything else is decided.
         self.stale = True
-        #: A plan is made when something changed, when a head has become ripe, or when this says so.
+        #: A plan is made when something changed, at `_ripe_at`, or if this is set.
         self._replan = True
         self._reevaluate = True
         self._ripe_at = float("inf")
-        #: What workers said that no commit has heard yet; unlike a report, nobody repeats it.
+        #: Messages of workers that no commit has included yet. Unlike reports, workers do not repeat them.
         self._unheard: list[FromWorker] = []
         self.read_only: str | None = None
         #: The number of the last committed change.
@@ -94,23 +94,23 @@ class Decider:
 
     @property
     def status(self) -> BrokerStatus:
-        """Return what the engine tells others of this broker after each batch."""
+        """What the engine tells others of this broker after each batch."""
         history = self._recovery.history(self._store.number, self._next_id - 1)
         return BrokerStatus(self._store_id, history, self._generation, self.read_only)
 
     @property
     def beat_s(self) -> float | None:
-        """How often the store must hear of this broker; None if nobody else could take it over."""
+        """The seconds between two heartbeats in the store; None if no other broker could take the store over."""
         return self._store.beat_s
 
     @property
     def is_brisk(self) -> bool:
-        """Whether a small batch is decided and stored in no time: on this machine's disk, with nothing left to do."""
+        """Whether a small batch is decided and stored within milliseconds: a local disk, and no work left over."""
         idle = not (self.stale or self._reevaluate or self.board.reevaluating)
         return idle and self.read_only is None and self._store.beat_s is None
 
     def reload(self) -> None:
-        """Forget the board and read it again from the store."""
+        """Drop the board and read it again from the store."""
         loaded = self._store.load(self._near_max)
         self._generation += 1
         before = self.board.worker_states
@@ -147,16 +147,16 @@ class Decider:
             worker_state.unrecorded = known.unrecorded if known is not None else set()
             worker_state.drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._dispatch.forget_all()
-        # A reevaluation that was under way when the store was last written begins again.
+        # A re-evaluation that had not finished begins again.
         self._replan = self._reevaluate = True
         self.stale = False
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._store.close()
 
     def process(self, messages: Sequence[Message]) -> Effects:
-        """Decide and commit one batch; Deposed when another broker has taken the store over."""
+        """Decide and commit one batch; raise Deposed when another broker has taken the store over."""
         messages = [*self._unheard, *messages]
         self._unheard = said_once(messages)
         if self.read_only is not None and self._clock.mono() < self._retry_at:
@@ -204,9 +204,9 @@ class Decider:
         self._beat_at = batch.mono
 
     def _without(self, fault: Misbehaved, messages: Sequence[Message]) -> Effects:
-        """The batch again, on a fresh board and without the call that spoilt it."""
+        """Process the batch again, on a new board and without the faulty call."""
         log.error("refused_too_late error=%s", fault)
-        # What workers said is heard again anyway, but for reports.
+        # All other messages of workers are in `_unheard`.
         rest = [m for m in messages if m is not fault.call and (isinstance(m, Call) or isinstance(m.message, Report))]
         effects = self.process(rest)
         effects.answers.append((fault.call, fault.error))
@@ -253,20 +253,20 @@ class Decider:
         return []
 
     def _end_leases(self, batch: Batch) -> None:
-        """Attempts whose workers were silent for the whole of their leases: their shims have ended them by now."""
+        """End attempts whose workers were silent for the whole lease: their shims have ended the commands by now."""
         for job, lost in reconcile.given_up(self.board, batch.mono):
             assert job.placement is not None
             log.warning("lease_over job=%s attempt=%s worker=%s", job.id, job.attempt, job.placement.worker)
-            # Should the shim have failed to: the worker is told to stop it when it comes back.
+            # In case the shim failed to end the command: the worker is told to stop it when it reconnects.
             self._recovery.fence(job.placement.worker, reconcile.stop_of(job))
             self._dispatch.forget(job.attempt_id)
             batch.move(job, lost)
 
     def _plan(self, batch: Batch) -> bool:
-        """Place what can be placed; True when there is more to place than one batch takes."""
+        """Place all jobs that can be placed; return True if there are more than one batch takes."""
         more = self._place(batch)
         if not more and self.board.prefetch.tails(self.board):
-            # Behind what was placed just now.
+            # Prefetch behind the attempts that were placed just now.
             more = self._place(batch)
         wait_s = self.board.patience.wait_s
         ripening = [head.since + wait_s for head in self.board.heads.values() if head.since + wait_s > batch.mono]
@@ -287,7 +287,7 @@ class Decider:
         return plan.more
 
     def _whole(self, batch: Batch, ids: list[int]) -> dict[int, Job]:
-        """Jobs of the line, whole; if one has to be read, so are the next ones in line."""
+        """Return queued jobs whole; if one of them must be read from the store, read the next queued jobs too."""
         known = self.board.jobs
         if all(id_ in known for id_ in ids):
             return {id_: known[id_] for id_ in ids}
@@ -312,7 +312,7 @@ class Decider:
         info = hello.info
         known = self.board.worker_states.get(info.name)
         if info.name in batch.changes.removed_workers or (known is None and not hello.fresh):
-            # It was removed since it connected, and its connection is about to end.
+            # The worker was removed after it connected; its connection is about to end.
             return []
         self.board.set_worker(info, online=True, now=batch.now)
         if known is None:
@@ -336,18 +336,18 @@ class Decider:
         job = self.board.holding.get(report.job) or batch.alive(report.job)
         orders = self._recovery.reported_unknown(batch, worker, job, attempt)
         if job is not None and not isinstance(event, Started | Stuck) and self._may_run_elsewhere(batch, job):
-            # Not acknowledged: it is repeated until everybody has spoken.
+            # No acknowledgement, so the worker repeats the report until every worker has reconnected.
             return orders
         if job is None or not is_current(job, event, worker):
             self._late(batch, report)
         else:
             if isinstance(event, RefusedByWorker) and job.state is State.RUNNING:
-                # It ran, and its worker no longer knows of it: its run dir was taken away.
+                # The attempt ran, and its worker no longer knows it: the run dir was deleted.
                 event = Lost(event.attempt, Outcome.UNKNOWN, event.why)
             try:
                 batch.move(job, event)
             except InvalidMove as error:
-                # A worker that contradicts itself must not take the others' messages down with it.
+                # A worker that contradicts itself must not break the batch of all others.
                 log.error("invalid_report %s", error)
                 return []
             if not isinstance(event, Started | Stuck):
@@ -360,22 +360,22 @@ class Decider:
         return [*orders, (worker, Ack(report.job, event.attempt))]
 
     def _may_run_elsewhere(self, batch: Batch, job: Job) -> bool:
-        """Whether a worker yet to speak may have a newer attempt, started when this one's lease was over."""
+        """Tell whether a worker that has not reconnected may run a newer attempt, started when this lease was over."""
         leased = job.placement is not None and job.placement.lease_s is not None
         return leased and bool(self.board.unreconciled or self.board.awaits(batch.mono))
 
     def _late(self, batch: Batch, report: Report) -> None:
-        """A report of what is over already goes into the story, never into the state."""
+        """Note a report of an older attempt in the story; the job's state stays."""
         kind = type(report.event).__name__.lower()
         log.info("late_report job=%s attempt=%s event=%s", report.job, report.event.attempt, kind)
         attempts = batch.store.attempts(report.job) if isinstance(report.event, Exited) else []
         given_up = (a.number for a in attempts if a.outcome in (Outcome.LOST, Outcome.UNKNOWN))
         if report.event.attempt in given_up:
-            # News, not the repetition of what is stored: it had been given up, and ended after all.
+            # The attempt was given up as lost, and has ended after all.
             batch.tell(report.job, "late report", f"attempt {report.event.attempt} {kind} after all")
 
     def _commit_failed(self, messages: Sequence[Message], error: GrassError) -> Effects:
-        """The board may be ahead of the disk: drop it, read what is really stored, and answer by that."""
+        """Drop the board, which may be ahead of the disk; reload it, and answer each call by what was really stored."""
         log.error("commit_failed error=%s", error)
         self._failures += 1
         if self._failures >= FAILURES_MAX:
@@ -413,7 +413,7 @@ class Decider:
         return Effects(answers, [])
 
     def next_wake(self) -> float | None:
-        """Seconds until something is due by itself; None when only a message can change anything."""
+        """Return the seconds until something is due without a message; None if only a message can change anything."""
         wall, mono = self._clock.wall(), self._clock.mono()
         if self.read_only is not None:
             return max(0.0, self._retry_at - mono)
@@ -433,5 +433,5 @@ class Decider:
 def _left_s(at: float, now: float) -> float:
     """Return the seconds until a time that a job waits for."""
     left_s = at - now
-    # More than was ever asked for means that the clock was set back meanwhile.
+    # A delay longer than RETRY_DELAY_S means that the wall clock was set back.
     return left_s if left_s <= RETRY_DELAY_S else 0.0

@@ -1,4 +1,4 @@
-"""Orders: what workers are to be told now, and what each was told last."""
+"""Orders that are due now, and the last order about each attempt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENVIRONMENTS_CACHED = 256
 
 
 class Dispatch:
-    """Tells workers in touch what they should do, and again until they answer."""
+    """Gives orders to online workers, and repeats them until the workers answer."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -32,15 +32,15 @@ class Dispatch:
         self._environments: OrderedDict[bytes, Pairs] = OrderedDict()
 
     def forget(self, attempt: AttemptId) -> None:
-        """What was told of an attempt counts no more."""
+        """Forget the last order about an attempt."""
         self._sent.pop(attempt, None)
 
     def forget_all(self) -> None:
-        """Nothing that was told counts any more."""
+        """Forget the last orders about all attempts."""
         self._sent.clear()
 
     def orders(self, board: Board, mono: float) -> Orders:
-        """Return the orders that are due; after a restore no start is due while a worker may know better."""
+        """Return the orders that are due; no start is due while an unreconciled worker may hold newer attempts."""
         orders: Orders = []
         stands_still = bool(board.unreconciled or board.awaits(mono))
         for name, worker_state in board.worker_states.items():
@@ -52,7 +52,7 @@ class Dispatch:
                 try:
                     order = self._order(board, job, told)
                 except StoreUnavailable as error:
-                    # The batch is on disk and its answers are true; an order not given now is due again.
+                    # The batch is on disk and its answers hold; the order stays due.
                     log.error("order_not_given job=%s error=%s", job.id, error)
                     continue
                 self._sent[job.attempt_id] = told
@@ -60,7 +60,7 @@ class Dispatch:
         return orders
 
     def due_in_s(self, board: Board, mono: float) -> Iterator[float]:
-        """In how many seconds each order is to be repeated, of workers in touch."""
+        """Yield the seconds until each order to an online worker must be repeated."""
         for name, worker_state in board.worker_states.items():
             if worker_state.online:
                 yield from reconcile.due_in_s(board, name, self._sent, mono)
@@ -80,7 +80,7 @@ class Dispatch:
         where = job.placement
         assert where is not None
         if where.after is not None and board.predecessor(job) is None:
-            # Whom it waited for is over: nobody there need find that out.
+            # The predecessor has ended, so the worker need not wait for it.
             where = replace(where, after=None)
         env = self._environment(job.spec.env_digest)
         return Start(job.id, job.attempt, job.spec, where, env, job.name, job.rerun_of)

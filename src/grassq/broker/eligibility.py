@@ -1,4 +1,4 @@
-"""Which jobs wait for their queue, as queues and machines come and go."""
+"""Which jobs must wait for their queue, as queues and machines come and go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.states import Ready, Unready
 
-#: How many jobs become queued or waiting in one batch when queues or machines change; the others follow in the next.
+#: How many jobs become queued or waiting in one batch when queues or machines change; the next batches do the rest.
 REEVALUATED_MAX = 200
 
 
@@ -28,7 +28,7 @@ class Eligibility:
         return self._never[shape]
 
     def why(self, shape: Shape) -> str | None:
-        """Return why a job of this shape must wait for its queue; None if it need not."""
+        """Return why a job of this shape must wait for its queue; None if it can be queued."""
         if shape not in self._why:
             self._why[shape] = self._look(shape)
         return self._why[shape]
@@ -44,7 +44,7 @@ class Eligibility:
 
 
 def reevaluate(batch: Batch) -> None:
-    """After queues or machines changed, queue the jobs that can run now, and let those that cannot wait."""
+    """Queue the jobs that can run after queues or machines changed, and let those that cannot run wait."""
     unready, board = Eligibility(batch), batch.board
     board.reevaluating = {shape: why for shape, _ in board.shapes() if (why := unready.why(shape)) is not None}
     # The delay of a retry is seconds, so few jobs wait for a time at once.
@@ -77,7 +77,7 @@ def reevaluate_more(batch: Batch) -> None:
 
 
 def block_unready(batch: Batch) -> None:
-    """Let the jobs that became queued or waiting in this batch wait for their queue if it is gone."""
+    """Block the jobs that became queued or waiting in this batch and whose queue is gone."""
     unready = Eligibility(batch)
     for before, job in list(batch.changes.updated.values()):
         if job.state in (State.QUEUED, State.WAITING) and before.state is not job.state and not job.waits_for_queue:

@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 
 BATCH_MAX = 1000
 INBOX_MAX = 100_000
-#: What a worker says of itself, and that it is gone, is said once: it still finds room when reports do not.
+#: Hellos and silences are sent once, so they still find space when the inbox is full for all other messages.
 INBOX_FULL = 2 * INBOX_MAX
 WAKE_MIN_S = 0.05
-#: A small batch is decided on the loop itself: going to the thread and back would take longer than that. When one took
-#: longer than this, because the disk is busy, the thread does it for a while.
+#: A small batch is decided on the event loop: a thread switch would take longer. After a batch that took more than
+#: SLOW_S, because the disk is busy, batches go to the thread for WARY_S.
 SLOW_S, WARY_S = 0.02, 1.0
 BRIEF_MAX = 64
-#: On a store that another broker may take over: how old the last word from it may be to confirm a worker's lease.
+#: With a store that another broker may take over, a worker's lease is confirmed within this time after a batch.
 LEADS_S = 10.0
 
 T = TypeVar("T")
@@ -40,13 +40,13 @@ Step = Callable[[Batch], BulkResult | Next]
 
 
 class Engine:
-    """The loop around a decider. One thread owns board and store; what arrives meanwhile is the next batch."""
+    """The loop around a decider. One thread owns board and store; messages that arrive meanwhile are the next batch."""
 
     def __init__(self, make_decider: Callable[[], Decider]) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
-        # Made on the thread that will use it: an SQLite connection belongs to one thread.
+        # The thread that uses the decider makes it: an SQLite connection belongs to one thread.
         self.decider = self._thread.submit(make_decider).result()
-        #: The only part of the decider that is safe to read outside of its thread; replaced after each batch.
+        #: The only part of the decider that other threads may read; replaced after each batch.
         self.status = self.decider.status
         self.subscriptions = Subscriptions(self.status.history.position.incarnation)
         self._links: dict[str, SendOrder] = {}
@@ -59,17 +59,17 @@ class Engine:
         self._ended: BaseException | None = None
 
     def connect(self, worker: str, send: SendOrder) -> None:
-        """From now on orders for a worker go this way."""
+        """Send orders for a worker through this function from now on."""
         self._links[worker] = send
 
     def disconnect(self, worker: str, send: SendOrder, heard: float) -> None:
-        """A worker's connection is gone, unless another has replaced it; `heard` is when it last spoke."""
+        """Note that a worker's connection has ended, unless another has replaced it; `heard`: when it last spoke."""
         if self._links.get(worker) == send:
             del self._links[worker]
             self.post(FromWorker(worker, Silent(heard)))
 
     def post(self, message: Message) -> bool:
-        """Put a message into the inbox; False when it is full: a worker's link then ends, and begins afresh."""
+        """Put a message into the inbox; return False when it is full, and the worker's connection is then ended."""
         rare = isinstance(message, FromWorker) and isinstance(message.message, Hello | Silent)
         if self._ended is not None or len(self._inbox) >= (INBOX_FULL if rare else INBOX_MAX):
             return False
@@ -79,7 +79,7 @@ class Engine:
 
     @property
     def leads(self) -> bool:
-        """Whether this broker surely owns its store now, so that what it confirms to workers holds."""
+        """Whether this broker certainly owns its store now, so that it may confirm leases."""
         if self._ended is not None:
             return False
         if self.decider.beat_s is None:
@@ -94,17 +94,17 @@ class Engine:
         recall: Callable[[Submission], T] | None = None,
         short: bool = False,
     ) -> T:
-        """Run a changing handler in the next batch and give its answer once that batch is on disk.
+        """Run a changing handler in the next batch; return its answer once that batch is on disk.
 
-        `brief` says that it takes no time worth mentioning.
+        `short` says that the handler takes a few milliseconds at most.
         """
         return await self._call(Call(handler, True, key, recall, short))
 
     async def change_in_steps(self, start: Step, stepped: Callable[[], Awaitable[None]]) -> BulkResult:
-        """Change many jobs, one step a batch; `stepped` is awaited after each step but the last.
+        """Change many jobs, one step a batch; `stepped` is awaited after each step except the last.
 
-        One step at a time, whoever asks: a batch has at most one. A step whose commit failed is run once more: it finds
-        out whether it was stored. Steps that were done before a failure stay done, and the error says how many.
+        A batch has at most one step, of all requests. A step whose commit failed is run once more: the step finds out
+        whether it was stored. Steps that were done before a failure stay done, and the error says how many.
         """
         answer = await self._step(Next(start))
         while isinstance(answer, Next):
@@ -143,11 +143,11 @@ class Engine:
         return cast(T, await future)
 
     async def run(self) -> None:
-        """Work until cancelled, or until another broker has taken the store over: that is raised."""
+        """Work until cancelled; raise Deposed when another broker has taken the store over."""
         try:
             await self._work()
         finally:
-            # However it ends: whoever waits is told, for nobody else will answer.
+            # Nothing else answers the calls that wait.
             self._end(sys.exception())
 
     async def _work(self) -> None:
@@ -161,13 +161,13 @@ class Engine:
             except Deposed:
                 raise
             except Exception as error:
-                # The top of the loop: a bug in one batch must not end the daemon. The cause is in the log.
+                # The top of the loop: a bug in one batch must not end the daemon. The log has the cause.
                 log.exception("batch_failed messages=%s", len(messages))
                 effects = _failed(messages, error)
             self._decided_at = time.monotonic()
             self.status = self.decider.status
             self._act(effects)
-            # Everybody else has a turn, also where nothing was waited for.
+            # Let other tasks run, also after a batch that awaited nothing.
             await asyncio.sleep(0)
 
     async def _decide(self, messages: list[Message]) -> Effects:
@@ -210,7 +210,7 @@ class Engine:
             self._arrived.set()
 
     def _end(self, error: BaseException | None) -> None:
-        """Answer everybody who waits, and take nothing more."""
+        """Answer every call that waits, and accept nothing more."""
         self._ended = error or RuntimeError("it ended")
         self._inbox.clear()
         for future in self._answers.values():
@@ -219,7 +219,7 @@ class Engine:
         self._answers.clear()
 
     async def close(self) -> None:
-        """Let the thread go, with the store closed on it."""
+        """Close the store on its thread, and end the thread."""
         await asyncio.wrap_future(self._thread.submit(self.decider.close))
         self._thread.shutdown()
 
@@ -231,7 +231,7 @@ def _are_brief(messages: list[Message]) -> bool:
 
 
 def _failed(messages: list[Message], error: Exception) -> Effects:
-    """What follows from a batch that met a bug: nothing was stored, and the decider reads its board again first."""
+    """Return the effects of a batch that met a bug: nothing was stored, and the decider reloads its board first."""
     failure = GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
     return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], must_reread=True)
 

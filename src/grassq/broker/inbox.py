@@ -1,4 +1,4 @@
-"""What arrives at a broker, what comes of it, and which of it must be heard again when a batch fails."""
+"""The messages that arrive at a broker, the effects of a batch, and the messages to keep when a batch fails."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Handler = Callable[[Batch], object]
 
 
 class Call(Struct, eq=False):
-    """A user's action or question, and who waits for the answer."""
+    """A user's action or question that waits for an answer."""
 
     handler: Handler
     changing: bool = True
     key: str | None = None
-    #: How to answer from what a key stored, when a commit's fate was unclear.
+    #: Makes the answer from what was stored under the key, when it was unclear whether the commit had happened.
     recall: Callable[[Submission], object] | None = None
-    #: It takes no time worth mentioning, however much is stored.
+    #: The handler takes a few milliseconds at most, however much is stored.
     short: bool = False
 
 
 class FromWorker(Struct, eq=False):
-    """Something a worker said."""
+    """A message of a worker."""
 
     worker: str
     message: WorkerMessage | Silent
@@ -38,7 +38,7 @@ Message = Call | FromWorker
 
 
 class Misbehaved(Exception):
-    """A handler refused after it had changed something: a bug of ours that must not touch anybody else's request."""
+    """A handler changed something before it refused: a bug that must not affect the other requests of the batch."""
 
     def __init__(self, call: Call, error: GrassError) -> None:
         super().__init__(str(error))
@@ -46,23 +46,23 @@ class Misbehaved(Exception):
         self.error = error
 
 
-#: What to tell workers, in this order.
+#: Orders by worker, in the order of sending.
 Orders = list[tuple[str, Order]]
 
 
 class BrokerStatus(Struct, frozen=True):
-    """What others than the engine's thread may know of the broker, as of the last batch."""
+    """What other threads than the engine's may know of the broker, as of the last batch."""
 
     store_id: str
     history: StoreHistory
-    #: Grows whenever queues or machines change, so that what was read of them can be kept until then.
+    #: Grows whenever queues or machines change, so that other threads can cache what they read of them.
     generation: int
     #: Why nothing can be stored; None while commits succeed.
     read_only: str | None
 
 
 class Effects(Struct):
-    """What to do now that the batch is on disk."""
+    """What to do once the batch is on disk."""
 
     answers: list[tuple[Call, object]]
     orders: Orders
@@ -75,10 +75,10 @@ class Effects(Struct):
 
 
 def said_once(messages: Sequence[Message]) -> list[FromWorker]:
-    """What workers say only once, and must be heard again if its batch fails.
+    """Return the messages that workers send only once and that must be processed again if their batch fails.
 
-    A fresh hello makes everything that worker said before it void, and of its latest news the last counts: so what is
-    kept while the store is away has a bound.
+    A fresh hello voids everything its worker said before, and of several equal messages only the last is kept. So the
+    number of kept messages is bounded.
     """
     kept: list[FromWorker] = []
     for said in messages:

@@ -13,7 +13,7 @@ from grassq.core.model import FINAL, Job, Outcome, Placement, State
 class JobChange(Struct, frozen=True, gc=False):
     """What happened to a job, and how the job is after it. Holds no command and no environment."""
 
-    #: The number of this change within one run of the broker; changes are numbered without gaps, but for ranges.
+    #: The number of this change within one run of the broker: consecutive, one number for each range of jobs.
     seq: int
     #: Seconds since the epoch.
     at: float

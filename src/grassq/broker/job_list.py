@@ -9,22 +9,22 @@ from grassq.broker.batch import Batch
 from grassq.core.model import Job, State
 from grassq.store.base import TIME_MAX, JobScan, Sort
 
-#: Jobs of one page, unless the question says otherwise, and at most.
+#: The default and the largest number of jobs in a page.
 LIMIT = 100
 LIMIT_MAX = 500
-#: Rows that one page reads at most. A page that found fewer jobs than it may hold until then ends there.
+#: The most rows a page reads; the page ends there, also with fewer jobs than its limit.
 SCANNED_MAX = 1000
 CHUNK = 250
 
 
 class JobQuery(Struct, frozen=True):
-    """Which jobs are wanted, in which order, and from where on."""
+    """Which jobs are wanted, in which order, and after which job."""
 
     states: frozenset[State] = frozenset()
     queue: str | None = None
     name: str | None = None
     worker: str | None = None
-    #: Part of the command or of the name, in whatever case.
+    #: A part of the command or of the name, in any case.
     text: str | None = None
     #: Seconds since the epoch; the end is not included.
     created: tuple[float, float] | None = None
@@ -37,7 +37,7 @@ class JobQuery(Struct, frozen=True):
 
 
 class JobPage(Struct, frozen=True):
-    """Some jobs, and from where on there may be more."""
+    """Some jobs, and the position after which there may be more."""
 
     jobs: list[Job]
     more: tuple[float, int] | None
@@ -66,12 +66,12 @@ def list_jobs(batch: Batch, query: JobQuery) -> JobPage:
 
 
 def position_of(job: Job, sort: Sort) -> tuple[float, int]:
-    """Return where a job is in an order."""
+    """Return the position of a job in an order."""
     return (job.finished or 0.0 if sort == "finished" else 0.0), job.id
 
 
 def _stored(batch: Batch, query: JobQuery, after: tuple[float, int] | None, count: int) -> list[Job]:
-    """Return the next jobs of the order under one condition that has an index; `_matches` looks at the others."""
+    """Return the next jobs under one condition that has an index; `_matches` checks all conditions."""
     scan = JobScan(sort=query.sort, descending=query.descending, after=after or _begin(query))
     if query.sort == "finished":
         return batch.store.scan(scan, count)
@@ -84,7 +84,7 @@ def _stored(batch: Batch, query: JobQuery, after: tuple[float, int] | None, coun
 
 
 def _begin(query: JobQuery) -> tuple[float, int] | None:
-    """Return where the first page begins: by the time of the end, at the nearer end of the times asked for."""
+    """Return the position before the first page when jobs are sorted by end: the first time that is asked for."""
     if query.sort == "id" or query.finished is None:
         return None
     since, until = query.finished
@@ -92,7 +92,7 @@ def _begin(query: JobQuery) -> tuple[float, int] | None:
 
 
 def _is_past(job: Job, query: JobQuery) -> bool:
-    """Return whether this job and all that follow it ended outside of the times asked for."""
+    """Tell whether this job and all that follow it ended outside of the times asked for."""
     if query.sort == "id" or query.finished is None or job.finished is None:
         return False
     since, until = query.finished

@@ -1,6 +1,6 @@
-"""Compare what a worker that connects holds with what the store knows.
+"""Compare what a worker holds when it connects with what the store knows.
 
-A broker restored from an old backup is found out here, by a worker that has seen more of the store's history than the
+A store that was restored from a backup is detected here, by a worker that has seen more of the store's history than the
 store itself. Then nothing is started until every known worker has said what it holds. Attempts that ran after the
 backup do not come back: their numbers and ids are never used again, their run dirs stay, and `grass doctor` on their
 machines names them.
@@ -24,11 +24,11 @@ from grassq.core.states import Hold, RefusedByWorker
 
 log = logging.getLogger(__name__)
 
-#: How many of the attempts a worker says it holds are compared with the store; the worker says the newest first.
+#: How many of the attempts that a worker holds are compared with the store; the worker names the newest first.
 HELD_MAX = 50_000
 #: How many jobs a backup can lack at most: an id above the highest stored id by more is no id of this store.
 LEAP_MAX = 10**9
-#: How many ends of lost attempts are remembered, for workers that come back after all.
+#: How many abandoned attempts are remembered, to stop them if their workers reconnect.
 FENCED_MAX = 10_000
 FORGET_MAX = 10_000
 #: How many running jobs are remembered of which a worker has a newer attempt; the oldest are dropped first.
@@ -36,7 +36,7 @@ NEWER_MAX = 10_000
 
 
 class RecoveryState(Struct):
-    """What is remembered of workers while this broker runs; put back when a batch fails."""
+    """What is remembered of workers while this broker runs; restored when a batch fails."""
 
     #: The workers that have said what they hold.
     spoken: set[str] = field(default_factory=set)
@@ -48,24 +48,24 @@ class RecoveryState(Struct):
     newer: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def copy(self) -> RecoveryState:
-        """Return a copy to go back to."""
+        """Return a copy, to restore after a failed batch."""
         return RecoveryState(set(self.spoken), self.restored, dict(self.fenced), dict(self.newer))
 
 
 class Recovery:
-    """Decide what becomes of the attempts that workers name when they connect."""
+    """Decides what becomes of the attempts that workers name when they connect."""
 
     def __init__(self, incarnation: str) -> None:
         self.incarnation = incarnation
         self.state = RecoveryState()
         self._incarnations: dict[str, int] = {}
-        #: The highest id of any stored job, also of one removed since.
+        #: The highest id of any stored job, removed jobs included.
         self._highest_id = 0
         #: The highest id that the store may have given before it was restored from a backup.
         self._restored_to = 0
 
     def loaded(self, incarnations: Mapping[str, int], highest_id: int, restored_to: int) -> None:
-        """Take over what the store says of its history and of its ids."""
+        """Take over the store's history and its ids."""
         self._incarnations = dict(incarnations)
         self._highest_id = highest_id
         self._restored_to = restored_to
@@ -85,7 +85,7 @@ class Recovery:
 
     @property
     def _furthest(self) -> int:
-        # Above the jobs' own ids: a worker that names ever higher ids must not use them up.
+        # Bounded, so that a worker that names ever higher ids cannot use up all ids.
         return min(self._highest_id + LEAP_MAX, ID_MAX - 1)
 
     def history(self, number: int, highest_id: int) -> StoreHistory:
@@ -93,7 +93,7 @@ class Recovery:
         return StoreHistory(StorePosition(self.incarnation, number, highest_id), self._incarnations)
 
     def hello(self, batch: Batch, hello: Hello) -> Orders:
-        """Answer a worker on a fresh connection: give up what the store has no record of, remove what was removed."""
+        """Answer a fresh hello: give up unrecorded attempts, and have the run dirs of removed jobs deleted."""
         name = hello.info.name
         unrecorded = self._sensible(hello.unrecorded)
         held = self._sensible(hello.held) + unrecorded
@@ -105,7 +105,7 @@ class Recovery:
         batch.next_id = max(batch.next_id, highest + 1)
         is_ahead = self.history(batch.store.number, batch.next_id - 1).is_behind(hello.seen)
         known = batch.fetch({job for job, _ in held})
-        # A store that went back in time cannot tell a removed job from one that it has no record of.
+        # A restored store cannot tell a removed job from a job it has no record of.
         restored_to = ID_MAX if is_ahead or name in batch.board.unreconciled else self._restored_to
         found = reconcile.unknown(held, known, self._taken_to, restored_to)
         self.state.spoken.add(name)
@@ -116,7 +116,7 @@ class Recovery:
         orders: Orders = [(name, stop) for worker, stop in self.state.fenced.values() if worker == name]
         for attempt_id in found.unrecorded:
             orders += self._give_up(batch, name, attempt_id)
-        # These may run: their devices are in use until the worker reports their ends.
+        # These attempts may run: their devices are in use until the worker reports their ends.
         skipped = [each for each in held if _is_skipped(batch, known.get(each[0]), each)]
         batch.board.worker_states[name].unrecorded = {*found.unrecorded, *unrecorded, *skipped}
         for attempt_id in sorted(batch.board.worker_states[name].unrecorded):
@@ -128,11 +128,11 @@ class Recovery:
         return orders + _forget(batch, name, [job for job in found.removed if job not in kept])
 
     def _sensible(self, attempts: tuple[AttemptId, ...]) -> list[AttemptId]:
-        """Return the attempts, bounded, whose numbers this store can have given."""
+        """Return at most HELD_MAX of the attempts, only those whose numbers this store can have given."""
         return [each for each in attempts[:HELD_MAX] if 0 < each[0] <= self._furthest and 0 < each[1] <= ATTEMPT_MAX]
 
     def _restored(self, batch: Batch, name: str) -> None:
-        """Start nothing until every known worker has spoken: the store is older than what one of them knows."""
+        """Start nothing until every known worker has reconnected: the store is older than what this worker has seen."""
         _keep_ids(batch)
         if self.state.restored:
             return
@@ -147,7 +147,7 @@ class Recovery:
         )
 
     def _give_up(self, batch: Batch, worker: str, attempt_id: AttemptId) -> Orders:
-        """Let no job use this attempt's number again, and hold its job unless that runs."""
+        """Let no job use this attempt's number again, and hold the job unless it runs."""
         job_id, attempt = attempt_id
         log.error(
             "unrecorded_attempt worker=%s job=%s attempt=%s: `grass doctor` there names its command",
@@ -158,14 +158,14 @@ class Recovery:
         if job is None:
             return []
         if job.state is State.RUNNING:
-            # What a worker says of another's job is not believed; it counts when the running attempt has ended.
+            # A worker is not believed about a job that runs elsewhere until the running attempt has ended.
             self.state.newer[job_id] = (worker, attempt)
             while len(self.state.newer) > NEWER_MAX:
                 del self.state.newer[next(iter(self.state.newer))]
             return []
         orders: Orders = []
         if job.state is State.PLACED:
-            # Over before the newer attempt began, or never begun: it must not begin now.
+            # This attempt ended before the newer attempt began, or never began: it must not begin now.
             assert job.placement is not None
             stop = reconcile.stop_of(job)
             self.fence(job.placement.worker, stop)
@@ -176,7 +176,7 @@ class Recovery:
         return orders
 
     def settle(self, batch: Batch) -> Orders:
-        """Hold jobs that run no more and have a newer attempt; stop unrecorded attempts of ended jobs."""
+        """Hold jobs that have ended an attempt and have a newer one; stop unrecorded attempts of ended jobs."""
         for job_id in [job_id for job_id in self.state.newer if job_id not in batch.board.holding]:
             worker, attempt = self.state.newer.pop(job_id)
             job = batch.alive(job_id)
@@ -192,7 +192,7 @@ class Recovery:
         return orders
 
     def reported_unknown(self, batch: Batch, worker: str, job: Job | None, attempt_id: AttemptId) -> Orders:
-        """Give up an attempt that a worker reports, if the store must have had a record of it once."""
+        """Give up an attempt that a worker reports, if the store must once have had a record of it."""
         job_id, attempt = attempt_id
         is_new = job_id > self._taken_to if job is None else attempt > job.attempt
         if not is_new or job_id > self._furthest or (worker, attempt) == self.state.newer.get(job_id):
@@ -204,7 +204,7 @@ class Recovery:
         return self._give_up(batch, worker, attempt_id)
 
     def reported(self, batch: Batch, worker: str, attempt: AttemptId) -> bool:
-        """Note that an attempt has ended; return whether that may let its worker take jobs again."""
+        """Note that an attempt has ended; return whether its worker may take jobs again because of that."""
         fenced = self.state.fenced.get(attempt)
         if fenced is not None and fenced[0] == worker:
             del self.state.fenced[attempt]
@@ -215,14 +215,14 @@ class Recovery:
         return not worker_state.unrecorded
 
     def fence(self, worker: str, stop: Stop) -> None:
-        """Remember to stop an attempt that nobody wants any more, should its worker come back and still run it."""
+        """Remember to stop an abandoned attempt if its worker reconnects and still runs it."""
         self.state.fenced[stop.id] = (worker, stop)
         while len(self.state.fenced) > FENCED_MAX:
             del self.state.fenced[next(iter(self.state.fenced))]
 
 
 def _keep_ids(batch: Batch) -> None:
-    """Store that every id up to the highest known one is taken, and that its run dirs must not be removed."""
+    """Store that every id up to the highest known id is taken, and that the run dirs of these jobs must stay."""
     batch.changes.restored_to = batch.next_id - 1
 
 
@@ -233,7 +233,7 @@ def _set_unreconciled(batch: Batch, unreconciled: set[str]) -> None:
 
 
 def _forget(batch: Batch, worker: str, removed: list[int]) -> Orders:
-    """Let a worker delete the folders of removed jobs; `doctor` shows those of the broker's own machine."""
+    """Return the orders to delete the folders of removed jobs; `doctor` shows those on the broker's own machine."""
     if not removed or worker in batch.board.roles.shares_disk:
         return []
     spare = tuple(sorted(batch.store.rerun_jobs() & set(removed)))
@@ -241,14 +241,14 @@ def _forget(batch: Batch, worker: str, removed: list[int]) -> Orders:
 
 
 def _is_skipped(batch: Batch, job: Job | None, attempt: AttemptId) -> bool:
-    """Return whether an attempt was given up before, as by an answer that its worker did not get."""
+    """Tell whether an attempt was given up before, in an answer that its worker did not get."""
     if job is None or job.state in FINAL | HOLDING or attempt != job.attempt_id or attempt in batch.changes.attempts:
         return False
     return all(recorded.number != job.attempt for recorded in batch.store.attempts(job.id))
 
 
 def _hold(batch: Batch, job: Job, worker: str, attempt: int) -> None:
-    """Hold a job of which a worker has a newer attempt, and let its next attempt have a number without a run dir."""
+    """Hold a job of which a worker has a newer attempt; the next attempt gets a number that has no run dir."""
     if job.state is not State.HELD:
         job = batch.move(job, Hold())
     ran = f"worker {worker} ran attempt {attempt} of it after the backup that the store was restored from"

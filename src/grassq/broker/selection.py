@@ -1,4 +1,4 @@
-"""Which jobs an action means; many jobs are read page by page, so that no reading holds the engine."""
+"""Find the jobs an action names, page by page, so that no selection holds the engine for long."""
 
 from __future__ import annotations
 
@@ -42,37 +42,37 @@ class SelectorState(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """How far the jobs of some selectors were read. The jobs of later ids than `upto` came after the command."""
+    """How far the jobs of some selectors were read. Jobs with ids above `upto` were submitted after the command."""
 
-    #: The selectors that were not read to their end: first those that matched nothing yet, then the least read.
+    #: The selectors that were not read to their end: first those that matched no job yet, then the least read.
     sources: tuple[SelectorState, ...]
     upto: int
     #: A token that sees only the jobs it submitted; None sees all jobs.
     visible_to: str | None = None
     #: Whether a selector that matches no job is an error.
     required: bool = True
-    #: Jobs that were read and not given yet, by id.
+    #: Jobs that were read and not returned yet, by id.
     pool: dict[int, Selected] = {}
 
     @property
     def is_over(self) -> bool:
-        """Whether every job was given."""
+        """Whether every job was returned."""
         return not self.sources and not self.pool
 
 
 def begin(
     batch: Batch, selectors: Iterable[Selector], visible_to: str | None = None, *, required: bool = True
 ) -> Reading:
-    """Start to read the jobs of some selectors; jobs submitted from now on are not among them."""
+    """Start to read the jobs of some selectors; jobs submitted later are not among them."""
     return Reading(tuple(SelectorState(each) for each in selectors), batch.next_id - 1, visible_to, required)
 
 
 def read(batch: Batch, reading: Reading, limit: int) -> tuple[list[Selected], Reading]:
     """Return the next jobs by id, at most `limit`, and the reading after them.
 
-    It reads about `limit` jobs from the store. A page may be empty before the last one: jobs are given in order of id,
-    so those of one selector may have to wait until all other selectors were read as far. A selector that matches
-    nothing raises NotFound, before the first job is given.
+    Reads about `limit` jobs from the store. Jobs are returned in order of id, so the jobs of one selector may have to
+    wait until all other selectors were read as far: a page may be empty before the last one. A selector that matches
+    nothing raises NotFound, before the first job is returned.
     """
     sources, pool = list(reading.sources), dict(reading.pool)
     left, share = limit - len(_complete(reading, sources, pool)), max(SHARE_MIN, limit // max(1, len(sources)))
@@ -106,7 +106,7 @@ def _read_source(batch: Batch, reading: Reading, source: SelectorState, limit: i
 
 
 def _visible(jobs: list[Job], to: str, named: bool) -> list[Job]:
-    """The jobs that a token submitted; naming another one by its id is refused."""
+    """Return the jobs that a token submitted; raise Refused if another token's job was named by its id."""
     own = [job for job in jobs if job.spec.by == to]
     if named and len(own) < len(jobs):
         other = next(job.id for job in jobs if job.spec.by != to)
@@ -125,23 +125,23 @@ def select(batch: Batch, selectors: Iterable[Selector], limit: int = SELECTED_MA
 
 
 def is_named(selector: Selector) -> bool:
-    """Whether a selector names single jobs, and not all jobs that have something in common."""
+    """Tell whether a selector names single jobs, by id or as the last ones."""
     return isinstance(selector, ByIds | LastJob)
 
 
 def present(batch: Batch, ids: Iterable[int]) -> list[Job]:
-    """Those of some jobs that are still kept, as they are now."""
+    """Return the jobs of these ids that still exist, as they are now."""
     return [batch.current(job) for selector in by_ids(ids) for job in batch.store.jobs(selector, SELECTED_MAX)]
 
 
 def by_ids(ids: Iterable[int]) -> list[Selector]:
-    """A selector for exactly these jobs."""
+    """Return selectors for exactly these jobs."""
     ranges = id_ranges(sorted(ids))
     return [ByIds(tuple(ranges))] if ranges else []
 
 
 def resolve(batch: Batch, selector: Selector) -> Selector:
-    """A bare word is a queue if there is one of that name, else the name of a job."""
+    """Return what a selector means: a bare word is a queue if one has that name, else the name of a job."""
     if not isinstance(selector, ByWord):
         return selector
     if selector.text in batch.board.queue_names() or batch.store.jobs(ByQueue(selector.text), 1):
@@ -156,7 +156,7 @@ def _may_be_empty(batch: Batch, selector: Selector | None) -> bool:
 
 
 def describe(selector: Selector) -> str:
-    """A selector in the user's words."""
+    """Return a selector as a user would type it."""
     match selector:
         case ByIds(ranges):
             return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges[:4])

@@ -36,14 +36,14 @@ class Draft(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """What an action did: the jobs it concerned, as they are now, and what else to say."""
+    """The jobs of an action, as they are now, and notes for the user."""
 
     jobs: list[Job]
     notes: list[str] = []
 
 
 def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes, as_sweep: bool = False) -> list[int]:
-    """Store new jobs, all or none; the same key again gives the same ids. Those of a sweep share a name."""
+    """Store new jobs, all or none; the same key again returns the same ids. The jobs of a sweep share a name."""
     known = recall(batch, key, digest)
     if known is not None:
         return ids_of(known)
@@ -65,7 +65,7 @@ def refuse_what_never_fits(eligibility: Eligibility, shapes: Iterable[Shape]) ->
 
 
 def insert(batch: Batch, drafts: Sequence[Draft], eligibility: Eligibility, name: str | None = None) -> list[Job]:
-    """Add new jobs, and return them; `name` is for those that have none."""
+    """Add new jobs and return them; `name` is for drafts without a name."""
     batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
     jobs = [_new_job(batch, draft, id_, eligibility, name) for id_, draft in enumerate(drafts, batch.next_id)]
     batch.insert(jobs)
@@ -73,12 +73,12 @@ def insert(batch: Batch, drafts: Sequence[Draft], eligibility: Eligibility, name
 
 
 def sweep_name(first: int) -> str:
-    """What the jobs of a sweep are called that was given no name: ids are never used again, so neither is this."""
+    """Return the name of a sweep that was given none: ids are never used again, so neither is this name."""
     return f"sweep-{first}"
 
 
 def recall(batch: Batch, key: str, digest: bytes) -> Submission | None:
-    """What a key did before; one key is one request."""
+    """Return what a key did before; raise Refused if it was used for another request."""
     known = batch.submission(key)
     if known is not None and known.digest != digest:
         raise Refused("this key was used for another request; make a new key for each")
@@ -86,7 +86,7 @@ def recall(batch: Batch, key: str, digest: bytes) -> Submission | None:
 
 
 def once(batch: Batch, key: str, digest: bytes, action: Callable[[], Done]) -> Done:
-    """Do an action unless its key says it was done: then tell how its jobs are now."""
+    """Do an action, unless its key was used before: then return its jobs as they are now."""
     known = recall(batch, key, digest)
     if known is not None:
         return Done(present(batch, known.ids))
@@ -97,7 +97,7 @@ def once(batch: Batch, key: str, digest: bytes, action: Callable[[], Done]) -> D
 
 
 def ids_of(submission: Submission) -> list[int]:
-    """The ids a submission was given."""
+    """Return the ids a submission was given."""
     return list(range(submission.first_id, submission.first_id + submission.count))
 
 
@@ -118,12 +118,12 @@ def _new_job(batch: Batch, draft: Draft, id_: int, eligibility: Eligibility, nam
 
 
 def pause(batch: Batch, queue: str | None) -> Done:
-    """No new starts, of one queue or of everything."""
+    """Start no more jobs, of one queue or of everything."""
     return _set_paused(batch, queue, lambda paused, name: paused | {name})
 
 
 def resume(batch: Batch, queue: str | None) -> Done:
-    """New starts again; without a queue, of everything."""
+    """Start jobs again, of one queue or of everything."""
     return _set_paused(batch, queue, lambda paused, name: paused - {name} if name else set())
 
 
@@ -149,7 +149,7 @@ def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str
 
 
 def drain(batch: Batch, worker: str, undo: bool = False) -> Done:
-    """Start nothing more on a worker, what runs there finishes; or let it take jobs again."""
+    """Start nothing more on a worker, while its running jobs finish; with `undo`, let it take jobs again."""
     worker_state = batch.board.worker_states.get(worker)
     if worker_state is None:
         raise _no_worker(worker)
@@ -163,7 +163,7 @@ def drain(batch: Batch, worker: str, undo: bool = False) -> Done:
 
 
 def remove_worker(batch: Batch, worker: str, lost: bool = False) -> Done:
-    """Forget a worker and end its tokens; `lost` gives up what it held, when its machine will not come back."""
+    """Forget a worker and end its tokens; `lost` gives up its jobs, when its machine will not come back."""
     worker_state = batch.board.worker_states.get(worker)
     held = batch.board.held_by(worker)
     if worker_state is not None and worker_state.online and worker in batch.board.roles.trusted:
@@ -201,14 +201,14 @@ def _no_worker(worker: str) -> NotFound:
 
 
 def accept_restored(batch: Batch) -> Done:
-    """Start jobs again after a backup was restored, without the workers and attempts that are waited for."""
+    """Start jobs again after a restored backup, without waiting for the missing workers and attempts."""
     missing = sorted(batch.board.unreconciled)
     busy = {name: state for name, state in batch.board.worker_states.items() if state.unrecorded}
     if not missing and not busy:
         return Done([], ["no restore in progress"])
     batch.board.unreconciled = set()
     batch.board.awaited = set()
-    # A change, so that the batch ends with a plan.
+    # The empty set is a change too, so that the batch ends with a plan.
     batch.changes.unreconciled = set()
     notes = []
     if missing:
@@ -249,6 +249,6 @@ def _set_template(batch: Batch, queue: str, template: QueueTemplate | None) -> N
 
 
 def unknown(batch: Batch, ids: Sequence[int]) -> list[int]:
-    """Those of the ids that no stored job has."""
+    """Return the ids that no stored job has."""
     known = {job.id for job in present(batch, ids)}
     return [id_ for id_ in ids if id_ not in known]

@@ -1,4 +1,4 @@
-"""Subscriptions: committed changes of jobs, told in order and within a bound to everybody who asked for them."""
+"""Subscriptions: committed changes of jobs, sent in order and within a bound to every subscriber."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from msgspec import Struct
 from grassq.broker.job_change import JobChange
 from grassq.errors import Gone, Refused
 
-#: The changes that are kept for subscribers that come back; of older ones a subscriber must re-read.
+#: The changes that are kept for subscribers that come back; after older positions a subscriber must re-read.
 RING_MAX = 32_768
-#: Changes that a subscriber has not taken yet. With more, they are dropped and the subscriber must re-read.
+#: Changes that a subscriber has not taken yet. Above this number all are dropped and the subscriber must re-read.
 PENDING_MAX = RING_MAX
-#: Subscriptions to queues and to everything that are open at a time.
+#: The most open subscriptions to queues and to everything.
 SUBSCRIBERS_MAX = 1000
-#: Jobs that subscriptions name at a time, in all.
+#: The most jobs that all subscriptions name together.
 SUBSCRIBED_JOBS_MAX = 1_000_000
 
 #: A position in the changes: the run of the broker, and the number of the last change seen.
@@ -45,7 +45,7 @@ class Subscription:
 
     def __init__(self, owner: Subscriptions, wanted: Filter, wake: Callable[[], None]) -> None:
         self.wanted = wanted
-        #: Each job ends once, so a subscriber to ends of jobs that it names never falls behind.
+        #: Each job ends once, so a subscriber to the ends of named jobs never falls behind.
         names_ends = wanted.ended and wanted.jobs is not None
         self._most = len(wanted.jobs or ()) if names_ends else PENDING_MAX
         self._owner = owner
@@ -67,10 +67,7 @@ class Subscription:
         return None if lost else pending
 
     async def next(self, timeout_s: float | None = None) -> list[JobChange] | None:
-        """Wait for changes and take them; an empty list when `timeout_s` seconds are over first.
-
-        Raise Gone when the daemon ends.
-        """
+        """Wait for changes and take them; return [] after `timeout_s` seconds, raise Gone when the daemon ends."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._arrived.wait()
@@ -81,11 +78,11 @@ class Subscription:
         return self.take()
 
     def keep(self, jobs: Iterable[int]) -> None:
-        """Want changes of only these of the named jobs from now on."""
+        """Keep only these of the named jobs."""
         self._owner._keep(self, frozenset(jobs))
 
     def close(self) -> None:
-        """Want nothing any more."""
+        """End this subscription."""
         self._owner._close(self)
 
     def __enter__(self) -> Subscription:
@@ -113,7 +110,7 @@ class Subscriptions:
     """Every subscription, and a ring of the last changes. Used from the event loop only."""
 
     def __init__(self, epoch: str) -> None:
-        """`epoch` names this run of the broker: the numbers of changes mean nothing to another run."""
+        """Make an empty ring. `epoch` names this run of the broker: another run numbers its changes anew."""
         self._epoch = epoch
         self._seq = 0
         self._ring: deque[JobChange] = deque(maxlen=RING_MAX)
@@ -134,7 +131,7 @@ class Subscriptions:
     def subscribe(
         self, wanted: Filter, since: Position | None = None, wake: Callable[[], None] = lambda: None
     ) -> Subscription:
-        """Tell committed changes from now on, or those after `since`; `wake` is called when there is something."""
+        """Send committed changes from now on, or those after `since`; `wake` is called when there are some."""
         subscription = Subscription(self, wanted, wake)
         if wanted.jobs is not None:
             if self._named + len(wanted.jobs) > SUBSCRIBED_JOBS_MAX:
@@ -152,7 +149,7 @@ class Subscriptions:
         return subscription
 
     def publish(self, changes: Sequence[JobChange], must_reread: bool = False) -> None:
-        """Tell changes that are committed; with `must_reread` it is not known what was."""
+        """Send committed changes; `must_reread` says that it is unknown what was committed."""
         if must_reread:
             self._ring.clear()
             self._dropped = self._seq
@@ -177,7 +174,7 @@ class Subscriptions:
             subscription._tell()
 
     def close(self) -> None:
-        """End every subscription: the daemon ends, and who waits for changes is told so."""
+        """End every subscription with Gone: the daemon ends."""
         self._is_closed = True
         for subscription in self._everybody():
             subscription._drop()
@@ -188,7 +185,7 @@ class Subscriptions:
         if epoch != self._epoch or not self._dropped <= seq <= self._seq:
             subscription._drop()
         else:
-            # From the newest to the oldest: mostly only a few have come since.
+            # From the newest to the oldest, as mostly only a few are new.
             later = []
             for change in reversed(self._ring):
                 if change.seq <= seq:
@@ -242,7 +239,7 @@ class Subscriptions:
 
 
 def _ids(change: JobChange, count: int, known: Iterable[int]) -> Iterable[int]:
-    """Return the ids of a change; of a long range those that are among `count` known ones."""
+    """Return the ids of a change; of a long range only the ids that are among the `count` known ones."""
     if change.last - change.job <= count:
         return range(change.job, change.last + 1)
     return [job for job in known if change.job <= job <= change.last]

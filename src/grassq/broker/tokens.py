@@ -1,4 +1,4 @@
-"""Who may come in over the network: codes, the tokens they are exchanged for, and whose jobs are whose."""
+"""Which clients and workers may connect over the network: codes, and the tokens that codes are exchanged for."""
 
 from __future__ import annotations
 
@@ -14,53 +14,53 @@ from grassq.core.names import shown
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Scope, Token
 
-#: The code a broker prints when it starts: for a person, and for a worker too.
+#: The code a broker prints when it starts: for a person or for a worker.
 START_UP = "start-up"
 TOKENS_MAX = 10_000
 NAME_MAX = 64
 
-#: Machines are called by what their hosts are called, which may begin with a digit.
+#: Workers have the names of their hosts, which may begin with a digit.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 Kind = Literal["worker", "login"]
 
 
 class Redemption(Struct, frozen=True, kw_only=True):
-    """A code shown, and the digest of the secret its bearer will use from then on."""
+    """A code as presented, and the digest of the new secret that its bearer made."""
 
     code: str
-    #: SHA-256 of the code's secret as shown.
+    #: SHA-256 of the code's secret as presented.
     shown: bytes
     #: SHA-256 of the new secret, which the broker never sees.
     digest: bytes
     kind: Kind
     name: str
-    #: The id the new token gets, unless this is a repetition.
+    #: The id of the new token, unless this request is a repetition.
     new_id: str
 
 
 def tokens(batch: Batch) -> dict[str, Token]:
-    """Every token and code by id, as of now in this batch."""
+    """Return every token and code by id, with the changes of this batch."""
     return {token.id: token for token in batch.store.tokens()} | batch.changes.tokens
 
 
 def is_live(token: Token, now: float) -> bool:
-    """Whether a token or code still opens anything."""
+    """Tell whether a token or code is still valid."""
     return token.ended is None and (token.expires is None or now < token.expires)
 
 
 def create(batch: Batch, code: Token) -> Token:
-    """Keep a new code; the same one again changes nothing."""
+    """Store a new code; the same code again changes nothing."""
     known = tokens(batch)
     if (before := known.get(code.id)) is not None:
         if before.digest != code.digest:
             raise Refused("another code has this number by chance; try again")
         return before
-    # Not the one made at every start: a broker that starts often must not be kept from starting.
+    # The limit does not hold for the start-up code: a broker that starts often must not be kept from starting.
     if len(known) >= TOKENS_MAX and code.name != START_UP:
         raise Refused(f"there are {TOKENS_MAX:,} tokens and codes already; `grass token` lists them")
     if code.name == START_UP:
-        # Only the code on the screen counts; those of earlier starts are void.
+        # Only the code on the screen counts; the start-up codes of earlier starts are void.
         for old in known.values():
             if old.is_code and old.name == START_UP and old.ended is None:
                 batch.changes.tokens[old.id] = replace(old, ended=batch.now)
@@ -69,7 +69,7 @@ def create(batch: Batch, code: Token) -> Token:
 
 
 def redeem(batch: Batch, asked: Redemption) -> Token:
-    """Exchange a code for a token, once; the same exchange again gives the same answer."""
+    """Exchange a code for a token, once; the same exchange again returns the same token."""
     known = tokens(batch)
     code = known.get(asked.code)
     digest = code.digest if code is not None and code.is_code else b"\0" * 32
@@ -116,7 +116,7 @@ def _scope(code: Token, kind: Kind) -> Scope:
 
 
 def check_holder_name(text: str) -> str:
-    """Return the name if the holder of a token, a worker or a person, may have it; else say what is wrong with it."""
+    """Return the name if a worker or a person may have it; else raise BadInput."""
     if _NAME.fullmatch(text) is None:
         raise BadInput(
             f"{shown(text)} cannot be a name: letters, digits, '_', '.' and '-', at most {NAME_MAX}, no mark first"
@@ -125,7 +125,7 @@ def check_holder_name(text: str) -> str:
 
 
 def _unique(batch: Batch, known: dict[str, Token], wanted: str) -> str:
-    """The name, or the name with a number: two workers never share one, however it is spelled."""
+    """Return the name, or the name with a number: the names of two workers differ, also without regard to case."""
     machines = (
         *batch.board.worker_states,
         *batch.worker_records,
@@ -133,7 +133,7 @@ def _unique(batch: Batch, known: dict[str, Token], wanted: str) -> str:
         *batch.changes.worker_records,
     )
     taken = {name.casefold() for name in machines}
-    # The name of a code is nobody's yet: whoever redeems it shall have it.
+    # The name of a code that was not redeemed is free: the worker that redeems the code gets it.
     tokens_of_workers = (each for each in known.values() if each.scope == "worker" and not each.is_code)
     taken |= {token.name.casefold() for token in tokens_of_workers if token.ended is None}
     if wanted.casefold() not in taken:
@@ -143,7 +143,7 @@ def _unique(batch: Batch, known: dict[str, Token], wanted: str) -> str:
 
 
 def revoke(batch: Batch, which: str) -> Token:
-    """End a token or a code, by its id or by the one name it has; what was ended stays so."""
+    """End a token or a code, by its id or by its name; a token that has ended stays ended."""
     known = tokens(batch)
     token = known.get(which)
     if token is None:
@@ -162,7 +162,7 @@ def revoke(batch: Batch, which: str) -> Token:
 
 
 def end_worker(batch: Batch, worker: str) -> list[Token]:
-    """End every token of a worker that is removed; gives those that end in this batch."""
+    """End every token of a worker; return those that end in this batch."""
     for token in of_worker(batch, worker):
         if token.ended is None:
             batch.changes.tokens[token.id] = replace(token, ended=batch.now)
@@ -170,6 +170,6 @@ def end_worker(batch: Batch, worker: str) -> list[Token]:
 
 
 def of_worker(batch: Batch, worker: str) -> list[Token]:
-    """Every token a worker of this name has, or had."""
+    """Return every token a worker of this name has or had."""
     found = tokens(batch).values()
     return [token for token in found if token.scope == "worker" and token.name == worker and not token.is_code]

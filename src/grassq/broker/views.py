@@ -1,4 +1,4 @@
-"""What users see: jobs, queues and workers as documents, and why a job waits."""
+"""Jobs, queues and workers as the documents that users see, and why a job waits."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ NEXT_SHOWN = 100
 RECENT_SHOWN = 100
 RECENT_S = 86400.0
 STORY_SHOWN = 20
-#: How many jobs one page of an answer tells of; the engine is held for one page.
+#: How many jobs one page has; the engine is held for one page.
 SHOW_PAGE = 400
 WHY_PAGE = 40
-#: A worker that has been out of touch for less is probably on its way back: its jobs are not called unreachable yet.
+#: A worker that was silent for less is probably about to reconnect: its jobs are not called unreachable yet.
 UNREACHABLE_S = 5.0
 
 Document = dict[str, object]
 
 
 def glance(batch: Batch) -> Document:
-    """Return the queue as it is: what runs, what is next, what ended lately, and the overview."""
+    """Return the overview with the jobs that run, the next jobs and the jobs that ended lately."""
     jobs, more = _glance(batch)
     return {**overview(batch), "jobs": documents(batch, jobs), "more": more}
 
 
 def overview(batch: Batch) -> Document:
-    """Return all that `show` tells besides jobs."""
+    """Return all that `show` prints except jobs."""
     return {
         "schema": SCHEMA,
         "queues": _queue_documents(batch),
@@ -81,12 +81,12 @@ def _worker_states(batch: Batch) -> list[WorkerState]:
 
 
 def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
-    """Jobs as data, with what is known of their workers now."""
+    """Return jobs as documents, with what is known of their workers now."""
     return [job_document(job, unreachable(batch, job), lacking(batch, job)) for job in jobs]
 
 
 def lacking(batch: Batch, job: Job) -> str | None:
-    """What a job waits for, in today's words: its own are those of when it came."""
+    """Return what a job waits for now; the job's own `reason` is from when it began to wait."""
     predecessor = batch.board.predecessor(job) if job.state is State.PLACED else None
     if predecessor is not None:
         return f"starts when job {predecessor.id} ends, on its devices"
@@ -94,7 +94,7 @@ def lacking(batch: Batch, job: Job) -> str | None:
 
 
 def unreachable(batch: Batch, job: Job) -> str | None:
-    """Why nobody can say how a job stands, or None: its worker is silent, and what runs there runs on."""
+    """Return why the state of a job is not known: its worker is silent, and its command runs on. Else None."""
     worker_state = (
         batch.board.worker_states.get(job.placement.worker) if job.placement and job.state not in FINAL else None
     )
@@ -105,7 +105,7 @@ def unreachable(batch: Batch, job: Job) -> str | None:
 
 
 def job_document(job: Job, silent: str | None = None, lacking: str | None = None) -> Document:
-    """One job as data; `silent` says why its worker cannot be reached, `lacking` what it waits for."""
+    """Return a job as a document; `silent` says why its worker cannot be reached, `lacking` what the job waits for."""
     where = job.placement
     return {
         "id": job.id,
@@ -137,7 +137,7 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
 
 
 def timestamp(at: float | None) -> str | None:
-    """A time in RFC 3339, UTC."""
+    """Return a time in RFC 3339, UTC."""
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -178,7 +178,7 @@ def _command_document(offer: Offer) -> Document:
 
 
 def queue_document(batch: Batch, worker_state: WorkerState, queue: str) -> Document:
-    """One queue on one worker as data."""
+    """Return one queue on one worker as a document."""
     offer = worker_state.offer(queue)
     assert offer is not None
     free_view = worker_state.free_view(queue)
@@ -197,7 +197,7 @@ def queue_document(batch: Batch, worker_state: WorkerState, queue: str) -> Docum
 
 
 def _slot_documents(board: Board, worker_state: WorkerState, offer: Offer) -> list[Document]:
-    """The slots of a queue as they were listed, and who holds each now."""
+    """Return the slots of a queue as they were listed, with the job that holds each slot now."""
     holders: dict[int, int] = {}
     for job in board.held_by(worker_state.info.name) if offer.slots else ():
         if job.spec.queue == offer.queue and job.placement is not None and board.predecessor(job) is None:
@@ -208,14 +208,14 @@ def _slot_documents(board: Board, worker_state: WorkerState, offer: Offer) -> li
 
 
 def _as_declared(offer: Offer, free_view: FreeView) -> Capacity:
-    """A queue's limits: sums as they were typed, devices as they were found."""
+    """Return a queue's limits: sums as they were typed, devices as they were found."""
     return {
         name: limit if isinstance(limit, Pool) else free_view.offer.supply[name] for name, limit in offer.limits.items()
     }
 
 
 def worker_document(batch: Batch, worker_state: WorkerState) -> Document:
-    """One worker as data."""
+    """Return one worker as a document."""
     capacity = worker_state.machine.supply
     silent_s = worker_state.silent_s(batch.mono)
     return {
@@ -227,7 +227,7 @@ def worker_document(batch: Batch, worker_state: WorkerState) -> Document:
         "jobs": len(batch.board.held_by(worker_state.info.name)),
         "capacity": supply_json(capacity),
         "free": free_json(FreeView(worker_state.machine, worker_state.machine), capacity),
-        # Of one out of touch: since when nothing was heard of it.
+        # For an offline worker: the time it was last heard.
         "since": timestamp(worker_state.since if worker_state.online else batch.now - silent_s),
         "detecting": bool(worker_state.info.looked_for),
     }
@@ -283,7 +283,7 @@ def _wanted(blockers: list[Blocker]) -> str:
 
 
 def _held_up(board: Board, mono: float) -> str | None:
-    """Why nothing at all is started now, beyond pauses."""
+    """Return why nothing is started now, other than pauses."""
     if board.unreconciled:
         names = ", ".join(sorted(board.unreconciled))
         return (

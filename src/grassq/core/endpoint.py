@@ -16,5 +16,5 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def token_id(self) -> str:
-        """Return the part of the token that is no secret."""
+        """The part of the token that is no secret."""
         return self.token.partition(".")[0]

@@ -210,7 +210,7 @@ class JobOptions(PlainOptions, frozen=True, kw_only=True):
 
 
 class CommandOptions(Struct, frozen=True, kw_only=True):
-    """Options of the command `enqueue` itself: what it prints, where its commands come from, whom it asks."""
+    """Options of the command `enqueue` itself: what it prints, where its commands come from, which broker it asks."""
 
     quiet: Annotated[bool, _flag(short="q")] = False
     json: Annotated[bool, _flag()] = False

@@ -1,4 +1,4 @@
-"""What broker and worker say to each other: orders one way, reports the other. Any may arrive twice, or late."""
+"""Messages between broker and worker: orders one way, reports the other. Any message may arrive twice, or late."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ class _AboutAttempt(Struct, frozen=True):
 
     @property
     def id(self) -> AttemptId:
-        """The attempt this order is about."""
+        """The attempt of this message."""
         return (self.job, self.attempt)
 
 
 class Start(_AboutAttempt, frozen=True, tag="start"):
-    """Run this attempt, unless it was started before: then say how it stands."""
+    """Run this attempt, unless it was started before; report its state."""
 
     spec: Spec
     placement: Placement
     env: Pairs
     name: str | None = None
-    #: A rerun shares the checkpoint folder of the first job.
+    #: A rerun shares the checkpoint directory of the first job.
     checkpoint_of: JobId | None = None
 
 
 class Check(_AboutAttempt, frozen=True, tag="check"):
-    """The broker believes this attempt runs here: say how it stands, and never start it."""
+    """Report the state of this attempt, which the broker believes to run here; never start it."""
 
     boot: str
 
 
 class Stop(_AboutAttempt, frozen=True, tag="stop"):
-    """End this attempt: TERM, grace, KILL; if it has not started, it never will."""
+    """End this attempt: SIGTERM, grace, SIGKILL; if it has not started, it must never start."""
 
     grace_s: float
     boot: str
@@ -54,11 +54,11 @@ class Withdraw(_AboutAttempt, frozen=True, tag="withdraw"):
 
 
 class Ack(_AboutAttempt, frozen=True, tag="ack"):
-    """The report of this attempt's end is on disk; it need not be repeated."""
+    """The report of this attempt's end is on disk; the worker need not repeat it."""
 
 
 class Forget(Struct, frozen=True, tag="forget"):
-    """These jobs were removed: their folders may go, but not the checkpoints of those to spare."""
+    """These jobs were removed: delete their folders, but keep the checkpoints of the jobs in `spare`."""
 
     jobs: tuple[JobId, ...]
     spare: tuple[JobId, ...] = ()
@@ -69,23 +69,23 @@ class StorePosition(Struct, frozen=True):
 
     incarnation: str = field(name="life")
     commit: int
-    #: The highest job id given by then, so that a broker restored from a backup gives none of them again.
+    #: The highest job id given by then, so that a broker restored from a backup gives none of these ids again.
     highest_id: int = 0
 
 
 class StoreHistory(Struct, frozen=True):
-    """How a store came to its present position."""
+    """The history of a store up to its present position."""
 
     position: StorePosition
-    #: The incarnations of brokers on the store, oldest first: which commit was the last before each.
+    #: The incarnations of brokers on the store, oldest first, each with the last commit before it.
     incarnations: Mapping[str, int]
 
     def is_behind(self, seen: StorePosition | None) -> bool:
-        """Return whether a worker has seen more than this history holds: then it is that of a restored backup."""
+        """Return whether a worker has seen more than this history holds: then the store was restored from a backup."""
         if seen is None:
             return False
         if seen.incarnation not in self.incarnations:
-            # A bounded number of incarnations is kept: one from before the first that is kept is only old.
+            # Only the newest incarnations are kept: one from before them is merely old.
             return seen.commit > min(self.incarnations.values(), default=0)
         incarnations = list(self.incarnations)
         following = incarnations[incarnations.index(seen.incarnation) + 1 :]
@@ -93,33 +93,33 @@ class StoreHistory(Struct, frozen=True):
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """A worker connected, or has something new to say of itself."""
+    """A worker connected, or its info changed."""
 
     info: WorkerInfo
-    #: A fresh connection: the broker says again what it believes this worker holds.
+    #: A fresh connection: the broker repeats what it believes this worker holds.
     fresh: bool = True
-    #: The attempts that have a run dir here, newest first and bounded; only with a fresh hello.
+    #: The attempts that have a run dir here, newest first and bounded; only in a fresh hello.
     held: tuple[AttemptId, ...] = ()
-    #: The latest position this worker has heard of; a store that does not know it was restored from a backup.
+    #: The latest position this worker was told; a store that does not know this position was restored from a backup.
     seen: StorePosition | None = None
     #: Attempts that have a run dir here, that a broker had no record of, and whose end no broker has acknowledged.
     unrecorded: tuple[AttemptId, ...] = ()
 
 
 class Silent(Struct, frozen=True, tag="silent"):
-    """A worker's connection is gone; said by the broker's end of the link."""
+    """A worker's connection has ended; made by the broker's end of the link."""
 
-    #: When it was last heard, on the broker's monotonic clock.
+    #: When the worker was last heard, on the broker's monotonic clock.
     heard: float
 
 
 class Report(Struct, frozen=True, tag="report"):
-    """What became of an attempt."""
+    """What happened to an attempt."""
 
     job: JobId
     event: states.Report
 
 
 Order = Start | Check | Stop | Withdraw | Ack | Forget
-#: What a worker sends of its own accord.
+#: What a worker sends without being asked.
 WorkerMessage = Hello | Report

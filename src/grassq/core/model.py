@@ -1,4 +1,4 @@
-"""The records everything else is about: jobs, what was asked, and where an attempt runs."""
+"""The records of jobs, of what was asked for, and of where an attempt runs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from grassq.core.syntax.slots import SLOTS_MAX
 
 #: An attempt of a job: (job id, attempt number).
 AttemptId = tuple[int, int]
-#: A place in line is one number of 64 bits: the priority above this many bits, the id below.
+#: A queue position is one number of 64 bits: the priority above this many bits, the id below.
 ORDER_BITS = 42
-#: The largest id there can be, and the largest number of an attempt. What comes from another machine is read within
-#: these and the bounds below, or not at all: a number no store can hold must not get as far as one.
+#: The largest job id and the largest attempt number. Input from other machines is refused outside of these bounds and
+#: the ones below, so that no number reaches a store that cannot hold it.
 ID_MAX = (1 << ORDER_BITS) - 1
 ATTEMPT_MAX = 10**9
 JobId = Annotated[int, Meta(ge=1, le=ID_MAX)]
 AttemptNumber = Annotated[int, Meta(ge=1, le=ATTEMPT_MAX)]
-#: What a kernel says of a process: its number, its exit code, a signal.
+#: What a kernel says of a process: its pid, its exit code, a signal.
 KernelNumber = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-#: A moment on some machine's clock.
+#: A time on some machine's clock.
 ClockTime = Annotated[float, Meta(ge=0.0, le=1e12)]
-#: A sentence of a worker: no longer than what a run dir's record can hold.
+#: A text from a worker: no longer than a record in a run dir can be.
 Words = Annotated[str, Meta(max_length=64 << 10)]
 OFFERS_MAX = 1000
 ResourceName = Annotated[str, Meta(max_length=64)]
@@ -36,7 +36,7 @@ RESOURCES_MAX = 64
 
 
 class State(StrEnum):
-    """Where a job is in its life."""
+    """The state of a job."""
 
     HELD = "held"
     WAITING = "waiting"
@@ -65,20 +65,20 @@ class Outcome(StrEnum):
 
 
 class RemoteSubmitter(Struct, frozen=True):
-    """What the sender of a job from another machine chose itself: only an offer that admits all of it takes the job."""
+    """What the sender of a job from another machine chose: only an offer that admits all of it takes the job."""
 
     #: The sender's token lets it use queues that have no command of their own.
     bare: bool = False
-    #: The variables it sets.
+    #: The variables the job sets.
     env: tuple[bytes, ...] = ()
-    #: It names a directory.
+    #: The job names a directory.
     own_cwd: bool = False
-    #: It sends a line for a shell.
+    #: The command is a line for a shell.
     shell: bool = False
 
 
 class Constraints(Struct, frozen=True):
-    """What a job demands of whoever takes it, beyond amounts; jobs of one shape have the same."""
+    """What a job demands of its worker, beyond amounts; jobs of one shape have equal constraints."""
 
     worker: str | None = None
     labels: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ ANYWHERE = Constraints()
 
 
 class Spec(SpecOptions, frozen=True):
-    """What was asked for, with the options of `SpecOptions`; it never changes after the submit."""
+    """What was asked for, with the options of `SpecOptions`; never changes after the submit."""
 
     command: tuple[bytes, ...]
     queue: str
@@ -102,10 +102,10 @@ class Spec(SpecOptions, frozen=True):
     shell: bytes | None = None
     #: Set by --env and leading NAME=value words, on top of the submitter's environment.
     env: Pairs = ()
-    #: The job named its own directory, which then wins over its queue's.
+    #: The job named its own directory, which is used instead of its queue's.
     own_cwd: bool = False
     constraints: Constraints = ANYWHERE
-    #: The token it was submitted with; None on the user's own socket.
+    #: The id of the token the job was submitted with; None on the user's own socket.
     by: str | None = None
 
 
@@ -118,11 +118,11 @@ class Placement(Struct, frozen=True):
     prefix: tuple[bytes, ...] = ()
     cwd: bytes | None = None
     env: Pairs = ()
-    #: The worker ends this attempt when it has not heard from the broker for so long, so another may be started then.
+    #: Seconds without a word from the broker after which the worker ends this attempt, so that another can be started.
     lease_s: float | None = None
-    #: The attempt whose devices this one takes over when that has ended; until then it holds nothing itself.
+    #: The predecessor, whose devices this attempt takes over; it holds no devices until the predecessor ends.
     after: tuple[int, int] | None = None
-    #: The name of the slot the attempt runs in: its devices, in the order in which the slot lists them.
+    #: The name of the slot the attempt runs in.
     slot: str | None = None
 
 
@@ -141,7 +141,7 @@ Wait = ForTime | ForQueue
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """One command and its story so far."""
+    """One command and its history."""
 
     id: int
     spec: Spec
@@ -151,14 +151,14 @@ class Job(Struct, frozen=True, kw_only=True):
     priority: int = NEUTRAL_PRIORITY
     #: Why a job waits, in words.
     reason: str | None = None
-    #: The newest try, numbered from 1; 0 before the first. It fences off reports of older tries.
+    #: The newest attempt, numbered from 1; 0 before the first. Reports of older attempts are ignored.
     attempt: int = 0
     placement: Placement | None = None
     cancel_requested: bool = False
-    #: The grace asked for with the cancel, if another than the spec's.
+    #: The grace given with the cancel; None is the grace of the spec.
     stop_grace_s: float | None = None
     pid: int | None = None
-    #: Tries that really ran, and tries lost to the machine.
+    #: Attempts that really ran, and attempts lost with their machine.
     tried: int = 0
     lost: int = 0
     #: Every thing a waiting job waits for; empty in every other state.
@@ -178,7 +178,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @property
     def ready_at(self) -> float | None:
-        """Return the time this job waits for; None if it waits for no time."""
+        """The time this job waits for; None if it waits for no time."""
         for wait in self.waits:
             if isinstance(wait, ForTime):
                 return wait.at
@@ -186,27 +186,27 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @property
     def waits_for_queue(self) -> bool:
-        """Return whether this job waits for its queue."""
+        """Whether this job waits for its queue."""
         return bool(self.waits) and ForQueue() in self.waits
 
     @property
     def order(self) -> int:
-        """The place in line: larger priority first, then submission."""
+        """The queue position: larger priority first, then submission."""
         return order_of(self.priority, self.id)
 
 
 def order_of(priority: int, id_: int) -> int:
-    """A place in line as one number that fits into 64 bits: smaller goes first."""
+    """Return a queue position as one number that fits into 64 bits; smaller goes first."""
     return (-priority << ORDER_BITS) + id_
 
 
 def id_in(order: int) -> int:
-    """The job at a place in line."""
+    """Return the id of the job at a queue position."""
     return order & ID_MAX
 
 
 def priority_in(order: int) -> int:
-    """The priority of the job at a place in line."""
+    """Return the priority of the job at a queue position."""
     return -(order >> ORDER_BITS)
 
 
@@ -222,7 +222,7 @@ class Offer(Struct, frozen=True):
     unsecure: bool = False
     #: The variables a sender from another machine may set.
     allow_env: tuple[bytes, ...] = ()
-    #: Places that jobs take one of, whatever they ask for, and the order in which they get them.
+    #: A job takes one slot, whatever it asks for; `order` says which free slot comes next.
     slots: Annotated[tuple[Slot, ...], Meta(max_length=SLOTS_MAX)] = ()
     order: SlotOrder = "stack"
     #: The queue is deleted when all its jobs have ended and it has no subscriber.
@@ -249,12 +249,12 @@ class WorkerInfo(Struct, frozen=True):
         default=frozenset(), name="detecting"
     )
     labels: tuple[str, ...] = ()
-    #: It can let one attempt take over from another; a worker of the first releases cannot.
+    #: Whether the worker can prefetch attempts; a worker of the first releases cannot.
     follows: bool = False
 
     @property
     def detecting(self) -> frozenset[str]:
-        """Return the resources whose devices are still being looked for, as far as their names are known."""
+        """The resources whose devices are still being looked for, as far as their names are known."""
         if isinstance(self.looked_for, bool):
             return frozenset({VRAM_OF}) if self.looked_for else frozenset()
         return self.looked_for

@@ -44,12 +44,12 @@ def check_mark(text: str, what: str) -> str:
 
 
 def looks_like_name(text: str) -> bool:
-    """Say whether the text is spelled like a name, reserved or not."""
+    """Tell whether the text is spelled like a name, reserved or not."""
     return NAME_PATTERN.fullmatch(text) is not None
 
 
 def is_name(text: str) -> bool:
-    """Say whether a job or queue may be called that."""
+    """Tell whether a job or queue may be called that."""
     return looks_like_name(text) and text not in STATES and text not in COMMANDS and text != ALL
 
 

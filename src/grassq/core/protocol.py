@@ -1,8 +1,8 @@
-"""What travels over a worker's link besides orders and reports: greetings, heartbeats, questions and answers.
+"""Messages of a worker's link besides orders and reports: greetings, heartbeats, questions and answers.
 
-Every frame is numbered from 1 within its connection and direction. A number that came before is a duplicate and is
-dropped; a gap ends the connection, and the next one begins with a fresh hello. A release may add kinds of frames and
-fields, and says so by the next protocol number: a peer that is one older skips what it does not know.
+Every frame is numbered from 1 within its connection and direction. A repeated number is a duplicate, which is dropped.
+A gap ends the connection, and the next one begins with a fresh hello. A release may add types of frames and fields, and
+then increases the protocol number: a peer that is one older skips what it does not know.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from msgspec import Meta, Struct, field
 from grassq.core.messages import Order, StorePosition, WorkerMessage
 from grassq.core.model import Offer
 
-#: The newest way of talking this release knows; it talks to peers one older or newer.
+#: The newest protocol of this release; it may differ by one from the peer's.
 PROTOCOL = 1
-#: Where a worker comes in, and the headers of its request: its protocol, its ticket, the newest position it has heard
-#: of; and of the answer: the broker's protocol, or why the worker is turned away.
+#: The path of a worker's connection. The headers of its request: the worker's protocol, its ticket and the newest store
+#: position it was told. The headers of the answer: the broker's protocol, or why the worker is refused.
 PATH = "/v1/worker"
 PROTOCOL_HEADER = "Grass-Protocol"
 TICKET_HEADER = "Grass-Ticket"
@@ -26,11 +26,11 @@ SEEN_HEADER = "Grass-Seen"
 ERROR_HEADER = "Grass-Error"
 FRAME_MAX = 8 << 20
 HEARTBEAT_S = 5.0
-#: Silence after which a peer counts as gone.
+#: Seconds of silence after which a peer counts as gone.
 SILENCE_S = 15.0
-#: How much of a log one answer holds: what a slow line carries well within the silence that ends a connection.
+#: How much of a log one answer holds: a slow connection carries it well within the silence that ends a connection.
 READ_MAX = 256 << 10
-#: How long a worker keeps a question for the next bytes of a log, and how many such questions it keeps at a time.
+#: How long a worker waits with the answer for the next bytes of a log, and how many such questions wait at a time.
 LONG_POLL_S = 10.0
 LONG_POLLS_MAX = 1000
 
@@ -48,45 +48,45 @@ class LinkTimes(Struct, frozen=True):
     #: How long a question may wait for its answer; making a queue waits for devices to be found.
     ask_s: float = 60.0
     retry_min_s: float = 0.5
-    #: Below what a broker waits at its start for the workers it knows.
+    #: Below the time that a new broker waits for the workers it knows.
     retry_max_s: float = 8.0
-    #: How long to wait after a refusal in words: only a person changes that.
+    #: How long to wait after a refusal: only a person can remove its cause.
     refused_s: float = 30.0
-    #: A connection that lasted so long was a good one: the next is tried for at once again.
+    #: After a connection that lasted this long, the next one is tried at once.
     stable_s: float = 30.0
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
-    """The broker took the worker's hello: who it is, and what it expects."""
+    """The broker accepted the worker's hello: the broker's store, and the worker's next ticket."""
 
     store_id: str
     position: StorePosition = field(name="moment")
-    #: What to present at the next connection; a copy of this worker's home cannot know it.
+    #: To be presented at the next connection; a copy of this worker's home cannot know it.
     ticket: str
     protocol: int = PROTOCOL
 
 
 class TicketKept(Struct, frozen=True, tag="kept"):
-    """The worker has put its new ticket on disk: the old one is void."""
+    """The worker has its new ticket on disk: the old one is void."""
 
     ticket: str
 
 
 class Ping(Struct, frozen=True, tag="ping"):
-    """A worker's heartbeat; `at` is its own clock's, and comes back untouched."""
+    """A worker's heartbeat; `at` is a time of its own clock, which the answer repeats."""
 
     at: float
 
 
 class Pong(Struct, frozen=True, tag="pong"):
-    """The broker heard a ping: leases count from its `at`."""
+    """The answer to a ping: leases count from its `at`."""
 
     at: float
     position: StorePosition = field(name="moment")
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):
-    """What a stream holds from an offset on, up to a bound, and its size.
+    """Asks for the bytes of a stream from an offset on, up to a bound, and for its size.
 
     At the end of the stream the worker answers when the stream grows or shrinks, or after `wait_s` seconds.
     """
@@ -99,7 +99,7 @@ class ReadLog(Struct, frozen=True, tag="read_log"):
 
 
 class TailLog(Struct, frozen=True, tag="tail_log"):
-    """Where the last lines of a stream begin."""
+    """Asks where the last lines of a stream begin."""
 
     job: int
     attempt: int
@@ -120,7 +120,7 @@ class DropOffer(Struct, frozen=True, tag="drop_offer"):
 
 
 class Probe(Struct, frozen=True, tag="probe"):
-    """Are you there? Asked when a second worker comes under the same name."""
+    """Asks whether the worker is alive, when a second connection has the same name."""
 
 
 Question = ReadLog | TailLog | MakeOffer | DropOffer | Probe
@@ -134,13 +134,13 @@ class Ask(Struct, frozen=True, tag="ask"):
 
 
 class CancelAsk(Struct, frozen=True, tag="cancel_ask"):
-    """Nobody waits for the answer to a question any more."""
+    """The answer to a question is not needed any more."""
 
     number: int
 
 
 class Answer(Struct, frozen=True, tag="answer"):
-    """The worker's answer: data, an amount or words; or why there is none, with the exit code that goes with it."""
+    """The worker's answer: data, an amount or words; or why there is none, and the exit code for that error."""
 
     number: int
     data: bytes = b""
@@ -150,7 +150,7 @@ class Answer(Struct, frozen=True, tag="answer"):
     exit_code: int = 0
 
 
-#: Every order and every message of a worker travels: these unions are derived, so that none can be left out.
+#: Derived from the unions of `messages`, so that no order and no message can be left out.
 ToWorker = Welcome | Pong | Ask | CancelAsk | Order
 ToBroker = TicketKept | Ping | Answer | WorkerMessage
 
@@ -190,7 +190,7 @@ class _Tagged(Struct):
 
 
 def read_frame(decoder: msgspec.msgpack.Decoder[Frame], data: bytes, *, newer: bool) -> tuple[int, Any]:
-    """The number and the body of a frame, None for a kind only a newer peer knows; ValueError if it is no frame."""
+    """Return the number and the body of a frame, None if only a newer peer knows its tag; else raise ValueError."""
     try:
         frame = decoder.decode(data)
         return frame.number, frame.body

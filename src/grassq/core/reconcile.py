@@ -1,4 +1,4 @@
-"""What should be, against what is found: one table for restart, lost message and reconnect."""
+"""Compare what should be with what is found: one table for restart, lost message and reconnect."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RESEND_S = 5.0
 
 
 class RunState(Struct, frozen=True):
-    """What a run dir and the process table say of one attempt."""
+    """What a run dir and the process table say of an attempt."""
 
     exit: Exited | Lost | RefusedByWorker | None = None
-    #: The claim says: given up before it started.
+    #: The claim says that the attempt was given up before it started.
     void: bool = False
     claimed: bool = False
     shim_alive: bool = False
@@ -28,14 +28,14 @@ class RunState(Struct, frozen=True):
 
 
 class Sent(Struct, frozen=True):
-    """What a worker was last told of an attempt, and when."""
+    """The last order to a worker about an attempt, and when it was sent."""
 
     at: float
-    #: When it was first told anything of it.
+    #: When the first order about the attempt was sent.
     since: float
-    #: The grace of a stop; None if it was told to start, or to give it up.
+    #: The grace of a stop; None if the order was to start or to withdraw.
     stop_grace_s: float | None
-    #: It was told to give it up: it waits behind another for too long.
+    #: Whether the order was to withdraw: the attempt waited behind its predecessor for too long.
     back: bool = False
 
 
@@ -50,7 +50,7 @@ class Conclusion(Enum):
 def judge(
     attempt: int, found: RunState, *, may_start: bool, same_boot: bool
 ) -> Conclusion | Exited | Lost | RefusedByWorker:
-    """Conclude from what is found how an attempt stands, or how it ended."""
+    """Return what to do with an attempt, or how it ended."""
     if found.exit is not None:
         return found.exit
     if not same_boot:
@@ -67,7 +67,7 @@ def judge(
 
 
 def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> list[tuple[Job, Sent]]:
-    """Jobs a worker was not told of lately: placed ones to start, cancelled ones to stop; and what to note of it."""
+    """Return the jobs about which an order to a worker is due, placed ones to start and cancelled ones to stop."""
     found = []
     for job in board.held_by(worker):
         if job.state is State.PLACED or job.cancel_requested:
@@ -82,12 +82,12 @@ def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -
 def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
     if board.predecessor(job) is not None:
         return Sent(now, since, None, board.prefetch.is_withdrawn(job, now - since, board))
-    # A stop must not wait until the start before it, or a stop with a longer grace, would be repeated anyway.
+    # A changed stop is due at once; it does not wait for the time of a repetition.
     return Sent(now, since, _stop_grace_s(job) if job.cancel_requested else None)
 
 
 def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:
-    """In how many seconds a worker is to be told something again, for each job of which it may be."""
+    """Yield the seconds until each order to a worker must be repeated, or changed to a withdrawal."""
     for job in board.held_by(worker):
         if job.state is State.PLACED or job.cancel_requested:
             last = sent.get(job.attempt_id)
@@ -97,12 +97,12 @@ def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: flo
 
 
 def withdrawal_of(job: Job) -> Withdraw:
-    """The order that takes a job back that has not started."""
+    """Return the order to withdraw a prefetched attempt."""
     return Withdraw(job.id, job.attempt, _boot(job))
 
 
 def stop_of(job: Job) -> Stop:
-    """The order that ends a job's newest attempt."""
+    """Return the order to end a job's newest attempt."""
     return Stop(job.id, job.attempt, _stop_grace_s(job), _boot(job))
 
 
@@ -111,10 +111,10 @@ def _stop_grace_s(job: Job) -> float:
 
 
 def checks(board: Board, worker: str) -> list[Check]:
-    """What a worker that just connected should hold and may not know of.
+    """Return a check for each attempt that a worker which just connected should run.
 
-    Said once per connection: frames are numbered and a gap ends the connection, so within one nothing is lost; and an
-    agent that once looked repeats an end until it is acknowledged.
+    Sent once per connection: frames are numbered and a gap ends the connection, so no frame is lost within one. A
+    worker that was asked once repeats an end until it is acknowledged.
     """
     return [Check(job.id, job.attempt, _boot(job)) for job in board.held_by(worker) if job.state is State.RUNNING]
 
@@ -125,13 +125,13 @@ def _boot(job: Job) -> str:
 
 
 class Unknown(Struct, frozen=True):
-    """What a worker holds that the store does not know of."""
+    """What a worker holds and the store does not know."""
 
     #: Attempts that the store has no record of: it was restored from a backup.
     unrecorded: list[AttemptId]
-    #: Jobs that were removed since.
+    #: Jobs that were removed from the store.
     removed: list[int]
-    #: Unrecorded attempts of jobs that have ended: nobody wants these attempts any more.
+    #: Unrecorded attempts of jobs that have ended: these attempts must stop.
     unwanted: list[AttemptId] = []
 
 
@@ -139,8 +139,7 @@ def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int
     """Compare what a worker holds with what is stored.
 
     An unknown id above `highest_id`, or up to `restored_to`, may be one that the store gave before it was restored from
-    a backup; another unknown id is of a removed job. Of a job's attempts only the newest matters: the others were over
-    when it began.
+    a backup; any other unknown id is that of a removed job. Only the newest attempt of each job matters.
     """
     newest: dict[int, int] = {}
     for job, attempt in held:
@@ -160,9 +159,9 @@ def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int
 
 
 def leased_until(board: Board, job: Job) -> float | None:
-    """When the lease of an attempt on a worker out of touch is over, on the broker's monotonic clock.
+    """Return when the lease of an attempt on an offline worker is over, on the broker's monotonic clock.
 
-    By then its shim has ended it: the worker counts from a ping it sent, the broker from when it was heard, and the
+    By then its shim has ended it: the worker counts from its own ping, the broker from when it was heard, and the
     worker waits for less.
     """
     where = job.placement
@@ -173,7 +172,7 @@ def leased_until(board: Board, job: Job) -> float | None:
 
 
 def given_up(board: Board, now: float) -> list[tuple[Job, Lost]]:
-    """Attempts on workers out of touch whose leases are over."""
+    """Return the attempts on offline workers whose leases are over."""
     found = []
     for name, worker_state in board.worker_states.items():
         why = f"its worker was out of touch for {worker_state.silent_s(now):.0f} s; its lease is over"

@@ -1,4 +1,4 @@
-"""How a job moves: one table of (state, event), and no other module writes `state`."""
+"""The state machine of a job: one table of (state, event). No other module writes `state`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Exited(Struct, frozen=True, tag="exited"):
 
 
 class Lost(Struct, frozen=True, tag="lost"):
-    """The attempt is gone and nobody can say how it ended."""
+    """The attempt is gone, and it is not known how it ended."""
 
     attempt: AttemptNumber
     outcome: Outcome
@@ -62,7 +62,7 @@ class Lost(Struct, frozen=True, tag="lost"):
 
 
 class RefusedByWorker(Struct, frozen=True, tag="refused"):
-    """The worker will not run this attempt; `final` when no other would either."""
+    """The worker will not run this attempt; `final` if no other worker would either."""
 
     attempt: AttemptNumber
     why: Words
@@ -70,24 +70,24 @@ class RefusedByWorker(Struct, frozen=True, tag="refused"):
 
 
 class Stuck(Struct, frozen=True, tag="stuck"):
-    """Killed, and yet alive: the devices stay taken."""
+    """The command is still alive after SIGKILL: the devices stay taken."""
 
     attempt: AttemptNumber
     why: Words
 
 
 class Cancel(Struct, frozen=True):
-    """The user wants it gone."""
+    """The user cancels the job."""
 
     grace_s: float | None = None
 
 
 class Hold(Struct, frozen=True):
-    """The user holds the job back."""
+    """The user holds the job."""
 
 
 class Release(Struct, frozen=True):
-    """The user lets a held job go on."""
+    """The user releases the job."""
 
 
 class Ready(Struct, frozen=True):
@@ -97,7 +97,7 @@ class Ready(Struct, frozen=True):
 
 
 class Unready(Struct, frozen=True):
-    """The job's queue is not there, or no worker could run the job: for this reason it waits for its queue."""
+    """The job must wait for its queue: the queue does not exist, or no worker could run the job."""
 
     reason: str
 
@@ -224,7 +224,7 @@ def _held(job: Job, event: Event, at: float) -> Job:
 
 
 def _released(job: Job, event: Event, at: float) -> Job:
-    # The limit on lost attempts protects a machine from a job nobody looks at; a release means somebody did.
+    # The limit on lost attempts protects machines from a job that is not looked after; a release shows that it is.
     return replace(job, state=State.QUEUED, reason=None, lost=0)
 
 
@@ -233,7 +233,7 @@ def _ready(job: Job, event: Event, at: float) -> Job:
     left = tuple([wait for wait in job.waits if wait != event.wait])
     if not left:
         return replace(job, state=State.QUEUED, reason=None, waits=())
-    # The queue's reason is the last one told; without it, only the delay of a retry is left.
+    # The queue's reason came last; without that wait, only the delay of a retry is left.
     return replace(job, reason=job.reason if ForQueue() in left else _retry_reason(job), waits=left)
 
 

@@ -327,7 +327,7 @@ class RelationalStore(ABC):
                 return self._all(sql.SELECT_NAME, name, low, high, limit)
 
     def scan(self, wanted: JobScan, limit: int) -> list[Job]:
-        """The next jobs of a scan, at most `limit`; reads no more rows than it gives."""
+        """Return the next jobs of a scan, at most `limit`; reads no more rows than it gives."""
         given = {"state": wanted.state and wanted.state.value, "queue": wanted.queue, "name": wanted.name}
         [(condition, value)] = [item for item in given.items() if item[1] is not None] or [("", None)]
         at, id_ = wanted.after or ((TIME_MAX, ID_MAX + 1) if wanted.descending else (-TIME_MAX, 0))

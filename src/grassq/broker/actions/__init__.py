@@ -1,8 +1,8 @@
 """Actions on many jobs, done in bounded steps: kill, hold, release, priority, rerun, clean.
 
 `bulk.BulkChange` runs an action: it reads the selected jobs page by page, fixes the set, and changes at most
-`bulk.STEP_JOBS` jobs in each commit. Between two steps the engine serves everybody else. `jobs` says what each action
-does to a job. Both are plain functions of a batch; `Engine.change_in_steps` runs them one step after the other.
+`bulk.STEP_JOBS` jobs in each commit. Between two steps the engine handles other requests. `jobs` says what each action
+does to a job. `Engine.change_in_steps` runs one step after the other.
 
 This package may import the rest of `broker`, `store.base` and `core`; `web` calls it.
 

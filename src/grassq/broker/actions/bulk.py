@@ -1,4 +1,4 @@
-"""How an action is done to many jobs: read, fix the set, change it step by step, and remember every step."""
+"""Apply an action to many jobs: read them, fix the set, change it step by step, and record every step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grassq.store.base import Submission
 
 #: How many jobs one step reads or changes. The engine is held for one step, commit included: below 50 ms.
 STEP_JOBS = 200
-#: A result names the jobs themselves up to this many; of more jobs it has the ids.
+#: A result has the jobs themselves up to this many; of more jobs it has the ids.
 LISTED_MAX = 10
 NOTES_MAX = 20
 
@@ -26,12 +26,12 @@ NOTES_MAX = 20
 class Applied(Struct):
     """What one step did."""
 
-    #: The changed jobs as they are now; of a rerun, the new ones.
+    #: The changed jobs as they are now; for a rerun, the new jobs.
     jobs: list[Job] = field(default_factory=list)
-    #: How many of them run and were told to stop, and the shortest and the longest grace among them, in seconds.
+    #: How many of the jobs run and were told to stop, and the shortest and the longest grace among them, in seconds.
     stopping: int = 0
     graces: list[float] = field(default_factory=list)
-    #: What else to say, by job.
+    #: Notes for the user, by job.
     notes: dict[int, str] = field(default_factory=dict)
 
 
@@ -49,7 +49,7 @@ class BulkResult(Struct, frozen=True):
 
 
 class Next(Struct, frozen=True):
-    """The action is not done yet: this handler is its next step."""
+    """The action has not finished: this handler is its next step."""
 
     handler: Callable[[Batch], BulkResult | Next]
     #: How many jobs were changed, of how many; 0 while the jobs are still being read.
@@ -58,7 +58,7 @@ class Next(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True):
-    """Something to do to jobs, one by one."""
+    """An action on jobs, one by one."""
 
     @property
     def is_strict(self) -> bool:
@@ -66,18 +66,18 @@ class Action(Struct, frozen=True):
         return True
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Return None if a job can be changed, else why not; an empty text leaves it out without a word."""
+        """Return None if a job can be changed, else why not; an empty text leaves the job out without a note."""
         raise NotImplementedError
 
     def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
-        """Raise Refused if these jobs must keep the whole action from being done."""
+        """Raise Refused if these jobs make the whole action impossible."""
 
     def group(self, job: Job) -> int:
-        """Return what only one job of the set may have: of several the one with the highest id is taken."""
+        """Return the group of a job: of the selected jobs in a group only the one with the highest id is changed."""
         return job.id
 
     def goes_last(self, job: Job) -> bool:
-        """Whether a job is changed only after all others."""
+        """Tell whether a job is changed only after all others."""
         return False
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
@@ -86,11 +86,11 @@ class Action(Struct, frozen=True):
 
 
 class BulkChange:
-    """One request to change selected jobs. Its steps are remembered under its key, so a repeated request goes on.
+    """One request to change selected jobs. Its steps are stored under its key, so a repeated request goes on.
 
     The store has a row under the key when all is done, one under `KEY.set` with the fixed set if that takes more than
     one step, and one under `KEY.N` for each step. A step may be run again when its batch is dropped, and two clients
-    may send the same request at once: every step looks first whether it was done.
+    may send the same request at once: every step checks first whether it was done.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class BulkChange:
         #: The chosen jobs by group, and those of them that go last.
         self._chosen: dict[int, int] = {}
         self._last: set[int] = set()
-        #: Why jobs were left out or what else to say, by job.
+        #: Notes by job: why it was left out, or what else to say.
         self._notes: dict[int, str] = {}
         self._applied: dict[int, Applied] = {}
         self._steps: dict[int, Submission] = {}
@@ -180,7 +180,7 @@ class BulkChange:
             self._notes[job] = why
 
     def _still(self, batch: Batch, ids: Sequence[int]) -> list[Job]:
-        """Those of the chosen jobs that can still be changed: the engine did other things meanwhile."""
+        """Return the chosen jobs that can still be changed: other batches may have changed them."""
         found, jobs = batch.fetch(ids), []
         for job in (found[id_] for id_ in ids if id_ in found):
             why = self._action.why_not(batch, job, False)
@@ -218,7 +218,7 @@ class BulkChange:
 
     def _told(self, batch: Batch, done: Submission, jobs: Sequence[Job] | None = None) -> BulkResult:
         graces = [grace_s for applied in self._applied.values() for grace_s in applied.graces]
-        # A submission of one batch has a first id and a count instead of a list.
+        # A submission in one batch has a first id and a count instead of a list.
         ids = ids_of(done) if done.first_id else list(done.ids)
         if jobs is None:
             jobs = selection.present(batch, ids) if len(ids) <= LISTED_MAX else ()

@@ -1,4 +1,4 @@
-"""What each action does to a job, and to which jobs it can be done."""
+"""The actions: what each does to a job, and which jobs it can change."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from grassq.core.states import Cancel, Hold, Release, Unready
 
 
 class KillJobs(Action, frozen=True):
-    """End jobs: those that wait are cancelled at once, those that run are told to stop."""
+    """End jobs: waiting jobs are cancelled at once, running jobs are told to stop."""
 
     grace_s: float | None = None
-    #: Leave alone what has started.
+    #: Leave started jobs alone.
     unstarted: bool = False
 
     @property
     def is_strict(self) -> bool:
-        """A job that has ended is no reason to refuse: what the user wants is so."""
+        """False: a job that has ended needs no kill."""
         return False
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """A job that has ended cannot be killed; it is worth a note if it was named by its id."""
+        """Return why a job cannot be killed: it has ended; noted only if it was named by its id."""
         if self.unstarted:
             return None if _has_yet_to_start(batch, job) else ""
         if job.state not in FINAL:
@@ -36,7 +36,7 @@ class KillJobs(Action, frozen=True):
         return f"job {job.id} has ended already ({job.state})" if named else ""
 
     def goes_last(self, job: Job) -> bool:
-        """A job that runs is stopped last, so that its devices start no job that is about to be cancelled."""
+        """Stop running jobs last, so that their devices start no job that is about to be cancelled."""
         return job.state in HOLDING
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
@@ -48,7 +48,7 @@ class KillJobs(Action, frozen=True):
 
 
 def _has_yet_to_start(batch: Batch, job: Job) -> bool:
-    """Whether a job waits, or is placed behind another one that still has the devices."""
+    """Tell whether a job waits, or is placed behind a predecessor that still has the devices."""
     return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.predecessor(job) is not None)
 
 
@@ -56,7 +56,7 @@ class HoldJobs(Action, frozen=True):
     """Keep jobs that have not started from starting."""
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Only a job that has not started can be held."""
+        """Return why a job cannot be held: it has started."""
         if job.state in HOLDING:
             return f"job {job.id} runs already; `grass kill {job.id}` ends it, `grass pause` stops new starts"
         if job.state in FINAL:
@@ -73,11 +73,11 @@ class ReleaseJobs(Action, frozen=True):
 
     @property
     def is_strict(self) -> bool:
-        """A job that is not held is no reason to refuse."""
+        """False: a job that is not held needs no release."""
         return False
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Only a held job can be released, and only if no attempt of it may run that the store knows nothing of."""
+        """Return why a job cannot be released: it is not held, or an unrecorded attempt of it may run."""
         if any(job.id == id_ for state in batch.board.worker_states.values() for id_, _ in state.unrecorded):
             runs = "an attempt of it that the store has no record of may still run; `grass kill` ends it"
             return f"job {job.id} stays held: {runs}"
@@ -86,7 +86,7 @@ class ReleaseJobs(Action, frozen=True):
         return f"job {job.id} is not held ({job.state})" if named else ""
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        """Release jobs; those that cannot be placed now wait."""
+        """Release jobs; those that cannot run now wait."""
         unready = Eligibility(batch)
         released = []
         for job in jobs:
@@ -97,12 +97,12 @@ class ReleaseJobs(Action, frozen=True):
 
 
 class SetPriority(Action, frozen=True):
-    """Change the place in line; larger is sooner."""
+    """Change the priority of jobs; a larger priority starts sooner."""
 
     priority: int
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """The priority of a job that has ended means nothing."""
+        """Return why a job cannot get another priority: it has ended."""
         if job.state in FINAL:
             return f"job {job.id} has ended ({job.state}); its priority means nothing now"
         return None
@@ -121,17 +121,17 @@ class SetPriority(Action, frozen=True):
 
 
 class RerunJobs(Action, frozen=True):
-    """Submit finished jobs again, or only those that failed, as new jobs; the old records stay."""
+    """Submit finished jobs again, or only the failed ones, as new jobs; the old records stay."""
 
     failed: bool = False
 
     @property
     def is_strict(self) -> bool:
-        """With `failed` there may be nothing to do."""
+        """Whether `failed` is not set: with `failed`, there may be nothing to do."""
         return not self.failed
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Only a finished job can be run again."""
+        """Return why a job cannot be run again: it has not ended, or has not failed."""
         if self.failed:
             return None if job.state is State.FAILED else ""
         if job.state not in FINAL:
@@ -139,11 +139,11 @@ class RerunJobs(Action, frozen=True):
         return None
 
     def group(self, job: Job) -> int:
-        """With `failed`, only the last of several runs of one job is run again."""
+        """Return the job's first run with `failed`, so that only the last of several runs is run again."""
         return (job.rerun_of or job.id) if self.failed else job.id
 
     def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
-        """Refuse everything if one of the jobs could never run now."""
+        """Raise Refused if one of the jobs could never run now."""
         refuse_what_never_fits(Eligibility(batch), map(shape_of, jobs))
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
@@ -165,10 +165,10 @@ class RerunJobs(Action, frozen=True):
 
 
 def _without_later_run(batch: Batch, jobs: Sequence[Job]) -> list[Job]:
-    """Leave out failed jobs of which a later run succeeded or has yet to end."""
+    """Leave out failed jobs of which a later run succeeded or has not ended."""
     failed = {job.rerun_of or job.id: job for job in jobs}
     runs = [batch.current(job) for job in batch.store.reruns(list(failed))]
-    # Also runs that were submitted earlier in this batch: two requests at once must not submit twice as many.
+    # Also runs that were submitted earlier in this batch: two requests at once must not submit twice.
     runs += [job for job in batch.changes.inserted.values() if job.rerun_of in failed]
     for run in runs:
         first = run.rerun_of or run.id
@@ -178,17 +178,17 @@ def _without_later_run(batch: Batch, jobs: Sequence[Job]) -> list[Job]:
 
 
 class CleanJobs(Action, frozen=True):
-    """Remove finished jobs from the store; what has not ended is never touched."""
+    """Remove finished jobs from the store; jobs that have not ended are never removed."""
 
     older_s: float | None = None
 
     @property
     def is_strict(self) -> bool:
-        """There may be nothing to remove."""
+        """False: there may be nothing to remove."""
         return False
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Only what has ended, long enough ago, is removed; of other jobs nothing is said."""
+        """Return an empty text unless a job has ended long enough ago."""
         if job.state not in FINAL:
             return ""
         old_enough = self.older_s is None or (job.finished is not None and job.finished <= batch.now - self.older_s)

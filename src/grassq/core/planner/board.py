@@ -1,8 +1,8 @@
-"""The board: every job that is not finished, every worker, and who holds what.
+"""The board: every job that is not finished, every worker, and which job holds which devices.
 
-It mirrors the store's rows for what is still alive, so planning reads no disk. Jobs that hold devices or wait for a
-time are here whole; of those that only wait their place in line is enough, so a million of them fit. `put` is the only
-way a job changes.
+It mirrors the store's rows of unfinished jobs, so planning reads no disk. Jobs that hold devices or wait for a time are
+kept whole. Of other jobs only the queue position is kept, so a million of them fit. `put` is the only way a job
+changes.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from grassq.core.planner.workers import (
 from grassq.core.resources.ledger import empty_ledger
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 
-#: Everything in the pause set: no queue starts anything.
+#: In the set of paused queues: every queue.
 EVERYTHING = ""
 
-#: Kinds of requests that a queue may keep though nobody asks for them now.
+#: Request classes that a queue keeps although no queued job has them now.
 REQUEST_CLASSES_KEPT = 64
-#: How many jobs that only wait are kept whole, so that they need not be read again when their turn comes.
+#: How many queued, blocked or held jobs are kept whole, so that they need not be read when their turn comes.
 NEAR_MAX = 4096
 
 
 class ReservationPolicy(Struct, frozen=True):
-    """How many jobs may pass a head, and how long it waits, before room is kept for it."""
+    """How many jobs may pass a head, and how long it waits, before devices are reserved for it."""
 
     passes: int = 64
     wait_s: float = 600.0
 
 
 class Head(Struct, frozen=True):
-    """The first job of a queue that found no room: since when, and how many have passed it."""
+    """The first job of a queue that did not fit: since when, and how many jobs have passed it."""
 
     job: int
     since: float
@@ -51,7 +51,7 @@ class Head(Struct, frozen=True):
 
 
 class Board:
-    """What is alive: jobs, workers, pauses and heads."""
+    """All that is alive: jobs, workers, pauses and heads."""
 
     def __init__(
         self,
@@ -63,40 +63,40 @@ class Board:
         near_max: int = NEAR_MAX,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
-        """`lease_s` is given to attempts that may be started elsewhere, except on trusted workers.
+        """Make an empty board; `near_max` is how many queued, blocked or held jobs are kept whole.
 
-        `near_max` is how many jobs that only wait are kept whole.
+        `lease_s` is given to attempts that may be started elsewhere, except on trusted workers.
         """
         self.patience = patience or ReservationPolicy()
         self.prefetch = Prefetch(prefetch_policy)
         self.lease_s = lease_s
         self.roles = roles or WorkerRoles()
-        #: Workers that must speak before anything is started: the store was restored from a backup.
+        #: Workers that must reconnect before anything is started: the store was restored from a backup.
         self.unreconciled: set[str] = set()
-        #: Workers not heard since the broker began, and how long it waits for them before it starts anything: one of
-        #: them may be the one that knows of a backup.
+        #: Workers not heard since the broker began, and until when nothing is started without them: one of them may
+        #: know that the store was restored.
         self.awaited: set[str] = set()
         self.awaited_until = 0.0
-        #: The jobs that are known whole: those below, and some of the others.
+        #: The jobs that are kept whole: those of the next three fields, and some others.
         self.jobs: dict[int, Job] = {}
-        #: Those of `jobs` that hold devices, and by whose they are.
+        #: The jobs that hold devices, and the same by worker.
         self.holding: dict[int, Job] = {}
         self._held_by: dict[str, dict[int, Job]] = {}
-        #: The jobs of `jobs` that wait for a time; they may also wait for their queue.
+        #: The jobs that wait for a time; they may also wait for their queue.
         self.timed: dict[int, Job] = {}
-        #: Those of `jobs` that only wait, oldest known first, and how many these may be.
+        #: The other jobs that are kept whole, oldest first, and the most there may be.
         self._near: dict[int, None] = {}
         self._near_max = near_max
-        #: The queued jobs, of each queue by terms and names of resources; and all of them in line.
+        #: The queued jobs of each queue by constraints and names of resources, and the positions of all queued jobs.
         self._request_classes: dict[str, dict[tuple[Constraints, tuple[str, ...]], RequestClass]] = {}
         self._line = SortedOrders()
-        #: The jobs that wait for their queue, by shape, and why each shape does.
+        #: The jobs that wait for their queue, by shape, and the reason of each shape.
         self.blocked: dict[Shape, SortedOrders] = {}
         self.reasons: dict[Shape, str] = {}
         #: Shapes whose queued jobs must wait for this reason, or (None) whose blocked jobs need not wait any more.
         self.reevaluating: dict[Shape, str | None] = {}
         self.worker_states: dict[str, WorkerState] = {}
-        #: Of each queue the workers that offer it, by name.
+        #: The workers that offer each queue, by name.
         self._offering: dict[str, list[WorkerState]] = {}
         #: The queues defined at the broker, by name.
         self.templates: dict[str, QueueTemplate] = {}
@@ -104,7 +104,7 @@ class Board:
         self.heads: dict[str, Head] = {}
 
     def put(self, job: Job, before: Job | None = None) -> None:
-        """Set a job to its new self; a finished one leaves. `before` is needed where it may not be known whole."""
+        """Replace a job by its new version; drop it if it has ended. `before` is for a job that is not kept whole."""
         old = self.jobs.pop(job.id, None) or before
         if old is not None:
             self._forget(old)
@@ -129,7 +129,7 @@ class Board:
             self._line.add(job.order)
 
     def put_new(self, jobs: Sequence[Job]) -> None:
-        """Put new jobs, in order of id: many of one shape in a row cost little more than their places."""
+        """Put new jobs, in order of id; many jobs of one shape in a row cost little more than their positions."""
         alike: list[int] = []
         last: Job | None = None
         for job in jobs:
@@ -160,7 +160,7 @@ class Board:
             self._count(job, taking=True)
 
     def _take_turns(self, gone: AttemptId | None, come: AttemptId | None) -> None:
-        """An attempt that is gone leaves its devices to its follower; one that has come takes them from it."""
+        """Give the devices of an attempt that is gone to its prefetched jobs; a new attempt takes them back."""
         if gone is not None:
             self.prefetch.ended(gone)
         for attempt, taking in ((gone, True), (come, False)):
@@ -168,17 +168,17 @@ class Board:
                 self._count(self.holding[prefetched], taking=taking)
 
     def holds(self, attempt: AttemptId) -> bool:
-        """Whether an attempt is the one by which its job holds devices, or will."""
+        """Tell whether an attempt is the newest of its job and holds devices or will."""
         job = self.holding.get(attempt[0])
         return job is not None and job.attempt == attempt[1]
 
     def predecessor(self, job: Job) -> Job | None:
-        """The job whose devices another one waits to take over; None if it has its own."""
+        """Return the job whose devices a prefetched job will take over; None if the job has its own devices."""
         after = None if job.placement is None else job.placement.after
         return self.holding[after[0]] if after is not None and self.holds(after) else None
 
     def has(self, job: Job) -> bool:
-        """Whether a job is on the board, in the state it is said to be in; of one that is held nothing need be."""
+        """Tell whether the board has a job in this state; True for a held job, which the board need not have."""
         if job.id in self.jobs:
             return True
         if job.state is State.QUEUED:
@@ -188,7 +188,7 @@ class Board:
         return job.state is State.HELD
 
     def know(self, job: Job) -> None:
-        """Keep a job that only waits whole, instead of those known longest; heads stay known."""
+        """Keep a queued, blocked or held job whole, instead of the one kept longest; heads stay."""
         if job.id in self.jobs:
             return
         self._keep_near(job)
@@ -203,9 +203,9 @@ class Board:
         self._near[job.id] = None
 
     def load(self, state: State, shape: Shape, orders: Sequence[int]) -> None:
-        """Set the jobs of a shape that are queued, or wait for their queue alone, as they are stored; sorted.
+        """Set the queued or blocked jobs of a shape, sorted by position, as they are stored.
 
-        To be called once for each, on an empty board, and `index` after them all.
+        Call it once per shape on an empty board, and `index` after the last.
         """
         if state is State.QUEUED:
             names, amounts = amounts_of(shape[1])
@@ -214,7 +214,7 @@ class Board:
             self.blocked[shape] = SortedOrders(orders)
 
     def index(self) -> None:
-        """Make lines and indexes of what was loaded."""
+        """Build the indexes of all loaded jobs."""
         self._line = SortedOrders(
             sorted(
                 order
@@ -271,7 +271,7 @@ class Board:
                 self._unblock(job)
 
     def _drop(self, request_class: RequestClass) -> None:
-        """A kind nobody asks for any more; the last ones stay, as most come back."""
+        """Drop an empty request class; REQUEST_CLASSES_KEPT of them stay, as most come back."""
         request_classes = self._request_classes[request_class.queue]
         if len(request_classes) > REQUEST_CLASSES_KEPT:
             del request_classes[request_class.constraints, request_class.names]
@@ -286,9 +286,9 @@ class Board:
                 (ledger.take if taking else ledger.give)(job.placement.allocation)
 
     def set_worker(self, info: WorkerInfo, *, online: bool, now: float, heard: float = 0.0) -> None:
-        """A worker connected, or said something new of itself: its rooms are counted afresh.
+        """Add or replace a worker that connected or changed, and count its devices again.
 
-        Of one that is out of touch `heard` says when it last was; its leases are counted from there.
+        For an offline worker `heard` says when it was last heard; its leases count from then.
         """
         said, info = info, with_templates(info, self.templates)
         capacity = machine_capacity(info)
@@ -321,75 +321,75 @@ class Board:
                 self._offering.setdefault(queue, []).append(self.worker_states[name])
 
     def lose_touch(self, worker: str, heard: float, now: float) -> None:
-        """A worker is silent: what it holds stays held, and nothing more is placed there."""
+        """Note that a worker is offline: it keeps what it holds, and nothing more is placed there."""
         worker_state = self.worker_states[worker]
         if worker_state.online:
             worker_state.online, worker_state.since = False, now
-        # What was heard later counts: a lease must never seem to be over too early.
+        # The later time counts: a lease must never seem to be over too early.
         worker_state.heard = max(worker_state.heard, heard)
 
     def remove_worker(self, worker: str) -> None:
-        """A worker is gone for good; it must hold nothing."""
+        """Remove a worker, which must hold nothing."""
         assert not self.held_by(worker), f"{worker} holds jobs"
         del self.worker_states[worker]
         self._note_offers()
         self.awaited.discard(worker)
 
     def awaits(self, now: float) -> set[str]:
-        """The workers that the broker, which has just begun, waits for before it starts anything."""
+        """Return the workers that a new broker still waits for before it starts anything."""
         return self.awaited if now < self.awaited_until else set()
 
     def held_by(self, worker: str) -> list[Job]:
-        """The jobs that hold devices of a worker."""
+        """Return the jobs that hold devices of a worker."""
         return [*self._held_by.get(worker, {}).values()]
 
     def offering(self, queue: str) -> Iterator[WorkerState]:
-        """The workers that offer a queue, by name."""
+        """Yield the workers that offer a queue, by name."""
         return iter(self._offering.get(queue, ()))
 
     def queue_names(self) -> set[str]:
-        """Every queue that exists."""
+        """Return every queue that exists."""
         return {*self._offering, *self.templates}
 
     def resource_names(self) -> set[str]:
-        """Every resource some machine has."""
+        """Return every resource that some machine has."""
         names = {name for worker_state in self.worker_states.values() for name in worker_state.machine.supply}
         return names | {VRAM} if VRAM_OF in names else names
 
     def is_paused(self, queue: str) -> bool:
-        """Whether a queue, or everything, is paused."""
+        """Tell whether a queue, or everything, is paused."""
         return EVERYTHING in self.paused or queue in self.paused
 
     def holders(self, worker: str, resource: str) -> list[Job]:
-        """The jobs that hold some of a resource on a worker."""
+        """Return the jobs that hold some of a resource on a worker."""
         return [
             job for job in self.held_by(worker) if job.placement is not None and resource in job.placement.allocation
         ]
 
     def request_classes(self, queue: str | None = None) -> Iterator[RequestClass]:
-        """The kinds of queued requests, of one queue or of all."""
+        """Yield the request classes of the queued jobs, of one queue or of all."""
         for name in self._request_classes if queue is None else (queue,):
             yield from self._request_classes.get(name, {}).values()
 
     def shapes(self) -> Iterator[tuple[Shape, SortedOrders]]:
-        """Every shape that has queued jobs, and their line."""
+        """Yield every shape that has queued jobs, with their positions."""
         for request_class in self.request_classes():
             yield from request_class.shapes()
 
     def line(self, shape: Shape) -> SortedOrders:
-        """The queued jobs of a shape."""
+        """Return the positions of the queued jobs of a shape."""
         names, amounts = amounts_of(shape[1])
         request_class = self._request_classes.get(shape[0], {}).get((shape[2], names))
         return SortedOrders() if request_class is None else request_class.line(amounts)
 
     def unfinished(self, queue: str) -> int:
-        """How many jobs a queue has that will still run, or do."""
+        """Return how many jobs of a queue run or will still run."""
         whole = sum(job.spec.queue == queue for job in self.holding.values())
         whole += sum(job.spec.queue == queue and not job.waits_for_queue for job in self.timed.values())
         return whole + self.queued(queue) + sum(len(line) for shape, line in self.blocked.items() if shape[0] == queue)
 
     def queued(self, queue: str | None = None) -> int:
-        """How many jobs are queued, in one queue or in all."""
+        """Return how many jobs are queued, in one queue or in all."""
         return (
             len(self._line)
             if queue is None
@@ -397,16 +397,16 @@ class Board:
         )
 
     def queues(self) -> Iterator[str]:
-        """The queues that have had queued jobs."""
+        """Yield the queues that have had queued jobs."""
         return iter(self._request_classes)
 
     def next_ids(self, most: int) -> list[int]:
-        """The next queued jobs in line, at most so many."""
+        """Return the ids of the next queued jobs, at most `most`."""
         return [id_in(order) for order in self._line.upto(most)]
 
 
 def _is_alike(one: Job, other: Job) -> bool:
-    """Whether two jobs are of one shape and priority: quick, and false for some that are."""
+    """Tell whether two jobs have one shape and priority: a quick check that may say False for equal ones."""
     mine, its = one.spec, other.spec
     same = mine.request is its.request and mine.constraints is its.constraints and mine.queue is its.queue
     return same and one.priority == other.priority

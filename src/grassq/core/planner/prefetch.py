@@ -1,9 +1,8 @@
 """Prefetching: short jobs that follow one another do not wait for the broker in between.
 
-Where the attempts of a shape are short, the next jobs are placed behind those that run: a prefetched attempt takes over
-exactly the devices of its predecessor when the predecessor ends. It is on disk as placed before it can start, like
-every attempt, and it holds no devices until then. A prefetched attempt is withdrawn if its predecessor runs too long,
-or if its queue is paused.
+Where the attempts of a shape are short, the next jobs are placed behind running ones. A prefetched attempt takes over
+exactly the devices of its predecessor when the predecessor ends; until then it holds no devices. Like every attempt it
+is stored as placed before it can start. It is withdrawn if its predecessor runs too long, or if its queue is paused.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SHAPES_MAX = 1000
 
 
 class PrefetchPolicy(Struct, frozen=True):
-    """When jobs are placed behind those that run."""
+    """When jobs are placed behind running ones."""
 
     #: An attempt is short when it ends within this time, and a shape after this many short attempts in a row.
     short_s: float = 0.05
@@ -34,13 +33,13 @@ class PrefetchPolicy(Struct, frozen=True):
 
 
 class Prefetch:
-    """Which attempts are prefetched, and behind which others may be."""
+    """Which attempts are prefetched, and behind which attempts more may be."""
 
     def __init__(self, policy: PrefetchPolicy | None = None) -> None:
         self.policy = policy or PrefetchPolicy()
         #: Job ids of prefetched attempts, by predecessor: one each, except after a restore.
         self._behind: dict[AttemptId, set[int]] = {}
-        #: Attempts that ran on while another waited behind them: no other is placed there again.
+        #: Attempts that ran on while another waited behind them: no job is placed behind them again.
         self._slow: set[AttemptId] = set()
         #: How many attempts of a shape in a row were short.
         self._short: dict[Shape, int] = {}
@@ -63,7 +62,7 @@ class Prefetch:
         return self._behind.get(attempt, ())
 
     def ended(self, attempt: AttemptId) -> None:
-        """Forget whether an attempt was slow."""
+        """Forget an attempt that has ended."""
         self._slow.discard(attempt)
 
     def note_duration(self, job: Job, lasted_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The workers on a board: what each said of itself, and how full it is."""
+"""The workers on a board: what each said of itself, and what it has free."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from grassq.core.resources.slots import slot_set_of
 from grassq.core.syntax.resource_names import SLOTS_OF
 from grassq.errors import Refused
 
-#: Ceilings that are remembered of a worker; all are made anew when there are more.
+#: How many MaxFits a worker keeps; all are dropped when there are more.
 CEILINGS_MAX = 1000
 
 
 class MaxFit:
-    """The most that requests of one kind could be given at a worker if nobody else were there."""
+    """The most that requests with these resource names could get at a worker that runs nothing else."""
 
     def __init__(self, free_view: FreeView, names: tuple[str, ...]) -> None:
         self._free_view = free_view
         self.most = [most(name, free_view) for name in names]
 
     def holds(self, request: Request) -> bool:
-        """Whether a request could be given all it asks for."""
+        """Tell whether a request could get all it asks for."""
         return not isinstance(fit(request, self._free_view), Shortage)
 
 
 class MaxFits:
-    """The ceilings of one worker, each made when first asked for."""
+    """The MaxFits of one worker, each made when first needed."""
 
     def __init__(self, machine: Capacity, offers: dict[str, Ledger]) -> None:
         self._machine = empty_ledger(machine)
@@ -41,7 +41,7 @@ class MaxFits:
         self._known: dict[tuple[str, tuple[str, ...]], MaxFit] = {}
 
     def of(self, queue: str, names: tuple[str, ...]) -> MaxFit:
-        """The ceiling of requests in a queue that name these resources."""
+        """Return the MaxFit of requests in a queue that name these resources."""
         found = self._known.get((queue, names))
         if found is None:
             if len(self._known) >= CEILINGS_MAX:
@@ -51,7 +51,7 @@ class MaxFits:
 
 
 class WorkerRoles(Struct, frozen=True):
-    """What a broker knows of its workers by itself; a worker's own word for it does not count."""
+    """What a broker itself knows of its workers; a worker cannot claim a role."""
 
     #: Workers in the broker's own process: their attempts need no lease.
     trusted: frozenset[str] = frozenset()
@@ -72,7 +72,7 @@ def in_process(worker: str | None) -> WorkerRoles:
 
 
 class WorkerState(Struct):
-    """A worker on the board: what it said, its machine's room and the room of each of its offers."""
+    """A worker on the board: its info, the ledger of its machine and the ledger of each offer."""
 
     info: WorkerInfo
     online: bool
@@ -80,12 +80,11 @@ class WorkerState(Struct):
     machine: Ledger
     offers: dict[str, Ledger]
     max_fits: MaxFits
-    #: The user wants no new starts there.
+    #: The user wants no new starts here.
     drained: bool = False
-    #: When a worker that is out of touch was last heard, on the broker's monotonic clock; of one not heard since the
-    #: broker began, when that was.
+    #: When an offline worker was last heard, on the broker's monotonic clock; at the earliest the broker's start.
     heard: float = 0.0
-    #: Attempts that may run here and that a restored store has no record of, so that nobody counts their devices.
+    #: Attempts that may run here and that a restored store has no record of, so that their devices are not counted.
     unrecorded: set[AttemptId] = field(default_factory=set)
     #: What the worker said of itself; `info` has the queues defined at the broker as well.
     said: WorkerInfo | None = None
@@ -96,11 +95,11 @@ class WorkerState(Struct):
         return self.online and not self.drained and not self.unrecorded
 
     def silent_s(self, now: float) -> float:
-        """For how long this worker has been out of touch."""
+        """Return for how many seconds this worker has been offline."""
         return 0.0 if self.online else max(0.0, now - self.heard)
 
     def refuses(self, queue: str, constraints: Constraints) -> str | None:
-        """Why a job of these terms may not run in a queue here, however much is free; None if it may."""
+        """Return why a job with these constraints can never run in a queue here; None if it can."""
         if constraints == ANYWHERE:
             return None
         if constraints.worker not in (None, self.info.name):
@@ -114,7 +113,7 @@ class WorkerState(Struct):
         return None if constraints.remote is None else _turns_away(offer, constraints.remote)
 
     def offer(self, queue: str) -> Offer | None:
-        """This worker's offer of a queue."""
+        """Return this worker's offer of a queue."""
         return next((offer for offer in self.info.offers if offer.queue == queue), None)
 
     def own_offer(self, queue: str) -> Offer | None:
@@ -122,12 +121,12 @@ class WorkerState(Struct):
         return next((offer for offer in (self.said or self.info).offers if offer.queue == queue), None)
 
     def free_view(self, queue: str) -> FreeView:
-        """The room a job of that queue sees here."""
+        """Return what is free here for jobs of a queue."""
         return FreeView(self.machine, self.offers[queue])
 
 
 def _turns_away(offer: Offer, remote: RemoteSubmitter) -> str | None:
-    """Why a queue takes no job from another machine, or not with what its sender chose."""
+    """Return why a queue takes no job from another machine, or not with what its sender chose; None if it does."""
     if not offer.prefix:
         if offer.unsecure or remote.bare:
             return None
@@ -150,7 +149,7 @@ def with_templates(info: WorkerInfo, templates: Mapping[str, QueueTemplate]) -> 
 
 
 def machine_capacity(info: WorkerInfo) -> Capacity:
-    """What a machine has: what it found or was given, and what its offers declare on top."""
+    """Return what a machine has: what it found or was given, and what its offers declare on top."""
     capacity = dict(info.given)
     for offer in info.offers:
         for name, limit in offer.limits.items():
@@ -162,7 +161,7 @@ def machine_capacity(info: WorkerInfo) -> Capacity:
 
 
 def offer_ledgers(info: WorkerInfo, capacity: Capacity, before: Mapping[str, Ledger]) -> dict[str, Ledger]:
-    """A room for each of a worker's offers that nobody uses yet; slots are free in the order they were before."""
+    """Return an empty ledger for each of a worker's offers; free slots keep their order."""
     ledgers: dict[str, Ledger] = {}
     for offer in info.offers:
         ledger = ledgers[offer.queue] = empty_ledger(bound(offer.limits, capacity))
@@ -175,12 +174,12 @@ def offer_ledgers(info: WorkerInfo, capacity: Capacity, before: Mapping[str, Led
 
 
 def bound(limits: Limits, capacity: Capacity) -> Capacity:
-    """What a queue may use of a machine: its limits, bound to what is there."""
+    """Return what a queue may use of a machine: its limits, bound to what is there."""
     found: Capacity = {}
     for name, limit in limits.items():
         try:
             found[name] = bind(name, limit, capacity[name]) if name in capacity else supply_of(limit)
         except Refused:
-            # Checked when the queue was made; a device has gone since. Those that are still there stay usable.
+            # Checked when the queue was made; a device has disappeared since. The other devices stay usable.
             found[name] = supply_of(limit)
     return found

@@ -15,6 +15,6 @@ SLOTS_OF = VRAM_OF
 SLOT = "slot"
 #: Resources that count in MiB.
 SIZES = frozenset({"mem", "disk", VRAM})
-#: Resources that are options on every machine, so that one line means the same everywhere. Only these may be followed
+#: Resources that are options on every machine, so that a line means the same everywhere. Only these may be followed
 #: by a separate amount word.
 COMMON_RESOURCES = POOLS | {VRAM, VRAM_OF}

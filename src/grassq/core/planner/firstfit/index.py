@@ -1,10 +1,10 @@
 """The first request that fits: the least order among the points that are at most what is free.
 
 Few points are a list in their order, searched from the front: that is the everyday case. When the list is full, its
-points become a small `Tree` (see range_tree.py, which answers in log^k n looks), and trees of about equal size are
-joined into one, as two equal digits carry in an addition. So there are at most about log2 n trees. A join goes on a
-little with every change while the old trees still answer: no single change waits for a large tree. Loading many points
-at once builds one tree.
+points become a small `Tree` (see range_tree.py, which answers in log^k n looks). Trees of about equal size are joined
+into one, as two equal digits carry in an addition, so there are at most about log2 n trees. A join goes on a little
+with every change while the old trees still answer: no single change waits for a large tree. Loading many points at once
+builds one tree.
 """
 
 from __future__ import annotations
