@@ -460,5 +460,5 @@ def test_who_goes_on_without_waiting_gives_the_devices_away(fixture: Site) -> No
     a.connect()
     (waits,) = submit(fixture, a_draft())
     done = fixture.do(service.accept_restored)
-    assert done.notes == ["the devices of a that job 1 may still use are given to others too"]
+    assert done.notes == ["other jobs may get the devices of a that job 1 may still use"]
     assert fixture.job(waits).state is State.PLACED

@@ -74,7 +74,7 @@ def test_a_job_whose_worker_is_silent_is_shown_unreachable_and_why_says_so() -> 
     fixture.clock.now += 0.1
     (job,) = shown()["jobs"]
     assert job["unreachable"] is True and job["state"] == "running"
-    assert job["reason"] == "worker a has been silent for 5 s; what it runs, runs on"
+    assert job["reason"] == "worker a has been silent for 5 s; its jobs run on"
     worker = shown()["workers"][0]
     assert (worker["online"], worker["silent_s"], worker["since"]) == (False, 5.0, "2023-11-14T22:13:20.000Z")
     text = fixture.do(lambda batch: at_once.why(batch, chosen("1")), changing=False)["jobs"][0]["text"]
@@ -100,7 +100,7 @@ def test_a_lease_is_over_after_its_whole_length_and_not_before() -> None:
     job = fixture.job(1)
     assert (job.state, job.attempt, job.lost) == (State.PLACED, 2, 1)
     first, _ = fixture.store.attempts(1)
-    assert first.outcome is Outcome.LOST and first.error == "its worker was out of touch for 60 s; its lease is over"
+    assert first.outcome is Outcome.LOST and first.error == "its worker was silent for 60 s; its lease is over"
 
 
 def test_a_lease_counts_from_when_its_worker_was_last_heard() -> None:

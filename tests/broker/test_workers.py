@@ -113,7 +113,7 @@ def test_a_worker_that_holds_jobs_is_removed_only_as_lost_and_only_when_it_is_si
     fixture.report(1, Started(1, 4711), worker="a")
     with pytest.raises(Refused, match=r"worker a holds job 1; `grass drain a` lets them finish, `--lost`"):
         remove(fixture, "a")
-    with pytest.raises(Refused, match="holds job 1 and is in touch, so they are not lost"):
+    with pytest.raises(Refused, match="holds job 1 and is online"):
         remove(fixture, "a", lost=True)
     fixture.silent("a")
     fixture.silent("b")

@@ -237,7 +237,7 @@ def test_a_lease_runs_only_while_its_worker_is_silent() -> None:
     assert leased_until(board, board.jobs[1]) == 160.0
     assert given_up(board, 159.9) == []
     ((job, lost),) = given_up(board, 160.0)
-    assert job.id == 1 and lost == Lost(1, Outcome.LOST, "its worker was out of touch for 60 s; its lease is over")
+    assert job.id == 1 and lost == Lost(1, Outcome.LOST, "its worker was silent for 60 s; its lease is over")
 
 
 def test_what_has_no_lease_is_never_given_up() -> None:

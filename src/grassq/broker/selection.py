@@ -110,7 +110,7 @@ def _visible(jobs: list[Job], to: str, named: bool) -> list[Job]:
     own = [job for job in jobs if job.spec.by == to]
     if named and len(own) < len(jobs):
         other = next(job.id for job in jobs if job.spec.by != to)
-        raise Refused(f"job {other} was submitted by somebody else; your token changes its own jobs only")
+        raise Refused(f"job {other} was submitted with another token; your token changes its own jobs only")
     return own
 
 

@@ -192,7 +192,7 @@ def _why_not_removed(worker: str, held: list[Job], lost: bool) -> str:
     some = ", ".join(str(job.id) for job in held[:5]) + (", ..." if len(held) > 5 else "")
     what = f"worker {worker} holds {'job' if len(held) == 1 else 'jobs'} {some}"
     if lost:
-        return f"{what} and is in touch, so they are not lost; `grass kill` ends them"
+        return f"{what} and is online; `grass kill` ends them"
     return f"{what}; `grass drain {worker}` lets them finish, `--lost` gives them up if the machine is gone for good"
 
 
@@ -215,7 +215,7 @@ def accept_restored(batch: Batch) -> Done:
         notes.append(f"what {', '.join(missing)} ran since the backup may be started a second time")
     for name, state in sorted(busy.items()):
         jobs = ", ".join(str(job) for job, _ in sorted(state.unrecorded))
-        notes.append(f"the devices of {name} that job {jobs} may still use are given to others too")
+        notes.append(f"other jobs may get the devices of {name} that job {jobs} may still use")
         state.unrecorded = set()
     return Done([], notes)
 

@@ -54,7 +54,7 @@ def create(batch: Batch, code: Token) -> Token:
     known = tokens(batch)
     if (before := known.get(code.id)) is not None:
         if before.digest != code.digest:
-            raise Refused("another code has this number by chance; try again")
+            raise Refused("another code has the same id by chance; try again")
         return before
     # The limit does not hold for the start-up code: a broker that starts often must not be kept from starting.
     if len(known) >= TOKENS_MAX and code.name != START_UP:
@@ -81,7 +81,7 @@ def redeem(batch: Batch, asked: Redemption) -> Token:
         raise Refused("this code has expired; ask for a new one (`grass token create`)")
     scope = _scope(code, asked.kind)
     if asked.new_id in known:
-        raise Refused("another token has this number by chance; try again")
+        raise Refused("another token has the same id by chance; try again")
     wanted = asked.name if code.name in ("", START_UP) else code.name
     token = Token(
         id=asked.new_id,
@@ -119,7 +119,7 @@ def check_holder_name(text: str) -> str:
     """Return the name if a worker or a person may have it; else raise BadInput."""
     if _NAME.fullmatch(text) is None:
         raise BadInput(
-            f"{shown(text)} cannot be a name: letters, digits, '_', '.' and '-', at most {NAME_MAX}, no mark first"
+            f"{shown(text)} cannot be a name: a letter or digit, then letters, digits or '_.-', at most {NAME_MAX}"
         )
     return text
 

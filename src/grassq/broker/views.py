@@ -100,8 +100,8 @@ def unreachable(batch: Batch, job: Job) -> str | None:
     )
     if worker_state is None or (silent_s := worker_state.silent_s(batch.mono)) < UNREACHABLE_S:
         return None
-    ends = "; the kill reaches it when it is back" if job.cancel_requested else ""
-    return f"worker {worker_state.info.name} has been silent for {silent_s:.0f} s; what it runs, runs on{ends}"
+    ends = "; the job is killed when the worker reconnects" if job.cancel_requested else ""
+    return f"worker {worker_state.info.name} has been silent for {silent_s:.0f} s; its jobs run on{ends}"
 
 
 def job_document(job: Job, silent: str | None = None, lacking: str | None = None) -> Document:
@@ -292,7 +292,7 @@ def _held_up(board: Board, mono: float) -> str | None:
         )
     if missing := board.awaits(mono):
         names, left_s = ", ".join(sorted(missing)), board.awaited_until - mono
-        return f"this broker has just begun; for {left_s:.0f} s at most it waits for {names} to say what they hold"
+        return f"this broker has just started; it waits {left_s:.0f} s at most for {names} to reconnect"
     return None
 
 

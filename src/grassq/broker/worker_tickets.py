@@ -26,8 +26,8 @@ def admit(batch: Batch, worker: str, shown: str, *, restored: bool = False) -> s
     known = {worker_record.ticket} | ({worker_record.next_ticket} - {""})
     if shown not in known and not restored:
         raise CopiedHome(
-            f"worker {worker} shows an old ticket: a copy of its home is at work, or was; stop one of them,"
-            " and `grass join --anew CODE` on the machine that shall go on"
+            f"worker {worker} shows an old ticket: a copy of its home is or was in use; stop one of them, and "
+            "run `grass join --anew CODE` on the machine to keep"
         )
     # Never the same ticket twice: two workers with one ticket could not be told apart.
     given = secrets.token_hex(TICKET_BYTES)

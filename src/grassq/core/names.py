@@ -39,7 +39,9 @@ def check_name(text: str, what: str = "name") -> str:
 def check_mark(text: str, what: str) -> str:
     """Return the text if a worker or a label may be called that, else say what is wrong with it."""
     if _MARK_PATTERN.fullmatch(text) is None:
-        raise BadInput(f"{shown(text)} cannot be a {what}: letters, digits and '_.:=/-', at most 64, no mark first")
+        raise BadInput(
+            f"{shown(text)} cannot be a {what}: a letter or digit, then letters, digits or '_.:=/-', at most 64"
+        )
     return text
 
 

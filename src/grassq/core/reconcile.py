@@ -175,7 +175,7 @@ def given_up(board: Board, now: float) -> list[tuple[Job, Lost]]:
     """Return the attempts on offline workers whose leases are over."""
     found = []
     for name, worker_state in board.worker_states.items():
-        why = f"its worker was out of touch for {worker_state.silent_s(now):.0f} s; its lease is over"
+        why = f"its worker was silent for {worker_state.silent_s(now):.0f} s; its lease is over"
         for job in [] if worker_state.online else board.held_by(name):
             until = leased_until(board, job)
             if until is not None and now >= until:

@@ -104,7 +104,7 @@ class SetPriority(Action, frozen=True):
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         """Return why a job cannot get another priority: it has ended."""
         if job.state in FINAL:
-            return f"job {job.id} has ended ({job.state}); its priority means nothing now"
+            return f"job {job.id} has ended ({job.state}); its priority no longer matters"
         return None
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
