@@ -448,7 +448,7 @@ def test_an_attempt_without_a_record_counts_also_when_its_worker_did_not_get_the
     assert fixture.hello(A, held=a.dirs, seen=a.seen) == [answer] == fixture.hello(A, held=a.dirs)
     fixture.restart()
     assert fixture.hello(A, held=a.dirs) == [answer]
-    assert fixture.decider.board.worker_states["a"].unrecorded == {(1, 1)}
+    assert fixture.decider.board.workers["a"].unrecorded == {(1, 1)}
 
 
 def test_who_goes_on_without_waiting_gives_the_devices_away(fixture: Site) -> None:

@@ -87,5 +87,5 @@ def test_a_worker_whose_hello_comes_with_its_removal_is_removed(site: Site) -> N
     remove = Call(lambda batch: service.remove_worker(batch, "a"))
     release = Call(lambda batch: at_once.release(batch, chosen("1")))
     site.process(remove, FromWorker("a", Hello(A)), release)
-    assert site.decider.board.worker_states.keys() == {"b"}
+    assert site.decider.board.workers.keys() == {"b"}
     assert site.job(1).placement.worker == "b"  # type: ignore[union-attr]

@@ -161,13 +161,13 @@ def test_silence_in_a_batch_that_failed_is_not_forgotten() -> None:
     fixture.trouble.at = ["before commit"]
     fixture.process(FromWorker("a", Silent(0.0)), fixture.submission(a_draft()))
     fixture.process()
-    assert not fixture.decider.board.worker_states["a"].online
+    assert not fixture.decider.board.workers["a"].online
     fixture.trouble.at = ["before commit"]
     fixture.process(
         FromWorker("a", Hello(A)), FromWorker("a", Silent(fixture.clock.now)), fixture.submission(a_draft(), a_draft())
     )
     fixture.process()
-    assert not fixture.decider.board.worker_states["a"].online, "it came and went"
+    assert not fixture.decider.board.workers["a"].online, "it came and went"
 
 
 def test_three_leases_lost_and_the_job_is_held() -> None:
@@ -214,7 +214,7 @@ def test_silence_of_somebody_unknown_is_no_news() -> None:
     fixture = two()
     assert fixture.silent("nobody").orders == []
     fixture.hello(a_worker("c", cpu=8), fresh=False)
-    assert "c" not in fixture.decider.board.worker_states, "who is not known begins with a fresh hello"
+    assert "c" not in fixture.decider.board.workers, "who is not known begins with a fresh hello"
 
 
 # A broker that has just begun.

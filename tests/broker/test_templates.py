@@ -77,10 +77,10 @@ def test_a_workers_own_queue_comes_before_the_template() -> None:
     own = an_offer("pilots", cpu=1)
     fixture = DeciderFixture(replace(BIG, offers=(an_offer(), own)))
     put(fixture)
-    state = fixture.decider.board.worker_states["big"]
+    state = fixture.decider.board.workers["big"]
     assert state.offer("pilots") == own == state.own_offer("pilots")
     fixture.hello(replace(BIG, offers=(an_offer(),)), fresh=False)
-    state = fixture.decider.board.worker_states["big"]
+    state = fixture.decider.board.workers["big"]
     assert state.offer("pilots") == PILOTS.offer and state.own_offer("pilots") is None
 
 

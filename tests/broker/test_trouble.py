@@ -138,7 +138,7 @@ def test_a_worker_that_connects_in_a_failed_batch_is_still_asked_what_it_holds()
     changed = a_worker("w", gpu=2, cpu=5)
     assert fixture.hello(changed) == []
     assert [type(order) for _, order in fixture.process().orders] == [Check]
-    assert fixture.decider.board.worker_states["w"].info == changed
+    assert fixture.decider.board.workers["w"].info == changed
     assert super(type(fixture.store), fixture.store).load(0).workers == [changed]
 
 
@@ -197,4 +197,4 @@ def test_whatever_a_handler_changed_before_it_refused_is_not_stored(change: Call
     assert isinstance(fixture.ask(refuse_too_late), Refused)
     loaded = fixture.store.load(NEAR_MAX)
     assert (loaded.paused, loaded.worker_records, fixture.store.tokens()) == (set(), {}, [])
-    assert fixture.decider.board.paused == set() and not fixture.decider.board.worker_states["w"].drained
+    assert fixture.decider.board.paused == set() and not fixture.decider.board.workers["w"].drained

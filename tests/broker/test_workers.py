@@ -58,7 +58,7 @@ def test_drained_is_kept_over_restarts_and_hellos_and_beside_the_ticket() -> Non
     fixture.do(lambda batch: batch.changes.worker_records.__setitem__("a", WorkerRecord(ticket="t")))
     drain(fixture, "a")
     fixture.hello(replace(A, labels=("new",)))
-    assert fixture.decider.board.worker_states["a"].drained
+    assert fixture.decider.board.workers["a"].drained
     fixture.restart()
     fixture.hello(A)
     fixture.hello(B)
@@ -95,7 +95,7 @@ def test_a_worker_that_holds_nothing_is_removed_with_its_tokens() -> None:
         "3": False,
     }
     fixture.restart()
-    assert [*fixture.decider.board.worker_states] == ["b"]
+    assert [*fixture.decider.board.workers] == ["b"]
     with pytest.raises(NotFound):
         remove(fixture, "a")
 
@@ -136,7 +136,7 @@ def test_the_worker_of_this_daemon_stays_while_it_serves() -> None:
     fixture.local = None
     fixture.restart()
     remove(fixture, "a")
-    assert [*fixture.decider.board.worker_states] == ["b"]
+    assert [*fixture.decider.board.workers] == ["b"]
 
 
 def test_reports_of_a_removed_worker_are_acknowledged_and_change_nothing() -> None:
@@ -148,7 +148,7 @@ def test_reports_of_a_removed_worker_are_acknowledged_and_change_nothing() -> No
     fixture.report(1, Exited(1, Outcome.EXITED, 0), worker="a")
     assert fixture.job(1) == before and before.state is State.FAILED
     fixture.hello(A, fresh=False)
-    assert "a" not in fixture.decider.board.worker_states
+    assert "a" not in fixture.decider.board.workers
 
 
 # Choosing.

@@ -155,7 +155,7 @@ class Broker:
 
     def online(self, worker: str) -> bool:
         """Whether the board has this worker as in touch."""
-        worker_state = self.engine.decider.board.worker_states.get(worker)
+        worker_state = self.engine.decider.board.workers.get(worker)
         return worker_state is not None and worker_state.online
 
     async def submit(self, worker: str = "w", **more: Any) -> int:

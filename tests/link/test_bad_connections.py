@@ -132,7 +132,7 @@ def test_the_broker_knows_when_a_worker_it_lost_was_last_heard(tmp_path: Path) -
             line.flows.clear()
             frozen = asyncio.get_running_loop().time()
             await until(lambda: not one.broker.online("w"))
-            heard = one.broker.engine.decider.board.worker_states["w"].heard
+            heard = one.broker.engine.decider.board.workers["w"].heard
             assert frozen - 1.0 < heard < frozen + 0.3
 
     play(test)

@@ -101,10 +101,10 @@ def test_only_the_link_that_is_in_use_can_be_disconnected() -> None:
             engine.connect("w", new)
             engine.disconnect("w", old, 1.0)
             await engine.read(lambda batch: None)
-            assert decider.board.worker_states["w"].online
+            assert decider.board.workers["w"].online
             engine.disconnect("w", new, 2.0)
-            await until(lambda: not decider.board.worker_states["w"].online)
-            assert decider.board.worker_states["w"].heard == 2.0
+            await until(lambda: not decider.board.workers["w"].online)
+            assert decider.board.workers["w"].heard == 2.0
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 

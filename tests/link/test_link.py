@@ -238,7 +238,7 @@ def test_a_change_between_hello_and_welcome_is_said_after_it(tmp_path: Path) -> 
             line = await FrameLine(one.broker.address, hold_welcome).open(one.stack)
             worker = one.worker(at=[line.address])
             await until(lambda: one.broker.online("w"))
-            await until(lambda: one.broker.engine.decider.board.worker_states["w"].info.labels == ("new",))
+            await until(lambda: one.broker.engine.decider.board.workers["w"].info.labels == ("new",))
 
     play(test)
 
@@ -249,7 +249,7 @@ def test_a_worker_is_called_what_its_token_says(tmp_path: Path) -> None:
             worker = one.worker("mallory", token="w.secret")
             await until(lambda: worker.link.online)
             assert one.broker.online("w")
-            assert "mallory" not in one.broker.engine.decider.board.worker_states
+            assert "mallory" not in one.broker.engine.decider.board.workers
 
     play(test)
 

@@ -253,7 +253,7 @@ class Auditor:
                 raise Broken(f"{state}: the board has {placed}, the store {stored}")
         held = usage(board.jobs.values())
         counted: Usage = Counter()
-        for worker, worker_state in board.worker_states.items():
+        for worker, worker_state in board.workers.items():
             for name, amount in worker_state.machine.pools.items():
                 counted[worker, name, ""] = amount
             for name, loads in worker_state.machine.loads.items():
@@ -267,7 +267,7 @@ class Auditor:
                     counted[worker, slot_of(queue), str(index)] = holders * ONE
         # Of a queue that was made anew without slots nobody counts those that are still held.
         slot_sets = {
-            (worker, slot_of(q)) for worker, s in board.worker_states.items() for q, r in s.offers.items() if r.slot_set
+            (worker, slot_of(q)) for worker, s in board.workers.items() for q, r in s.offers.items() if r.slot_set
         }
         held = Counter({key: n for key, n in held.items() if not key[1].startswith(SLOT) or key[:2] in slot_sets})
         if +held != +counted:

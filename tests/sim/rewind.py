@@ -49,7 +49,7 @@ class Rewind:
         play = self._play
         if self.backup is not None or self.is_unsettled or play.decider is None:
             return
-        if play.machines.keys() - play.decider.board.worker_states.keys() - play.auditor.gone or play.decider.stale:
+        if play.machines.keys() - play.decider.board.workers.keys() - play.auditor.gone or play.decider.stale:
             return
         self.backup = Backup(play.now, play.store.number, play.store.image(), play.auditor.books())
         back_in_s = play.rng.uniform(0.5, 15)

@@ -227,12 +227,12 @@ class Users:
         worker, play = self._rng.choice(sorted(self._play.machines)), self._play
 
         def remove(batch: Batch) -> object:
-            if len(batch.board.worker_states) < 2 or play.rewind.is_unsettled:
+            if len(batch.board.workers) < 2 or play.rewind.is_unsettled:
                 return None
             return service.remove_worker(batch, worker, lost=True)
 
         decider = play.decider
-        worker_state = None if decider is None else decider.board.worker_states.get(worker)
+        worker_state = None if decider is None else decider.board.workers.get(worker)
         if worker_state is not None and (not worker_state.online or self._rng.random() < 0.1):
             self._ask(remove)
 
@@ -270,6 +270,6 @@ class Users:
 
 
 def _undrain(batch: Batch) -> None:
-    for name, worker_state in batch.board.worker_states.items():
-        if worker_state.drained:
+    for name, worker in batch.board.workers.items():
+        if worker.drained:
             service.drain(batch, name, undo=True)

@@ -48,7 +48,7 @@ def test_a_drained_worker_is_drained_until_told_otherwise() -> None:
         for undo in (False, True):
             answer = await fixture.ask("POST", "/v1/drain", {"worker": "w", "undo": undo, "key": key()}, local=True)
             assert answer.status == 200 and answer.json["drained"] is not undo, answer
-            drained = await fixture.engine.read(lambda batch: batch.board.worker_states["w"].drained)
+            drained = await fixture.engine.read(lambda batch: batch.board.workers["w"].drained)
             assert drained is not undo
         unknown = await fixture.ask("POST", "/v1/drain", {"worker": "nosuch", "key": key()}, local=True)
         assert unknown.status == 404

@@ -86,10 +86,12 @@ class Decider:
         self._generation = 0
         self.board = Board()
         self._worker_records: dict[str, WorkerRecord] = {}
+        #: The workers that were known when this broker began.
+        self._awaited: set[str] = set()
         self.reload()
         store.begin(incarnation)
         self._recovery.begun(store.number)
-        self._awaited = set(self.board.worker_states)
+        self._awaited = set(self.board.workers)
         self.board.awaited = set(self._awaited)
 
     @property
@@ -113,7 +115,7 @@ class Decider:
         """Drop the board and read it again from the store."""
         loaded = self._store.load(self._near_max)
         self._generation += 1
-        before = self.board.worker_states
+        before = self.board.workers
         self._store_id = loaded.store_id
         self._next_id = max(loaded.highest_id, loaded.restored_to, self._floor_id) + 1
         self._recovery.loaded(loaded.incarnations, loaded.highest_id, loaded.restored_to)
@@ -128,7 +130,10 @@ class Decider:
         )
         self.board.unreconciled = set(loaded.unreconciled)
         self.board.templates = dict(loaded.templates)
-        self.board.awaited_until = self._began + AWAIT_S
+        self.board.awaited, self.board.awaited_until = (
+            self._awaited - self._recovery.state.spoken,
+            self._began + AWAIT_S,
+        )
         for group in loaded.groups:
             self.board.load(group.state, group.shape, group.orders)
         self.board.index()
@@ -142,10 +147,10 @@ class Decider:
             known = before.get(info.name)
             online, heard = (known.online, known.heard) if known is not None else (False, self._began)
             self.board.set_worker(info, online=online, now=now, heard=heard)
-            worker_state = self.board.worker_states[info.name]
-            worker_state.since = known.since if known is not None else now
-            worker_state.unrecorded = known.unrecorded if known is not None else set()
-            worker_state.drained = self._worker_records.get(info.name, WorkerRecord()).drained
+            worker = self.board.workers[info.name]
+            worker.since = known.since if known is not None else now
+            worker.unrecorded = known.unrecorded if known is not None else set()
+            worker.drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._dispatch.forget_all()
         # A re-evaluation that had not finished begins again.
         self._replan = self._reevaluate = True
@@ -165,7 +170,6 @@ class Decider:
         try:
             if self.stale:
                 self.reload()
-                self._await_others()
             batch = self._batch()
             self.stale = True
             effects = self._decide(batch, messages)
@@ -183,9 +187,6 @@ class Decider:
         self._next_id, self._seq = batch.next_id, batch.seq
         effects.orders += self._dispatch.orders(self.board, batch.mono)
         return effects
-
-    def _await_others(self) -> None:
-        self.board.awaited = self._awaited - self._recovery.state.spoken
 
     def _commit(self, batch: Batch) -> None:
         changes, beat_s = batch.changes, self._store.beat_s
@@ -248,7 +249,7 @@ class Decider:
             case Report():
                 return self._report(batch, worker, said)
             case Silent(heard):
-                if worker in self.board.worker_states:
+                if worker in self.board.workers:
                     self.board.lose_touch(worker, heard, batch.now)
         return []
 
@@ -310,13 +311,13 @@ class Decider:
 
     def _hello(self, batch: Batch, hello: Hello) -> Orders:
         info = hello.info
-        known = self.board.worker_states.get(info.name)
+        known = self.board.workers.get(info.name)
         if info.name in batch.changes.removed_workers or (known is None and not hello.fresh):
             # The worker was removed after it connected; its connection is about to end.
             return []
         self.board.set_worker(info, online=True, now=batch.now)
         if known is None:
-            self.board.worker_states[info.name].drained = self._worker_records.get(info.name, WorkerRecord()).drained
+            self.board.workers[info.name].drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._replan = True
         if known is None or known.said != info:
             batch.changes.workers[info.name] = info
@@ -384,7 +385,6 @@ class Decider:
         refusal = error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
         try:
             self.reload()
-            self._await_others()
             answers = [(m, self._recalled(m) or refusal) for m in messages if isinstance(m, Call)]
         except StoreUnavailable as worse:
             self.stale = True

@@ -43,11 +43,11 @@ class Dispatch:
         """Return the orders that are due; no start is due while an unreconciled worker may hold newer attempts."""
         orders: Orders = []
         stands_still = bool(board.unreconciled or board.awaits(mono))
-        for name, worker_state in board.worker_states.items():
-            if not worker_state.online:
+        for name, worker in board.workers.items():
+            if not worker.online:
                 continue
             for job, told in reconcile.due(board, name, self._sent, mono):
-                if (stands_still or worker_state.unrecorded) and not (job.cancel_requested or told.back):
+                if (stands_still or worker.unrecorded) and not (job.cancel_requested or told.back):
                     continue
                 try:
                     order = self._order(board, job, told)
@@ -61,8 +61,8 @@ class Dispatch:
 
     def due_in_s(self, board: Board, mono: float) -> Iterator[float]:
         """Yield the seconds until each order to an online worker must be repeated."""
-        for name, worker_state in board.worker_states.items():
-            if worker_state.online:
+        for name, worker in board.workers.items():
+            if worker.online:
                 yield from reconcile.due_in_s(board, name, self._sent, mono)
 
     def _order(self, board: Board, job: Job, told: reconcile.Sent) -> Order:

@@ -118,8 +118,8 @@ class Recovery:
             orders += self._give_up(batch, name, attempt_id)
         # These attempts may run: their devices are in use until the worker reports their ends.
         skipped = [each for each in held if _is_skipped(batch, known.get(each[0]), each)]
-        batch.board.worker_states[name].unrecorded = {*found.unrecorded, *unrecorded, *skipped}
-        for attempt_id in sorted(batch.board.worker_states[name].unrecorded):
+        batch.board.workers[name].unrecorded = {*found.unrecorded, *unrecorded, *skipped}
+        for attempt_id in sorted(batch.board.workers[name].unrecorded):
             orders.append((name, Withdraw(*attempt_id, hello.info.boot, unrecorded=True)))
         if restored_to == ID_MAX:
             _keep_ids(batch)
@@ -137,7 +137,7 @@ class Recovery:
         if self.state.restored:
             return
         self.state.restored = True
-        missing = batch.board.worker_states.keys() - self.state.spoken
+        missing = batch.board.workers.keys() - self.state.spoken
         _set_unreconciled(batch, batch.board.unreconciled | missing)
         log.error(
             "restored_from_backup worker=%s has seen more than the store holds; nothing is started until these have "
@@ -183,10 +183,10 @@ class Recovery:
             if job is not None and job.attempt < attempt:
                 _hold(batch, job, worker, attempt)
         orders: Orders = []
-        for name, worker_state in batch.board.worker_states.items():
-            for job_id, attempt in sorted(worker_state.unrecorded):
+        for name, state in batch.board.workers.items():
+            for job_id, attempt in sorted(state.unrecorded):
                 if job_id in batch.changes.updated and batch.alive(job_id) is None:
-                    stop = Stop(job_id, attempt, STOP_GRACE_S, worker_state.info.boot)
+                    stop = Stop(job_id, attempt, STOP_GRACE_S, state.info.boot)
                     self.fence(name, stop)
                     orders.append((name, stop))
         return orders
@@ -208,11 +208,11 @@ class Recovery:
         fenced = self.state.fenced.get(attempt)
         if fenced is not None and fenced[0] == worker:
             del self.state.fenced[attempt]
-        worker_state = batch.board.worker_states.get(worker)
-        if worker_state is None or attempt not in worker_state.unrecorded:
+        state = batch.board.workers.get(worker)
+        if state is None or attempt not in state.unrecorded:
             return False
-        worker_state.unrecorded.remove(attempt)
-        return not worker_state.unrecorded
+        state.unrecorded.remove(attempt)
+        return not state.unrecorded
 
     def fence(self, worker: str, stop: Stop) -> None:
         """Remember to stop an abandoned attempt if its worker reconnects and still runs it."""

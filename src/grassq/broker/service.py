@@ -150,11 +150,11 @@ def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str
 
 def drain(batch: Batch, worker: str, undo: bool = False) -> Done:
     """Start nothing more on a worker, while its running jobs finish; with `undo`, let it take jobs again."""
-    worker_state = batch.board.worker_states.get(worker)
-    if worker_state is None:
+    state = batch.board.workers.get(worker)
+    if state is None:
         raise _no_worker(worker)
-    if worker_state.drained == undo:
-        worker_state.drained = not undo
+    if state.drained == undo:
+        state.drained = not undo
         batch.changes.worker_records[worker] = replace(worker_record_of(batch, worker), drained=not undo)
     running = len(batch.board.held_by(worker))
     if undo or not running:
@@ -164,19 +164,19 @@ def drain(batch: Batch, worker: str, undo: bool = False) -> Done:
 
 def remove_worker(batch: Batch, worker: str, lost: bool = False) -> Done:
     """Forget a worker and end its tokens; `lost` gives up its jobs, when its machine will not come back."""
-    worker_state = batch.board.worker_states.get(worker)
+    state = batch.board.workers.get(worker)
     held = batch.board.held_by(worker)
-    if worker_state is not None and worker_state.online and worker in batch.board.roles.trusted:
+    if state is not None and state.online and worker in batch.board.roles.trusted:
         raise Refused(f"worker {worker} is part of this daemon; `grass daemon --no-worker` runs without it")
-    if held and (worker_state is None or worker_state.online or not lost):
+    if held and (state is None or state.online or not lost):
         raise Refused(_why_not_removed(worker, held, lost))
-    if not tokens.end_worker(batch, worker) and worker_state is None:
+    if not tokens.end_worker(batch, worker) and state is None:
         raise _no_worker(worker)
     gone = []
     for job in held:
         outcome = Outcome.UNKNOWN if job.state is State.RUNNING else Outcome.LOST
         gone.append(batch.move(job, Lost(job.attempt, outcome, f"worker {worker} was removed")))
-    if worker_state is not None:
+    if state is not None:
         batch.board.remove_worker(worker)
     batch.changes.workers.pop(worker, None)
     batch.changes.worker_records.pop(worker, None)
@@ -203,7 +203,7 @@ def _no_worker(worker: str) -> NotFound:
 def accept_restored(batch: Batch) -> Done:
     """Start jobs again after a restored backup, without waiting for the missing workers and attempts."""
     missing = sorted(batch.board.unreconciled)
-    busy = {name: state for name, state in batch.board.worker_states.items() if state.unrecorded}
+    busy = {name: state for name, state in batch.board.workers.items() if state.unrecorded}
     if not missing and not busy:
         return Done([], ["no restore in progress"])
     batch.board.unreconciled = set()

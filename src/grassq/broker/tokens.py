@@ -127,7 +127,7 @@ def check_holder_name(text: str) -> str:
 def _unique(batch: Batch, known: dict[str, Token], wanted: str) -> str:
     """Return the name, or the name with a number: the names of two workers differ, also without regard to case."""
     machines = (
-        *batch.board.worker_states,
+        *batch.board.workers,
         *batch.worker_records,
         *batch.changes.workers,
         *batch.changes.worker_records,

@@ -44,7 +44,7 @@ def overview(batch: Batch) -> Document:
     return {
         "schema": SCHEMA,
         "queues": _queue_documents(batch),
-        "workers": [worker_document(batch, worker_state) for worker_state in _worker_states(batch)],
+        "workers": [worker_document(batch, worker) for worker in _workers(batch)],
         "totals": batch.store.totals(),
         "paused": sorted(batch.board.paused),
         "restored": sorted(batch.board.unreconciled),
@@ -76,8 +76,8 @@ def _glance(batch: Batch) -> tuple[list[Job], bool]:
     return sorted({job.id: job for job in shown}.values(), key=lambda job: job.id), more
 
 
-def _worker_states(batch: Batch) -> list[WorkerState]:
-    return [batch.board.worker_states[name] for name in sorted(batch.board.worker_states)]
+def _workers(batch: Batch) -> list[WorkerState]:
+    return [batch.board.workers[name] for name in sorted(batch.board.workers)]
 
 
 def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
@@ -95,13 +95,11 @@ def lacking(batch: Batch, job: Job) -> str | None:
 
 def unreachable(batch: Batch, job: Job) -> str | None:
     """Return why the state of a job is not known: its worker is silent, and its command runs on. Else None."""
-    worker_state = (
-        batch.board.worker_states.get(job.placement.worker) if job.placement and job.state not in FINAL else None
-    )
-    if worker_state is None or (silent_s := worker_state.silent_s(batch.mono)) < UNREACHABLE_S:
+    worker = batch.board.workers.get(job.placement.worker) if job.placement and job.state not in FINAL else None
+    if worker is None or (silent_s := worker.silent_s(batch.mono)) < UNREACHABLE_S:
         return None
     ends = "; the job is killed when the worker reconnects" if job.cancel_requested else ""
-    return f"worker {worker_state.info.name} has been silent for {silent_s:.0f} s; its jobs run on{ends}"
+    return f"worker {worker.info.name} has been silent for {silent_s:.0f} s; its jobs run on{ends}"
 
 
 def job_document(job: Job, silent: str | None = None, lacking: str | None = None) -> Document:
@@ -145,7 +143,7 @@ def timestamp(at: float | None) -> str | None:
 
 def _queue_documents(batch: Batch) -> list[Document]:
     """Return each queue on each worker, and the queues of the broker that no worker offers."""
-    offered = [queue_document(batch, s, offer.queue) for s in _worker_states(batch) for offer in s.info.offers]
+    offered = [queue_document(batch, s, offer.queue) for s in _workers(batch) for offer in s.info.offers]
     return offered + [
         _template_document(batch, template)
         for queue, template in sorted(batch.board.templates.items())
@@ -177,29 +175,29 @@ def _command_document(offer: Offer) -> Document:
     }
 
 
-def queue_document(batch: Batch, worker_state: WorkerState, queue: str) -> Document:
+def queue_document(batch: Batch, worker: WorkerState, queue: str) -> Document:
     """Return one queue on one worker as a document."""
-    offer = worker_state.offer(queue)
+    offer = worker.offer(queue)
     assert offer is not None
-    free_view = worker_state.free_view(queue)
+    free_view = worker.free_view(queue)
     return {
         "name": queue,
-        "worker": worker_state.info.name,
+        "worker": worker.info.name,
         "paused": batch.board.is_paused(queue),
         "limits": supply_json(_as_declared(offer, free_view)),
         "free": free_json(free_view, free_view.offer.supply),
-        "slots": _slot_documents(batch.board, worker_state, offer),
+        "slots": _slot_documents(batch.board, worker, offer),
         "order": offer.order if offer.slots else None,
         **_command_document(offer),
-        "running": sum(job.spec.queue == queue for job in batch.board.held_by(worker_state.info.name)),
+        "running": sum(job.spec.queue == queue for job in batch.board.held_by(worker.info.name)),
         "queued": batch.board.queued(queue),
     }
 
 
-def _slot_documents(board: Board, worker_state: WorkerState, offer: Offer) -> list[Document]:
+def _slot_documents(board: Board, worker: WorkerState, offer: Offer) -> list[Document]:
     """Return the slots of a queue as they were listed, with the job that holds each slot now."""
     holders: dict[int, int] = {}
-    for job in board.held_by(worker_state.info.name) if offer.slots else ():
+    for job in board.held_by(worker.info.name) if offer.slots else ():
         if job.spec.queue == offer.queue and job.placement is not None and board.predecessor(job) is None:
             holders.update(dict.fromkeys(slots_in(job.placement.allocation), job.id))
     return [
@@ -214,22 +212,22 @@ def _as_declared(offer: Offer, free_view: FreeView) -> Capacity:
     }
 
 
-def worker_document(batch: Batch, worker_state: WorkerState) -> Document:
+def worker_document(batch: Batch, worker: WorkerState) -> Document:
     """Return one worker as a document."""
-    capacity = worker_state.machine.supply
-    silent_s = worker_state.silent_s(batch.mono)
+    capacity = worker.machine.supply
+    silent_s = worker.silent_s(batch.mono)
     return {
-        "name": worker_state.info.name,
-        "online": worker_state.online,
-        "drained": worker_state.drained,
-        "labels": list(worker_state.info.labels),
-        "silent_s": None if worker_state.online else round(silent_s, 3),
-        "jobs": len(batch.board.held_by(worker_state.info.name)),
+        "name": worker.info.name,
+        "online": worker.online,
+        "drained": worker.drained,
+        "labels": list(worker.info.labels),
+        "silent_s": None if worker.online else round(silent_s, 3),
+        "jobs": len(batch.board.held_by(worker.info.name)),
         "capacity": supply_json(capacity),
-        "free": free_json(FreeView(worker_state.machine, worker_state.machine), capacity),
+        "free": free_json(FreeView(worker.machine, worker.machine), capacity),
         # For an offline worker: the time it was last heard.
-        "since": timestamp(worker_state.since if worker_state.online else batch.now - silent_s),
-        "detecting": bool(worker_state.info.looked_for),
+        "since": timestamp(worker.since if worker.online else batch.now - silent_s),
+        "detecting": bool(worker.info.looked_for),
     }
 
 
@@ -256,7 +254,7 @@ def _why(batch: Batch, job: Job) -> Document:
 
 
 def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
-    offers = [worker_state.offer(job.spec.queue) for worker_state in batch.board.offering(job.spec.queue)]
+    offers = [worker.offer(job.spec.queue) for worker in batch.board.offering(job.spec.queue)]
     takes_slot = bool(offers) and all(offer is not None and offer.slots for offer in offers)
     asked = "a slot" if takes_slot else request_text(job.spec.request)
     head = f"job {job.id} ({asked}, queue {job.spec.queue})"

@@ -177,6 +177,11 @@ class Job(Struct, frozen=True, kw_only=True):
         return (self.id, self.attempt)
 
     @property
+    def grace_s(self) -> float:
+        """The seconds between SIGTERM and SIGKILL when this job is cancelled."""
+        return self.spec.grace_s if self.stop_grace_s is None else self.stop_grace_s
+
+    @property
     def ready_at(self) -> float | None:
         """The time this job waits for; None if it waits for no time."""
         for wait in self.waits:

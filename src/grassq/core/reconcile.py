@@ -83,7 +83,7 @@ def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
     if board.predecessor(job) is not None:
         return Sent(now, since, None, board.prefetch.is_withdrawn(job, now - since, board))
     # A changed stop is due at once; it does not wait for the time of a repetition.
-    return Sent(now, since, _stop_grace_s(job) if job.cancel_requested else None)
+    return Sent(now, since, job.grace_s if job.cancel_requested else None)
 
 
 def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:
@@ -103,11 +103,7 @@ def withdrawal_of(job: Job) -> Withdraw:
 
 def stop_of(job: Job) -> Stop:
     """Return the order to end a job's newest attempt."""
-    return Stop(job.id, job.attempt, _stop_grace_s(job), _boot(job))
-
-
-def _stop_grace_s(job: Job) -> float:
-    return job.spec.grace_s if job.stop_grace_s is None else job.stop_grace_s
+    return Stop(job.id, job.attempt, job.grace_s, _boot(job))
 
 
 def checks(board: Board, worker: str) -> list[Check]:
@@ -165,18 +161,18 @@ def leased_until(board: Board, job: Job) -> float | None:
     worker waits for less.
     """
     where = job.placement
-    worker_state = board.worker_states.get(where.worker) if where is not None else None
-    if where is None or where.lease_s is None or worker_state is None or worker_state.online:
+    worker = board.workers.get(where.worker) if where is not None else None
+    if where is None or where.lease_s is None or worker is None or worker.online:
         return None
-    return worker_state.heard + where.lease_s
+    return worker.heard + where.lease_s
 
 
 def given_up(board: Board, now: float) -> list[tuple[Job, Lost]]:
     """Return the attempts on offline workers whose leases are over."""
     found = []
-    for name, worker_state in board.worker_states.items():
-        why = f"its worker was silent for {worker_state.silent_s(now):.0f} s; its lease is over"
-        for job in [] if worker_state.online else board.held_by(name):
+    for name, worker in board.workers.items():
+        why = f"its worker was silent for {worker.silent_s(now):.0f} s; its lease is over"
+        for job in [] if worker.online else board.held_by(name):
             until = leased_until(board, job)
             if until is not None and now >= until:
                 found.append((job, Lost(job.attempt, Outcome.LOST, why)))

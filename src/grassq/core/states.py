@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -105,7 +106,8 @@ class Unready(Struct, frozen=True):
 Event = Place | Started | Exited | Lost | RefusedByWorker | Stuck | Cancel | Hold | Release | Ready | Unready
 Report = Started | Exited | Lost | RefusedByWorker | Stuck
 
-Rule = Callable[[Job, "Event", float], Job]
+#: Returns the job after an event of its row in RULES, at this time.
+Rule = Callable[[Job, Any, float], Job]
 
 
 def advance(job: Job, event: Event, at: float) -> Job:
@@ -125,8 +127,7 @@ def is_current(job: Job, report: Report, worker: str) -> bool:
     return job.state in HOLDING and where is not None and where.worker == worker and report.attempt == job.attempt
 
 
-def _placed(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Place)
+def _placed(job: Job, event: Place, at: float) -> Job:
     return replace(
         job,
         state=State.PLACED,
@@ -142,15 +143,13 @@ def _placed(job: Job, event: Event, at: float) -> Job:
     )
 
 
-def _running(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Started)
+def _running(job: Job, event: Started, at: float) -> Job:
     if job.state is State.RUNNING and job.pid == event.pid:
         return job
     return replace(job, state=State.RUNNING, pid=event.pid, started=job.started or at, reason=None)
 
 
-def _exited(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Exited)
+def _exited(job: Job, event: Exited, at: float) -> Job:
     ended = replace(
         job,
         outcome=event.outcome,
@@ -180,8 +179,7 @@ def _retry_reason(job: Job) -> str:
     return f"try {job.tried} of {job.spec.tries} failed; the next starts in {RETRY_DELAY_S:g} s"
 
 
-def _lost(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Lost)
+def _lost(job: Job, event: Lost, at: float) -> Job:
     gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=job.lost + 1, reason=None)
     if job.cancel_requested:
         return _cancelled(gone, event, at)
@@ -193,8 +191,7 @@ def _lost(job: Job, event: Event, at: float) -> Job:
     return replace(gone, state=State.QUEUED, placement=None, reason=event.why)
 
 
-def _refused(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, RefusedByWorker)
+def _refused(job: Job, event: RefusedByWorker, at: float) -> Job:
     back = replace(job, placement=None, pid=None, reason=event.why)
     if job.cancel_requested:
         return _cancelled(back, event, at)
@@ -204,13 +201,11 @@ def _refused(job: Job, event: Event, at: float) -> Job:
     return replace(back, state=State.QUEUED)
 
 
-def _stuck(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Stuck)
+def _stuck(job: Job, event: Stuck, at: float) -> Job:
     return replace(job, reason=event.why)
 
 
-def _cancel_flagged(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Cancel)
+def _cancel_flagged(job: Job, event: Cancel, at: float) -> Job:
     return replace(job, cancel_requested=True, stop_grace_s=event.grace_s)
 
 
@@ -228,8 +223,7 @@ def _released(job: Job, event: Event, at: float) -> Job:
     return replace(job, state=State.QUEUED, reason=None, lost=0)
 
 
-def _ready(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Ready)
+def _ready(job: Job, event: Ready, at: float) -> Job:
     left = tuple([wait for wait in job.waits if wait != event.wait])
     if not left:
         return replace(job, state=State.QUEUED, reason=None, waits=())
@@ -237,8 +231,7 @@ def _ready(job: Job, event: Event, at: float) -> Job:
     return replace(job, reason=job.reason if ForQueue() in left else _retry_reason(job), waits=left)
 
 
-def _unready(job: Job, event: Event, at: float) -> Job:
-    assert isinstance(event, Unready)
+def _unready(job: Job, event: Unready, at: float) -> Job:
     waits = job.waits if job.waits_for_queue else (*job.waits, ForQueue())
     return replace(job, state=State.WAITING, reason=event.reason, waits=waits)
 

@@ -33,29 +33,27 @@ def plain_plan(board: Board, now: float) -> tuple[list[Started], dict[str, Head]
             started.append((job.id, found[0].info.name, found[1]))
             continue
         full.add(shape)
-        if job.spec.queue not in blocked and any(
-            _is_able(worker_state, job) for worker_state in board.worker_states.values()
-        ):
+        if job.spec.queue not in blocked and any(_is_able(worker, job) for worker in board.workers.values()):
             blocked[job.spec.queue] = job
     assert len(started) < PLACEMENTS_MAX
     return started, {queue: _head(board, job, started, now) for queue, job in blocked.items()}
 
 
-def _is_able(worker_state: WorkerState, job: Job) -> bool:
+def _is_able(worker: WorkerState, job: Job) -> bool:
     queue = job.spec.queue
     return (
-        worker_state.takes
-        and queue in worker_state.offers
-        and worker_state.refuses(queue, job.spec.constraints) is None
-        and _fits_alone(worker_state, job)
+        worker.takes
+        and queue in worker.offers
+        and worker.refuses(queue, job.spec.constraints) is None
+        and _fits_alone(worker, job)
     )
 
 
-def _fits_alone(worker_state: WorkerState, job: Job) -> bool:
-    offer, there = worker_state.offer(job.spec.queue), worker_state.machine.supply
+def _fits_alone(worker: WorkerState, job: Job) -> bool:
+    offer, there = worker.offer(job.spec.queue), worker.machine.supply
     assert offer is not None
     if not offer.slots:
-        return fits_ever(job.spec.request, there, worker_state.offers[offer.queue].supply) is None
+        return fits_ever(job.spec.request, there, worker.offers[offer.queue].supply) is None
     # Whatever is asked for: one slot is enough whose devices are there.
     gpus = there.get("gpu", Devices(()))
     ids = {device.id for device in gpus.devices} if isinstance(gpus, Devices) else set()
@@ -64,8 +62,7 @@ def _fits_alone(worker_state: WorkerState, job: Job) -> bool:
 
 def _head(board: Board, job: Job, started: list[Started], now: float) -> Head:
     passed = sum(
-        _is_able(board.worker_states[worker], job) and board.jobs[other].order > job.order
-        for other, worker, _ in started
+        _is_able(board.workers[worker], job) and board.jobs[other].order > job.order for other, worker, _ in started
     )
     known = board.heads.get(job.spec.queue)
     if known is not None and known.job == job.id:

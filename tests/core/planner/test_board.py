@@ -148,23 +148,20 @@ class Boards(RuleBasedStateMachine):
         assert self.board.queue_names() == offered
         for queue in offered:
             names = sorted(n for n, info in self.infos.items() if queue in {offer.queue for offer in info.offers})
-            assert [worker_state.info.name for worker_state in self.board.offering(queue)] == names
-            assert all(
-                worker_state is self.board.worker_states[worker_state.info.name]
-                for worker_state in self.board.offering(queue)
-            )
+            assert [worker.info.name for worker in self.board.offering(queue)] == names
+            assert all(worker is self.board.workers[worker.info.name] for worker in self.board.offering(queue))
 
     @invariant()
     def rooms_hold_what_the_jobs_hold(self) -> None:
-        assert set(self.board.worker_states) == set(self.infos)
-        for name, worker_state in self.board.worker_states.items():
-            assert worker_state.info is self.infos[name]
-            assert set(worker_state.offers) == {offer.queue for offer in worker_state.info.offers}
+        assert set(self.board.workers) == set(self.infos)
+        for name, worker in self.board.workers.items():
+            assert worker.info is self.infos[name]
+            assert set(worker.offers) == {offer.queue for offer in worker.info.offers}
             held = [job for job in self.alive.values() if job.placement and job.placement.worker == name]
             assert sorted(job.id for job in self.board.held_by(name)) == sorted(job.id for job in held)
             ledgers = [
-                (worker_state.machine, None),
-                *((ledger, queue) for queue, ledger in worker_state.offers.items()),
+                (worker.machine, None),
+                *((ledger, queue) for queue, ledger in worker.offers.items()),
             ]
             for ledger, queue in ledgers:
                 fresh = ledger.emptied()
@@ -187,7 +184,7 @@ def test_a_finished_job_leaves_the_board_and_what_it_held_is_free() -> None:
     board = a_board(
         a_worker(gpu=1), jobs=[a_job(1, state=State.RUNNING, placement=a_placement("w", {"gpu": {"0": ONE}}))]
     )
-    free_view = board.worker_states["w"].free_view("default")
+    free_view = board.workers["w"].free_view("default")
     assert isinstance(fit(a_request(gpu=1), free_view), Shortage)
     finish(board, 1)
     assert fit(a_request(gpu=1), free_view) == {"gpu": {"0": ONE}}
@@ -199,39 +196,39 @@ def test_a_worker_that_comes_late_finds_its_jobs_counted() -> None:
     board = a_board(jobs=[job])
     assert board.held_by("w") == [job]
     board.set_worker(a_worker(cpu=1), online=False, now=T0)
-    assert board.worker_states["w"].free_view("default").pool_free("cpu") == 0
+    assert board.workers["w"].free_view("default").pool_free("cpu") == 0
 
 
 def test_a_worker_is_online_since_it_came_and_not_since_it_last_spoke() -> None:
     board = Board()
     board.set_worker(a_worker(cpu=1), online=True, now=T0)
     board.set_worker(a_worker(cpu=2), online=True, now=T0 + 1)
-    assert board.worker_states["w"].since == T0
+    assert board.workers["w"].since == T0
     board.set_worker(a_worker(cpu=2), online=False, now=T0 + 2)
-    assert (board.worker_states["w"].since, board.worker_states["w"].online) == (T0 + 2, False)
+    assert (board.workers["w"].since, board.workers["w"].online) == (T0 + 2, False)
 
 
 def test_a_worker_out_of_touch_was_heard_last_when_it_was_heard_last() -> None:
     board = a_board(a_worker(cpu=1))
-    assert board.worker_states["w"].silent_s(T0) == 0.0 and board.worker_states["w"].takes
+    assert board.workers["w"].silent_s(T0) == 0.0 and board.workers["w"].takes
     board.lose_touch("w", 70.0, T0 + 5)
-    assert (board.worker_states["w"].online, board.worker_states["w"].since, board.worker_states["w"].heard) == (
+    assert (board.workers["w"].online, board.workers["w"].since, board.workers["w"].heard) == (
         False,
         T0 + 5,
         70.0,
     )
     board.lose_touch("w", 60.0, T0 + 9)
-    assert (board.worker_states["w"].since, board.worker_states["w"].silent_s(100.0)) == (T0 + 5, 30.0)
-    assert not board.worker_states["w"].takes
+    assert (board.workers["w"].since, board.workers["w"].silent_s(100.0)) == (T0 + 5, 30.0)
+    assert not board.workers["w"].takes
     board.set_worker(a_worker(cpu=1), online=True, now=T0 + 20)
-    assert board.worker_states["w"].silent_s(1e9) == 0.0
+    assert board.workers["w"].silent_s(1e9) == 0.0
 
 
 def test_a_drained_worker_stays_drained_whatever_it_says_of_itself() -> None:
     board = a_board(a_worker(cpu=1))
-    board.worker_states["w"].drained = True
+    board.workers["w"].drained = True
     board.set_worker(a_worker(cpu=2), online=True, now=T0)
-    assert board.worker_states["w"].drained and not board.worker_states["w"].takes
+    assert board.workers["w"].drained and not board.workers["w"].takes
 
 
 def test_offers_declare_what_the_machine_does_not_know_and_their_devices_are_united() -> None:
@@ -243,7 +240,7 @@ def test_offers_declare_what_the_machine_does_not_know_and_their_devices_are_uni
         "licence": Devices((Device("0"), Device("1"), Device("2"))),
         "gb": Pool(7 * ONE),
     }
-    offers = a_board(info).worker_states["w"].offers
+    offers = a_board(info).workers["w"].offers
     assert offers["a"].supply["gpu"] == Devices((Device("0"), Device("1")))
     assert offers["a"].supply["licence"] == Devices((Device("1"), Device("2")))
     assert offers["a"].supply["gb"] == Pool(5 * ONE)
@@ -252,14 +249,14 @@ def test_offers_declare_what_the_machine_does_not_know_and_their_devices_are_uni
 def test_until_devices_are_looked_for_an_offer_declares_none_of_them() -> None:
     info = detecting(a_worker(offers=[an_offer("a", gpu=2, tape=1)], cpu=4))
     assert set(machine_capacity(info)) == {"cpu", "tape"}
-    free_view = a_board(info).worker_states["w"].free_view("a")
+    free_view = a_board(info).workers["w"].free_view("a")
     assert isinstance(fit(a_request(gpu=1), free_view), Shortage)
     assert set(machine_capacity(replace(info, looked_for=frozenset()))) == {"cpu", "tape", "gpu"}
 
 
 def test_of_a_limit_naming_a_device_that_is_gone_the_others_stay() -> None:
     board = a_board(a_worker(offers=[an_offer("a", gpu=[1, 7])], gpu=2))
-    free_view = board.worker_states["w"].free_view("a")
+    free_view = board.workers["w"].free_view("a")
     assert [device.id for device in free_view.devices_free("gpu")] == ["1"]
     assert isinstance(fit(a_request(gpu=2), free_view), Shortage)
 
@@ -268,11 +265,11 @@ def test_who_offers_a_queue_is_listed_by_name() -> None:
     board = a_board(
         a_worker("z", offers=[Offer("a")]), a_worker("m", offers=[Offer("a"), Offer("b")]), a_worker("k", offers=[])
     )
-    assert [worker_state.info.name for worker_state in board.offering("a")] == ["m", "z"]
+    assert [worker.info.name for worker in board.offering("a")] == ["m", "z"]
     assert [*board.offering("nobody's")] == []
     assert board.queue_names() == {"a", "b"}
-    assert board.worker_states["m"].offer("b") == Offer("b")
-    assert board.worker_states["z"].offer("b") is None
+    assert board.workers["m"].offer("b") == Offer("b")
+    assert board.workers["z"].offer("b") is None
 
 
 @pytest.mark.parametrize(("given", "names"), [({"cpu": 1}, {"cpu"}), ({"gpu": 1}, {"gpu", "vram"}), ({}, set())])

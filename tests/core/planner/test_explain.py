@@ -53,7 +53,7 @@ def test_explain_names_a_worker_out_of_touch_and_a_head_that_keeps_room() -> Non
     assert away == Blocker("v", "worker", 0, 0, "worker v is out of touch", ())
     assert (kept.worker, kept.resource, kept.needed, kept.free) == ("w", "cpu", ONE, 0)
     assert kept.why == "cpu is free but kept for job 2, which has waited longer"
-    board.worker_states["v"].online = True
+    board.workers["v"].online = True
     assert explain(board, board.jobs[3], T0) == []
 
 
@@ -108,7 +108,7 @@ def test_explain_says_that_devices_are_still_being_looked_for() -> None:
 
 def test_explain_speaks_of_the_worker_that_was_asked_for_alone() -> None:
     board = a_board(a_worker("a", cpu=1), a_worker("b", cpu=1))
-    board.worker_states["a"].drained = True
+    board.workers["a"].drained = True
     plain = a_job(1, cpu=1)
     asking = replace(plain, spec=replace(plain.spec, constraints=Constraints(worker="a")))
     told = explain(board, asking, T0)

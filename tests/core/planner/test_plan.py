@@ -78,13 +78,11 @@ CONSTRAINTS = [
 LABELS: list[tuple[str, ...]] = [(), ("big",), ("fast",), ("big", "fast")]
 
 
-def admits(worker_state: WorkerState, job: Job) -> bool:
+def admits(worker: WorkerState, job: Job) -> bool:
     """Whether a worker may run a job at all, by the rules as the issue states them."""
     constraints, remote = job.spec.constraints, job.spec.constraints.remote
-    offer = worker_state.offer(job.spec.queue)
-    chosen = constraints.worker in (None, worker_state.info.name) and set(constraints.labels) <= set(
-        worker_state.info.labels
-    )
+    offer = worker.offer(job.spec.queue)
+    chosen = constraints.worker in (None, worker.info.name) and set(constraints.labels) <= set(worker.info.labels)
     if offer is None or not chosen or remote is None:
         return offer is not None and chosen
     if not offer.prefix:
@@ -160,7 +158,7 @@ def boards(draw: st.DrawFn, patience: st.SearchStrategy[ReservationPolicy]) -> B
     for info in infos:
         if not draw(st.integers(0, 3)):
             board.set_worker(info, online=False, now=T0)
-        board.worker_states[info.name].drained = not draw(st.integers(0, 4))
+        board.workers[info.name].drained = not draw(st.integers(0, 4))
     return board
 
 
@@ -178,7 +176,7 @@ def holdings(board: Board) -> list[tuple[str, str, Allocation]]:
 
 def check_sums(board: Board) -> None:
     """Nothing is held twice, on the machine or within a queue's limits: counted from the jobs alone."""
-    for name, worker_state in board.worker_states.items():
+    for name, worker_state in board.workers.items():
         for queue in (None, *worker_state.offers):
             supply = worker_state.machine.supply if queue is None else worker_state.offers[queue].supply
             held = [a for worker, q, a in holdings(board) if worker == name and queue in (None, q)]
@@ -217,11 +215,9 @@ def test_a_plan_hands_nothing_out_twice_and_keeps_the_line(board: Board, now: fl
         assert placed == sorted(placed, reverse=True), "within a shape the first go first"
         assert not (any(placed) and board.is_paused(queue))
     for job_id, placement in made.placements:
-        worker_state, job = board.worker_states[placement.worker], board.jobs[job_id]
-        assert (
-            job.state is State.QUEUED and worker_state.online and not worker_state.drained and admits(worker_state, job)
-        )
-        assert placement.boot == worker_state.info.boot
+        worker, job = board.workers[placement.worker], board.jobs[job_id]
+        assert job.state is State.QUEUED and worker.online and not worker.drained and admits(worker, job)
+        assert placement.boot == worker.info.boot
     check_sums(board)
     apply(board, made)
     check_sums(board)
@@ -244,9 +240,9 @@ def test_while_no_head_keeps_anything_a_plan_leaves_no_job_that_fits(board: Boar
     for job in (board.jobs[job_id] for job_id in board.next_ids(99)):
         if not board.is_paused(job.spec.queue) and [*board.offering(job.spec.queue)]:
             assert explain(board, job, T0)
-            for worker_state in board.offering(job.spec.queue):
-                open_ = worker_state.online and not worker_state.drained and admits(worker_state, job)
-                assert not open_ or isinstance(fit(job.spec.request, worker_state.free_view(job.spec.queue)), Shortage)
+            for worker in board.offering(job.spec.queue):
+                open_ = worker.online and not worker.drained and admits(worker, job)
+                assert not open_ or isinstance(fit(job.spec.request, worker.free_view(job.spec.queue)), Shortage)
 
 
 @settings(max_examples=250)
@@ -381,12 +377,12 @@ def test_what_can_never_run_is_told_exactly_when_no_worker_would_take_it_empty(
     board = a_board(*infos)
     job = with_constraints(a_job(1, "a", request=request), constraints)
     possible = [
-        worker_state
-        for worker_state in board.offering("a")
-        if admits(worker_state, job) and not isinstance(fit(request, worker_state.free_view("a")), Shortage)
+        worker
+        for worker in board.offering("a")
+        if admits(worker, job) and not isinstance(fit(request, worker.free_view("a")), Shortage)
     ]
     never = never_fits(board, "a", request, constraints)
-    named = constraints.worker is None or constraints.worker in board.worker_states
+    named = constraints.worker is None or constraints.worker in board.workers
     assert (never is None) == (bool(possible) or (named and not [*board.offering("a")]))
 
 

@@ -82,7 +82,7 @@ def test_a_shape_is_brief_after_some_runs_and_no_more_after_a_long_one() -> None
 def test_who_waits_behind_another_holds_nothing_until_that_ends() -> None:
     board = a_decider(jobs=3, gpu=1)
     go_on(board), go_on(board)
-    load = board.worker_states["w"].machine.loads["gpu"]["0"]
+    load = board.workers["w"].machine.loads["gpu"]["0"]
     assert behind(board) == {2: 1} and (load.used, load.holders) == (ONE, 1)
     finish(board, 1)
     assert behind(board) == {} and (load.used, load.holders) == (ONE, 1)
@@ -167,10 +167,10 @@ def test_in_whatever_order_jobs_come_on_a_board_devices_are_counted_once(line: l
         board.put(job(*each))
     assert behind(board) == {1: 5, 3: 1}
     # Jobs 2, 4 and 5 wait for nobody.
-    assert board.worker_states["w"].machine.loads["gpu"]["0"].used == 3 * ONE
+    assert board.workers["w"].machine.loads["gpu"]["0"].used == 3 * ONE
     for job_id in (5, 1, 3):
         finish(board, job_id)
-    assert board.worker_states["w"].machine.loads["gpu"]["0"].used == 2 * ONE
+    assert board.workers["w"].machine.loads["gpu"]["0"].used == 2 * ONE
 
 
 @settings(max_examples=150, deadline=None)
@@ -223,6 +223,6 @@ def check(board: Board) -> None:
             for placement in held
             if placement is not None and (amount := placement.allocation.get(name)) is not None
         ]
-        machine = board.worker_states["w"].machine
+        machine = board.workers["w"].machine
         counted = machine.pools.get(name, 0) + sum(load.used for load in machine.loads.get(name, {}).values())
         assert counted == sum(sums) <= whole

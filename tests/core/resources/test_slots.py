@@ -49,8 +49,8 @@ def held(board: Board, queue: str = "q") -> dict[int, str]:
     found = {}
     for job in board.holding.values():
         if job.spec.queue == queue and job.placement is not None:
-            worker_state = board.worker_states[job.placement.worker]
-            offer = worker_state.offer(queue)
+            worker = board.workers[job.placement.worker]
+            offer = worker.offer(queue)
             assert offer is not None
             (index,) = slots_in(job.placement.allocation)
             found[job.id] = offer.slots[index].name
@@ -314,7 +314,7 @@ def test_brief_jobs_follow_one_another_in_their_slots(words: str) -> None:
             )
     for job_id in first:
         finish(board, job_id)
-        slot_set = board.worker_states["w"].offers["q"].slot_set
+        slot_set = board.workers["w"].offers["q"].slot_set
         assert slot_set is not None and not slot_set.free and set(slot_set.holders.values()) == {1}
 
 

@@ -43,7 +43,7 @@ class KillJobs(Action, frozen=True):
         """Cancel jobs."""
         killed = [batch.move(job, Cancel(self.grace_s)) for job in jobs]
         stopping = [job for job in killed if job.state in HOLDING]
-        graces = [job.spec.grace_s if job.stop_grace_s is None else job.stop_grace_s for job in stopping]
+        graces = [job.grace_s for job in stopping]
         return Applied(killed, len(stopping), [min(graces), max(graces)] if graces else [])
 
 
@@ -78,7 +78,7 @@ class ReleaseJobs(Action, frozen=True):
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         """Return why a job cannot be released: it is not held, or an unrecorded attempt of it may run."""
-        if any(job.id == id_ for state in batch.board.worker_states.values() for id_, _ in state.unrecorded):
+        if any(job.id == id_ for state in batch.board.workers.values() for id_, _ in state.unrecorded):
             runs = "an attempt of it that the store has no record of may still run; `grass kill` ends it"
             return f"job {job.id} stays held: {runs}"
         if job.state is State.HELD:

@@ -95,7 +95,7 @@ class Board:
         self.reasons: dict[Shape, str] = {}
         #: Shapes whose queued jobs must wait for this reason, or (None) whose blocked jobs need not wait any more.
         self.reevaluating: dict[Shape, str | None] = {}
-        self.worker_states: dict[str, WorkerState] = {}
+        self.workers: dict[str, WorkerState] = {}
         #: The workers that offer each queue, by name.
         self._offering: dict[str, list[WorkerState]] = {}
         #: The queues defined at the broker, by name.
@@ -278,10 +278,10 @@ class Board:
 
     def _count(self, job: Job, *, taking: bool) -> None:
         assert job.placement is not None
-        worker_state = self.worker_states.get(job.placement.worker)
-        if worker_state is None:
+        worker = self.workers.get(job.placement.worker)
+        if worker is None:
             return
-        for ledger in (worker_state.machine, worker_state.offers.get(job.spec.queue)):
+        for ledger in (worker.machine, worker.offers.get(job.spec.queue)):
             if ledger is not None:
                 (ledger.take if taking else ledger.give)(job.placement.allocation)
 
@@ -292,13 +292,13 @@ class Board:
         """
         said, info = info, with_templates(info, self.templates)
         capacity = machine_capacity(info)
-        known = self.worker_states.get(info.name)
+        known = self.workers.get(info.name)
         offers = offer_ledgers(info, capacity, known.offers if known else {})
         since = known.since if known and known.online == online else now
         drained = known is not None and known.drained
         unrecorded = known.unrecorded if known is not None else set()
         max_fits = MaxFits(capacity, offers)
-        self.worker_states[info.name] = WorkerState(
+        self.workers[info.name] = WorkerState(
             info, online, since, empty_ledger(capacity), offers, max_fits, drained, heard, unrecorded, said
         )
         self._note_offers()
@@ -311,27 +311,27 @@ class Board:
         self.templates.pop(queue, None)
         if template is not None:
             self.templates[queue] = template
-        for state in [*self.worker_states.values()]:
+        for state in [*self.workers.values()]:
             self.set_worker(state.said or state.info, online=state.online, now=now, heard=state.heard)
 
     def _note_offers(self) -> None:
         self._offering = {}
-        for name in sorted(self.worker_states):
-            for queue in self.worker_states[name].offers:
-                self._offering.setdefault(queue, []).append(self.worker_states[name])
+        for name in sorted(self.workers):
+            for queue in self.workers[name].offers:
+                self._offering.setdefault(queue, []).append(self.workers[name])
 
     def lose_touch(self, worker: str, heard: float, now: float) -> None:
         """Note that a worker is offline: it keeps what it holds, and nothing more is placed there."""
-        worker_state = self.worker_states[worker]
-        if worker_state.online:
-            worker_state.online, worker_state.since = False, now
+        state = self.workers[worker]
+        if state.online:
+            state.online, state.since = False, now
         # The later time counts: a lease must never seem to be over too early.
-        worker_state.heard = max(worker_state.heard, heard)
+        state.heard = max(state.heard, heard)
 
     def remove_worker(self, worker: str) -> None:
         """Remove a worker, which must hold nothing."""
         assert not self.held_by(worker), f"{worker} holds jobs"
-        del self.worker_states[worker]
+        del self.workers[worker]
         self._note_offers()
         self.awaited.discard(worker)
 
@@ -353,7 +353,7 @@ class Board:
 
     def resource_names(self) -> set[str]:
         """Return every resource that some machine has."""
-        names = {name for worker_state in self.worker_states.values() for name in worker_state.machine.supply}
+        names = {name for worker in self.workers.values() for name in worker.machine.supply}
         return names | {VRAM} if VRAM_OF in names else names
 
     def is_paused(self, queue: str) -> bool:

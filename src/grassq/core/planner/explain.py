@@ -31,16 +31,16 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
     """Return why a queued job has not started, per worker; an empty list if the next plan starts it."""
     kept = reservations(board, now)
     blockers: list[Blocker] = []
-    asked, worker = _asked(board, job.spec.queue, job.spec.constraints), job.spec.constraints.worker
-    if not asked and worker is not None:
-        return [Blocker(worker, WORKER, 0, 0, f"worker {worker} has no queue {job.spec.queue!r}")]
-    for worker_state in asked:
-        name = worker_state.info.name
-        closed = worker_state.refuses(job.spec.queue, job.spec.constraints) or _closed(worker_state)
+    asked, only = _asked(board, job.spec.queue, job.spec.constraints), job.spec.constraints.worker
+    if not asked and only is not None:
+        return [Blocker(only, WORKER, 0, 0, f"worker {only} has no queue {job.spec.queue!r}")]
+    for worker in asked:
+        name = worker.info.name
+        closed = worker.refuses(job.spec.queue, job.spec.constraints) or _closed(worker)
         if closed is not None:
             blockers.append(Blocker(name, WORKER, 0, 0, closed))
             continue
-        free_view = worker_state.free_view(job.spec.queue)
+        free_view = worker.free_view(job.spec.queue)
         alone = fit(job.spec.request, free_view)
         free_view.reserved = joined(barring(job, name, kept), job.spec.queue)
         found = fit(job.spec.request, free_view)
@@ -51,25 +51,23 @@ def explain(board: Board, job: Job, now: float) -> list[Blocker]:
             why = f"{found.resource} is free but kept for {heads}, which has waited longer"
             blockers.append(Blocker(name, found.resource, found.needed, found.free, why))
             continue
-        blockers.append(_blocker(board, worker_state, job.spec.queue, found))
+        blockers.append(_blocker(board, worker, job.spec.queue, found))
     return blockers
 
 
 def _asked(board: Board, queue: str, constraints: Constraints) -> list[WorkerState]:
     """Return the workers that offer a queue, or only the worker the job asks for."""
-    return [
-        worker_state for worker_state in board.offering(queue) if constraints.worker in (None, worker_state.info.name)
-    ]
+    return [worker for worker in board.offering(queue) if constraints.worker in (None, worker.info.name)]
 
 
-def _closed(worker_state: WorkerState) -> str | None:
-    name = worker_state.info.name
-    if not worker_state.online:
+def _closed(worker: WorkerState) -> str | None:
+    name = worker.info.name
+    if not worker.online:
         return f"worker {name} is out of touch"
-    if worker_state.drained:
+    if worker.drained:
         return f"worker {name} is drained; `grass drain --undo {name}` lets it take jobs again"
-    if worker_state.unrecorded:
-        job, attempt = min(worker_state.unrecorded)
+    if worker.unrecorded:
+        job, attempt = min(worker.unrecorded)
         return (
             f"worker {name} may run attempt {attempt} of job {job}, which the store has no record of since it was "
             "restored from a backup; `grass resume --restored` goes on without waiting for its end"
@@ -82,40 +80,38 @@ def _group(resource: str) -> str:
     return VRAM_OF if resource == VRAM else resource
 
 
-def _blocker(board: Board, worker_state: WorkerState, queue: str, found: Shortage) -> Blocker:
-    worker = worker_state.info.name
-    group = _group(found.resource)
-    if group != SLOT and worker_state.info.may_appear(group) and group not in worker_state.machine.supply:
-        return Blocker(worker, found.resource, found.needed, found.free, "devices are still being looked for")
-    holders = board.holders(worker, found.resource) or board.holders(worker, group)
+def _blocker(board: Board, worker: WorkerState, queue: str, found: Shortage) -> Blocker:
+    name, group = worker.info.name, _group(found.resource)
+    if group != SLOT and worker.info.may_appear(group) and group not in worker.machine.supply:
+        return Blocker(name, found.resource, found.needed, found.free, "devices are still being looked for")
+    holders = board.holders(name, found.resource) or board.holders(name, group)
     if group == SLOT:
         holders = [job for job in holders if job.spec.queue == queue]
-    return Blocker(
-        worker, found.resource, found.needed, found.free, found.why, tuple(sorted(job.id for job in holders))
-    )
+    ids = tuple(sorted(job.id for job in holders))
+    return Blocker(name, found.resource, found.needed, found.free, found.why, ids)
 
 
 def never_fits(board: Board, queue: str, request: Request, constraints: Constraints = ANYWHERE) -> str | None:
     """Return why no known worker can ever run this, or None."""
-    if constraints.worker is not None and constraints.worker not in board.worker_states:
+    if constraints.worker is not None and constraints.worker not in board.workers:
         return f"there is no worker {constraints.worker!r}; `grass show` lists them"
     reasons = []
     asked = _asked(board, queue, constraints)
     if not asked and any(board.offering(queue)):
         return f"worker {constraints.worker!r} has no queue {queue!r}"
-    for worker_state in asked:
-        if (refusal := worker_state.refuses(queue, constraints)) is not None:
+    for worker in asked:
+        if (refusal := worker.refuses(queue, constraints)) is not None:
             reasons.append(refusal)
             continue
-        offer = worker_state.offers[queue].supply
-        may_appear = worker_state.info.may_appear
+        offer = worker.offers[queue].supply
+        may_appear = worker.info.may_appear
         # Until detection ends the machine may have more, but a queue's own limit holds already.
-        machine = {name: supply for name, supply in offer.items() if may_appear(name)} | worker_state.machine.supply
-        found = fits_ever(request, machine, offer, worker_state.offers[queue].slot_set)
+        machine = {name: supply for name, supply in offer.items() if may_appear(name)} | worker.machine.supply
+        found = fits_ever(request, machine, offer, worker.offers[queue].slot_set)
         if found is None or (may_appear(_group(found.resource)) and found.resource not in machine):
             return None
-        where = f"queue {queue!r} on {worker_state.info.name}"
-        if worker_state.offers[queue].slot_set is not None:
+        where = f"queue {queue!r} on {worker.info.name}"
+        if worker.offers[queue].slot_set is not None:
             reasons.append(f"{where} has no slot whose devices are all there")
             continue
         most = f"has {amount_text(found.free)}" if found.free else "has none"

@@ -58,7 +58,7 @@ def leased(job: Job, where: Placement) -> Placement:
 
 def _placement(board: Board, start: PlannedStart) -> Placement:
     """Return where a job runs; `leased` decides whether the job keeps the lease."""
-    info, offer = start.worker_state.info, start.worker_state.offer(start.queue)
+    info, offer = start.worker.info, start.worker.offer(start.queue)
     assert offer is not None
     lease_s = None if info.name in board.roles.trusted else board.lease_s
     slot = offer.slots[slots_in(start.allocation)[0]].name if offer.slots else None
@@ -70,15 +70,15 @@ def _head(board: Board, first: HeadCandidate, starts: list[PlannedStart], now: f
     """Return the head of a queue; a start on a worker that could never run the head does not pass it."""
     job_id, queue, known = id_in(first.order), first.request_class.queue, board.heads.get(first.request_class.queue)
     request, names = first.request_class.request(first.key), first.request_class.names
-    passing = [start.worker_state for start in starts if start.order > first.order]
+    passing = [start.worker for start in starts if start.order > first.order]
     able = {
-        worker_state.info.name
-        for worker_state in {worker_state.info.name: worker_state for worker_state in passing}.values()
-        if queue in worker_state.offers
-        and worker_state.refuses(queue, first.request_class.constraints) is None
-        and worker_state.max_fits.of(queue, names).holds(request)
+        worker.info.name
+        for worker in {worker.info.name: worker for worker in passing}.values()
+        if queue in worker.offers
+        and worker.refuses(queue, first.request_class.constraints) is None
+        and worker.max_fits.of(queue, names).holds(request)
     }
-    passed = sum(worker_state.info.name in able for worker_state in passing)
+    passed = sum(worker.info.name in able for worker in passing)
     if known is not None and known.job == job_id:
         return Head(job_id, known.since, known.passed + passed)
     return Head(job_id, now, passed)

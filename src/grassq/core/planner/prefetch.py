@@ -86,9 +86,9 @@ class Prefetch:
             return []
         return [
             job
-            for worker_state in board.worker_states.values()
-            if worker_state.takes and worker_state.info.follows
-            for job in board.held_by(worker_state.info.name)
+            for worker in board.workers.values()
+            if worker.takes and worker.info.follows
+            for job in board.held_by(worker.info.name)
             if self._may_precede(job, board)
         ]
 
@@ -105,7 +105,7 @@ class Prefetch:
     def is_withdrawn(self, job: Job, waited_s: float, board: Board) -> bool:
         """Tell whether a job that has waited behind another for this time must be withdrawn."""
         assert job.placement is not None
-        worker_state = board.worker_states.get(job.placement.worker)
-        if waited_s >= self.policy.wait_s or worker_state is None or not worker_state.takes:
+        worker = board.workers.get(job.placement.worker)
+        if waited_s >= self.policy.wait_s or worker is None or not worker.takes:
             return True
         return job.cancel_requested or board.is_paused(job.spec.queue)

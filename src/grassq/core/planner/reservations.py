@@ -48,25 +48,25 @@ def reservations(board: Board, now: float) -> list[Reservation]:
     ]
     for job in sorted(ripe, key=lambda job: job.order):
         options = []
-        for worker_state in _able(board, job):
-            free_view = worker_state.free_view(job.spec.queue)
-            free_view.reserved = joined(barring(job, worker_state.info.name, kept), job.spec.queue)
+        for worker in _able(board, job):
+            free_view = worker.free_view(job.spec.queue)
+            free_view.reserved = joined(barring(job, worker.info.name, kept), job.spec.queue)
             missing, reserved = _keep(job.spec.request, free_view)
-            options.append((missing, worker_state.info.name, reserved))
+            options.append((missing, worker.info.name, reserved))
         if options:
-            _, worker, reserved = min(options, key=lambda option: option[:2])
-            kept.append(Reservation(job.order, job.spec.queue, worker, reserved))
+            _, name, reserved = min(options, key=lambda option: option[:2])
+            kept.append(Reservation(job.order, job.spec.queue, name, reserved))
     return kept
 
 
 def _able(board: Board, job: Job) -> Iterator[WorkerState]:
     """Iterate over the connected workers that could run a job if they were empty."""
-    for worker_state in board.offering(job.spec.queue):
-        if not worker_state.takes or worker_state.refuses(job.spec.queue, job.spec.constraints) is not None:
+    for worker in board.offering(job.spec.queue):
+        if not worker.takes or worker.refuses(job.spec.queue, job.spec.constraints) is not None:
             continue
         names = tuple(name for name, _ in job.spec.request)
-        if worker_state.max_fits.of(job.spec.queue, names).holds(job.spec.request):
-            yield worker_state
+        if worker.max_fits.of(job.spec.queue, names).holds(job.spec.request):
+            yield worker
 
 
 def is_ripe(head: Head, patience: ReservationPolicy, now: float) -> bool:

@@ -30,7 +30,7 @@ class PlannedStart(Struct, frozen=True):
     """A job that starts: its queue position, worker and allocation."""
 
     order: int
-    worker_state: WorkerState
+    worker: WorkerState
     queue: str
     allocation: Allocation
     #: The attempt whose devices a prefetched attempt takes over.
@@ -51,27 +51,27 @@ class Overlay:
     def __init__(self) -> None:
         self.ledgers: dict[str, tuple[Ledger, dict[str, Ledger]]] = {}
 
-    def free_view(self, worker_state: WorkerState, queue: str) -> FreeView:
+    def free_view(self, worker: WorkerState, queue: str) -> FreeView:
         """Return what is free for a job of the queue."""
-        machine, offers = self.ledgers.get(worker_state.info.name) or (worker_state.machine, worker_state.offers)
+        machine, offers = self.ledgers.get(worker.info.name) or (worker.machine, worker.offers)
         return FreeView(machine, offers[queue])
 
-    def take(self, worker_state: WorkerState, queue: str, allocation: Allocation) -> None:
+    def take(self, worker: WorkerState, queue: str, allocation: Allocation) -> None:
         """Count an allocation as taken."""
-        for ledger in self._own(worker_state, queue):
+        for ledger in self._own(worker, queue):
             ledger.take(allocation)
 
-    def give(self, worker_state: WorkerState, queue: str, allocation: Allocation) -> None:
+    def give(self, worker: WorkerState, queue: str, allocation: Allocation) -> None:
         """Count an allocation as free again."""
-        for ledger in self._own(worker_state, queue):
+        for ledger in self._own(worker, queue):
             ledger.give(allocation)
 
-    def _own(self, worker_state: WorkerState, queue: str) -> tuple[Ledger, ...]:
-        name = worker_state.info.name
+    def _own(self, worker: WorkerState, queue: str) -> tuple[Ledger, ...]:
+        name = worker.info.name
         if name not in self.ledgers:
             self.ledgers[name] = (
-                worker_state.machine.copy(),
-                {q: ledger.copy() for q, ledger in worker_state.offers.items()},
+                worker.machine.copy(),
+                {q: ledger.copy() for q, ledger in worker.offers.items()},
             )
         machine, offers = self.ledgers[name]
         return (machine, offers[queue]) if queue in offers else (machine,)
@@ -80,10 +80,10 @@ class Overlay:
 class _Candidate:
     """One request class at one worker, and the first job of the class that fits there."""
 
-    __slots__ = ("allocation", "key", "order", "request_class", "worker_state")
+    __slots__ = ("allocation", "key", "order", "request_class", "worker")
 
-    def __init__(self, worker_state: WorkerState, request_class: RequestClass) -> None:
-        self.worker_state = worker_state
+    def __init__(self, worker: WorkerState, request_class: RequestClass) -> None:
+        self.worker = worker
         self.request_class = request_class
         self.order = NOBODY
         self.key = -1
@@ -105,13 +105,13 @@ class Scan:
         ]
         self._heads.sort(key=lambda job: job.order, reverse=True)
         self._candidates = [
-            _Candidate(worker_state, request_class)
+            _Candidate(worker, request_class)
             for queue in board.queues()
             if not board.is_paused(queue)
             for request_class in board.request_classes(queue)
             if request_class.count
-            for worker_state in board.offering(queue)
-            if worker_state.takes and worker_state.refuses(queue, request_class.constraints) is None
+            for worker in board.offering(queue)
+            if worker.takes and worker.refuses(queue, request_class.constraints) is None
         ]
         #: Candidates by queue position; an entry whose position is outdated is skipped.
         self._shown: list[tuple[int, str, int]] = []
@@ -145,11 +145,11 @@ class Scan:
 
     def _worker_state_of(self, job: Job) -> WorkerState:
         assert job.placement is not None
-        return self._board.worker_states[job.placement.worker]
+        return self._board.workers[job.placement.worker]
 
     def _look_at(self, workers: set[str]) -> None:
         for number, candidate in enumerate(self._candidates):
-            if candidate.worker_state.info.name in workers:
+            if candidate.worker.info.name in workers:
                 self._look(number)
 
     def has_more(self) -> bool:
@@ -161,7 +161,7 @@ class Scan:
         left: dict[str, HeadCandidate] = {}
         for candidate in self._candidates:
             queue = candidate.request_class.queue
-            max_fits = candidate.worker_state.max_fits.of(queue, candidate.request_class.names)
+            max_fits = candidate.worker.max_fits.of(queue, candidate.request_class.names)
             for order, key in candidate.request_class.index.fitting(max_fits.most):
                 if queue in left and left[queue].order <= order:
                     break
@@ -184,7 +184,7 @@ class Scan:
         if front is None:
             return None
         heappop(self._shown)
-        return self._take(front.worker_state, front.request_class, front.key, front.order, front.allocation)
+        return self._take(front.worker, front.request_class, front.key, front.order, front.allocation)
 
     def _front(self) -> _Candidate | None:
         """Return the candidate with the first queue position; of equals the first worker's."""
@@ -211,23 +211,21 @@ class Scan:
         return None if found is None else self._take(found[0], request_class, key, job.order, found[1])
 
     def _take(
-        self, worker_state: WorkerState, request_class: RequestClass, key: int, order: int, allocation: Allocation
+        self, worker: WorkerState, request_class: RequestClass, key: int, order: int, allocation: Allocation
     ) -> PlannedStart:
-        self._overlay.take(worker_state, request_class.queue, allocation)
+        self._overlay.take(worker, request_class.queue, allocation)
         self._passed[id(request_class), key] = (request_class, request_class.pass_first(key, order))
         for number, candidate in enumerate(self._candidates):
-            if candidate.worker_state is worker_state or (
-                candidate.order == order and candidate.request_class is request_class
-            ):
+            if candidate.worker is worker or (candidate.order == order and candidate.request_class is request_class):
                 self._look(number)
-        return PlannedStart(order, worker_state, request_class.queue, allocation)
+        return PlannedStart(order, worker, request_class.queue, allocation)
 
     def _look(self, number: int) -> None:
         candidate = self._candidates[number]
         candidate.order = NOBODY
-        request_class, worker_state = candidate.request_class, candidate.worker_state
-        for upto, reserved in self._steps_at(worker_state, request_class.queue):
-            free_view = self._overlay.free_view(worker_state, request_class.queue)
+        request_class, worker = candidate.request_class, candidate.worker
+        for upto, reserved in self._steps_at(worker, request_class.queue):
+            free_view = self._overlay.free_view(worker, request_class.queue)
             free_view.reserved = reserved
             for order, key in request_class.index.fitting([most(name, free_view) for name in request_class.names]):
                 if order >= upto:
@@ -235,15 +233,15 @@ class Scan:
                 found = fit(request_class.request(key), free_view)
                 if not isinstance(found, Shortage):
                     candidate.order, candidate.key, candidate.allocation = order, key, found
-                    heappush(self._shown, (order, worker_state.info.name, number))
+                    heappush(self._shown, (order, worker.info.name, number))
                     return
 
-    def _steps_at(self, worker_state: WorkerState, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
+    def _steps_at(self, worker: WorkerState, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
         """Return (end position, reserved amounts) steps for jobs that are no heads.
 
         Reservations only grow along the queue, so a job that fits at a later step also fits at an earlier one.
         """
-        name = worker_state.info.name
+        name = worker.info.name
         if (name, queue) not in self._steps:
             barring = sorted((r for r in self._kept if r.worker == name), key=lambda r: r.blocks_from(queue))
             ends = [*(reservation.blocks_from(queue) for reservation in barring), NOBODY]
@@ -256,7 +254,7 @@ class Scan:
 def _takes_over(start: PlannedStart, tail: Job) -> bool:
     where = tail.placement
     assert where is not None
-    mine = (start.worker_state.info.name, start.queue, start.allocation)
+    mine = (start.worker.info.name, start.queue, start.allocation)
     return mine == (where.worker, tail.spec.queue, where.allocation)
 
 
@@ -264,12 +262,12 @@ def first_worker_with_room(
     job: Job, board: Board, overlay: Overlay, kept: list[Reservation]
 ) -> tuple[WorkerState, Allocation] | None:
     """Return the first worker where a job fits now, and its allocation."""
-    for worker_state in board.offering(job.spec.queue):
-        if not worker_state.takes or worker_state.refuses(job.spec.queue, job.spec.constraints) is not None:
+    for worker in board.offering(job.spec.queue):
+        if not worker.takes or worker.refuses(job.spec.queue, job.spec.constraints) is not None:
             continue
-        free_view = overlay.free_view(worker_state, job.spec.queue)
-        free_view.reserved = joined(barring(job, worker_state.info.name, kept), job.spec.queue)
+        free_view = overlay.free_view(worker, job.spec.queue)
+        free_view.reserved = joined(barring(job, worker.info.name, kept), job.spec.queue)
         found = fit(job.spec.request, free_view)
         if not isinstance(found, Shortage):
-            return worker_state, found
+            return worker, found
     return None

@@ -165,8 +165,8 @@ class TemporaryQueues:
 def _temporary(batch: Batch) -> dict[str, dict[str, Offer]]:
     """Every temporary queue, and as what which worker has it."""
     found: dict[str, dict[str, Offer]] = {}
-    for name, worker_state in batch.board.worker_states.items():
-        for offer in worker_state.info.offers:
+    for name, worker in batch.board.workers.items():
+        for offer in worker.info.offers:
             if offer.temporary:
                 found.setdefault(offer.queue, {})[name] = offer
     return found

@@ -184,11 +184,7 @@ def _about(what: str, worker: str | None) -> str:
 def _offer(batch: Batch, queue: str, worker: str | None) -> Offer | None:
     """The queue on one worker; without a name on this machine's own."""
     name = worker or batch.board.roles.default
-    found = (
-        worker_state.own_offer(queue)
-        for worker_state in batch.board.worker_states.values()
-        if name in (None, worker_state.info.name)
-    )
+    found = (state.own_offer(queue) for state in batch.board.workers.values() if name in (None, state.info.name))
     return next((offer for offer in found if offer is not None), None)
 
 

@@ -54,8 +54,8 @@ def snapshot_of(board: Board) -> QueueSnapshot:
     """What the board knows now."""
     offers: dict[str, Offer] = {}
     elsewhere: set[str] = set()
-    for name in sorted(board.worker_states, key=lambda name: (name != board.roles.default, name)):
-        for offer in board.worker_states[name].info.offers:
+    for name in sorted(board.workers, key=lambda name: (name != board.roles.default, name)):
+        for offer in board.workers[name].info.offers:
             offers[offer.queue] = _together(offers[offer.queue], offer) if offer.queue in offers else offer
             if name not in board.roles.shares_disk:
                 elsewhere.add(offer.queue)
