@@ -160,9 +160,10 @@ def test_a_stop_and_a_stop_with_another_grace_are_news_at_once() -> None:
 
 def test_what_was_told_is_noted_with_the_grace_of_a_stop() -> None:
     job = placed(1)
-    for each, grace_s in ((job, None), (cancelled(job), job.spec.grace_s), (cancelled(job, 2.5), 2.5)):
+    stops = [(cancelled(job), Stop(1, 1, job.spec.grace_s, BOOT)), (cancelled(job, 2.5), Stop(1, 1, 2.5, BOOT))]
+    for each, order in [(job, None), *stops]:
         board = a_board(a_worker(), jobs=[each])
-        assert [told for _, told in due(board, "w", {}, T0)] == [Sent(T0, T0, grace_s)]
+        assert [told for _, told in due(board, "w", {}, T0)] == [Sent(T0, T0, order)]
 
 
 def test_a_stop_carries_the_grace_of_the_cancel_or_else_of_the_job() -> None:

@@ -47,7 +47,7 @@ class Dispatch:
             if not worker.online:
                 continue
             for job, told in reconcile.due(board, name, self._sent, mono):
-                if (stands_still or worker.unrecorded) and not (job.cancel_requested or told.back):
+                if (stands_still or worker.unrecorded) and told.order is None:
                     continue
                 try:
                     order = self._order(board, job, told)
@@ -66,14 +66,12 @@ class Dispatch:
                 yield from reconcile.due_in_s(board, name, self._sent, mono)
 
     def _order(self, board: Board, job: Job, told: reconcile.Sent) -> Order:
-        if told.stop_grace_s is not None:
-            return reconcile.stop_of(job)
-        if not told.back:
+        if told.order is None:
             return self._start(board, job)
         predecessor = board.predecessor(job)
         if predecessor is not None and told.at - told.since >= board.prefetch.policy.wait_s:
             board.prefetch.note_slow(predecessor)
-        return reconcile.withdrawal_of(job)
+        return told.order
 
     def _start(self, board: Board, job: Job) -> Start:
         """Return the order to start a job."""

@@ -33,10 +33,8 @@ class Sent(Struct, frozen=True):
     at: float
     #: When the first order about the attempt was sent.
     since: float
-    #: The grace of a stop; None if the order was to start or to withdraw.
-    stop_grace_s: float | None
-    #: Whether the order was to withdraw: the attempt waited behind its predecessor for too long.
-    back: bool = False
+    #: None stands for the start, which is too large to be kept.
+    order: Stop | Withdraw | None
 
 
 class Conclusion(Enum):
@@ -73,17 +71,17 @@ def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -
         if job.state is State.PLACED or job.cancel_requested:
             last = sent.get(job.attempt_id)
             told = _to_tell(board, job, now if last is None else last.since, now)
-            is_news = last is None or (last.stop_grace_s, last.back) != (told.stop_grace_s, told.back)
-            if is_news or (last is not None and now - last.at >= RESEND_S):
+            if last is None or last.order != told.order or now - last.at >= RESEND_S:
                 found.append((job, told))
     return found
 
 
 def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
     if board.predecessor(job) is not None:
-        return Sent(now, since, None, board.prefetch.is_withdrawn(job, now - since, board))
+        is_withdrawn = board.prefetch.is_withdrawn(job, now - since, board)
+        return Sent(now, since, Withdraw(job.id, job.attempt, _boot(job)) if is_withdrawn else None)
     # A changed stop is due at once; it does not wait for the time of a repetition.
-    return Sent(now, since, job.grace_s if job.cancel_requested else None)
+    return Sent(now, since, stop_of(job) if job.cancel_requested else None)
 
 
 def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -> Iterator[float]:
@@ -92,13 +90,8 @@ def due_in_s(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: flo
         if job.state is State.PLACED or job.cancel_requested:
             last = sent.get(job.attempt_id)
             yield (last.at if last else now) + RESEND_S - now
-            if last is not None and not last.back and board.predecessor(job) is not None:
+            if last is not None and last.order is None and board.predecessor(job) is not None:
                 yield last.since + board.prefetch.policy.wait_s - now
-
-
-def withdrawal_of(job: Job) -> Withdraw:
-    """Return the order to withdraw a prefetched attempt."""
-    return Withdraw(job.id, job.attempt, _boot(job))
 
 
 def stop_of(job: Job) -> Stop:

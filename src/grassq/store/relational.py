@@ -140,8 +140,8 @@ class RelationalStore(ABC):
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 jobs=self._alive(whole),
-                workers=[rows.worker_from(row) for row in self._all(sql.SELECT_WORKERS)],
-                templates={t.offer.queue: t for t in map(rows.template_from, self._all(sql.SELECT_TEMPLATES))},
+                workers=[rows.worker_of(row[0]) for row in self._all(sql.SELECT_WORKERS)],
+                templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_TEMPLATES)},
                 paused={row[0] for row in self._all(sql.SELECT_PAUSES)},
                 highest_id=max(highest, default=0),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_STANDINGS)),
@@ -255,7 +255,7 @@ class RelationalStore(ABC):
             self._execute(sql.FORGET_CODES, (now - CODE_KEPT_S,))
             self._many(sql.PUT_TOKEN, [rows.token_row(token) for token in tokens])
         if changes.workers:
-            self._many(sql.PUT_WORKER, [rows.worker_row(info) for info in changes.workers.values()])
+            self._many(sql.PUT_WORKER, [(name, rows.encode(info)) for name, info in changes.workers.items()])
         if changes.worker_records:
             self._many(sql.PUT_STANDING, [rows.worker_record_row(*item) for item in changes.worker_records.items()])
         # Removed last: anything else the same batch says about a worker is removed with it.
@@ -266,7 +266,7 @@ class RelationalStore(ABC):
             if template is None:
                 self._execute(sql.REMOVE_TEMPLATE, (queue,))
             else:
-                self._execute(sql.PUT_TEMPLATE, rows.template_row(template))
+                self._execute(sql.PUT_TEMPLATE, (queue, rows.encode(template)))
         if changes.paused is not None:
             self._execute(sql.CLEAR_PAUSES)
             self._many(sql.INSERT_PAUSE, [(queue,) for queue in sorted(changes.paused)])

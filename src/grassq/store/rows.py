@@ -67,12 +67,12 @@ class _Rest(Struct, array_like=True, frozen=True):
 _STATES = {state.value: state for state in State}
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 _SHOWS_PLACEMENT = {state.value for state in FINAL | HOLDING}
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 _asked = msgspec.msgpack.Decoder(_Asked).decode
 _rest = msgspec.msgpack.Decoder(_Rest).decode
 _placement = msgspec.msgpack.Decoder(Placement).decode
-_info = msgspec.msgpack.Decoder(WorkerInfo).decode
-_template = msgspec.msgpack.Decoder(QueueTemplate).decode
+worker_of = msgspec.msgpack.Decoder(WorkerInfo).decode
+template_of = msgspec.msgpack.Decoder(QueueTemplate).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
 #: The options without a position of their own in `_Rest`, with their defaults.
@@ -152,7 +152,7 @@ def job_inserts(jobs: Iterable[Job]) -> Iterator[Write]:
             bytearray(_asked_column(spec.request, spec.constraints)),
             job.created,
             digest,
-            bytearray(_encode(_stored(spec))),
+            bytearray(encode(_stored(spec))),
         )
         others = _others_of(job)
         if others == _usual:
@@ -254,7 +254,7 @@ def shape_from(queue: str, shape: bytes) -> Shape:
 
 def _asked_column(request: Request, constraints: Constraints) -> bytes:
     """Return the column `shape`."""
-    return _encode((request,) if constraints is ANYWHERE or constraints == ANYWHERE else (request, constraints))
+    return encode((request,) if constraints is ANYWHERE or constraints == ANYWHERE else (request, constraints))
 
 
 def is_untold(attempt: Attempt) -> bool:
@@ -265,7 +265,7 @@ def is_untold(attempt: Attempt) -> bool:
 def placed_row(attempt: Attempt) -> tuple[object, ...]:
     """Return the columns of an attempt that has just been placed."""
     where = attempt.placement
-    return (attempt.job, attempt.number, where.worker, where.boot, bytearray(_encode(where)))
+    return (attempt.job, attempt.number, where.worker, where.boot, bytearray(encode(where)))
 
 
 def attempt_row(attempt: Attempt) -> tuple[object, ...]:
@@ -295,26 +295,6 @@ def attempt_from(row: tuple[Any, ...]) -> Attempt:
     )
 
 
-def template_row(template: QueueTemplate) -> tuple[object, ...]:
-    """Return the columns of a queue defined at the broker."""
-    return (template.offer.queue, _encode(template))
-
-
-def template_from(row: tuple[Any, ...]) -> QueueTemplate:
-    """Return a queue defined at the broker, from its column."""
-    return _template(row[0])
-
-
-def worker_row(info: WorkerInfo) -> tuple[object, ...]:
-    """Return the columns of a worker."""
-    return (info.name, _encode(info))
-
-
-def worker_from(row: tuple[Any, ...]) -> WorkerInfo:
-    """Return a worker, from its column."""
-    return _info(row[0])
-
-
 def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object, ...]:
     """Return the columns of a worker record."""
     return (worker, int(worker_record.drained), worker_record.ticket, worker_record.next_ticket)
@@ -334,7 +314,7 @@ def token_row(token: Token) -> tuple[object, ...]:
         token.name,
         token.created,
         int(token.is_code),
-        None if token.queues is None else _encode(token.queues),
+        None if token.queues is None else encode(token.queues),
         int(token.bare),
         token.expires,
         token.ended,
@@ -361,7 +341,7 @@ def token_from(row: tuple[Any, ...]) -> Token:
 
 def submission_row(submission: Submission) -> tuple[object, ...]:
     """Return the columns of a submission."""
-    return (*msgspec.structs.astuple(submission)[:-1], _encode(submission.ids))
+    return (*msgspec.structs.astuple(submission)[:-1], encode(submission.ids))
 
 
 def submission_from(row: tuple[Any, ...]) -> Submission:

@@ -13,7 +13,7 @@ from grassq.core.model import AttemptId, Job, State
 from grassq.core.planner.board import Board
 from grassq.core.planner.plan import plan
 from grassq.core.planner.prefetch import PrefetchPolicy
-from grassq.core.reconcile import Sent, due, due_in_s, withdrawal_of
+from grassq.core.reconcile import Sent, due, due_in_s
 from grassq.core.resources.amounts import ONE
 from grassq.core.states import Cancel, RefusedByWorker, Started, advance
 
@@ -117,7 +117,7 @@ def told_back(board: Board, sent: dict[AttemptId, Sent], now: float) -> list[int
     """Tell what is due; who was to be taken back, in this order."""
     orders = due(board, "w", sent, now)
     sent |= {job.attempt_id: told for job, told in orders}
-    return [job.id for job, told in orders if told.back]
+    return [job.id for job, told in orders if isinstance(told.order, Withdraw)]
 
 
 def test_who_waits_too_long_is_taken_back() -> None:
@@ -128,7 +128,7 @@ def test_who_waits_too_long_is_taken_back() -> None:
     assert min(due_in_s(board, "w", sent, 10.1)) == pytest.approx(0.15)
     assert told_back(board, sent, 10.25) == [2]
     assert told_back(board, sent, 10.3) == [], "told once, and again only if nothing comes of it"
-    assert withdrawal_of(board.holding[2]) == Withdraw(2, 1, BOOT)
+    assert sent[2, 1].order == Withdraw(2, 1, BOOT)
 
 
 def test_who_ran_on_while_another_waited_is_never_followed_again() -> None:
