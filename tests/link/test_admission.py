@@ -33,7 +33,7 @@ def test_a_copy_is_refused_while_the_worker_answers_and_an_alarm_is_raised(tmp_p
             worker = await one.joined()
             double = copy_of(one, worker, "elsewhere")
             await until(lambda: double.link.describe()["refused"])
-            assert "a copy of its home is at work" in str(double.link.describe()["trouble"])
+            assert "its home was copied and runs twice" in str(double.link.describe()["trouble"])
             assert one.broker.alarms
             assert worker.link.online and worker.hellos == 1
 

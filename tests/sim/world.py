@@ -21,7 +21,7 @@ from grassq.core.reconcile import RunState
 from grassq.run.lease_timer import GRACE_PART
 from grassq.worker.agent import Agent
 from grassq.worker.attempts import exited
-from grassq.worker.leases import Lease
+from grassq.worker.machine import Lease
 
 TERM, KILL = 15, 9
 

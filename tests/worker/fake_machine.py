@@ -14,8 +14,7 @@ from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
 from grassq.worker.attempts import exited
-from grassq.worker.leases import Lease
-from grassq.worker.machine import Detected, MachineEvents
+from grassq.worker.machine import Detected, Lease, MachineEvents
 
 
 class Dir(Struct):

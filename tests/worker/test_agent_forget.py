@@ -34,7 +34,7 @@ def test_how_it_ended_is_told_until_it_is_acknowledged() -> None:
 def test_what_nobody_has_started_never_is() -> None:
     bench = Bench()
     bench.order(START)
-    assert bench.order(UNRECORDED) == [RefusedByWorker(1, "taken back, to start where there is room sooner")]
+    assert bench.order(UNRECORDED) == [RefusedByWorker(1, "withdrawn, to start earlier elsewhere")]
 
 
 def test_a_mark_that_cannot_be_written_now_is_written_at_the_tick() -> None:

@@ -16,7 +16,8 @@ from grassq.core.reconcile import RunState
 from grassq.core.states import Lost, RefusedByWorker, Started, Stuck
 from grassq.worker.agent import ORDER_AGAIN_S, ORPHAN_LOOK_S
 from grassq.worker.attempts import exited
-from grassq.worker.leases import LEASE_PART, Lease
+from grassq.worker.leases import LEASE_PART
+from grassq.worker.machine import Lease
 
 LENGTH = 100.0
 PART = LEASE_PART * LENGTH

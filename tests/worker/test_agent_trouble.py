@@ -23,7 +23,7 @@ from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.states import Started, Stuck
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S, RUNNING_LOOK_S
-from grassq.worker.leases import Lease
+from grassq.worker.machine import Lease
 
 
 def _full() -> OSError:

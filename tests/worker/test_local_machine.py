@@ -21,8 +21,8 @@ from grassq.run import processes, rundir
 from grassq.run.lease_timer import boottime
 from grassq.worker.attempts import End
 from grassq.worker.default_env import DefaultEnvironment
-from grassq.worker.leases import Lease
 from grassq.worker.local_machine import LocalMachine
+from grassq.worker.machine import Lease
 
 BOOT = processes.boot_id()
 PATH = (b"PATH", b"/usr/local/bin:/usr/bin:/bin")

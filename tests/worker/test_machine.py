@@ -20,9 +20,8 @@ from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
 from grassq.run import processes, rundir
 from grassq.run.lease_timer import boottime
-from grassq.worker.leases import Lease
 from grassq.worker.local_machine import LocalMachine
-from grassq.worker.machine import Machine
+from grassq.worker.machine import Lease, Machine
 
 SOON_S = 30.0
 PATH = (b"PATH", b"/usr/local/bin:/usr/bin:/bin")

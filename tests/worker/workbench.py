@@ -12,7 +12,7 @@ from grassq.core.model import AttemptId, Outcome
 from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
 from grassq.worker.agent import Agent
-from grassq.worker.leases import Lease
+from grassq.worker.machine import Lease
 
 ME: AttemptId = (1, 1)
 START = Start(1, 1, a_spec(), a_placement("w"), ())

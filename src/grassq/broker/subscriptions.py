@@ -25,7 +25,7 @@ Position = tuple[str, int]
 
 
 class Filter(Struct, frozen=True):
-    """Which changes a subscriber wants: of some jobs, of one queue, or of all; with `ended`, ends of jobs only."""
+    """The changes that a subscriber wants: of some jobs, of one queue, or of all; with `ended`, only ends of jobs."""
 
     jobs: frozenset[int] | None = None
     queue: str | None = None
@@ -114,7 +114,7 @@ class Subscriptions:
         self._epoch = epoch
         self._seq = 0
         self._ring: deque[JobChange] = deque(maxlen=RING_MAX)
-        #: Changes up to this number are not in the ring any more.
+        #: Changes up to this number have left the ring.
         self._dropped = 0
         self._by_job: dict[int, dict[Subscription, None]] = {}
         self._by_queue: dict[str, dict[Subscription, None]] = {}
@@ -135,13 +135,13 @@ class Subscriptions:
         subscription = Subscription(self, wanted, wake)
         if wanted.jobs is not None:
             if self._named + len(wanted.jobs) > SUBSCRIBED_JOBS_MAX:
-                raise Refused(f"{SUBSCRIBED_JOBS_MAX:,} jobs are being waited for already; wait for fewer at a time")
+                raise Refused(f"too many jobs are waited for (limit {SUBSCRIBED_JOBS_MAX:,}); wait for fewer at a time")
             self._named += len(wanted.jobs)
             for job in wanted.jobs:
                 self._by_job.setdefault(job, {})[subscription] = None
         else:
             if self._count >= SUBSCRIBERS_MAX:
-                raise Refused(f"{SUBSCRIBERS_MAX:,} subscriptions are open already; close some first")
+                raise Refused(f"too many event streams (limit {SUBSCRIBERS_MAX:,})")
             self._count += 1
             self._listed(wanted)[subscription] = None
         if since is not None:

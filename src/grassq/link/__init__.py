@@ -1,9 +1,9 @@
 """The connection between a broker and a worker on another machine, the same at both ends.
 
-`FramedConnection` owns numbering, limits, questions with their answers, and the end of a connection; `frames` owns
-what waits to be sent. What the frames say is `grassq.core.protocol`; who dials and who listens is
-`worker.broker_link` and `web.workers.registry`. This package imports `core` only.
+`FramedConnection` owns numbering, limits, questions with their answers, and the end of a connection; `frames` owns the
+frames that wait to be sent. `grassq.core.protocol` defines the frames. The worker dials (`worker.broker_link`), the
+broker listens (`web.workers.registry`). This package imports `core` only.
 
-When a line stalls, frames pile up until WAITING_MAX or WAITING_BYTES_MAX is reached. The connection is then cut and
-begun afresh: the next hello makes both ends say again what counts, so nothing has to be sent from the old queue.
+When a connection stalls, frames pile up until WAITING_MAX or WAITING_BYTES_MAX is reached. The connection is then cut,
+and the worker dials again: after the next hello both ends repeat what still counts, so no old frame is needed.
 """

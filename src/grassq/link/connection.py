@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionEnded(Exception):
-    """A connection is over, for this reason."""
+    """The connection is over; the message says why."""
 
 
 class FramedConnection:
@@ -35,10 +35,10 @@ class FramedConnection:
         silence_s: float,
         newer: bool = False,
     ) -> None:
-        """`cut` ends the connection under the WebSocket, whatever waits in its buffers.
+        """`cut` ends the connection under the WebSocket, whatever its buffers hold.
 
-        `peer` names the other end in messages; `newer` says that it may send frames this release does not know. After
-        `silence_s` without a frame the peer counts as gone.
+        `peer` names the other end in messages. With `newer`, the peer may send frames that this release does not know.
+        After `silence_s` without a frame the peer counts as gone.
         """
         self._ws = ws
         self._decoder = decoder
@@ -48,7 +48,7 @@ class FramedConnection:
         self.newer = newer
         #: When the last frame came, on the monotonic clock.
         self.heard = time.monotonic()
-        #: Why the connection is over; None while it is not.
+        #: Why the connection is over; None while it lasts.
         self.reason: str | None = None
         self._out = FrameQueue()
         self._more = asyncio.Event()
@@ -58,14 +58,14 @@ class FramedConnection:
         self._writing = asyncio.create_task(self._write())
 
     def open(self) -> None:
-        """Let frames go that are not urgent: the greeting is over."""
+        """Allow frames that are not urgent: the greeting is over."""
         self._out.open()
         self._more.set()
 
     def send(self, body: object, *, urgent: bool = False) -> bool:
-        """Put a frame behind those that wait; return False for a frame above FRAME_MAX, which is not sent.
+        """Queue a frame; return False for a frame above FRAME_MAX, which is not sent.
 
-        An urgent frame overtakes the others. A connection that already has too many frames waiting is ended.
+        An urgent frame overtakes the others. A connection whose queue is full is ended.
         """
         packed = protocol.pack(body)
         if len(packed) > protocol.FRAME_MAX:
@@ -78,9 +78,9 @@ class FramedConnection:
         return True
 
     async def ask(self, question: Question, *, urgent: bool = False) -> Answer:
-        """Return the peer's answer to a question; raise ConnectionEnded when the connection ends before it comes.
+        """Return the peer's answer to a question; raise ConnectionEnded when the connection ends before.
 
-        When the caller is cancelled, the peer is told that nobody waits for the answer.
+        When the caller is cancelled, the peer is told that the answer is not needed.
         """
         if self.reason is not None:
             raise ConnectionEnded(self.reason)
@@ -99,7 +99,7 @@ class FramedConnection:
             self._asks.pop(number, None)
 
     async def first(self, within_s: float) -> Any:
-        """Return the body of the first frame; raise ConnectionEnded when it does not come within this time."""
+        """Return the body of the first frame; raise ConnectionEnded if it does not come within this time."""
         try:
             async with asyncio.timeout(within_s):
                 return await self.next()
@@ -107,9 +107,9 @@ class FramedConnection:
             raise self._ended(f"{self._peer} did not greet within {within_s:g} s") from None
 
     async def next(self) -> Any:
-        """Return the body of the next frame that is new and known; raise ConnectionEnded when none will come.
+        """Return the body of the next frame that is new and known; raise ConnectionEnded at the end.
 
-        Answers are not returned here: they go to the question they belong to.
+        An answer is not returned here: it goes to the `ask` that waits for it.
         """
         while True:
             body = await self._receive()
@@ -152,7 +152,7 @@ class FramedConnection:
         return ConnectionEnded(self.reason)
 
     def end(self, reason: str) -> None:
-        """Give the connection up: `next` and `ask` raise ConnectionEnded; the first reason given counts."""
+        """End the connection: `next` and `ask` raise ConnectionEnded with the first reason given."""
         self._ended(reason)
         self._cut()
 

@@ -1,4 +1,4 @@
-"""The frames of one connection: how many have come, and which wait to be sent."""
+"""The frames of one connection: the count of received ones, and the queue of those to send."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from msgspec import Raw
 
 from grassq.core.protocol import pack
 
-#: Frames that wait to be sent over one connection, in number and in bytes; with more the connection is cut.
+#: Frames that wait to be sent over one connection, in number and in bytes; with more, the connection is cut.
 WAITING_MAX = 20_000
 WAITING_BYTES_MAX = 64 << 20
 
 
 class FrameCounter:
-    """The frames that have come over one connection."""
+    """Counts the frames received over one connection."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -30,7 +30,7 @@ class FrameCounter:
 
 
 class FrameQueue:
-    """Frames that wait to be sent over one connection, bounded; greetings and heartbeats overtake the rest."""
+    """The frames that wait to be sent over one connection, bounded; urgent frames overtake the others."""
 
     def __init__(self, *, most: int = WAITING_MAX, most_bytes: int = WAITING_BYTES_MAX) -> None:
         self._most = most
@@ -42,7 +42,7 @@ class FrameQueue:
         self._open = False
 
     def put(self, packed: bytes, *, urgent: bool = False) -> bool:
-        """Add a packed body; return False when the queue is full, and the connection must be given up."""
+        """Add a packed body; return False when the queue is full, and the connection must end."""
         if len(self._urgent) + len(self._rest) >= self._most or self._bytes + len(packed) > self._most_bytes:
             return False
         (self._urgent if urgent else self._rest).append(packed)
@@ -50,7 +50,7 @@ class FrameQueue:
         return True
 
     def open(self) -> None:
-        """Let frames go that are not urgent: the greeting is over."""
+        """Allow frames that are not urgent: the greeting is over."""
         self._open = True
 
     def take(self) -> bytes | None:

@@ -13,22 +13,22 @@ from grassq.errors import NotFound, Unreachable
 from grassq.net.http import Connection
 from grassq.net.retry import TRIES, TRIES_WITHIN_S
 
-#: A daemon says something every 15 s at least: one that is silent for so long is gone, or its machine is.
+#: A daemon sends something every 15 s at least. After this long without data it counts as gone.
 SILENT_S = 45.0
-#: The line that begins a frame, and the output that may follow one.
+#: The largest line of a frame, and the largest output after a line.
 LINE_MAX = 1 << 20
 OUTPUT_MAX = 4 << 20
-#: How many offsets one request tells; of more jobs the output comes again, and what is known of it is left out here.
+#: Offsets in one request; the output of other jobs comes again, and its known part is dropped here.
 OFFSETS_MAX = 200
-#: How many ranges of jobs that are over one request tells; of the others everything comes again, and is left out here.
-#: With that many offsets beside them a request line stays below the 8,190 bytes that a daemon takes.
+#: Ranges of ended jobs in one request; the other ended jobs come again and are dropped here.
+#: With OFFSETS_MAX offsets, the request line stays below the 8,190 bytes that a daemon accepts.
 OVER_MAX = 40
-#: So many jobs that have ended are remembered; then those that the reader has dealt with are forgotten.
+#: Ended jobs that are remembered; with more, those that the reader has dealt with are forgotten.
 ENDED_MAX = 20_000
 
-#: Which attempt of a job was read last, and how far.
+#: The attempt of a job that was read last, and the offset after the last byte read.
 Place = tuple[int, int]
-#: The first and the last of some ids.
+#: The first and the last of consecutive ids.
 Range = tuple[int, int]
 
 
@@ -37,12 +37,12 @@ class JobStarted(NamedTuple):
 
     job: int
     attempt: int
-    #: As in `show --json`; None if nothing is known of it.
+    #: As in `show --json`; None if it is not known.
     allocation: dict[str, Any] | None
 
 
 class JobOutput(NamedTuple):
-    """What a job wrote, from `offset` of its log on. An offset below what was read before: the log was begun anew."""
+    """Bytes of a job's log from `offset` on. An offset below the bytes read before means that the log was truncated."""
 
     job: int
     attempt: int
@@ -51,7 +51,7 @@ class JobOutput(NamedTuple):
 
 
 class JobEnded(NamedTuple):
-    """A job is final; one that never started has no `Started` before it."""
+    """A job has ended; a job that never started has no `JobStarted` before."""
 
     job: int
     state: str
@@ -59,20 +59,20 @@ class JobEnded(NamedTuple):
     signal: int | None
     outcome: str | None
     error: str | None
-    #: Why the rest of its output cannot be read; None when all of it was told.
+    #: Why the rest of the output cannot be read; None if all of it was sent.
     unread: str | None = None
 
 
 class JobShown(NamedTuple):
-    """All that there was has been told, once for each connection: what has not ended is among `ids`, or gone."""
+    """All jobs that existed were sent, once per connection: an unfinished job is in `ids`, or was removed."""
 
-    #: This concerns jobs up to here: later ones may have been submitted meanwhile.
+    #: The largest id that `ids` covers: later jobs may have been submitted meanwhile.
     upto: int
-    #: The first and the last of ids that follow one another, in ascending order.
+    #: Ranges of unfinished jobs, in ascending order.
     ids: Sequence[Range]
 
     def gone(self, jobs: Iterable[int]) -> list[int]:
-        """Those of some jobs, none of which was told to have ended, that exist no more."""
+        """Return the jobs that were removed, of jobs whose end was not received."""
         firsts = [first for first, _ in self.ids]
         found = []
         for job in jobs:
@@ -84,35 +84,35 @@ class JobShown(NamedTuple):
 
 Frame = JobStarted | JobOutput | JobEnded | JobShown
 
-#: Opens the stream: from this job on, of these no output before their offsets, and nothing of those that are over.
+#: Opens the stream: the first job, the offsets of known output, and the ranges of jobs known to have ended.
 Ask = Callable[[int, Mapping[int, Place], Sequence[Range]], tuple[Iterator[bytes], Connection]]
-#: What the reader waits for: the last job that it knows of, and all jobs up to it whose end it has not dealt with.
+#: Returns the last job that the reader knows, and the jobs up to it whose end it has not dealt with.
 #: Called by the thread that reads.
 Known = Callable[[], tuple[int, Collection[int]]]
 
 
 class EventStream:
-    """The frames of one queue, each told once; a daemon that dies meanwhile is no end: the next one is asked.
+    """The frames of one queue, each returned once. When a daemon dies, the stream goes on with the next one.
 
-    It never ends by itself: close it. As long as it is open, a temporary queue is kept. NotFound says
-    that the queue was deleted under jobs that wait for it.
+    The stream never ends by itself: close it. While it is open, a temporary queue is kept. NotFound means that the
+    queue was deleted while jobs waited for it.
     """
 
     def __init__(self, ask: Ask, first_id: int, offsets: Mapping[int, Place], known: Known | None = None) -> None:
-        """Jobs that `known` says were dealt with may be told again, but are mostly not even asked for.
+        """Jobs that `known` says were dealt with may come again, but are mostly not even asked for.
 
-        Without it everything is asked for again, and `Shown` concerns no job.
+        Without `known`, everything is asked for again, and `JobShown` covers no job.
         """
         self._ask = ask
         self._known = known
-        #: The last job that was known when this connection was opened: what is told now concerns it.
+        #: The last known job when this connection was opened.
         self._last = 0
         self._first = first_id
-        #: Jobs that have started: what was read of them.
+        #: Started jobs: the attempt and offset read.
         self._open: dict[int, Place] = dict(offsets)
-        #: Jobs that have ended; without those that the reader has dealt with.
+        #: Ended jobs, without those that the reader has dealt with.
         self._ended: set[int] = set()
-        #: Jobs whose output comes again from its start on, up to what is known of it.
+        #: Jobs whose output comes again from its start on, and the offset up to which it is known.
         self._again: dict[int, int] = {}
         self._connection: Connection | None = None
         self._is_closed = False
@@ -132,7 +132,7 @@ class EventStream:
 
     @property
     def offsets(self) -> dict[int, Place]:
-        """Which attempt of each job that has not ended was read last, and how far: for the next subscription."""
+        """The attempt and offset read of each unfinished job, for the next subscription."""
         return dict(self._open)
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class EventStream:
             opened, told = monotonic(), False
             try:
                 if self._is_closed:
-                    return  # while it was opened, when there was nothing to interrupt
+                    return  # closed while the connection was opened, when there was nothing to interrupt
                 for document, data in read_frames(parts):
                     frame = self._news(document, data)
                     if frame is not None:
@@ -172,7 +172,7 @@ class EventStream:
         return parts
 
     def _settle(self) -> list[Range]:
-        """Forget what the reader has dealt with; the jobs that need not be told again."""
+        """Forget jobs that the reader has dealt with; return the ranges of jobs that need not come again."""
         if self._known is None:
             return []
         self._last, unfinished = self._known()
@@ -188,7 +188,7 @@ class EventStream:
             connection.close()
 
     def _news(self, document: dict[str, Any], data: bytes) -> Frame | None:
-        """A frame that says something new: after a break much is told again."""
+        """Return a frame with news, else None: after a break much comes again."""
         try:
             if "output" in document:
                 return self._output(int(document["output"]), int(document["attempt"]), int(document["offset"]), data)
@@ -201,7 +201,7 @@ class EventStream:
             if "gone" in document:
                 raise NotFound("the queue was deleted")
         except (KeyError, TypeError, ValueError):
-            raise _strange() from None
+            raise _unreadable() from None
         return None
 
     def _started(self, job: int, attempt: int, allocation: dict[str, Any] | None) -> Frame | None:
@@ -227,7 +227,7 @@ class EventStream:
         if job in self._ended:
             return None
         if len(self._ended) >= ENDED_MAX:
-            # If nobody says what he has dealt with, the lowest half: they may be told again.
+            # Without `known`, forget the lowest half: these jobs may come again.
             self._forget(*(self._known() if self._known else (sorted(self._ended)[ENDED_MAX // 2], ())))
         self._ended.add(job)
         self._open.pop(job, None)
@@ -242,7 +242,7 @@ class EventStream:
 
 
 def _gaps(ids: Sequence[int], last: int) -> list[Range]:
-    """The largest ranges between ids in ascending order, before them, and from them to the last one; bounded."""
+    """Return the largest ranges before, between and after ids in ascending order, up to `last`; at most OVER_MAX."""
     edges = [0, *ids, last + 1]
     found = [(edge + 1, after - 1) for edge, after in pairwise(edges) if after > edge + 1]
     if len(found) > OVER_MAX:
@@ -251,12 +251,12 @@ def _gaps(ids: Sequence[int], last: int) -> list[Range]:
 
 
 def read_frames(parts: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Each frame of a stream: its line as a document, and the bytes that belong to it."""
+    """Yield each frame of a stream: its line as a document, and the bytes after the line."""
     buffer = b""
     while True:
         while (end := buffer.find(b"\n")) < 0:
             if len(buffer) > LINE_MAX:
-                raise _strange()
+                raise _unreadable()
             part = next(parts, b"")
             if not part:
                 return
@@ -264,7 +264,7 @@ def read_frames(parts: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]
         document, buffer = _read_line(buffer[:end]), buffer[end + 1 :]
         size = document.get("size", 0) if "output" in document else 0
         if not isinstance(size, int) or not 0 <= size <= OUTPUT_MAX:
-            raise _strange()
+            raise _unreadable()
         pieces = [buffer]
         missing = size - len(buffer)
         while missing > 0:
@@ -282,11 +282,11 @@ def _read_line(line: bytes) -> dict[str, Any]:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
-        raise _strange() from None
+        raise _unreadable() from None
     if not isinstance(document, dict):
-        raise _strange()
+        raise _unreadable()
     return document
 
 
-def _strange() -> Unreachable:
-    return Unreachable("what the daemon tells of the queue cannot be read; is it another version? try `grass restart`")
+def _unreadable() -> Unreachable:
+    return Unreachable("the daemon's event stream cannot be read; is its version another one? try `grass restart`")

@@ -1,4 +1,4 @@
-"""A job's log over connections that may break: read on from where it was, and never taken for whole when it is not."""
+"""A job's log over connections that may break: continued from the offset read, never taken for complete too early."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from grassq.errors import Unreachable
 from grassq.net.http import Broken, Connection, Response, is_number
 from grassq.net.retry import TRIES, TRIES_WITHIN_S
 
-#: What a reader sees between the bytes of a log that shrank, and of the log from its new start on.
+#: Inserted where a log shrank, between the bytes before and the bytes of the new log.
 SHRANK = b"\n[grass: the log shrank at %d bytes]\n"
 
-#: Opens a log at an offset, of an attempt, at its last lines.
+#: Opens a log: the offset, the attempt, and the number of last lines.
 Ask = Callable[[int, int | None, int | None], tuple[Response, Iterator[bytes], Connection]]
 
 
 class LogStream:
-    """A job's log as it comes: which attempt wrote it, how far it was read, and its bytes."""
+    """A job's log as it comes: its attempt, the offset read, and its bytes."""
 
     def __init__(self, ask: Ask, offset: int, attempt: int | None, tail: int | None) -> None:
         self._ask = ask
@@ -43,7 +43,7 @@ class LogStream:
         # A job that has not started is followed from its first attempt on.
         self.attempt = _number(response, "grass-attempt", attempt or 0) or 1
         self.offset = _number(response, "grass-offset", offset)
-        #: The log is shorter than what was asked for, and comes from its start.
+        #: The log is shorter than the requested offset, and comes from its start.
         self._shrank_at = _number(response, "grass-shrank", -1)
 
     def _read(self) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from grassq.web.responses import Handler, document, version_header
 from grassq.web.routes.jobs import Jobs
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
-from grassq.web.workers.queue_admin import LogSources
+from grassq.web.workers.directory import WorkersApi
 
 
 class Api:
@@ -27,7 +27,7 @@ class Api:
     def __init__(
         self,
         engine: Engine,
-        directory: LogSources,
+        directory: WorkersApi,
         default: Request,
         stop: Callable[[], None],
         about: dict[str, object],

@@ -1,7 +1,7 @@
-"""The agent: turns orders into processes and what becomes of them into reports.
+"""The agent: turns orders into processes, and ends of processes into reports.
 
-It keeps nothing that the run dirs do not hold: after a restart the broker says what it believes runs here, and the
-agent looks. An end is reported again and again until it is acknowledged.
+The agent keeps nothing that the run dirs do not hold. After a restart, the broker says which attempts it believes to
+run here, and the agent looks at their run dirs. An end is reported until the broker acknowledges it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event
 from grassq.run.lease_timer import GRACE_PART
 from grassq.worker.attempts import End, Forgotten, HeldAttempt, Phase, exited, one_alone
-from grassq.worker.lender import Lender
+from grassq.worker.leases import Leases
 from grassq.worker.machine import AttemptProcesses
 from grassq.worker.unacked import UnackedReports
 
@@ -41,16 +41,16 @@ log = logging.getLogger(__name__)
 REPEAT_S = 2.0
 ORDER_AGAIN_S = 5.0
 ORPHAN_LOOK_S = 2.0
-#: The end of a shim is told by its launcher or by its pidfd; only a look finds it out where neither does.
+#: The launcher or the pidfd reports the end of a shim. This check finds an end that neither reported.
 RUNNING_LOOK_S = 10.0
-#: At so many that are watched we look in one tick all the same, the longest not looked at first.
+#: At most this many watched attempts are checked in one tick, those checked longest ago first.
 RUNNING_LOOKS_MAX = 10
-#: How many attempts are named in a hello; the broker asks of itself about older ones it believes to run.
+#: Attempts named in a hello. The broker asks about older attempts that it believes to run.
 HELD_MAX = 10_000
 
 
 class Agent:
-    """One worker's mind: synchronous, driven by orders, by what its processes do, and by a tick."""
+    """Runs one worker's attempts. Synchronous; driven by orders, by reports of processes, and by a tick."""
 
     def __init__(
         self,
@@ -62,48 +62,48 @@ class Agent:
         boottime: Callable[[], float],
         seen: Callable[[], StorePosition | None] = lambda: None,
     ) -> None:
-        """`boottime` is the clock of pings and leases; `seen` says which position of the broker's store we know of."""
+        """`boottime` is the clock of pings and leases; `seen` returns the newest known position of the store."""
         self.info = info
         self._machine = machine
         self._send = send
         self._mono = mono
-        self._lender = Lender(boottime, machine)
+        self._leases = Leases(boottime, machine)
         self._seen = seen
         self._held: dict[AttemptId, HeldAttempt] = {}
-        #: Orders that met a disk or process table that could not be read; tried again at the tick.
+        #: Orders that failed with an OSError of the disk or the process table; retried at the tick.
         self._put_off: dict[tuple[type[Order], AttemptId], Order] = {}
         self._outbox = UnackedReports(machine)
-        #: Who takes over from an attempt when that has ended.
+        #: The prefetched attempt of each attempt that has one.
         self._next: dict[AttemptId, AttemptId] = {}
         self._forgotten = Forgotten()
 
     def hello(self, *, fresh: bool = True) -> None:
-        """Tell the broker who this is; on a fresh connection it answers with what it believes runs here."""
+        """Send the broker this worker's description; with `fresh`, also the attempts that have a run dir here."""
         if not fresh:
             return self._send(Hello(self.info, False))
-        # What the broker still wants started it says again; what it wanted before may run elsewhere by now.
+        # The broker repeats a start that it still wants. An earlier start may have gone to another worker since.
         self._put_off = {key: order for key, order in self._put_off.items() if not isinstance(order, Start)}
-        self._held = {attempt: holding for attempt, holding in self._held.items() if not holding.traceless}
-        self._give_up_followers()
+        self._held = {attempt: held for attempt, held in self._held.items() if not held.traceless}
+        self._void_prefetched()
         self._outbox.fill()
-        held, unrecorded = self._machine.inventory(HELD_MAX), self._machine.unrecorded(HELD_MAX)
-        self._send(Hello(self.info, True, tuple(held), self._seen(), tuple(unrecorded)))
+        inventory, unrecorded = self._machine.inventory(HELD_MAX), self._machine.unrecorded(HELD_MAX)
+        self._send(Hello(self.info, True, tuple(inventory), self._seen(), tuple(unrecorded)))
 
-    def _give_up_followers(self) -> None:
-        """Nobody begins without being asked after this: a broker restored from a backup would not know of it."""
-        for attempt, holding in list(self._held.items()):
-            if holding.waits_behind:
+    def _void_prefetched(self) -> None:
+        """Void prefetched attempts: a broker restored from a backup would not know that they start."""
+        for attempt, held in list(self._held.items()):
+            if held.waits_behind:
                 with one_alone(attempt):
                     if self._machine.void(attempt, self._machine.boot):
                         del self._held[attempt]
 
     def describe(self, info: WorkerInfo) -> None:
-        """Something about this worker is new: its offers, or its devices."""
+        """Send the broker a changed description of this worker: its offers or its devices."""
         self.info = info
         self.hello(fresh=False)
 
     def order(self, order: Order) -> None:
-        """Do what the broker asks; the same order may come any number of times."""
+        """Execute an order of the broker; the same order may come any number of times."""
         if isinstance(order, Forget):
             return self._forget(order)
         try:
@@ -113,11 +113,11 @@ class Agent:
             self._put_off[type(order), order.id] = order
 
     def confirmed(self, at: float) -> None:
-        """The broker has answered a ping sent at this moment of `boottime`: leases last longer."""
-        if self._lender.confirm(at):
-            for holding in self._held.values():
-                with one_alone(holding.id):
-                    self._lender.renew(holding)
+        """Renew leases: the broker has answered a ping that was sent at this time of `boottime`."""
+        if self._leases.confirm(at):
+            for held in self._held.values():
+                with one_alone(held.id):
+                    self._leases.renew(held)
 
     def _obey(self, order: Start | Check | Stop | Withdraw | Ack) -> None:
         match order:
@@ -135,159 +135,159 @@ class Agent:
                 self._acknowledged(order.id)
 
     def _acknowledged(self, attempt: AttemptId) -> None:
-        holding = self._held.get(attempt)
-        if holding is None or holding.end is not None:
+        held = self._held.get(attempt)
+        if held is None or held.end is not None:
             self._held.pop(attempt, None)
             self._machine.acked(attempt)
 
     def _forget(self, order: Forget) -> None:
-        active = {holding.id[0] for holding in self._held.values() if holding.end is None}
+        active = {held.id[0] for held in self._held.values() if held.end is None}
         jobs = [job for job in order.jobs if job not in active]
         self._forgotten.add(jobs)
         gone = set(jobs)
-        self._held = {attempt: holding for attempt, holding in self._held.items() if attempt[0] not in gone}
+        self._held = {attempt: held for attempt, held in self._held.items() if attempt[0] not in gone}
         self._machine.forget(jobs, order.spare)
 
     def _start(self, start: Start) -> None:
         if start.job in self._forgotten:
             log.warning("start_ignored job=%s attempt=%s: the job was removed", *start.id)
             return
-        holding = self._held.get(start.id)
-        if holding is not None and self._lender.has_lapsed(holding):
-            holding = None
-        if holding is None:
+        held = self._held.get(start.id)
+        if held is not None and self._leases.has_lapsed(held):
+            held = None
+        if held is None:
             self._recover(start.id, start, start.placement.boot)
         else:
-            waited, holding.start = holding.waits_behind, start
-            if (waited and start.placement.after is None) or (holding.phase is Phase.ORDERED and holding.stuck):
-                # The one it waited behind is over, as the broker knows; or its run dir may be made by now.
-                self._begin(holding)
-            self._tell(holding)
+            waited, held.start = held.waits_behind, start
+            if (waited and start.placement.after is None) or (held.phase is Phase.ORDERED and held.stuck):
+                # The broker knows that the predecessor has ended; or the run dir may be made now.
+                self._begin(held)
+            self._tell(held)
 
     def _check(self, attempt: AttemptId, boot: str) -> None:
-        holding = self._held.get(attempt)
-        if holding is None:
+        held = self._held.get(attempt)
+        if held is None:
             self._recover(attempt, None, boot)
         else:
-            self._tell(holding)
+            self._tell(held)
 
     def _recover(self, attempt: AttemptId, start: Start | None, boot: str, found: RunState | None = None) -> None:
-        """Look how an attempt stands, and go on from there."""
+        """Look at the run dir of an attempt that is not held, and continue from what is found."""
         found = found or self._machine.look(attempt)
         verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._machine.boot)
         now = self._mono()
         laid_out = found.claimed
-        holding = HeldAttempt(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now, laid_out=laid_out)
-        if verdict is Conclusion.ORDER and not self._lender.grant(holding):
+        held = HeldAttempt(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now, laid_out=laid_out)
+        if verdict is Conclusion.ORDER and not self._leases.grant(held):
             return
         if verdict in (Conclusion.WATCH, Conclusion.ORPHANED):
-            holding.lease = self._machine.leased(attempt)
-        self._held[attempt] = holding
+            held.lease = self._machine.leased(attempt)
+        self._held[attempt] = held
         match verdict:
             case Conclusion.ORDER:
-                self._begin(holding)
+                self._begin(held)
             case Conclusion.WATCH:
-                holding.phase = Phase.RUNNING
-                self._watch(holding)
-                self._tell(holding)
+                held.phase = Phase.RUNNING
+                self._watch(held)
+                self._tell(held)
             case Conclusion.ORPHANED:
-                self._orphaned(holding)
+                self._orphaned(held)
             case Exited() | Lost() | RefusedByWorker():
-                holding.traceless = found == RunState()
-                self._ended(holding, verdict)
+                held.traceless = found == RunState()
+                self._ended(held, verdict)
 
-    def _begin(self, holding: HeldAttempt) -> None:
-        assert holding.start is not None
-        holding.at = self._mono()
-        before, holding.stuck = holding.stuck, None
-        after = holding.start.placement.after
+    def _begin(self, held: HeldAttempt) -> None:
+        assert held.start is not None
+        held.at = self._mono()
+        before, held.stuck = held.stuck, None
+        after = held.start.placement.after
         try:
             if after is None or self._is_over(after):
-                self._machine.start(holding.start, holding.lease)
+                self._machine.start(held.start, held.lease)
             elif after in self._held:
-                self._next[after] = holding.id
-                self._machine.start(holding.start, holding.lease, after)
+                self._next[after] = held.id
+                self._machine.start(held.start, held.lease, after)
             else:
-                return  # of that one nothing is known yet; this one is tried again at the tick
-            holding.laid_out = True
+                return  # nothing is known of the predecessor yet; the tick tries this attempt again
+            held.laid_out = True
         except OSError as error:
-            # Kept as ordered and tried again at the tick: a full disk is no reason to use the job's tries up.
-            holding.stuck = f"its run dir cannot be made: {error.strerror}"
-            if holding.stuck != before:
-                self._report(holding, Stuck(holding.id[1], holding.stuck))
+            # The attempt stays ordered and the tick tries again: a full disk must not use up the job's retries.
+            held.stuck = f"its run dir cannot be made: {error.strerror}"
+            if held.stuck != before:
+                self._report(held, Stuck(held.id[1], held.stuck))
 
     def _is_over(self, attempt: AttemptId) -> bool:
-        """Whether an attempt is known to have ended: one there is no trace of may be yet to come."""
-        holding = self._held.get(attempt)
-        if holding is not None:
-            return holding.end is not None
+        """Return whether an attempt is known to have ended; an attempt without a run dir may still come."""
+        held = self._held.get(attempt)
+        if held is not None:
+            return held.end is not None
         found = self._machine.look(attempt)
         return found.exit is not None or (found.claimed and not found.shim_alive and not found.command_alive)
 
     def _withdraw(self, attempt: AttemptId, boot: str) -> None:
-        """Give an attempt up that waits behind another, unless it has begun."""
-        holding = self._held.get(attempt)
-        if holding is None:
+        """Void a prefetched attempt, unless it has begun."""
+        held = self._held.get(attempt)
+        if held is None:
             self._adopt_to_stop(attempt, boot)
-        elif holding.end is not None:
-            self._tell(holding)
-        elif holding.phase is Phase.ORDERED and self._machine.void(attempt, boot):
-            self._ended(holding, RefusedByWorker(attempt[1], "taken back, to start where there is room sooner"))
+        elif held.end is not None:
+            self._tell(held)
+        elif held.phase is Phase.ORDERED and self._machine.void(attempt, boot):
+            self._ended(held, RefusedByWorker(attempt[1], "withdrawn, to start earlier elsewhere"))
 
-    def _orphaned(self, holding: HeldAttempt) -> None:
-        holding.phase = Phase.ORPHANED
-        self._report(holding, Started(holding.id[1], holding.pid))
-        if holding.lease is None:
-            why = "supervisor gone; it runs on, but its exit code will not be known"
+    def _orphaned(self, held: HeldAttempt) -> None:
+        held.phase = Phase.ORPHANED
+        self._report(held, Started(held.id[1], held.pid))
+        if held.lease is None:
+            why = "supervisor gone; the command runs on, but its exit code will not be known"
         else:
-            why = "supervisor gone; it is ended, because nobody else would do so when its lease is over"
-            grace_s = min(STOP_GRACE_S, GRACE_PART * holding.lease.length_s)
-            holding.stop_at = min(holding.stop_at or math.inf, self._mono() + grace_s)
-            self._machine.end_orphan(holding.id, kill=self._mono() >= holding.stop_at)
-        self._report(holding, Stuck(holding.id[1], why))
+            why = "supervisor gone; the command is ended now: nothing else would end it when its lease is over"
+            grace_s = min(STOP_GRACE_S, GRACE_PART * held.lease.length_s)
+            held.stop_at = min(held.stop_at or math.inf, self._mono() + grace_s)
+            self._machine.end_orphan(held.id, kill=self._mono() >= held.stop_at)
+        self._report(held, Stuck(held.id[1], why))
 
-    def _ended(self, holding: HeldAttempt, end: End, *, goes_on: bool = False) -> None:
-        """Report an end; `goes_on` says that its shim begins the attempt that takes over."""
-        holding.phase, holding.end = Phase.ENDED, end
-        self._report(holding, end)
-        prefetched = self._held.get(self._next.pop(holding.id, holding.id))
-        if prefetched is None or prefetched is holding or prefetched.phase is not Phase.ORDERED or goes_on:
+    def _ended(self, held: HeldAttempt, end: End, *, goes_on: bool = False) -> None:
+        """Report an end; with `goes_on`, the attempt's shim starts the prefetched attempt itself."""
+        held.phase, held.end = Phase.ENDED, end
+        self._report(held, end)
+        prefetched = self._held.get(self._next.pop(held.id, held.id))
+        if prefetched is None or prefetched is held or prefetched.phase is not Phase.ORDERED or goes_on:
             return
         with one_alone(prefetched.id):
             self._begin(prefetched)
 
-    def _tell(self, holding: HeldAttempt) -> None:
-        """Say again how an attempt stands."""
-        if holding.end is not None:
-            return self._report(holding, holding.end)
-        if holding.phase is not Phase.ORDERED:
-            # An adopted shim may have claimed and not yet spawned when we first looked.
-            holding.pid = holding.pid or self._machine.look(holding.id).pid or 0
-            if holding.pid:
-                self._report(holding, Started(holding.id[1], holding.pid))
-        if holding.stuck is not None:
-            self._report(holding, Stuck(holding.id[1], holding.stuck))
+    def _tell(self, held: HeldAttempt) -> None:
+        """Report the state of an attempt again."""
+        if held.end is not None:
+            return self._report(held, held.end)
+        if held.phase is not Phase.ORDERED:
+            # When this worker adopted the shim, the shim may have claimed the attempt and not yet spawned the command.
+            held.pid = held.pid or self._machine.look(held.id).pid or 0
+            if held.pid:
+                self._report(held, Started(held.id[1], held.pid))
+        if held.stuck is not None:
+            self._report(held, Stuck(held.id[1], held.stuck))
 
-    def _report(self, holding: HeldAttempt, event: Event) -> None:
-        holding.at = self._mono()
-        self._send(Report(holding.id[0], event))
+    def _report(self, held: HeldAttempt, event: Event) -> None:
+        held.at = self._mono()
+        self._send(Report(held.id[0], event))
 
     def _stop(self, attempt: AttemptId, grace_s: float, boot: str) -> None:
         if attempt not in self._held:
             self._adopt_to_stop(attempt, boot)
-        holding = self._held[attempt]
-        if holding.stop_at is None or holding.stop_grace_s != grace_s:
-            holding.stop_at, holding.stop_grace_s = self._mono() + grace_s, grace_s
-        if holding.end is not None:
-            self._tell(holding)
-        elif holding.phase is Phase.ORPHANED:
-            self._machine.end_orphan(attempt, kill=self._mono() >= holding.stop_at)
+        held = self._held[attempt]
+        if held.stop_at is None or held.stop_grace_s != grace_s:
+            held.stop_at, held.stop_grace_s = self._mono() + grace_s, grace_s
+        if held.end is not None:
+            self._tell(held)
+        elif held.phase is Phase.ORPHANED:
+            self._machine.end_orphan(attempt, kill=self._mono() >= held.stop_at)
         else:
             self._machine.stop(attempt, grace_s)
-            self._tell(holding)
+            self._tell(held)
 
     def _adopt_to_stop(self, attempt: AttemptId, boot: str) -> None:
-        """A stop for an attempt never heard of: give it up if nobody claimed it, else look."""
+        """Void an unknown attempt that must end, if no shim claimed it; else look at its run dir."""
         if boot == self._machine.boot and self._machine.void(attempt, boot):
             self._ended(
                 self._held.setdefault(attempt, HeldAttempt(attempt, Phase.ENDED, self._mono())),
@@ -297,134 +297,134 @@ class Agent:
             self._recover(attempt, None, boot)
 
     def heard(self, report: dict[str, Any]) -> None:
-        """A launcher or shim said something."""
+        """Handle a report of a launcher or shim."""
         event = report["event"]
         if event == "gone":
             for attempt in [h.id for h in self._held.values() if h.shim == report["shim"]]:
                 self.shim_gone(attempt)
             return
-        holding = self._held.get((report.get("job", 0), report.get("attempt", 0)))
-        if holding is not None and holding.end is None:
-            with one_alone(holding.id):
-                self._heard_of(holding, event, report)
+        held = self._held.get((report.get("job", 0), report.get("attempt", 0)))
+        if held is not None and held.end is None:
+            with one_alone(held.id):
+                self._heard_of(held, event, report)
 
-    def _heard_of(self, holding: HeldAttempt, event: str, report: dict[str, Any]) -> None:
+    def _heard_of(self, held: HeldAttempt, event: str, report: dict[str, Any]) -> None:
         match event:
             case "started":
-                holding.phase, holding.pid, holding.shim = Phase.RUNNING, report["pid"], report["shim"]
-                holding.looked_at, holding.stuck = self._mono(), None
-                self._report(holding, Started(holding.id[1], holding.pid))
-                holding.watched = not report.get("stray")
-                if not holding.watched:
-                    self._watch(holding)
-                if holding.stop_grace_s is not None:
-                    self._machine.stop(holding.id, holding.stop_grace_s)
+                held.phase, held.pid, held.shim = Phase.RUNNING, report["pid"], report["shim"]
+                held.looked_at, held.stuck = self._mono(), None
+                self._report(held, Started(held.id[1], held.pid))
+                held.watched = not report.get("stray")
+                if not held.watched:
+                    self._watch(held)
+                if held.stop_grace_s is not None:
+                    self._machine.stop(held.id, held.stop_grace_s)
             case "exited":
-                # Of what was over at once only this is said: that it ran is part of it.
-                self._ended(holding, exited(holding.id[1], report["record"]), goes_on=bool(report.get("next")))
+                # A command that ended at once sends only this report; it includes the start.
+                self._ended(held, exited(held.id[1], report["record"]), goes_on=bool(report.get("next")))
             case "stuck":
-                holding.stuck = "killed, and yet it does not end; its devices stay taken"
-                self._tell(holding)
+                held.stuck = "killed, but it does not end; its devices stay in use"
+                self._tell(held)
             case "duplicate" | "bad_spec" | "claim_failed":
-                if holding.phase is Phase.ORDERED:
-                    self._look_again(holding)
+                if held.phase is Phase.ORDERED:
+                    self._look_again(held)
 
     def shim_gone(self, attempt: AttemptId) -> None:
-        """A shim ended: what it left says whether its attempt has."""
-        holding = self._held.get(attempt)
-        if holding is not None and holding.end is None:
-            self._look_again(holding)
+        """Look at the run dir of an attempt whose shim has ended."""
+        held = self._held.get(attempt)
+        if held is not None and held.end is None:
+            self._look_again(held)
 
-    def _look_again(self, holding: HeldAttempt) -> None:
-        holding.looked_at = self._mono()
+    def _look_again(self, held: HeldAttempt) -> None:
+        held.looked_at = self._mono()
         try:
-            found = self._machine.look(holding.id)
+            found = self._machine.look(held.id)
         except OSError as error:
-            log.error("look_failed job=%s attempt=%s error=%s", *holding.id, error)
-            return  # what cannot be known now is looked at again at a later tick
-        holding.pid = found.pid or holding.pid
-        # What has run once is never ordered again, also when its run dir has vanished.
-        may_start = holding.start is not None and holding.phase is Phase.ORDERED
-        verdict = judge(holding.id[1], found, may_start=may_start, same_boot=True)
+            log.error("look_failed job=%s attempt=%s error=%s", *held.id, error)
+            return  # a later tick looks again
+        held.pid = found.pid or held.pid
+        # An attempt that has run is never ordered again, even if its run dir has vanished.
+        may_start = held.start is not None and held.phase is Phase.ORDERED
+        verdict = judge(held.id[1], found, may_start=may_start, same_boot=True)
         match verdict:
             case Conclusion.ORDER:
-                holding.phase = Phase.ORDERED
+                held.phase = Phase.ORDERED
             case Conclusion.WATCH:
-                if holding.phase is Phase.ORDERED:
-                    holding.phase, holding.stuck = Phase.RUNNING, None
-                    self._watch(holding)
-                    self._tell(holding)
+                if held.phase is Phase.ORDERED:
+                    held.phase, held.stuck = Phase.RUNNING, None
+                    self._watch(held)
+                    self._tell(held)
             case Conclusion.ORPHANED:
-                if holding.phase is not Phase.ORPHANED:
-                    self._orphaned(holding)
+                if held.phase is not Phase.ORPHANED:
+                    self._orphaned(held)
             case Exited() | Lost() | RefusedByWorker():
-                self._ended(holding, verdict)
+                self._ended(held, verdict)
 
     def tick(self) -> None:
-        """Repeat what was not answered, and look after what nobody watches."""
+        """Repeat reports without an acknowledgement, and look at attempts that no pidfd or launcher watches."""
         now = self._mono()
         put_off, self._put_off = self._put_off, {}
         for order in put_off.values():
             self.order(order)
-        for holding in list(self._held.values()):
-            if holding.phase is not Phase.RUNNING:
-                with one_alone(holding.id):
-                    self._look_after(holding, now)
+        for held in list(self._held.values()):
+            if held.phase is not Phase.RUNNING:
+                with one_alone(held.id):
+                    self._look_after(held, now)
         self._look_around(now)
         for attempt, found in self._outbox.take(self._held):
             with one_alone(attempt):
                 self._recover(attempt, None, self._machine.boot, found)
 
-    def _look_after(self, holding: HeldAttempt, now: float) -> None:
-        waited = now - holding.at
-        if holding.phase is Phase.ENDED and waited >= REPEAT_S:
-            self._tell(holding)
-        elif holding.phase is Phase.ORDERED and waited >= ORDER_AGAIN_S:
-            self._order_again(holding)
-        elif holding.phase is Phase.ORPHANED and now - holding.looked_at >= ORPHAN_LOOK_S:
-            self._look_again(holding)
-            if holding.end is None and holding.stop_at is not None:
-                self._machine.end_orphan(holding.id, kill=now >= holding.stop_at)
+    def _look_after(self, held: HeldAttempt, now: float) -> None:
+        waited = now - held.at
+        if held.phase is Phase.ENDED and waited >= REPEAT_S:
+            self._tell(held)
+        elif held.phase is Phase.ORDERED and waited >= ORDER_AGAIN_S:
+            self._order_again(held)
+        elif held.phase is Phase.ORPHANED and now - held.looked_at >= ORPHAN_LOOK_S:
+            self._look_again(held)
+            if held.end is None and held.stop_at is not None:
+                self._machine.end_orphan(held.id, kill=now >= held.stop_at)
 
     def _look_around(self, now: float) -> None:
-        """Look at what runs unwatched, and at a few of the others: of a thousand, at all in ten minutes."""
+        """Look at running attempts that are not watched, and at RUNNING_LOOKS_MAX of the watched ones."""
         due = [h for h in self._held.values() if h.phase is Phase.RUNNING and now - h.looked_at >= RUNNING_LOOK_S]
-        unwatched = [holding for holding in due if not holding.watched]
-        watched = (holding for holding in due if holding.watched)
-        few = heapq.nsmallest(RUNNING_LOOKS_MAX, watched, key=lambda holding: holding.looked_at)
-        for holding in (*unwatched, *few):
-            with one_alone(holding.id):
-                self._look_again(holding)
+        unwatched = [held for held in due if not held.watched]
+        watched = (held for held in due if held.watched)
+        few = heapq.nsmallest(RUNNING_LOOKS_MAX, watched, key=lambda held: held.looked_at)
+        for held in (*unwatched, *few):
+            with one_alone(held.id):
+                self._look_again(held)
 
-    def _order_again(self, holding: HeldAttempt) -> None:
-        found = self._machine.look(holding.id)
-        holding.at = self._mono()
+    def _order_again(self, held: HeldAttempt) -> None:
+        found = self._machine.look(held.id)
+        held.at = self._mono()
         if found.claimed or found.exit is not None or found.void:
-            self._look_again(holding)
-        elif self._lender.has_lapsed(holding):
-            # A shim that takes the order yet finds its lease over; whether it is still wanted the broker says.
-            del self._held[holding.id]
-        elif holding.start is not None:
-            self._begin(holding)
+            self._look_again(held)
+        elif self._leases.has_lapsed(held):
+            # A shim that takes this order later finds the lease over. The broker decides whether to order again.
+            del self._held[held.id]
+        elif held.start is not None:
+            self._begin(held)
 
     def watch_all(self) -> None:
-        """The launcher died, and with it the word of when its shims end: watch them directly."""
-        for holding in self._held.values():
-            if holding.phase is Phase.RUNNING:
-                holding.watched = False
-                with one_alone(holding.id):
-                    self._watch(holding)
+        """Watch the shim of every running attempt by its pidfd: the launcher, which reports their ends, died."""
+        for held in self._held.values():
+            if held.phase is Phase.RUNNING:
+                held.watched = False
+                with one_alone(held.id):
+                    self._watch(held)
 
-    def _watch(self, holding: HeldAttempt) -> None:
-        self._machine.watch(holding.id)
-        holding.watched = True
+    def _watch(self, held: HeldAttempt) -> None:
+        self._machine.watch(held.id)
+        held.watched = True
 
     @property
     def active(self) -> int:
-        """How many attempts are held that have not ended."""
-        return sum(holding.end is None for holding in self._held.values())
+        """The number of held attempts that have not ended."""
+        return sum(held.end is None for held in self._held.values())
 
     @property
     def idle(self) -> bool:
-        """Nothing is held that needs a tick."""
-        return not self._outbox and all(holding.phase is Phase.RUNNING for holding in self._held.values())
+        """Whether no held attempt needs a tick."""
+        return not self._outbox and all(held.phase is Phase.RUNNING for held in self._held.values())

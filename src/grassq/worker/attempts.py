@@ -1,4 +1,4 @@
-"""What an agent knows of one attempt."""
+"""The state that an agent keeps of each attempt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grassq.core.messages import Start
 from grassq.core.model import AttemptId, Outcome
 from grassq.core.states import Exited, Lost, RefusedByWorker
 from grassq.run import rundir
-from grassq.worker.leases import Lease
+from grassq.worker.machine import Lease
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ End = Exited | Lost | RefusedByWorker
 
 
 class Phase(Enum):
-    """How far an attempt has come here."""
+    """The phases of an attempt on this worker."""
 
     ORDERED = "told to a shim, not yet claimed"
     RUNNING = "runs under a shim"
@@ -33,11 +33,11 @@ class Phase(Enum):
 
 
 class HeldAttempt(Struct):
-    """One attempt this worker knows of."""
+    """One attempt that this worker knows of."""
 
     id: AttemptId
     phase: Phase
-    #: When something was last done about it, and when it was last looked at.
+    #: The monotonic time of the last order or report.
     at: float
     start: Start | None = None
     pid: int = 0
@@ -47,23 +47,23 @@ class HeldAttempt(Struct):
     stop_at: float | None = None
     stuck: str | None = None
     looked_at: float = 0.0
-    #: Somebody tells when its shim is gone: the launcher, or the shim's pidfd.
+    #: The launcher or a pidfd reports the end of the attempt's shim.
     watched: bool = False
-    #: There is nothing of it here: only the broker's word for it, which counts as long as the connection.
+    #: No run dir exists; the attempt is known only from the broker. Dropped when the worker connects again.
     traceless: bool = False
-    #: It has a run dir, so that another may be told to come after it.
+    #: The attempt has a run dir, so another attempt can be prefetched behind it.
     laid_out: bool = False
-    #: What is in its run dir, for an attempt that may be started elsewhere.
+    #: The lease in the run dir, for an attempt that may be started elsewhere.
     lease: Lease | None = None
 
     @property
     def waits_behind(self) -> bool:
-        """Whether it begins by itself when another has ended."""
+        """Whether the attempt is prefetched: it starts when its predecessor has ended."""
         return self.phase is Phase.ORDERED and self.start is not None and self.start.placement.after is not None
 
 
 class Forgotten:
-    """Jobs that were removed: a start that comes late makes none of them again. The oldest are let go first."""
+    """Removed jobs, of which a late start is ignored. Over FORGOTTEN_MAX, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, None] = {}
@@ -72,7 +72,7 @@ class Forgotten:
         return job in self._jobs
 
     def add(self, jobs: Collection[int]) -> None:
-        """These were removed."""
+        """Add removed jobs."""
         self._jobs |= dict.fromkeys(jobs)
         for job in list(self._jobs)[: max(0, len(self._jobs) - FORGOTTEN_MAX)]:
             del self._jobs[job]
@@ -85,14 +85,14 @@ def exited(attempt: int, record: dict[str, Any]) -> End:
         if code is None and signal is None:
             return RefusedByWorker(attempt, "its lease was over before it started")
         return Lost(attempt, Outcome.LOST, "its lease ended while the broker was out of reach")
-    # A record says `exited` also of a command that a signal ended.
+    # A record says `exited` also for a command that a signal ended.
     outcome = Outcome.SIGNALLED if word == rundir.EXITED and code is None else Outcome(word)
     return Exited(attempt, outcome, code, signal, record["error"], record["started"], record["ended"])
 
 
 @contextlib.contextmanager
 def one_alone(attempt: AttemptId) -> Iterator[None]:
-    """What fails for one attempt now is tried again later, and keeps no other from its turn."""
+    """Log an OSError of one attempt, so that the other attempts go on; a later tick tries again."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A worker's link to a broker on another machine: dialled out, one WebSocket over TLS, tried for ever."""
+"""A worker's link to a broker on another machine: one WebSocket over TLS, dialled by the worker, retried for ever."""
 
 from __future__ import annotations
 
@@ -31,50 +31,50 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "link.json"
 FILE_MAX = 64 << 10
-#: How often the newest store position is written down; what is lost of it costs a restored broker nothing but doubt.
+#: The newest store position is saved this often. A lost position only makes it harder to notice a restored broker.
 POSITION_EVERY_S = 5.0
 WORDS_MAX = 500
 
-#: What a refusal means when the broker gave no words with it.
+#: The meaning of a refusal without a message.
 _WORDS = {
     401: "the broker does not know this worker: it was removed or its token revoked; `grass join --anew CODE`",
-    403: "the broker does not let this worker in; `grass join --anew CODE`",
-    404: "what answers there is no broker of Grass, or a much older one",
+    403: "the broker refuses this worker; `grass join --anew CODE`",
+    404: "the server at this address is no Grass broker, or a much older one",
 }
 
 
 class BrokerMemory(Struct, frozen=True):
-    """What a worker must know when it dials again: its ticket, and the newest store position it has heard of."""
+    """What a worker needs to dial again: its ticket, and the newest store position it has received."""
 
-    #: The token the ticket belongs to: who joins again begins without one.
+    #: The token that the ticket belongs to. A worker that joins again has a new token and no ticket.
     token: str = ""
     ticket: str = ""
     position: StorePosition | None = field(default=None, name="moment")
 
 
 class BrokerLink:
-    """Keeps a worker in touch with its broker."""
+    """Keeps a worker connected to its broker."""
 
     def __init__(
         self,
-        place: str,
+        home: str,
         store_id: str,
-        way: Callable[[], Endpoint],
+        endpoint: Callable[[], Endpoint],
         *,
         times: LinkTimes | None = None,
         boottime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`way` is asked at every try: a new token or address is used without a restart."""
-        self._place = place
+        """`endpoint` is called at every try: a new token or address is used without a restart."""
+        self._home = home
         self._store_id = store_id
-        self._way = way
+        self._endpoint = endpoint
         self._times = times or LinkTimes()
         self._boottime = boottime
         self._chance = chance
-        self._memory = load(place)
+        self._memory = load(home)
         self._written_at = 0.0
-        self._talk: BrokerSession | None = None
+        self._session: BrokerSession | None = None
         self._addresses: tuple[Address, ...] = ()
         self._address: Address | None = None
         self._trouble: str | None = "no connection has been tried yet"
@@ -82,16 +82,16 @@ class BrokerLink:
 
     @property
     def online(self) -> bool:
-        """Whether the broker has welcomed this worker and is in touch."""
-        return self._talk is not None and self._talk.welcomed
+        """Whether the broker has welcomed this worker and the connection lasts."""
+        return self._session is not None and self._session.welcomed
 
     def send(self, message: WorkerMessage) -> None:
-        """Say something to the broker; out of touch it is dropped: reports repeat, and each connection says hello."""
-        if self._talk is not None:
-            self._talk.send(message)
+        """Send a message, or drop it without a connection: reports repeat, and a hello begins each connection."""
+        if self._session is not None:
+            self._session.send(message)
 
     def describe(self) -> dict[str, object]:
-        """What `doctor` wants to know of this link."""
+        """Return the state of this link for `doctor`."""
         return {
             "addresses": [str(address) for address in self._addresses],
             "online": self.online,
@@ -101,7 +101,7 @@ class BrokerLink:
         }
 
     async def run(self, host: Host) -> None:
-        """Dial, talk, and dial again, until cancelled."""
+        """Connect, serve the connection until it ends, and connect again, until cancelled."""
         failures = 0
         while True:
             began = time.monotonic()
@@ -112,59 +112,59 @@ class BrokerLink:
             failures += 1
 
     async def _one_round(self, host: Host) -> bool:
-        """Every address in turn, until a broker has welcomed us at one; False when none did."""
+        """Try each address until a broker welcomes this worker; return whether one did."""
         try:
-            way = self._way()
+            endpoint = self._endpoint()
         except GrassError as error:
             self._refused = True
             self._say(logging.ERROR, "broker_unknown", str(error))
             return False
-        self._addresses = way.addresses
-        # The one that was lost comes last: it may take connections and be frozen, while another has taken over.
-        for address in sorted(way.addresses, key=lambda each: each == self._address):
-            if await self._try(host, way, address):
+        self._addresses = endpoint.addresses
+        # The lost address comes last: it may accept connections and never answer, while another broker has taken over.
+        for address in sorted(endpoint.addresses, key=lambda each: each == self._address):
+            if await self._try(host, endpoint, address):
                 return True
         return False
 
     def _delay_s(self, failures: int) -> float:
-        """How long to wait before the next try: twice as long each time, and never all workers at once."""
+        """Return the seconds until the next try: doubled each time, and random, so that workers do not dial at once."""
         if self._refused:
             return self._times.refused_s
         longest = min(self._times.retry_max_s, self._times.retry_min_s * 2.0 ** min(failures, 32))
         return longest * (0.5 + 0.5 * self._chance())
 
-    async def _try(self, host: Host, way: Endpoint, address: Address) -> bool:
-        """One connection, from dialling to its end; True when the broker had welcomed us there."""
+    async def _try(self, host: Host, endpoint: Endpoint, address: Address) -> bool:
+        """Serve one connection from dialling to its end; return whether the broker welcomed this worker."""
         self._address = address
-        self._talk, welcomed = None, False
+        self._session, welcomed = None, False
         try:
-            await self._connect(host, way, address)
+            await self._connect(host, endpoint, address)
         except TurnedAway as error:
             self._refused = True
             self._say(logging.ERROR, "broker_refuses", f"{address}: {error}")
         except (ConnectionEnded, aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            welcomed = self._talk is not None and self._talk.met
-            why = str(error) or "it does not answer in time"
+            welcomed = self._session is not None and self._session.met
+            why = str(error) or "no answer in time"
             self._say(logging.WARNING, "broker_out_of_touch" if welcomed else "broker_not_reached", f"{address}: {why}")
         finally:
-            self._talk = None
+            self._session = None
         return welcomed
 
     def _say(self, level: int, event: str, text: str) -> None:
-        """Into the log once, not at every try."""
+        """Log a failure, but not the same failure at every try."""
         if text != self._trouble:
             log.log(level, "%s %s", event, text)
         self._trouble = text
 
-    async def _connect(self, host: Host, way: Endpoint, address: Address) -> None:
+    async def _connect(self, host: Host, endpoint: Endpoint, address: Address) -> None:
         connector = aiohttp.TCPConnector(
-            ssl=aiohttp.Fingerprint(way.fingerprint), force_close=True, socket_factory=self._socket
+            ssl=aiohttp.Fingerprint(endpoint.fingerprint), force_close=True, socket_factory=self._socket
         )
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._times.dial_s)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             async with asyncio.timeout(self._times.dial_s):
-                ws = await self._dial(session, way, address)
-            self._talk = BrokerSession(
+                ws = await self._dial(session, endpoint, address)
+            self._session = BrokerSession(
                 ws,
                 host,
                 self._memory.position,
@@ -173,19 +173,19 @@ class BrokerLink:
                 times=self._times,
                 boottime=self._boottime,
             )
-            await self._talk.run()
+            await self._session.run()
 
     async def _dial(
-        self, session: aiohttp.ClientSession, way: Endpoint, address: Address
+        self, session: aiohttp.ClientSession, endpoint: Endpoint, address: Address
     ) -> aiohttp.ClientWebSocketResponse:
-        known = self._memory if self._memory.token == way.token_id else BrokerMemory(position=self._memory.position)
-        self._memory = replace(known, token=way.token_id)
-        position = known.position
+        position = self._memory.position
+        if self._memory.token != endpoint.token_id:
+            self._memory = BrokerMemory(endpoint.token_id, position=position)
         headers = {
             "Host": "grass",
-            "Authorization": f"Bearer {way.token}",
+            "Authorization": f"Bearer {endpoint.token}",
             protocol.PROTOCOL_HEADER: str(PROTOCOL),
-            protocol.TICKET_HEADER: known.ticket,
+            protocol.TICKET_HEADER: self._memory.ticket,
             protocol.SEEN_HEADER: f"{position.incarnation} {position.commit}" if position else "",
         }
         url = URL.build(scheme="https", host=address.host, port=address.port, path=protocol.PATH)
@@ -200,29 +200,29 @@ class BrokerLink:
             raise _refusal(error.status, dict(error.headers or {})) from None
         except aiohttp.ServerFingerprintMismatch:
             raise TurnedAway(
-                "another certificate is shown there than when this worker joined; if the broker has a new one,"
+                "the certificate differs from the one of the broker that this worker joined; to join again:"
                 " `grass join --anew CODE`"
             ) from None
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
         family, kind, protocol, _, _ = info
         sock = socket.socket(family, kind, protocol)
-        # What was sent and is not acknowledged for so long ends the connection, whatever buffers still take.
+        # Data that is not acknowledged for this long ends the connection, even if the socket buffers take more.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(self._times.silence_s * 1000)))
         return sock
 
     async def _welcomed(self, welcome: Welcome) -> bool:
-        """The broker took us: put the ticket on disk; False if the disk refused, and the old one stays good."""
+        """Save the ticket of a welcome; return False if the disk refused, and the old ticket stays valid."""
         if welcome.store_id != self._store_id:
             raise TurnedAway(
-                f"the broker there keeps another store ({welcome.store_id}) than this worker joined"
-                f" ({self._store_id}); `grass join --anew CODE`"
+                f"this broker has the store {welcome.store_id}, but this worker joined the store {self._store_id};"
+                " `grass join --anew CODE`"
             )
         log.info("broker_in_touch address=%s", self._address)
         self._trouble = None
         memory = replace(self._memory, ticket=welcome.ticket, position=welcome.position)
         try:
-            await asyncio.to_thread(save, self._place, memory, sync=True)
+            await asyncio.to_thread(save, self._home, memory, sync=True)
         except OSError as error:
             log.error("ticket_not_kept error=%s", error)
             return False
@@ -235,21 +235,21 @@ class BrokerLink:
             return
         self._written_at = time.monotonic()
         try:
-            save(self._place, self._memory, sync=False)
+            save(self._home, self._memory, sync=False)
         except OSError as error:
             log.error("position_not_kept error=%s", error)
 
 
 def _refusal(status: int, headers: dict[str, str]) -> Exception:
-    """What an answer that is no WebSocket means: a refusal in words, or a broker in trouble that is asked again."""
+    """Return the error for an answer that is no WebSocket: TurnedAway for a refusal, else ConnectionEnded to retry."""
     given = next((value for name, value in headers.items() if name.lower() == protocol.ERROR_HEADER.lower()), "")
     words = given[:WORDS_MAX] or _WORDS.get(status, f"the broker answers with HTTP status {status}")
     return TurnedAway(words) if 400 <= status < 500 else ConnectionEnded(words)
 
 
-def load(place: str) -> BrokerMemory:
-    """What was written down; nothing when there is no such file, or a damaged one."""
-    path = os.path.join(place, FILE_NAME)
+def load(home: str) -> BrokerMemory:
+    """Return the saved memory; an empty one if the file is missing or damaged."""
+    path = os.path.join(home, FILE_NAME)
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(FILE_MAX), type=BrokerMemory)
@@ -260,6 +260,6 @@ def load(place: str) -> BrokerMemory:
         return BrokerMemory()
 
 
-def save(place: str, memory: BrokerMemory, *, sync: bool) -> None:
-    """Write it aside and rename it, readable by its owner alone; with `sync` it survives a power cut."""
-    atomic_files.write_aside(place, FILE_NAME, msgspec.json.encode(memory), sync)
+def save(home: str, memory: BrokerMemory, *, sync: bool) -> None:
+    """Write the memory atomically, readable by its owner only; with `sync`, the file survives a power cut."""
+    atomic_files.write_aside(home, FILE_NAME, msgspec.json.encode(memory), sync)

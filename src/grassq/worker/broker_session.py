@@ -1,4 +1,4 @@
-"""One conversation of a worker with its broker, from the hello to the end of the connection."""
+"""One connection of a worker to its broker, from the hello to its end."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from grassq.errors import GrassError
 from grassq.link.connection import ConnectionEnded, FramedConnection
 from grassq.worker.machine import AttemptLogs
 
-#: Questions of the broker answered at a time, beside long polls; more are answered with a refusal.
+#: Questions of the broker that are answered at a time, without long polls; more get a refusal.
 ANSWERING_MAX = 64
 WORD_MAX = 200
 CLOSE_S = 1.0
 
 
 class Host(Protocol):
-    """The worker a link speaks for."""
+    """The worker that a link connects."""
 
     def hello(self, *, fresh: bool = True) -> None:
-        """Say, through the link's `send`, who this is; for a fresh connection also what it holds."""
+        """Send a hello through the link's `send`; for a fresh connection with the held attempts."""
 
     def deliver(self, order: Order) -> None:
-        """An order from the broker."""
+        """Execute an order of the broker."""
 
     def confirmed(self, at: float) -> None:
-        """The broker has heard a ping sent at this time of the boot clock: leases count from it."""
+        """Renew leases: the broker has answered a ping that was sent at this time of the boot clock."""
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
         """Make or replace a queue."""
@@ -61,15 +61,15 @@ class Host(Protocol):
 
     @property
     def logs(self) -> AttemptLogs:
-        """The logs of its attempts."""
+        """The logs of the worker's attempts."""
 
 
 class TurnedAway(Exception):
-    """The broker will not have this worker, for a reason a person must look at."""
+    """The broker refuses this worker for a reason that a person must resolve."""
 
 
 class BrokerSession:
-    """One connection: frames out and in, heartbeats, and the answers to questions."""
+    """One connection: frames in both directions, heartbeats, and answers to questions."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class BrokerSession:
         times: LinkTimes,
         boottime: Callable[[], float],
     ) -> None:
-        """`welcome` puts a new ticket on disk and tells whether it could."""
+        """`welcome` saves a new ticket and returns whether it could."""
         self._ws = ws
         self._host = host
         self._seen = seen
@@ -94,15 +94,15 @@ class BrokerSession:
         self._answering: dict[int, asyncio.Task[None]] = {}
         self._polling: set[int] = set()
         self._pinged = self._confirmed = -1.0
-        #: Something changed between our hello and the welcome: the hello is sent again then.
+        #: The worker's description changed between the hello and the welcome, so the hello is sent again.
         self._again = False
         self._greeted = False
         self.welcomed = False
-        #: The broker sent its welcome, though the connection may be over by now.
+        #: The broker sent its welcome; stays True after the connection has ended.
         self.met = False
 
     async def run(self) -> None:
-        """Talk until the connection is over; ConnectionEnded says why."""
+        """Serve the connection until it ends; raise ConnectionEnded with the reason."""
         pinging = None
         try:
             self._host.hello()
@@ -122,7 +122,7 @@ class BrokerSession:
                     await self._ws.close()
 
     def send(self, message: WorkerMessage) -> None:
-        """Say something to the broker; before the welcome it is dropped: a report is repeated, a hello said again."""
+        """Send a message. Before the welcome it is dropped: a report is repeated, and a hello is sent again."""
         if self.welcomed:
             self._frames.send(message)
         elif isinstance(message, Hello) and message.fresh and not self._greeted:
@@ -132,7 +132,7 @@ class BrokerSession:
             self._again = True
 
     def _cut(self) -> None:
-        # Not a close in good order: on a stalled line that would wait for ever.
+        # An orderly close would wait for ever on a stalled connection.
         if (sock := self._ws.get_extra_info("socket")) is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -146,7 +146,7 @@ class BrokerSession:
     async def _greet(self) -> None:
         body = await self._frames.first(self._times.greet_s)
         if not isinstance(body, Welcome):
-            raise ConnectionEnded("the broker spoke before its welcome")
+            raise ConnectionEnded("the broker sent a frame before its welcome")
         if not _is_word(body.ticket) or not _is_word(body.position.incarnation):
             raise ConnectionEnded("the broker sent an invalid welcome")
         self._frames.newer = body.protocol > protocol.PROTOCOL
@@ -164,7 +164,7 @@ class BrokerSession:
                 if not _is_word(position.incarnation):
                     raise ConnectionEnded("the broker sent an invalid heartbeat")
                 self._remember(position)
-                # Only what was really sent, and never back: a lease must not be stretched by a strange answer.
+                # Accept only pings that were sent, in order: a wrong answer must not extend a lease.
                 if self._confirmed < at <= self._pinged:
                     self._confirmed = at
                     self._host.confirmed(at)
@@ -223,5 +223,5 @@ class BrokerSession:
 
 
 def _is_word(text: str) -> bool:
-    """Whether this can be said again in a header line, at the next connection."""
+    """Return whether a text can be sent back in a header line of the next connection."""
     return len(text) <= WORD_MAX and text.isascii() and text.isprintable()

@@ -1,4 +1,4 @@
-"""What a job sent from another machine is given instead of its sender's environment: the worker's own, less secrets."""
+"""The environment of a job sent from another machine: the worker's own, without secrets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from grassq.core.job_options import Pairs
 
-# Keys to other things, by the words their names are made of, and what belongs to the session a daemon was started in.
-# Whoever wants a queue's jobs to have one of these says so: `create-queue --env NAME=value`.
+# Names of secrets, by the words that they consist of, and variables of the login session that started the daemon.
+# `create-queue --env NAME=value` gives such a variable to the jobs of a queue.
 _SECRET_WORDS = frozenset(
     b"AUTH AUTHORIZATION COOKIE CREDENTIAL CREDENTIALS CREDS KEY KEYS PASS PASSFILE PASSPHRASE PASSWD PASSWORD PAT"
     b" PGPASSFILE PGPASSWORD PGSERVICEFILE PRIVATE PWD SECRET SECRETS TOKEN TOKENS XAUTHORITY".split()
@@ -24,7 +24,7 @@ _SESSION = frozenset(
     b" SSH_CONNECTION SSH_TTY SUDO_COMMAND WATCHDOG_PID WATCHDOG_USEC WAYLAND_DISPLAY XDG_RUNTIME_DIR"
     b" XDG_SESSION_ID".split()
 )
-# A password written into an address, as in postgresql://me:secret@host.
+# A password inside an address, as in postgresql://me:secret@host.
 _SECRET_VALUE = re.compile(rb"://[^/?#\s@]*:[^/?#\s@]+@")
 
 
@@ -37,7 +37,7 @@ class DefaultEnvironment(Struct, frozen=True):
 
 
 def of_this_process(env: Mapping[bytes, bytes], *, background: bool) -> DefaultEnvironment:
-    """What this process has now; to be asked once, before anything is changed. In the background it is at home."""
+    """Return the environment of this process; call it before anything changes. In the background, `cwd` is the home."""
     umask = os.umask(0o077)
     os.umask(umask)
     home = env.get(b"HOME") or os.fsencode(pwd.getpwuid(os.getuid()).pw_dir)
@@ -49,7 +49,7 @@ def of_this_process(env: Mapping[bytes, bytes], *, background: bool) -> DefaultE
 
 
 def harmless(env: Pairs) -> Pairs:
-    """What of a daemon's environment a job may see that somebody else sent."""
+    """Return a daemon's environment without secrets, for jobs of other users."""
     return tuple((name, value) for name, value in env if not _is_private(name.upper(), value))
 
 

@@ -1,59 +1,74 @@
-"""The worker's side of leases: how long what it runs may go on without a word from the broker.
+"""The worker's side of leases: how long an attempt may run without an answer from the broker.
 
-A lease counts from the moment a ping was sent, on this machine's own clock, and only once the broker has answered it.
-The broker counts the whole length from when it heard that ping, which was later; so what is here is gone by then.
+A lease counts from the moment a ping was sent, on this machine's own clock, once the broker has answered the ping. The
+broker counts the whole length from when it received the ping, which was later, so the attempt has ended by then.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 
-from msgspec import Struct
+from grassq.worker.attempts import HeldAttempt, Phase
+from grassq.worker.machine import AttemptProcesses, Lease
 
-#: What the worker uses of a lease; the rest is for ending the attempt (run.lease_timer) and for clocks that differ.
+log = logging.getLogger(__name__)
+
+#: The part of a lease that the worker uses; the rest is for ending the attempt (run.lease_timer) and clock drift.
 LEASE_PART = 0.75
-#: A lease is written again when that moves its end by at least this part of its length.
+#: A lease is written again when its end moves by at least this part of its length.
 RENEW_PART = 0.1
 
 
-class Lease(Struct, frozen=True):
-    """Until when an attempt may run, on CLOCK_BOOTTIME, and the whole length the broker counts."""
-
-    until: float
-    length_s: float
-
-
 class Leases:
-    """What the broker's answers allow."""
+    """Grants and renews the leases of held attempts, from the broker's answers to pings."""
 
-    def __init__(self, boottime: Callable[[], float]) -> None:
+    def __init__(self, boottime: Callable[[], float], machine: AttemptProcesses) -> None:
         self._boottime = boottime
+        self._machine = machine
         self._confirmed = -math.inf
 
     def confirm(self, at: float) -> bool:
-        """The broker has answered a ping that was sent at this moment; whether that is news."""
-        # Nothing was sent in the future, whatever an answer says.
+        """Note that the broker has answered a ping sent at this time; return whether it is the latest so far."""
+        # No ping was sent in the future, whatever an answer says.
         at = min(at, self._boottime())
         is_news = at > self._confirmed
         self._confirmed = max(self._confirmed, at)
         return is_news
 
-    def grant(self, length_s: float) -> Lease | None:
-        """A lease of this length for what starts now; None when it would be over already."""
+    def grant(self, held: HeldAttempt) -> bool:
+        """Set the lease of an attempt if its order asks for one; return False if the lease would be over already."""
+        assert held.start is not None
+        length_s = held.start.placement.lease_s
+        if length_s is None:
+            return True
         lease = Lease(self._confirmed + LEASE_PART * length_s, length_s)
-        return None if self.is_over(lease) else lease
+        if self._is_over(lease):
+            log.warning("start_ignored job=%s attempt=%s: the broker has not answered lately", *held.id)
+            return False
+        held.lease = lease
+        return True
 
-    def renewed(self, lease: Lease) -> Lease | None:
-        """The lease to write in place of this one, None if this one stands.
+    def renew(self, held: HeldAttempt) -> None:
+        """Extend a lease if it is worth writing; raise OSError to try again later.
 
-        One that was over when the broker last heard us stays over: the attempt may run elsewhere by now.
+        A lease that was over at the last answered ping stays over: the attempt may run elsewhere by now.
         """
-        until = self._confirmed + LEASE_PART * lease.length_s
-        if self._confirmed >= lease.until or until - lease.until < RENEW_PART * lease.length_s:
-            return None
-        return Lease(until, lease.length_s)
+        old = held.lease
+        if old is None or held.end is not None:
+            return
+        until = self._confirmed + LEASE_PART * old.length_s
+        if self._confirmed >= old.until or until - old.until < RENEW_PART * old.length_s:
+            return
+        lease = Lease(until, old.length_s)
+        if held.laid_out:
+            self._machine.lease(held.id, lease)
+        held.lease = lease
 
-    def is_over(self, lease: Lease) -> bool:
-        """Whether what has this lease may not run any more."""
+    def has_lapsed(self, held: HeldAttempt) -> bool:
+        """Return whether an unclaimed attempt must wait until the broker orders it again."""
+        return held.phase is Phase.ORDERED and held.lease is not None and self._is_over(held.lease)
+
+    def _is_over(self, lease: Lease) -> bool:
         return self._boottime() >= lease.until

@@ -8,7 +8,7 @@ from grassq.core.protocol import LONG_POLLS_MAX
 from grassq.errors import Refused
 from grassq.run import log_files, rundir
 
-#: How often the sizes of logs are looked at that a reader waits for.
+#: How often the size of each log is checked that a reader waits for.
 LOOK_S = 0.05
 
 
@@ -17,7 +17,7 @@ class LocalLogs:
 
     def __init__(self, home: str) -> None:
         self._home = home
-        #: Readers that wait: the attempt's folder, the stream, and the size at which the reader waits.
+        #: Waiting readers: the attempt's folder, the stream, and its size when the wait began.
         self._waiting: dict[asyncio.Future[None], tuple[str, str, int]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -30,7 +30,7 @@ class LocalLogs:
         if wait_s > 0 and log_files.size(path, stream) == offset:
             await self._wait(path, stream, offset, wait_s)
         size = log_files.size(path, stream)
-        # Reading on a thread takes longer than to see that there is nothing to read.
+        # Reading on a thread takes longer than checking the size.
         if size <= offset:
             return b"", size
         data = await asyncio.to_thread(log_files.read, path, stream, offset)
@@ -43,7 +43,7 @@ class LocalLogs:
 
     async def _wait(self, path: str, stream: str, size: int, wait_s: float) -> None:
         if len(self._waiting) >= LONG_POLLS_MAX:
-            raise Refused(f"{LONG_POLLS_MAX:,} logs are being followed on this machine already")
+            raise Refused(f"too many logs are followed on this machine (limit {LONG_POLLS_MAX:,})")
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[changed] = path, stream, size
         if self._looking is None:
@@ -54,7 +54,7 @@ class LocalLogs:
             self._waiting.pop(changed, None)
 
     async def _look(self) -> None:
-        """Look at every log that a reader waits for; one task for all of them, while there are any."""
+        """Check the size of every log that a reader waits for; one task for all readers, while there are any."""
         while self._waiting:
             await asyncio.sleep(LOOK_S)
             for changed, (path, stream, size) in list(self._waiting.items()):

@@ -23,16 +23,15 @@ from grassq.worker.attempts import exited
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detector import Detector
 from grassq.worker.devices.detectors import DETECTORS, found_by, installed, variables_of
-from grassq.worker.leases import Lease
 from grassq.worker.local_logs import LocalLogs
-from grassq.worker.machine import Detected, MachineEvents
+from grassq.worker.machine import Detected, Lease, MachineEvents
 from grassq.worker.run_spec import run_spec
 
 log = logging.getLogger(__name__)
 
-#: Of how many prefetched attempts it is remembered what to run.
+#: Prefetched attempts whose run spec is kept in memory.
 PREFETCHED_MAX = 128
-#: How many folders are named to `doctor`.
+#: Folders that `doctor` is told of.
 FOLDERS_MAX = 10_000
 
 
@@ -52,10 +51,10 @@ class LocalMachine:
     ) -> None:
         """`capacity` None means: detect it. `with_daemon` ends jobs with this process, for a store in memory.
 
-        `environment` is what jobs from other machines are given. `remote_broker` is for a broker in another process:
-        it is told what is held here, and what it has acknowledged is marked, so that nothing waits for it to ask. A
-        broker in this process has the same disk and asks at every start about all it believes to run; a home may have
-        100,000 old run dirs, so there both are left out.
+        `environment` is for jobs from other machines. `remote_broker` is for a broker in another process: it is told
+        which attempts have a run dir here, and its acknowledgements are marked in the run dirs. A broker in this
+        process has the same disk and asks at every start about the attempts it believes to run. A home may have
+        100,000 old run dirs, so inventory and marks are left out then.
         """
         self.boot = processes.boot_id()
         self.detects = capacity is None
@@ -67,13 +66,13 @@ class LocalMachine:
         self._with_daemon = with_daemon
         self._environment = environment or DefaultEnvironment()
         self._remote_broker = remote_broker
-        #: How jobs are told which devices they hold; detectors of other packages are added when they are loaded.
+        #: The variables for jobs that hold devices; those of other packages are added when they are loaded.
         self._variables = variables_of(DETECTORS)
         self._events: MachineEvents | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._launcher: int | None = None
         self._watched: dict[AttemptId, int] = {}
-        #: What to run, of prefetched attempts; of the oldest it is made anew if need be.
+        #: Run specs of prefetched attempts; over PREFETCHED_MAX the oldest is dropped, and made again if needed.
         self._prefetched: dict[AttemptId, tuple[Any, ...]] = {}
 
     async def open(self, events: MachineEvents) -> Capacity:
@@ -89,7 +88,7 @@ class LocalMachine:
         return {name: supply for one in found for name, supply in one.items()}
 
     async def detect(self) -> AsyncIterator[Detected]:
-        """Run the other detectors beside one another, also those of other packages."""
+        """Run the other detectors in parallel, also those of other packages."""
         more = await asyncio.to_thread(lambda: [*installed()])
         self._variables = variables_of((*DETECTORS, *more))
         running = {asyncio.create_task(found_by(one)): one for one in (*DETECTORS, *more) if not one.quick}
@@ -115,7 +114,7 @@ class LocalMachine:
             self._events.heard(report)
 
     def check(self) -> None:
-        """Start the launcher again if it died; its shims are then watched directly."""
+        """Start the launcher again if it died; the shims are then watched by pidfd."""
         self.shim_pool.check()
         if self.shim_pool.launcher_pid != self._launcher:
             log.warning("launcher_restarted pid=%s", self.shim_pool.launcher_pid)
@@ -124,11 +123,11 @@ class LocalMachine:
                 self._events.watch_all()
 
     def path(self, attempt: AttemptId) -> str:
-        """The run dir of an attempt."""
+        """Return the run dir of an attempt."""
         return rundir.attempt_dir(self._home, *attempt)
 
     def start(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
-        """Make the run dir, with the lease if there is one; then order the attempt or leave it to its predecessor."""
+        """Make the run dir, with the lease if there is one; then order the attempt, unless it has a predecessor."""
         path = self.path(start.id)
         laid_out = self._prefetched.pop(start.id, None)
         if laid_out is not None and after is None and lease is None:
@@ -162,7 +161,7 @@ class LocalMachine:
         self.shim_pool.order(path, launch.spec)
 
     def look(self, attempt: AttemptId) -> RunState:
-        """What the run dir and the process table say."""
+        """Return what the run dir and the process table say."""
         found = rundir.look(self.path(attempt), self.boot)
         return RunState(
             exit=None if found.exit is None else exited(attempt[1], found.exit),
@@ -198,7 +197,7 @@ class LocalMachine:
             os.close(pidfd)
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
-        """Leave the stop file, then wake the shim if there is one."""
+        """Write the stop file, then wake the shim if there is one."""
         path = self.path(attempt)
         rundir.request_stop(path, grace_s, "asked by the user")
         found = rundir.look(path, self.boot)
@@ -206,11 +205,11 @@ class LocalMachine:
             processes.signal_verified(*found.shim, signal.SIGTERM)
 
     def void(self, attempt: AttemptId, boot: str) -> bool:
-        """Create the claim ourselves, so that no shim ever can."""
+        """Create the claim, so that no shim ever can."""
         return rundir.void(self.path(attempt), self._store, *attempt, boot)
 
     def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        """Signal whatever is left of an attempt whose shim is gone."""
+        """Signal the processes of an attempt whose shim is gone."""
         path = self.path(attempt)
         members = rundir.orphans(path, rundir.look(path, self.boot))
         processes.signal_all(members, signal.SIGKILL if kill else signal.SIGTERM)
@@ -220,7 +219,7 @@ class LocalMachine:
         rundir.write_lease(self.path(attempt), rundir.LeaseRecord(lease.until, lease.length_s), self.boot)
 
     def leased(self, attempt: AttemptId) -> Lease | None:
-        """The lease in the run dir."""
+        """Return the lease in the run dir."""
         found = rundir.read_lease(self.path(attempt), self.boot)
         return None if found is None else Lease(found.until, found.length_s)
 
@@ -236,30 +235,30 @@ class LocalMachine:
         try:
             return rundir.attempts(self._home, most) if self._remote_broker else []
         except OSError as error:
-            # Said again at the next connection; until then the broker asks about what it believes to run.
+            # Sent at the next connection; until then the broker asks about the attempts it believes to run.
             log.error("inventory_failed error=%s", error)
             return []
 
     def unacked(self, most: int) -> list[AttemptId]:
-        """Those of them without the marker."""
+        """Return the attempts of the inventory without the marker of an acknowledgement."""
         return [attempt for attempt in self.inventory(most) if not rundir.is_acked(self.path(attempt))]
 
     def acked(self, attempt: AttemptId) -> None:
-        """Leave the marker; one that cannot be written costs one more report in the next life."""
+        """Write the marker. If it cannot be written, the next daemon sends one report more."""
         if self._remote_broker:
             with contextlib.suppress(OSError):
                 rundir.mark_acked(self.path(attempt))
 
     def mark_unrecorded(self, attempt: AttemptId) -> None:
-        """Leave the marker that `doctor` looks for."""
+        """Write the marker that `doctor` looks for."""
         rundir.mark_unrecorded(self.path(attempt))
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs on another thread, without waiting for it."""
+        """Remove the folders of jobs on another thread, without waiting."""
         asyncio.get_running_loop().run_in_executor(None, self._remove, jobs, frozenset(spare))
 
     async def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs, and wait until it is done."""
+        """Remove the folders of jobs, and wait until they are gone."""
         await asyncio.to_thread(self._remove, jobs, frozenset(spare))
 
     def _remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
@@ -286,15 +285,15 @@ class LocalMachine:
         return rundir.numbers(f"{self._home}/jobs")[:FOLDERS_MAX]
 
     def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
-        """Return how to submit these jobs again, or else what a restored broker has no record of."""
+        """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
         return strays.unrecorded(self._home) if jobs is None else strays.of_jobs(self._home, jobs)
 
     def describe(self) -> dict[str, object]:
-        """Return how the launcher is."""
+        """Return the state of the launcher."""
         return {"launcher": {"pid": self.shim_pool.launcher_pid, "trouble": self.shim_pool.trouble}}
 
     async def close(self) -> None:
-        """Stop watching, and let the launcher and idle shims leave; what runs, runs on."""
+        """Stop watching, and let the launcher and idle shims exit. Running attempts go on."""
         for attempt in list(self._watched):
             self._unwatch(attempt)
         if self._loop is not None:

@@ -1,4 +1,4 @@
-"""The seam between a worker and the computer whose processes it starts: this one, another one, or a test's."""
+"""The interface between a worker and the computer whose processes it starts: this one, another one, or a test's."""
 
 from __future__ import annotations
 
@@ -11,18 +11,24 @@ from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
-from grassq.worker.leases import Lease
+
+
+class Lease(Struct, frozen=True):
+    """Until when an attempt may run, on CLOCK_BOOTTIME, and the whole length that the broker counts."""
+
+    until: float
+    length_s: float
 
 
 class AttemptProcesses(Protocol):
-    """How attempts become processes. OSError means: not now."""
+    """Starts, watches and stops the processes of attempts. OSError means: try again later."""
 
     boot: str
 
     def start(self, start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
-        """Make the run dir, with the lease if there is one, and then have a shim run the attempt, unless one did.
+        """Make the run dir, with the lease if there is one, then let a shim run the attempt, unless a shim did already.
 
-        An attempt with a predecessor is not ordered: the predecessor's shim begins it, if it has not ended before.
+        With a predecessor nothing is ordered: the predecessor's shim starts the attempt, unless it has ended before.
         """
 
     def look(self, attempt: AttemptId) -> RunState:
@@ -32,13 +38,13 @@ class AttemptProcesses(Protocol):
         """Call `MachineEvents.shim_gone` when the attempt's shim is gone, also if it is gone already."""
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
-        """Have the attempt's shim end it; an attempt that no shim has claimed never starts."""
+        """Tell the attempt's shim to end it; an attempt that no shim has claimed never starts."""
 
     def void(self, attempt: AttemptId, boot: str) -> bool:
-        """Give the attempt up unless a shim claimed it; return whether it was given up."""
+        """Claim the attempt so that it never starts; return False if a shim has claimed it."""
 
     def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        """Signal what is left of an attempt whose shim is gone."""
+        """Signal the processes of an attempt whose shim is gone."""
 
     def lease(self, attempt: AttemptId, lease: Lease) -> None:
         """Renew the attempt's lease: its shim ends the attempt when the lease is over."""
@@ -47,39 +53,39 @@ class AttemptProcesses(Protocol):
         """Return the lease in the attempt's run dir; None if it has none."""
 
     def inventory(self, most: int) -> list[AttemptId]:
-        """Return the attempts that have a run dir here, newest first, at most `most`; without those unrecorded."""
+        """Return the attempts that have a run dir here, newest first, at most `most`; without unrecorded ones."""
 
     def unrecorded(self, most: int) -> list[AttemptId]:
         """Return the attempts marked unrecorded, newest first, at most `most`; acknowledged ones too."""
 
     def unacked(self, most: int) -> list[AttemptId]:
-        """Return those of the inventory whose end nobody is known to have acknowledged."""
+        """Return the attempts of the inventory whose end is not known to be acknowledged."""
 
     def acked(self, attempt: AttemptId) -> None:
-        """Mark that the broker has the attempt's end; do nothing if there is no run dir."""
+        """Mark that the broker has the attempt's end; do nothing without a run dir."""
 
     def mark_unrecorded(self, attempt: AttemptId) -> None:
-        """Mark that the broker's store has no record of the attempt, for `doctor`; nothing if there is no run dir."""
+        """Mark that the broker's store has no record of the attempt, for `doctor`; do nothing without a run dir."""
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs, except what is alive, and except the checkpoints of those to spare."""
+        """Remove the folders of jobs, except of living attempts, and except the checkpoints of the jobs in `spare`."""
 
 
 class MachineEvents(Protocol):
-    """What a machine tells its worker."""
+    """The reports of a machine to its worker."""
 
     def heard(self, report: dict[str, Any]) -> None:
-        """A launcher or shim reported something (`run.shim` lists the reports)."""
+        """Handle a report of a launcher or shim (`run.shim` lists the reports)."""
 
     def shim_gone(self, attempt: AttemptId) -> None:
-        """The shim of a watched attempt ended."""
+        """Handle the end of a watched attempt's shim."""
 
     def watch_all(self) -> None:
-        """Nobody reports any more when shims end: every running attempt must be watched again."""
+        """Watch every running attempt again: the ends of shims are not reported any more."""
 
 
 class Detected(Struct, frozen=True):
-    """What a machine has found, and what it still looks for."""
+    """Resources that a machine has found, and the names it still looks for."""
 
     found: Capacity
     looked_for: frozenset[str]
@@ -101,33 +107,33 @@ class AttemptLogs(Protocol):
 class Machine(AttemptProcesses, Protocol):
     """One computer, as a worker uses it."""
 
-    #: More resources may be found than `open` returns.
+    #: `detect` may find more resources than `open` returns.
     detects: bool
 
     @property
     def logs(self) -> AttemptLogs:
-        """The logs of its attempts."""
+        """The logs of the machine's attempts."""
 
     async def open(self, events: MachineEvents) -> Capacity:
-        """Begin, and return the resources that are known at once."""
+        """Start, and return the resources that are known at once."""
 
     def detect(self) -> AsyncIterator[Detected]:
-        """Look for the other resources; the last answer looks for nothing more."""
+        """Look for the other resources; yield each result. The last one looks for nothing more."""
 
     def check(self) -> None:
-        """Put right what went wrong unseen; called every few seconds."""
+        """Restart what has died; called every few seconds."""
 
     async def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs as `forget` does, and wait until it is done."""
+        """Remove the folders of jobs as `forget` does, and wait until they are gone."""
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first and bounded."""
 
     def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
-        """Return how to submit these jobs again; without jobs, what a restored broker has no record of."""
+        """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
 
     def describe(self) -> dict[str, object]:
-        """Return what `doctor` wants to know."""
+        """Return the state of the machine for `doctor`."""
 
     async def close(self) -> None:
-        """Let go; what runs, runs on."""
+        """Stop using the machine. Running attempts go on."""

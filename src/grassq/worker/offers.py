@@ -1,4 +1,4 @@
-"""The offers of one worker: kept in its home, repeated to the broker on every connection."""
+"""The offers of one worker: kept in its home, sent to the broker on every connection."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ FILE_MAX = 16 << 20
 
 
 class OfferFile(Struct, frozen=True):
-    """What a worker remembers of itself: the name it took when it was new, and its offers."""
+    """The content of the file: the name that the worker took when it was new, and its offers."""
 
     name: str
     offers: tuple[Offer, ...] = ()
 
 
 class Offers:
-    """The queues one worker offers, and where they are kept."""
+    """The queues of one worker, and the home that keeps them."""
 
     def __init__(self, file: OfferFile, home: str | None = None) -> None:
-        """`home` None keeps changes in memory only."""
+        """Keep changes in memory if `home` is None."""
         self._file = file
         self._home = home
 
     @property
     def name(self) -> str:
-        """What the worker is called."""
+        """The name of the worker."""
         return self._file.name
 
     @property
@@ -60,7 +60,7 @@ class Offers:
 
 
 def load(home: str, name: str) -> OfferFile:
-    """The book in a home, or a new one under this name."""
+    """Return the file of a home, or a new one under this name."""
     try:
         with open(os.path.join(home, FILE_NAME), "rb") as file:
             book = msgspec.json.decode(file.read(FILE_MAX), type=OfferFile)
@@ -74,11 +74,11 @@ def load(home: str, name: str) -> OfferFile:
 
 
 def save(home: str, book: OfferFile) -> None:
-    """Write the offers of a home to its file; the file is whole at any moment."""
+    """Write the offers of a home to its file atomically."""
     path = os.path.join(home, FILE_NAME)
     content = msgspec.json.encode(book)
     if len(content) > FILE_MAX:
-        # Nobody could read it again.
+        # `load` could not read a longer file.
         raise Refused(f"the queues of this machine would need more than {FILE_MAX >> 20} MiB; delete some first")
     try:
         atomic_files.write_aside(home, FILE_NAME, content, sync=True)
@@ -87,14 +87,14 @@ def save(home: str, book: OfferFile) -> None:
 
 
 def all_offers(book: OfferFile) -> tuple[Offer, ...]:
-    """The offers of a book, and `default`, which always exists."""
+    """Return the offers of a file, and `default`, which always exists."""
     if any(offer.queue == DEFAULT_QUEUE for offer in book.offers):
         return book.offers
     return (Offer(DEFAULT_QUEUE), *book.offers)
 
 
 def with_offer(book: OfferFile, offer: Offer) -> OfferFile:
-    """The book with one offer added or replaced."""
+    """Return the file with one offer added or replaced."""
     others = tuple(known for known in book.offers if known.queue != offer.queue)
     if len(others) >= OFFERS_MAX:
         raise Refused(f"there are {OFFERS_MAX} queues already; delete one first")
@@ -102,12 +102,12 @@ def with_offer(book: OfferFile, offer: Offer) -> OfferFile:
 
 
 def without(book: OfferFile, queue: str) -> OfferFile:
-    """The book without a queue."""
+    """Return the file without a queue."""
     return OfferFile(book.name, tuple(offer for offer in book.offers if offer.queue != queue))
 
 
 def check(offer: Offer, info: WorkerInfo) -> list[str]:
-    """Refuse limits the machine cannot meet; note those that never bind."""
+    """Refuse limits that the machine cannot meet; return notes about limits that never bind."""
     others = tuple(known for known in info.offers if known.queue != offer.queue)
     capacity = machine_capacity(replace(info, offers=others))
     notes = []

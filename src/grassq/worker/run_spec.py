@@ -1,4 +1,4 @@
-"""What an attempt is started with: its words with the placeholders filled in, and its environment."""
+"""The run spec of an attempt: its command with placeholders filled in, and its environment."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from grassq.worker.default_env import DefaultEnvironment, harmless
 from grassq.worker.devices.detectors import DeviceVariables
 
 LEAVE_GRACE_S = 2.0
-#: Of our own names a job inherits only these: they say which queue it talks to, not which job it is.
+#: A job inherits only these of our own variables: they name the broker, not a job.
 _KEPT = frozenset({b"GRASS_HOME", b"GRASS_BROKER"})
 _VRAM_OF = VRAM_OF.encode()
 _SLOTS_OF = SLOTS_OF.encode()
-#: Environments that are kept ready; of a shell they have some 4 KB each.
+#: Environments that are kept encoded; that of a shell has some 4 KB.
 BASES_MAX = 32
 
 
@@ -35,21 +35,21 @@ class Launch(Struct, frozen=True):
 
     #: The values of a `rundir.RunSpec`.
     spec: tuple[Any, ...]
-    #: The content of spec.json, which says the same.
+    #: The content of spec.json, with the same values.
     content: bytes
 
 
 class _Base(Struct, frozen=True):
-    """The environment a job begins with, and what is written of it: the same for all jobs of one sender."""
+    """The environment that a job begins with, and its encoding: the same for all jobs of one sender."""
 
     env: dict[bytes, bytes]
-    #: Its pairs as JSON, without the brackets.
+    #: The pairs as JSON, without the brackets.
     written: bytes
 
 
 _encode = msgspec.json.Encoder().encode
 _values = operator.itemgetter(*rundir.RunSpec.FIELDS)
-#: The options of a job that its shim acts on.
+#: The job options that the shim acts on.
 _OPTIONS = tuple(name for name in rundir.RunSpec.FIELDS if name in SPEC_FIELDS)
 
 
@@ -64,7 +64,7 @@ def run_spec(
     default_env: DefaultEnvironment,
     variables: DeviceVariables,
 ) -> Launch:
-    """Return what one attempt runs, from its order.
+    """Return the run spec of an order.
 
     `default_env` is for a job sent from another machine; `variables` tell a job which devices it holds.
     """
@@ -100,7 +100,7 @@ def run_spec(
 
 def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base) -> bytes:
     encode = rundir.encode_word
-    # Of a name that is there twice the last one counts, so what is shared needs no look.
+    # Of a name that occurs twice, the last value counts, so nothing has to be removed from the shared part.
     env = b",".join(part for part in (base.written, _pairs(own.items())) if part)
     content = {
         "v": rundir.FORMAT,
@@ -119,7 +119,7 @@ def _pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 @functools.lru_cache(BASES_MAX)
 def _base(given: Pairs, hidden: frozenset[bytes]) -> _Base:
-    """What a job gets of an environment: not what tells another job who it is, nor which devices it has."""
+    """Return an environment without the variables that name another job or its devices."""
     env = {
         name: value for name, value in given if name not in hidden and (not name.startswith(b"GRASS_") or name in _KEPT)
     }
@@ -127,7 +127,7 @@ def _base(given: Pairs, hidden: frozenset[bytes]) -> _Base:
 
 
 def placeholders(allocation: Allocation) -> dict[bytes, bytes]:
-    """What `{gpu}` and the like stand for: ids joined by commas for devices, the amount for a pool."""
+    """Return the values of `{gpu}` and the like: ids joined by commas for devices, the amount for a pool."""
     held: dict[bytes, bytes] = {}
     for name, amount in allocation.items():
         if isinstance(amount, dict):
@@ -150,7 +150,7 @@ def environment(
     values: dict[bytes, bytes],
     variables: DeviceVariables,
 ) -> dict[bytes, bytes]:
-    """Return what comes on top of the environment a job begins with: the queue's, its own, and what Grass tells it."""
+    """Return the variables on top of the sender's environment: those of the queue, of the job and of Grass."""
     env: dict[bytes, bytes] = {}
     for name, value in held.items():
         env |= variables.of(name, value)

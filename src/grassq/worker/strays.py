@@ -1,4 +1,4 @@
-"""Run dirs that no stored job accounts for, and the commands that submit them again, for `grass doctor`."""
+"""Run dirs without a stored job, and the commands that submit them again, for `grass doctor`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import shlex
 from grassq.core.model import AttemptId
 from grassq.run import rundir
 
-#: How many run dirs are looked at for the marker, newest job first.
+#: Run dirs that are checked for the marker, newest job first.
 LOOKED_AT_MAX = 10_000
-#: Of how many the command is read; the others are only named.
+#: Run dirs whose command is read; the others are only named.
 READ_MAX = 100
 
 
 def of_jobs(home: str, jobs: list[int]) -> list[dict[str, str]]:
-    """Return the newest run dir of each of these jobs, which no store knows."""
+    """Return the newest run dir of each of these jobs, none of which is stored."""
     newest = [(job, next(iter(rundir.numbers(f"{home}/jobs/{job}")), 0)) for job in jobs]
     return _described(home, newest, "no job of that id is stored")
 
 
 def unrecorded(home: str) -> list[dict[str, str]]:
-    """Return the run dirs of which a restored broker has said that its store has no record."""
+    """Return the run dirs that a restored broker has no record of."""
     found = rundir.attempts(home, LOOKED_AT_MAX)
     marked = [attempt for attempt in found if rundir.is_unrecorded(rundir.attempt_dir(home, *attempt))]
     return _described(home, marked, "the broker's store was restored from a backup and has no record of this attempt")
@@ -36,9 +36,9 @@ def _described(home: str, attempts: list[AttemptId], why: str) -> list[dict[str,
 
 
 def submit_again(path: str) -> str:
-    """Return the command that submits what this run dir ran, as far as its spec tells; "" if it cannot be read.
+    """Return the command that submits the words of a run dir again; "" if its spec cannot be read.
 
-    The words are those that ran: placeholders are filled in, and they begin with the queue's own command if it has one.
+    Placeholders are filled in already, and the words begin with the queue's own command if it has one.
     """
     try:
         spec = rundir.read_spec(path)

@@ -1,4 +1,4 @@
-"""What an earlier life of a worker left: ends that may not have reached the broker, and what still runs."""
+"""Attempts of an earlier daemon whose end the broker may not know, or which still run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from grassq.worker.machine import AttemptProcesses
 
 log = logging.getLogger(__name__)
 
-#: Run dirs that are taken into account, newest first; about what is older the broker asks, if it believes it to run.
+#: Run dirs that are considered, newest first. The broker asks about older attempts that it believes to run.
 ATTEMPTS_MAX = 10_000
-#: Ends that wait for an acknowledgement at a time, and run dirs that are looked at in one go.
+#: Ends that wait for an acknowledgement at a time, and run dirs that are looked at in one tick.
 UNTOLD_MAX = 1000
 LOOKS_MAX = 500
 
 
 class UnackedReports:
-    """Attempts to be looked at, a few at a time; filled once, at the first connection of a life."""
+    """Attempts to look at, a few at a time; filled once, at the first connection of a daemon."""
 
     def __init__(self, machine: AttemptProcesses) -> None:
         self._machine = machine
@@ -31,15 +31,15 @@ class UnackedReports:
         return bool(self._left)
 
     def fill(self) -> None:
-        """See what is there, unless that was done before."""
+        """List the unacknowledged attempts, at the first call only."""
         if self._left is None:
             self._left = deque(self._machine.unacked(ATTEMPTS_MAX))
 
     def take(self, held: Mapping[AttemptId, HeldAttempt]) -> Iterator[tuple[AttemptId, RunState]]:
-        """The next attempts that have ended or still run, and are not held yet."""
+        """Yield the next attempts that have ended or still run, and are not held yet."""
         if not self._left:
             return
-        untold = sum(holding.end is not None for holding in held.values())
+        untold = sum(each.end is not None for each in held.values())
         for _ in range(min(LOOKS_MAX, len(self._left), UNTOLD_MAX - untold)):
             attempt = self._left.popleft()
             if attempt in held:
@@ -50,6 +50,6 @@ class UnackedReports:
                 log.error("outbox_put_off job=%s attempt=%s error=%s", *attempt, error)
                 self._left.append(attempt)
                 continue
-            # About the others the broker asks, if it believes them to run; only it knows the boot they began in.
+            # The broker asks about the others if it believes them to run: only it knows the boot in which they began.
             if found.exit is not None or found.shim_alive or found.command_alive:
                 yield attempt, found

@@ -1,4 +1,4 @@
-"""The worker: one machine, the queues it offers, and the agent that does what the broker orders."""
+"""The worker: one machine, the queues it offers, and the agent that executes the broker's orders."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Worker:
     ) -> None:
         self._machine = machine
         self._offered = offered
-        #: Set, and replaced by a new one, whenever more is known of the machine.
+        #: Set, and replaced by a new event, whenever resources were found.
         self._news = asyncio.Event()
         info = WorkerInfo(offered.name, machine.boot, {}, offered.all, machine.detects, labels, follows=True)
         self._agent = Agent(info, machine, send, time.monotonic, boottime=boottime)
@@ -43,26 +43,26 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """What this worker is called."""
+        """The name of this worker."""
         return self._offered.name
 
     @property
     def queues(self) -> tuple[Offer, ...]:
-        """What it offers."""
+        """The queues that this worker offers."""
         return self._agent.info.offers
 
     @property
     def held(self) -> int:
-        """How many attempts it knows of that have not ended."""
+        """The number of attempts that have not ended."""
         return self._agent.active
 
     @property
     def logs(self) -> AttemptLogs:
-        """The logs of its attempts."""
+        """The logs of this worker's attempts."""
         return self._machine.logs
 
     async def start(self) -> asyncio.Task[None]:
-        """Say hello and begin; return the task that ends only by `close`, or by a bug."""
+        """Send the hello and begin; return the task that ends only by `close`, or by a bug."""
         given = await self._machine.open(self._agent)
         self._agent.info = replace(self._agent.info, given=given)
         self._agent.hello()
@@ -73,15 +73,15 @@ class Worker:
         return ticking
 
     def hello(self, *, fresh: bool = True) -> None:
-        """Say who this is; on a fresh connection also what it holds."""
+        """Send the broker this worker's description; with `fresh`, also the attempts that have a run dir here."""
         self._agent.hello(fresh=fresh)
 
     def confirmed(self, at: float) -> None:
-        """Renew leases: the broker has heard a ping sent at this time of the boot clock."""
+        """Renew leases: the broker has answered a ping that was sent at this time of the boot clock."""
         self._agent.confirmed(at)
 
     def deliver(self, order: Order) -> None:
-        """Do what the broker orders on the next turn of the loop, never inside the broker's own."""
+        """Execute an order on the next turn of the event loop, never inside the broker's own turn."""
         asyncio.get_running_loop().call_soon(self._agent.order, order)
 
     async def _tick(self) -> None:
@@ -91,7 +91,7 @@ class Worker:
                 self._machine.check()
                 self._agent.tick()
             except OSError as error:
-                # No descriptor or no memory for a moment: what was not done now is done at the next tick.
+                # Descriptors or memory ran out for a moment; the next tick does what is left.
                 log.error("tick_failed error=%s", error)
 
     async def _detect(self) -> None:
@@ -106,7 +106,7 @@ class Worker:
         self._news = asyncio.Event()
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
-        """Make or replace a queue, as soon as it is known which of the resources it limits this machine has."""
+        """Make or replace a queue, as soon as it is known whether this machine has the resources that it limits."""
         while any(self._agent.info.may_appear(name) for name in offer.limits.keys() - self._agent.info.given.keys()):
             await self._news.wait()
         notes = offers.check(offer, self._agent.info)
@@ -131,15 +131,15 @@ class Worker:
         return self._machine.folders()
 
     def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
-        """Return how to submit these jobs again; without jobs, what a restored broker has no record of."""
+        """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
         return self._machine.strays(jobs)
 
     def describe(self) -> dict[str, object]:
-        """Return what `doctor` wants to know of this worker."""
+        """Return the state of this worker for `doctor`."""
         return {"detecting": bool(self._agent.info.looked_for), **self._machine.describe()}
 
     async def close(self) -> None:
-        """Let go; what runs, runs on."""
+        """Stop. Running attempts go on."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,10 +1,11 @@
-"""Event streams: what happens to jobs, told as it is committed.
+"""Event streams: committed changes of jobs, sent as they happen.
 
-The streams stand on `broker.subscriptions`. `temporary_queues.py` removes a temporary queue when its last job has
-ended and no subscriber is left.
+The streams read `broker.subscriptions`. `json_lines.py` sends changes of any jobs; `stream.py` sends starts, output and
+ends of one queue. `temporary_queues.py` deletes a temporary queue when its last job has ended and no subscriber is
+left.
 
 May import what `grassq.web` may.
 
-When a reader is too slow, its buffer reaches a bound and the stream ends with a line that says so; the reader
-subscribes again and says what it already knows, so nothing is told twice and nothing is missed.
+When a reader is too slow, its buffer reaches a bound and it must read again; it says what it already knows, so nothing
+is sent twice and nothing is missed.
 """

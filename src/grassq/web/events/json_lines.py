@@ -1,7 +1,7 @@
 """GET /v1/events: committed changes of jobs as JSON lines, from now on or from a position on.
 
-The first line is `subscribed`, or `reread` when changes since the position are not known any more. Every line has the
-position (epoch, seq) from which a reader that was cut off goes on: `since=EPOCH.SEQ`.
+The first line is `subscribed`, or `reread` if changes since the position are lost. Every line has a position
+(epoch, seq), from which a reader continues after a break: `since=EPOCH.SEQ`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByStat
 from grassq.errors import BadInput, GrassError
 from grassq.web.listen.abort import cut, write_until_hangup
 
-#: A line is sent at least this often, so that both ends notice when the other is gone.
+#: A line is sent at least this often, so that both ends notice a lost connection.
 HEARTBEAT_S = 15.0
 #: A reader that takes nothing for this long is cut off.
 STALLED_S = 30.0
-#: Lines are written in pieces of this many changes.
+#: Changes that are written at once.
 LINES_AT_ONCE = 1000
 EPOCH_MAX = 64
 
 
 async def serve_events(request: web.Request, engine: Engine, selectors: Sequence[Selector]) -> web.StreamResponse:
-    """Answer with changes of the selected jobs, without selectors of all, until the reader goes."""
+    """Answer with changes of the selected jobs, or of all without selectors, until the reader disconnects."""
     since = _since(request.query.get("since"))
     resolved = await engine.read(partial(_resolved, selectors=selectors))
     stream = ChangeLines(engine, resolved, since)
@@ -51,12 +51,12 @@ async def serve_events(request: web.Request, engine: Engine, selectors: Sequence
 
 
 class ChangeLines:
-    """One reader's lines. A reader that falls behind is told to re-read, or cut off if it takes nothing at all."""
+    """One reader's lines. A reader that falls behind is told to re-read; a reader that takes nothing is cut off."""
 
     def __init__(self, engine: Engine, selectors: Sequence[Selector], since: Position | None) -> None:
         self._subscriptions = engine.subscriptions
         self._selectors = selectors
-        #: Before the subscription is made: nothing is awaited in between, so no change is missed.
+        #: Taken before the subscription, and nothing is awaited in between, so no change is missed.
         self._begins = since or self._subscriptions.position
         self.subscription: Subscription = self._subscriptions.subscribe(_filter(selectors), since, self._wake)
         self._stalled: asyncio.Task[None] | None = None
@@ -66,7 +66,7 @@ class ChangeLines:
             self._stalled.cancel()
 
     async def write(self, response: web.StreamResponse) -> None:
-        """Write lines until the daemon ends or the reader is gone."""
+        """Write lines until the daemon ends or the reader disconnects."""
         try:
             if self.subscription.must_reread:
                 self.subscription.take()
@@ -82,7 +82,7 @@ class ChangeLines:
                 for at in range(0, len(changes or ()), LINES_AT_ONCE):
                     await self._send(response, self._lines((changes or [])[at : at + LINES_AT_ONCE]))
         except (GrassError, OSError, TimeoutError):
-            # The daemon ends, or the reader is gone: an answer without its end says that it is not whole.
+            # The daemon ends, or the reader is gone: an answer without its end is known to be incomplete.
             return
 
     async def _send(self, response: web.StreamResponse, lines: Iterable[dict[str, object]]) -> None:
@@ -132,12 +132,12 @@ def _since(text: str | None) -> Position | None:
         return None
     epoch, _, number = text.rpartition(".")
     if not epoch or len(epoch) > EPOCH_MAX or not number.isascii() or not number.isdigit() or len(number) > 18:
-        raise BadInput(f"since={text[:40]!r} is no position; a line of the stream has one: EPOCH.SEQ")
+        raise BadInput(f"since={text[:40]!r} is no position; use EPOCH.SEQ of a line of the stream")
     return epoch, int(number)
 
 
 def _resolved(batch: Batch, selectors: Sequence[Selector]) -> list[Selector]:
-    """Turn words into queues or names, and the last job into its id, as they are now."""
+    """Return the selectors with words resolved to queues or names, and the last job to its id."""
     found: list[Selector] = []
     for selector in selectors:
         resolved = selection.resolve(batch, selector)
@@ -148,7 +148,7 @@ def _resolved(batch: Batch, selectors: Sequence[Selector]) -> list[Selector]:
 
 
 def _filter(selectors: Sequence[Selector]) -> Filter:
-    """Return the narrowest filter: what it lets through is looked at again."""
+    """Return the narrowest filter for the selectors; `_is_selected` checks the rest."""
     if len(selectors) == 1 and isinstance(selectors[0], ByQueue):
         return Filter(queue=selectors[0].name)
     return Filter()

@@ -1,4 +1,4 @@
-"""What a subscriber to a queue asks for: from which job on, and what it knows already."""
+"""The query of a subscriber to a queue: the first job, and what the subscriber knows already."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from grassq.web.events.queue_pages import Range
 from grassq.web.logs.tail import OFFSET_MAX
 from grassq.web.requests import number
 
-#: Offsets that one request may tell.
+#: Offsets in one request.
 OFFSETS_MAX = 1000
-#: Ranges of jobs whose end is known that one request may tell.
+#: Ranges of ended jobs in one request.
 OVER_MAX = 1000
 
 #: The largest job, attempt and offset; and the largest first and last job.
@@ -28,7 +28,7 @@ Offsets = dict[int, tuple[int, int]]
 
 
 class SubscriptionQuery(NamedTuple):
-    """From this job on, the output of some from an offset on, and nothing of those that are known to be over."""
+    """Start job id, per-job log offsets, and id ranges of jobs that the client knows have ended."""
 
     queue: str
     first: int
@@ -37,7 +37,7 @@ class SubscriptionQuery(NamedTuple):
 
 
 def read_query(request: web.Request) -> SubscriptionQuery:
-    """The queue and the query of a request."""
+    """Return the queue and the query of a request."""
     offsets = _read("offsets", request.query.get("offsets", ""), ":", _PLACE, OFFSETS_MAX)
     over = _read("over", request.query.get("over", ""), "-", _RANGE, OVER_MAX)
     return SubscriptionQuery(
@@ -49,7 +49,7 @@ def read_query(request: web.Request) -> SubscriptionQuery:
 
 
 def _read(name: str, text: str, mark: str, most: tuple[int, ...], count: int) -> list[list[int]]:
-    """Groups of numbers with a mark between them, and commas between the groups: 7:1:4096,9:1:0 or 6-1000,1003-1003."""
+    """Return groups of numbers joined by a mark, with commas between the groups: 7:1:4096,9:1:0 or 6-1000,1003-1003."""
     found: list[list[int]] = []
     parts = text.split(",", count) if text else []
     if len(parts) > count:

@@ -1,4 +1,4 @@
-"""The jobs that a queue has when somebody subscribes to it, page by page, and which later changes are news."""
+"""The jobs of a queue when a subscription begins, page by page, and which later changes are news."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from grassq.core.names import shown
 from grassq.core.syntax.selectors import ByQueue
 from grassq.errors import NotFound
 
-#: How many jobs are read at a time.
+#: Jobs in a page.
 PAGE = 500
 #: Above every id.
 _ALL = ID_MAX + 1
 
-#: The first and the last of some consecutive ids.
+#: The first and the last of consecutive ids.
 Range = tuple[int, int]
 
 
 class QueuePages:
-    """Reads the jobs of a queue from an id on, once. A change of a job is news if its page was read before it."""
+    """Reads the jobs of a queue from an id on, once. A change is news if the page of its job was read before it."""
 
     def __init__(self, queue: str, first: int, over: Iterable[Range] = ()) -> None:
-        """The subscriber knows that the jobs in the ranges `over` have ended."""
+        """Leave out ended jobs in the ranges `over`, which the subscriber knows to have ended."""
         self.queue = queue
         self._first = first
         self._over = sorted(over)
@@ -41,7 +41,7 @@ class QueuePages:
         return self.upto == _ALL
 
     def page(self, batch: Batch) -> list[JobChange]:
-        """Read the next page: jobs as they are now."""
+        """Read the next page: jobs in their present state."""
         first = self.upto
         stored, more = self._stored(batch, first)
         jobs = [job for job in stored if job.state not in FINAL or self._skip(job.id) == job.id]
@@ -51,7 +51,7 @@ class QueuePages:
         return [change_of(job, batch.seq, batch.now) for job in jobs]
 
     def unfinished(self, batch: Batch, first: int) -> tuple[list[int], int]:
-        """Return jobs from an id on that have not ended, and from which id on to ask for more; 0 at the end."""
+        """Return jobs from an id on that have not ended, and the id from which to ask for more; 0 at the end."""
         stored, more = self._stored(batch, self._skip(first))
         return [job.id for job in stored if job.state not in FINAL], more
 
@@ -63,7 +63,7 @@ class QueuePages:
         return page < 0 or change.seq > self._read_at[page]
 
     def _stored(self, batch: Batch, first: int) -> tuple[list[Job], int]:
-        """Return the next jobs, at most PAGE and those of this batch, and from which id on there are more, or 0."""
+        """Return the next jobs, at most PAGE and those of this batch, and the id from which there are more, or 0."""
         stored = batch.store.jobs(ByQueue(self.queue, first), PAGE)
         removed = batch.changes.removed
         jobs = [batch.current(job) for job in stored if job.id not in removed]
@@ -73,13 +73,13 @@ class QueuePages:
         return jobs, more
 
     def _skip(self, id_: int) -> int:
-        """Return the next id, from one on, whose end is not known."""
+        """Return the first id, from this one on, that is not in `over`."""
         at = bisect_left(self._over, (id_ + 1,))
         return max(id_, self._over[at - 1][1] + 1) if at else id_
 
 
 def queue_status(batch: Batch, queue: str) -> tuple[bool, bool]:
-    """Return whether any worker offers a queue, and whether the queue has jobs that will run or do run."""
+    """Return whether a worker offers a queue, and whether the queue has unfinished jobs that are not held."""
     return queue in batch.board.queue_names(), batch.board.unfinished(queue) > 0
 
 

@@ -1,8 +1,8 @@
 """The streamed answer to a subscriber to one queue: starts, output and ends of its jobs, as they happen.
 
-One JSON line each, and after the line of an output its bytes. Everything told is committed. A job that was placed
-behind another one is started when it runs, any other when it is placed, so starts come in the order of the plan. After
-what there was comes `shown`: which jobs have not ended, so that a reader finds out which ones exist no more.
+Each frame is one JSON line; the line of an output is followed by its bytes. Everything sent is committed. A prefetched
+job is reported as started when it runs, any other job when it is placed, so starts come in the order of the plan. After
+the jobs that existed at the beginning comes `shown`: the unfinished jobs, so that a reader notices removed ones.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.listen.abort import cut, write_until_hangup
 from grassq.web.logs.tail import LogTail, Sources
 
-#: A line is sent at least this often, so that both sides notice when the other is gone.
+#: A line is sent at least this often, so that both ends notice a lost connection.
 BEAT_S = 15.0
-#: Frames are gathered up to this many bytes, then written; a slow reader is waited for.
+#: Frames are buffered up to this many bytes, then written; a slow reader delays the rest.
 FLUSH_BYTES = 256 << 10
-#: How long frames that come right after a write are gathered.
+#: Frames right after a write are buffered for this long.
 GATHER_S = 0.02
-#: The log of a job is followed once the job has run for this long. Of shorter jobs the log is read once, at the end.
+#: The log of a job is followed once the job has run for this long. The log of a shorter job is read at its end.
 FOLLOW_AFTER_S = 0.1
-#: This many unfinished jobs are listed; nothing is said of jobs above them.
+#: At most this many unfinished jobs are listed; `upto` is below the next one.
 SHOWN_MAX = 30_000
-#: While workers may still tell of jobs that the store has forgotten, the list waits, and is tried again after this.
+#: The list waits while workers may still report jobs that the store has forgotten; it is tried again after this.
 LIST_S = 2.0
 
 _BEAT = b'{"beat":true}\n'
@@ -49,7 +49,7 @@ _BEAT = b'{"beat":true}\n'
 async def serve_queue_stream(
     request: web.Request, engine: Engine, sources: Sources, temporary: TemporaryQueues
 ) -> web.StreamResponse:
-    """Answer with what happens in a queue, until the reader goes; a temporary queue is kept as long."""
+    """Answer with the events of a queue until the reader disconnects; a temporary queue is kept as long."""
     query = read_query(request)
     transport = request.transport
     if transport is None:
@@ -63,14 +63,14 @@ async def serve_queue_stream(
         try:
             await write_until_hangup(request, stream.write(response))
         finally:
-            # On this machine a connection does not break by itself: then nobody is there any more.
+            # On this machine a connection does not break by itself: the reader has closed it or has died.
             leaving.expected = not (transport.is_closing() and request[CALLER].is_local)
             cut(transport)
     return response
 
 
 class _OpenJob:
-    """An attempt that was told as started: its log, and the task that follows the log."""
+    """An attempt that was reported as started: its log, and the task that follows the log."""
 
     def __init__(self, tail: LogTail, since: float) -> None:
         self.tail = tail
@@ -82,15 +82,15 @@ class QueueStream:
     """One reader's frames: changes of jobs become lines, and logs are followed."""
 
     def __init__(self, engine: Engine, sources: Sources, query: SubscriptionQuery, settled_at: float) -> None:
-        """From `settled_at` on workers have told what they run."""
+        """After `settled_at`, workers have reported what they run."""
         self._engine = engine
         self._sources = sources
         self._first = query.first
         self._offsets = dict(query.offsets)
-        #: When the jobs that have not ended are listed; infinity when they were.
+        #: When the unfinished jobs are listed; infinity after that.
         self._list_at = settled_at
         self._was_offered = False
-        #: The generation of queues at the last look whether this queue exists.
+        #: The generation of queues when this queue was last checked.
         self._generation = -1
         self._pages = QueuePages(query.queue, query.first, query.over)
         self.subscription = engine.subscriptions.subscribe(Filter(queue=query.queue), wake=self._wake)
@@ -104,13 +104,13 @@ class QueueStream:
         self._said_at = 0.0
 
     async def write(self, response: web.StreamResponse) -> None:
-        """Write frames until the queue is deleted; stop when the reader is gone or has missed something."""
+        """Write frames until the queue is deleted; stop when the reader disconnects or has missed a change."""
         self._response = response
         self._task = asyncio.current_task()
         try:
             await self._write_all()
         except (GrassError, OSError):
-            # The engine ends, or the reader is gone: an answer without its end says that it is not whole.
+            # The engine ends, or the reader is gone: an answer without its end is known to be incomplete.
             return
         finally:
             for job in self._open.values():
@@ -120,7 +120,7 @@ class QueueStream:
     def _wake(self) -> None:
         self._awake.set()
         if self.subscription.must_reread and self._task is not None:
-            # It may be waiting for a reader that takes nothing.
+            # The task may wait for a reader that takes nothing.
             self._task.cancel()
 
     async def _write_all(self) -> None:
@@ -148,11 +148,11 @@ class QueueStream:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min(BEAT_S, follow_s, self._list_at - loop.time()))):
                     await self._awake.wait()
-            # The first frame goes out at once; in a stream of short jobs what follows is gathered for a moment.
+            # The first frame is sent at once; in a stream of short jobs the next ones are buffered for a moment.
             await asyncio.sleep(max(0.0, self._said_at + GATHER_S - loop.time()))
 
     async def _list(self) -> bool:
-        """Tell which jobs have not ended; return False while that cannot be known for sure."""
+        """Send the list of unfinished jobs; return False while it cannot be known."""
         ids: list[int] = []
         first = self._first
         while first and len(ids) < SHOWN_MAX:
@@ -161,13 +161,13 @@ class QueueStream:
                 return False
             ids += found[0]
             first = found[1]
-        # A job that is not among them may just have ended.
+        # A job that is missing in the list may just have ended.
         await self._hear_news()
         self._line({"shown": id_ranges(ids), "upto": first - 1 if first else ID_MAX})
         return True
 
     async def _is_gone(self) -> bool:
-        """Return whether the queue was deleted under jobs that wait for it, or after it was seen."""
+        """Return whether the queue was deleted, having been offered before or still having jobs."""
         generation = self._engine.status.generation
         if generation == self._generation:
             return False
@@ -185,7 +185,7 @@ class QueueStream:
                 await self._hear(change)
 
     async def _hear(self, change: JobChange) -> None:
-        """Tell a change. In the order of commits: all output of a job that ended comes before later starts."""
+        """Send a change, in the order of commits: all output of an ended job comes before later starts."""
         known = self._open.get(change.job)
         if known is not None and (change.state not in HOLDING or change.attempt > known.tail.attempt):
             del self._open[change.job]
@@ -221,7 +221,7 @@ class QueueStream:
         self._out += msgspec.json.encode(document) + b"\n"
 
     def _follow_logs(self, now: float) -> float:
-        """Follow the logs of jobs that have run for long enough; return after how long there may be another one."""
+        """Follow the logs of jobs that have run for FOLLOW_AFTER_S; return the seconds until the next such job."""
         next_s = float("inf")
         for job in self._open.values():
             if job.task is None:
@@ -243,7 +243,7 @@ class QueueStream:
                 await self._flush()
 
     async def _finish(self, job: _OpenJob) -> str | None:
-        """Tell all that is left of a log; return why not, if the log cannot be read."""
+        """Send the rest of a log; return the reason if the log cannot be read."""
         job.tail.end()
         try:
             await (job.task or self._follow(job.tail))
@@ -260,14 +260,14 @@ class QueueStream:
 
 
 def _unfinished(batch: Batch, pages: QueuePages, first: int) -> tuple[list[int], int] | None:
-    """Jobs that have not ended; None while workers may still bring some back that the store has forgotten."""
+    """Return unfinished jobs; None while workers may still report jobs that the store has forgotten."""
     if batch.board.unreconciled or batch.board.awaits(batch.mono):
         return None
     return pages.unfinished(batch, first)
 
 
 def _has_begun(job: JobChange) -> bool:
-    """Whether a job is to be told of: one that was placed behind another begins when it runs."""
+    """Return whether a job counts as started; a prefetched job starts when it runs."""
     if job.state is State.PLACED:
         return job.placement is not None and job.placement.after is None
     return job.state is State.RUNNING or job.state in FINAL

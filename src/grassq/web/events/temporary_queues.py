@@ -1,4 +1,4 @@
-"""Temporary queues: one is deleted when it has no subscriber and all its jobs have ended."""
+"""Temporary queues: a queue is deleted when it has no subscriber and all its jobs have ended."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import Offer, State
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import GrassError
-from grassq.web.workers.queue_admin import LogSources
+from grassq.web.workers.directory import WorkersApi
 
 log = logging.getLogger(__name__)
 
-#: How long a queue waits for a subscriber: after a daemon has started, after the queue was made, and after a
-#: connection ended that may have broken by itself.
+#: How long a queue waits for a subscriber after a daemon start, after the queue was made, and after a
+#: connection that may have broken by itself.
 BACK_S = 60.0
-#: So long after a daemon has started its workers have told what they run, also what its store has forgotten.
+#: This long after a daemon start, workers have reported what they run, also jobs that the store has forgotten.
 SETTLE_S = 10.0
-#: A queue that could not be deleted, because its worker is out of touch, is tried again after so long.
+#: A queue that could not be deleted, because its worker is not connected, is tried again after this.
 RETRY_S = 60.0
-#: Looks for queues that may go are so far apart at least, however many jobs end meanwhile.
+#: The least time between two looks for queues to delete, however many jobs end.
 LOOK_S = 0.1
-#: Held jobs that are looked through for one of a queue; with so many, it is kept.
+#: Held jobs that are searched for jobs of a queue; a queue is kept when there are more.
 HELD_MAX = 10_000
 
 
@@ -41,30 +41,30 @@ class PendingRemoval(Struct):
 
 
 class TemporaryQueues:
-    """Counts subscribers, and deletes temporary queues that nobody needs any more. Used from the event loop only."""
+    """Counts subscribers, and deletes temporary queues that are not needed any more. Used from the event loop only."""
 
-    def __init__(self, engine: Engine, directory: LogSources) -> None:
+    def __init__(self, engine: Engine, directory: WorkersApi) -> None:
         self._engine = engine
         self._directory = directory
-        #: Queues without a subscriber, and from when on they may be deleted.
+        #: Queues without a subscriber, and the time from which they may be deleted.
         self._due: dict[str, float] = {}
         self._changed = asyncio.Event()
-        #: How many subscribers each queue has.
+        #: The number of subscribers of each queue.
         self._open: Counter[str] = Counter()
         self._ends: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
-        #: From when on it is known what runs.
+        #: The time from which it is known what runs.
         self.settled_at = 0.0
 
     def start(self) -> None:
-        """Begin to look after queues."""
+        """Begin to delete temporary queues."""
         loop = asyncio.get_running_loop()
         self.settled_at = loop.time() + SETTLE_S
         self._ends = self._engine.subscriptions.subscribe(Filter(ended=True), wake=self._job_ended)
         self._task = loop.create_task(self._run())
 
     async def close(self) -> None:
-        """Delete no more queues: the daemon ends, and subscribers find the next one."""
+        """Delete no more queues: the daemon ends, and subscribers connect to the next one."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -77,7 +77,7 @@ class TemporaryQueues:
 
     @contextlib.contextmanager
     def subscribed(self, queue: str) -> Iterator[PendingRemoval]:
-        """Keep a queue while this lasts."""
+        """Keep a queue while a subscriber is connected."""
         leaving = PendingRemoval()
         self._due.pop(queue, None)
         self._open[queue] += 1
@@ -102,7 +102,7 @@ class TemporaryQueues:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        # By then every worker has said which queues it has.
+        # By then every worker has reported its queues.
         survey_at = loop.time() + BACK_S
         while True:
             now = loop.time()
@@ -128,12 +128,12 @@ class TemporaryQueues:
         self._changed.clear()
 
     async def _look(self, ripe: set[str]) -> None:
-        """Delete those that may go; the others are looked at again when a job has ended."""
+        """Delete the queues without unfinished jobs; look at the others again when a job has ended."""
         workers = await self._engine.read(_temporary)
         busy = await self._engine.read(partial(_busy, queues=ripe & workers.keys()))
         for queue in ripe - busy:
             if self._due.pop(queue, None) is None:
-                continue  # somebody has subscribed meanwhile
+                continue  # a client has subscribed meanwhile
             for worker, offer in workers.get(queue, {}).items():
                 if queue not in self._open:
                     await self._delete(worker, offer)
@@ -163,7 +163,7 @@ class TemporaryQueues:
 
 
 def _temporary(batch: Batch) -> dict[str, dict[str, Offer]]:
-    """Every temporary queue, and as what which worker has it."""
+    """Return the offers of every temporary queue, by queue and worker."""
     found: dict[str, dict[str, Offer]] = {}
     for name, worker in batch.board.workers.items():
         for offer in worker.info.offers:
@@ -173,7 +173,7 @@ def _temporary(batch: Batch) -> dict[str, dict[str, Offer]]:
 
 
 def _busy(batch: Batch, queues: Collection[str]) -> set[str]:
-    """Those of some queues that have a job which has not ended."""
+    """Return the queues of `queues` that have an unfinished job."""
     busy = {queue for queue in queues if batch.board.unfinished(queue)}
     if busy == queues:
         return busy

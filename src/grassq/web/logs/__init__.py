@@ -1,10 +1,10 @@
-"""Logs: what jobs wrote, whole or as it grows, from this machine or another.
+"""Logs: the output of jobs, whole or as it grows, from this machine or another.
 
-`serve.py` answers a request for a log; `cache.py` keeps copies of the logs of ended jobs of other machines, so that
-they are there when the worker is not.
+`serve.py` answers a request for a log; `tail.py` reads one log as it grows; `cache.py` keeps copies of the logs of
+ended jobs of other machines, for the time when the worker is not connected.
 
 May import what `grassq.web` may.
 
-When a worker is out of touch, its running jobs' logs cannot be read and the answer says so; ended jobs' logs come
-from the cache. When a log shrinks because the job truncated it, the reader is told at which byte.
+When a worker is not connected, the logs of its running jobs cannot be read and the answer says so; logs of ended jobs
+come from the cache. When a job truncates its log, the reader is told the offset.
 """

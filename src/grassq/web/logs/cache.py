@@ -1,4 +1,4 @@
-"""Copies of the logs of finished jobs that ran on other machines, so that they can be read while those are away."""
+"""Copies of the logs of ended jobs of other machines, for the time when their worker is not connected."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from grassq.web.workers.connection import OutOfTouch
 
 log = logging.getLogger(__name__)
 
-#: Of a longer log, the first and the last half of this much are kept.
+#: Of a longer log, only the first and the last half of this many bytes are kept.
 LOG_MAX = 16 << 20
-#: Of all logs, one takes at most this part of the room there is.
+#: One log takes at most 1/SHARE of the bytes allowed for all logs.
 SHARE = 4
-#: Jobs of one worker whose logs wait to be copied; the oldest are given up when there are more.
+#: Logs of one worker that wait to be copied; with more, the oldest are given up.
 WANTED_MAX = 10_000
-#: When a worker comes back: how many of the last finished jobs are looked at, and how far back.
+#: When a worker comes back: how many ended jobs are looked at, and how many seconds back.
 RECENT_MAX = 200
 RECENT_S = 86400.0
-#: How much of a copy is read at a time.
+#: Bytes of a copy that are read at a time.
 READ_MAX = 1 << 20
-#: After this long a reader that waits at the end of a copy looks whether the worker is back.
+#: A reader at the end of a copy checks after this long whether the worker is back.
 COPY_WAIT_S = 1.0
 _PART = ".part"
 _NAME = re.compile(r"(\d{1,15})\.(\d{1,9})\.(log|out|err)(?:\.cut(\d{1,15}))?")
 
 
 class Key(Struct, frozen=True):
-    """One log: of a job, of one of its attempts, one stream."""
+    """One log: a job, one of its attempts, and one stream."""
 
     job: int
     attempt: int
@@ -61,7 +61,7 @@ class Copy:
 
     def __init__(self, path: Path, cut_at: int | None) -> None:
         self._path = path
-        #: Up to here the copy is as the log was; then a mark says how much is missing, and the last part follows.
+        #: The copy equals the log up to here. Then a mark says how much is missing, and the last part follows.
         self.cut_at = cut_at
 
     async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
@@ -77,7 +77,7 @@ class Copy:
 
 
 class LogCache:
-    """A folder of copies, bounded in all; the oldest make room for new ones."""
+    """A folder of copies with a bound on its bytes; the oldest copies are deleted for new ones."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class LogCache:
         log_max: int = LOG_MAX,
         local: str | None = None,
     ) -> None:
-        """`reader` gives a worker in touch, or None; what ran on the worker `local` needs no copy."""
+        """`reader` returns a connected worker or None; the logs of the worker `local` need no copy."""
         self._folder = folder
         self._engine = engine
         self._reader = reader
@@ -104,7 +104,7 @@ class LogCache:
         self._ends: Subscription | None = None
 
     def start(self) -> None:
-        """Find what an earlier broker kept, and copy from now on."""
+        """Find the copies of an earlier broker, and copy from now on."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = []
         for path in self._folder.iterdir():
@@ -123,23 +123,23 @@ class LogCache:
         self._ends = self._engine.subscriptions.subscribe(Filter(ended=True), wake=self._jobs_ended)
 
     def copy(self, job: int, attempt: int, stream: str) -> Copy | None:
-        """The copy of a log, if there is one."""
+        """Return the copy of a log; None if there is none."""
         kept = self._kept.get(Key(job, attempt, stream))
         return None if kept is None else Copy(kept.path, kept.cut_at)
 
     def describe(self) -> dict[str, object]:
-        """What `doctor` wants to know."""
+        """Return the state of the cache for `doctor`."""
         waiting = sum(len(keys) for keys in self._wanted.values())
         return {"logs": len(self._kept), "bytes": self._bytes, "most_bytes": self._most, "waiting": waiting}
 
     def _jobs_ended(self) -> None:
-        """Copy the logs that jobs which have ended left on other machines."""
+        """Copy the logs of jobs that have ended on other machines."""
         assert self._ends is not None
         ends = self._ends.take()
         self._look(_recent_logs if ends is None else partial(_logs_of, ids=[end.job for end in ends]))
 
     def greet(self, worker: str) -> None:
-        """A worker is back in touch: copy what it holds of jobs that ended lately."""
+        """Copy logs of jobs that ended lately from a worker that has connected."""
         self._look(partial(_recent_logs, worker=worker))
 
     def _look(self, find: Callable[[Batch], list[tuple[str, Key]]]) -> None:
@@ -164,7 +164,7 @@ class LogCache:
                 self._tasks[worker] = asyncio.create_task(self._fill(worker, wanted))
 
     async def _fill(self, worker: str, wanted: dict[Key, None]) -> None:
-        """Copy one log after the other, while the worker is in touch; what is left waits until it is back."""
+        """Copy one log after the other while the worker is connected; the rest waits until it connects again."""
         try:
             while wanted and (reader := self._reader(worker)) is not None:
                 key = next(iter(wanted))
@@ -173,7 +173,7 @@ class LogCache:
                 except OutOfTouch:
                     return
                 except (GrassError, OSError) as error:
-                    # This one only: the next may be copied all the same.
+                    # Give up this log only: the next may be readable.
                     log.warning("log_not_copied worker=%s job=%s error=%s", worker, key.job, error)
                 wanted.pop(key, None)
         finally:
@@ -248,7 +248,7 @@ async def _pull(reader: LogReader, key: Key, write: Callable[[bytes], object], o
 
 
 def _logs_of(batch: Batch, ids: list[int]) -> list[tuple[str, Key]]:
-    """The logs of jobs, and on which worker each is."""
+    """Return the logs of jobs, each with its worker."""
     return [log for job in selection.present(batch, ids) for log in _of_job(batch, job)]
 
 

@@ -1,4 +1,4 @@
-"""Logs over HTTP: what is there, and what comes."""
+"""GET /v1/jobs/ID/log: a log from an offset on, whole or as it grows."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class FoundLog(Struct, frozen=True):
 
 
 class _Incomplete(Exception):
-    """An answer cannot go on: the log shrank. The client asks again, and is told so in the headers."""
+    """The log shrank, so the answer cannot go on. The client asks again and is told so in the headers."""
 
 
 async def serve_log(request: web.Request, engine: Engine, sources: Sources) -> web.StreamResponse:
-    """Answer with a log from an offset on; with follow, until the attempt is over."""
+    """Answer with a log from an offset on; with `follow=1`, until the attempt is over."""
     id_ = int(request.match_info["id"])
     if request.query.get("follow") != "1":
         return await _LogAnswer(request, engine, sources, await _find(engine, id_)).serve(None)
     with engine.subscriptions.subscribe(Filter(frozenset({id_}))) as changes:
-        # Looked at after the subscription has begun, so that no change is missed.
+        # The job is read after the subscription has begun, so that no change is missed.
         return await _LogAnswer(request, engine, sources, await _find(engine, id_)).serve(changes)
 
 
@@ -57,7 +57,7 @@ class _LogAnswer:
         self._engine = engine
         self._sources = sources
         self._found = found
-        #: Why nobody could say any more whether the attempt is over.
+        #: Why it is not known whether the attempt is over.
         self._failure: GrassError | None = None
         job = found.job
         self._stream = request.query.get("stream") or ("out" if job.spec.split else "log")
@@ -90,8 +90,8 @@ class _LogAnswer:
                 cut(self._request.transport)
                 return response
         except (GrassError, OSError, _Incomplete):
-            # The worker went away in the middle, or the log shrank. An answer without its end says so: the client asks
-            # again from where it was, and is told in words.
+            # The worker disconnected, or the log shrank. An answer without its end is known to be incomplete: the
+            # client asks again from its offset, and is told why.
             cut(self._request.transport)
             return response
         await response.write_eof()
@@ -105,7 +105,7 @@ class _LogAnswer:
         return LogTail(self._sources, worker, self._found.job.id, self._attempt, self._stream, self._offset)
 
     async def _first(self, tail: LogTail | None, may_wait: bool) -> LogPart | None:
-        """Read the first part: a refusal is told in words here, and not in the middle of an answer."""
+        """Return the first part; raise a refusal here, where the answer can still be an error."""
         if tail is None:
             return None
         try:
@@ -113,7 +113,7 @@ class _LogAnswer:
                 await tail.seek_last_lines(self._lines)
             return await tail.read()
         except GrassError:
-            # The worker of a job that has not ended may come back; but its last lines cannot be counted from here.
+            # The worker of an unfinished job may come back, but the offset of its last lines is not known here.
             if not may_wait or self._found.job.state in FINAL or self._lines is not None:
                 raise
             return None
@@ -148,7 +148,7 @@ class _LogAnswer:
             raise self._failure
 
     async def _end_with_attempt(self, tail: LogTail, changes: Subscription) -> None:
-        """End the tail when its attempt is over, or when nobody can say any more whether it is."""
+        """End the tail when its attempt is over, or when that cannot be known any more."""
         try:
             while not self._found.is_over(tail.attempt):
                 await changes.next()

@@ -1,4 +1,4 @@
-"""One log as it grows: bytes from an offset on, wherever the log is."""
+"""One log as it grows: bytes from an offset on, on whichever machine the log is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sources(Protocol):
     """Knows where logs are."""
 
     def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
-        """Return where the log of an attempt on a worker is read; raise Refused if nobody can be asked now."""
+        """Return where the log of an attempt on a worker is read; raise Refused if it cannot be read now."""
 
 
 class LogPart(Struct, frozen=True):
@@ -50,7 +50,7 @@ class LogPart(Struct, frozen=True):
 
     offset: int
     data: bytes
-    #: There was no more when this was read.
+    #: The log had no more bytes when this part was read.
     is_last: bool = False
 
 

@@ -1,4 +1,4 @@
-"""The routes about jobs: submit them, look at them, change them."""
+"""The routes about jobs: submit, show, change."""
 
 from __future__ import annotations
 
@@ -32,57 +32,57 @@ from grassq.web.routes.job_list import serve_jobs
 from grassq.web.streams import DocumentStream, SlowAnswer
 from grassq.web.submit import handler as submissions
 from grassq.web.submit.handler import Submissions
-from grassq.web.workers.queue_admin import LogSources
+from grassq.web.workers.directory import WorkersApi
 
 WAIT_MAX_S = 30.0
 SELECTORS_MAX = 10_000
-#: Of what the audit is told of a request.
+#: Characters of a request that the audit log keeps.
 ABOUT_MAX = 200
 
-#: Tells of the next jobs of a reading.
+#: Returns documents of the next jobs of a reading.
 Page = Callable[[Reading, Batch], tuple[list[views.Document], Reading]]
 
 
 class Jobs:
-    """The handlers, and what they work with."""
+    """The handlers of the routes."""
 
-    def __init__(self, engine: Engine, directory: LogSources, default: Request) -> None:
+    def __init__(self, engine: Engine, directory: WorkersApi, default: Request) -> None:
         self._engine = engine
         self._directory = directory
         self.submissions = Submissions(engine, default)
 
     async def enqueue(self, request: web.Request) -> web.Response:
-        """Store what was typed after `grass enqueue`, and answer with the very text to print."""
+        """Store a job from the words after `grass enqueue`, and answer with the text to print."""
         return await _submit(request, self.submissions.enqueue)
 
     async def submit(self, request: web.Request) -> web.Response:
-        """Store jobs a program made."""
+        """Store jobs from a JSON body."""
         return await _submit(request, self.submissions.submit)
 
     async def submit_many(self, request: web.Request) -> web.Response:
-        """Store jobs of a program that share everything but the command."""
+        """Store jobs that differ only in their command."""
         return await _submit(request, self.submissions.submit_many)
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """Jobs, queues and workers; of many selected jobs, each is as it was when its page was read."""
+        """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read."""
         chosen = _selectors(request.query.getall("selector", []))
         if not chosen:
             return document(await self._engine.read(views.glance))
         return await self._pages(request, chosen, views.overview, views.show_page)
 
     async def page(self, request: web.Request) -> web.Response:
-        """Some jobs, filtered, sorted and in pages."""
+        """Answer with jobs, filtered, sorted and in pages."""
         return await serve_jobs(request, self._engine, _selectors(request.query.getall("selector", [])))
 
     async def why(self, request: web.Request) -> web.StreamResponse:
-        """Why jobs are where they are."""
+        """Answer with the reasons why jobs wait or run where they do."""
         chosen = _some(_selectors(request.query.getall("selector", [])))
         return await self._pages(request, chosen, lambda batch: {}, views.why_page)
 
     async def _pages(
         self, request: web.Request, chosen: list[Selector], head: Callable[[Batch], views.Document], page: Page
     ) -> web.StreamResponse:
-        """Answer with a document about selected jobs: at once if they are few, else written page by page."""
+        """Answer with a document about selected jobs: at once if they are few, else page by page."""
 
         def first(batch: Batch) -> tuple[views.Document, list[views.Document], Reading]:
             return head(batch), *page(selection.begin(batch, chosen), batch)
@@ -120,10 +120,10 @@ class Jobs:
         return document({"done": _over(jobs, any_one), "jobs": shown_jobs})
 
     async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
-        """Wait for the next end, of any one or of all that are left."""
+        """Wait for the next end of a job, or for the ends of all."""
         with self._engine.subscriptions.subscribe(Filter(frozenset(ids), ended=True)) as ends:
-            # A job may have ended between the look and the subscription: it is not waited for. To look again at once
-            # would never come to an end, for of many jobs there is always one that ends meanwhile.
+            # A job that has ended between the look and the subscription is not waited for. To look again at once would
+            # never come to an end: of many jobs, one always ends meanwhile.
             jobs = await self._engine.read(partial(selection.present, ids=ids))
             left = {job.id for job in jobs if job.state not in FINAL}
             if any_one and len(left) < len(ids):
@@ -143,7 +143,7 @@ class Jobs:
         return await serve_events(request, self._engine, _selectors(request.query.getall("selector", [])))
 
     async def log(self, request: web.Request) -> web.StreamResponse:
-        """A job's log, whole or as it grows."""
+        """Answer with a job's log, whole or as it grows."""
         return await serve_log(request, self._engine, self._directory)
 
     async def kill(self, request: web.Request) -> web.StreamResponse:
@@ -159,7 +159,7 @@ class Jobs:
         return await self._change(request, lambda body: actions.ReleaseJobs())
 
     async def priority(self, request: web.Request) -> web.StreamResponse:
-        """Change places in line."""
+        """Change the priority of jobs."""
         return await self._change(request, lambda body: actions.SetPriority(body.priority))
 
     async def rerun(self, request: web.Request) -> web.StreamResponse:
@@ -167,7 +167,7 @@ class Jobs:
         return await self._change(request, lambda body: actions.RerunJobs(body.failed))
 
     async def clean(self, request: web.Request) -> web.StreamResponse:
-        """Remove finished jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
+        """Remove ended jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
         return await self._change(request, lambda body: actions.CleanJobs(body.older_s), self._remove_folders)
 
     async def _change(
@@ -176,7 +176,7 @@ class Jobs:
         action: Callable[[requests.SelectBody], Action],
         then: Callable[[list[int]], Awaitable[None]] | None = None,
     ) -> web.StreamResponse:
-        """Do an action to selected jobs, once per key; the set is fixed when the command runs."""
+        """Apply an action to selected jobs, once per key; the jobs are those selected when the command runs."""
         raw = request[BODY]
         body = requests.decode(raw, requests.SelectBody)
         chosen = _selectors(body.selectors)
@@ -187,7 +187,7 @@ class Jobs:
             action(body),
             chosen or [selectors.ByState(State.FAILED.value)],
             key=body.key,
-            # The path too: the same body kills or cleans, and what was only held must not be removed for that.
+            # The path too: the same body can kill or clean, and a repeated key must not turn a hold into a removal.
             digest=digest(request.path.encode() + b" " + raw),
             visible_to=_owner(request),
             required=bool(chosen),
@@ -208,7 +208,7 @@ class Jobs:
 
 
 def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
-    """Return those of some jobs that a kept job runs again."""
+    """Return the jobs that a kept job is a rerun of."""
     return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
 
 
@@ -231,7 +231,7 @@ def _some(chosen: list[Selector]) -> list[Selector]:
 
 
 def _owner(request: web.Request) -> str | None:
-    """The token whose own jobs alone may be changed; None for those who may change all."""
+    """Return the token whose jobs alone may be changed; None if the caller may change all jobs."""
     caller = request[CALLER]
     return caller.token if caller.scope == "submit" else None
 

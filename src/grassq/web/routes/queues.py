@@ -26,7 +26,7 @@ from grassq.web.events.stream import serve_queue_stream
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.responses import digest, document
 from grassq.web.submit import validate
-from grassq.web.workers.queue_admin import LogSources
+from grassq.web.workers.directory import WorkersApi
 
 
 class DrainBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class RemoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
 class Queues:
     """The handlers, and what they work with."""
 
-    def __init__(self, engine: Engine, directory: LogSources, guard: Guard, temporary: TemporaryQueues) -> None:
+    def __init__(self, engine: Engine, directory: WorkersApi, guard: Guard, temporary: TemporaryQueues) -> None:
         self._engine = engine
         self._directory = directory
         self._guard = guard

@@ -1,4 +1,4 @@
-"""One worker's connection, as the broker sees it: frames in and out, and questions with their answers."""
+"""The broker's side of one worker's connection: frames in and out, and questions with their answers."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from grassq.link.connection import ConnectionEnded, FramedConnection
 
 log = logging.getLogger(__name__)
 
-#: Questions to one worker: under way at a time, and waiting for their turn. Long polls are counted by themselves.
+#: Questions to one worker: under way at a time, and waiting for their turn. Long polls are counted separately.
 ASKING_MAX = 8
 ASKS_WAIT_MAX = 1000
-#: After so many messages a link waits until the engine has taken them in: then its socket fills, and the worker waits.
+#: After this many messages the engine must have taken them before more are read: the socket fills, the worker waits.
 AHEAD_MAX = 256
 
 
 class OutOfTouch(Refused):
-    """A worker that would have to be asked is not connected."""
+    """The worker to ask is not connected."""
 
 
 class WorkerConnection:
-    """One worker's connection, as the broker sees it."""
+    """The broker's side of one worker's connection."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class WorkerConnection:
         times: LinkTimes,
         newer: bool,
     ) -> None:
-        """`cut` ends the connection under the WebSocket, whatever waits in its buffers."""
+        """`cut` ends the connection under the WebSocket, whatever its buffers hold."""
         self.name = name
         self.ws = ws
         self._engine = engine
@@ -75,7 +75,7 @@ class WorkerConnection:
         self.over = asyncio.Event()
 
     async def serve(self, welcomed: Callable[[], None]) -> None:
-        """Talk until the connection is over; `welcomed` is called once the worker may be asked things."""
+        """Serve the connection until it ends; call `welcomed` as soon as the worker can be asked."""
         reason = "closed here"
         try:
             await self._greet()
@@ -92,18 +92,18 @@ class WorkerConnection:
             self.over.set()
 
     def end(self, reason: str) -> None:
-        """Give the connection up."""
+        """End the connection."""
         self._frames.end(reason)
 
     def send(self, order: Order) -> None:
-        """Give the worker an order; a connection that cannot take it is closed, and the next begins afresh."""
+        """Send the worker an order; a connection whose queue is full is closed, and the worker dials again."""
         if not self._frames.send(order) and isinstance(order, Start):
             size, most = len(protocol.pack(order)) >> 20, protocol.FRAME_MAX >> 20
             why = f"the job with its environment is {size} MiB; at most {most} are sent"
             self._engine.post(FromWorker(self.name, Report(order.job, RefusedEvent(order.attempt, why, final=True))))
 
     async def ask(self, question: Question) -> Answer:
-        """Return the worker's answer; raise what the worker refuses, and OutOfTouch when it does not answer."""
+        """Return the worker's answer; raise its refusal, or OutOfTouch when it does not answer."""
         if self._waiting >= ASKS_WAIT_MAX:
             raise Refused(f"worker {self.name} has {ASKS_WAIT_MAX} questions to answer already; ask again in a moment")
         self._waiting += 1
@@ -113,9 +113,9 @@ class WorkerConnection:
             self._waiting -= 1
 
     async def poll(self, question: ReadLog) -> Answer:
-        """Return the worker's answer to a question that the worker may keep for `wait_s` seconds."""
+        """Return the worker's answer to a question that the worker may hold back for `wait_s` seconds."""
         if self._polls.locked():
-            raise Refused(f"{LONG_POLLS_MAX:,} logs of worker {self.name} are being followed already")
+            raise Refused(f"too many logs of worker {self.name} are followed (limit {LONG_POLLS_MAX:,})")
         return await self._ask(question, self._polls, question.wait_s + self._times.ask_s)
 
     async def _ask(self, question: Question, turns: asyncio.Semaphore, timeout_s: float) -> Answer:
@@ -131,7 +131,7 @@ class WorkerConnection:
         return answer
 
     async def probe(self) -> bool:
-        """Whether the worker still answers; not behind other questions."""
+        """Return whether the worker answers; this question overtakes the others."""
         try:
             async with asyncio.timeout(self._times.probe_s):
                 await self._frames.ask(Probe(), urgent=True)
@@ -142,10 +142,10 @@ class WorkerConnection:
     async def _greet(self) -> None:
         hello = await self._frames.first(self._times.greet_s)
         if not isinstance(hello, Hello):
-            raise ConnectionEnded("it did not begin with a hello")
+            raise ConnectionEnded("the first frame is no hello")
         self._engine.connect(self.name, self.send)
         self._say(replace(hello, fresh=True))
-        # A changing call, for it is refused while nothing can be stored: then the hello is on disk when it is answered.
+        # A changing call is refused while nothing can be stored, so the hello is stored before it is answered.
         await self._engine.change(lambda batch: None)
         status = self._engine.status
         self._frames.send(Welcome(status.store_id, status.history.position, self._ticket), urgent=True)
@@ -155,7 +155,7 @@ class WorkerConnection:
         match body:
             case Ping(at):
                 if self._engine.leads:
-                    # Else no word: what a broker says that may have been replaced must not prolong a lease.
+                    # Without the lead there is no answer: a broker that may have been replaced must not extend leases.
                     self._frames.send(Pong(at, self._engine.status.history.position), urgent=True)
             case TicketKept(ticket):
                 await self._kept(ticket)
@@ -167,15 +167,15 @@ class WorkerConnection:
         try:
             await self._engine.change(partial(worker_tickets.kept, worker=self.name, ticket=ticket))
         except StoreUnavailable as error:
-            # The old ticket and the new one are both good until this can be stored, at a later welcome.
+            # Both tickets stay valid until this is stored, at a later welcome.
             log.warning("ticket_not_stored worker=%s error=%s", self.name, error)
 
     def _say(self, message: WorkerMessage) -> None:
         if isinstance(message, Hello):
-            # The name is the token's, whatever the worker believes.
+            # The token decides the name, whatever the worker believes.
             message = replace(message, info=replace(message.info, name=self.name))
         if not self._engine.post(FromWorker(self.name, message)):
-            raise ConnectionEnded("too much waits to be decided")
+            raise ConnectionEnded("the broker's inbox is full")
 
     async def _not_too_far_ahead(self) -> None:
         self._ahead += 1

@@ -1,4 +1,4 @@
-"""The workers a broker can ask: its own, and those connected from other machines."""
+"""The workers that a broker can ask: its own, and those connected from other machines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,42 @@ from grassq.errors import Refused
 from grassq.web.logs.cache import LogCache
 from grassq.web.logs.tail import LogReader, Source
 from grassq.web.workers.connection import OutOfTouch, WorkerConnection
-from grassq.web.workers.queue_admin import QueueAdmin
 from grassq.web.workers.registry import WorkerRegistry
 
-#: How many jobs one order to forget names.
+#: Jobs in one order to forget.
 FORGET_MAX = 10_000
+
+
+class QueueAdmin(Protocol):
+    """Makes and deletes the queues of one worker."""
+
+    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
+        """Make or replace a queue; return `created`, `unchanged` or `replaced`, and notes."""
+
+    async def withdraw(self, queue: str) -> None:
+        """Delete a queue."""
+
+
+class WorkersApi(Protocol):
+    """Every worker: this machine's own, if it has one, and those on other machines."""
+
+    def queue_admin(self, worker: str | None = None) -> QueueAdmin:
+        """Return the worker whose queues are changed, or this machine's own; raise Refused when it cannot be asked."""
+
+    def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
+        """Return where the log of an attempt on this worker is read."""
+
+    async def remove(self, ids: list[int], spare: set[int]) -> None:
+        """Delete the files of ended jobs, except the checkpoints of the jobs in `spare`."""
+
+    def describe(self) -> dict[str, object]:
+        """Return the state of workers and log cache for `doctor`."""
+
+    def folders(self) -> list[int]:
+        """Return the ids of the jobs that have a folder on this machine, newest first and bounded."""
+
+    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
+        """Return how to submit these jobs again, which have a folder on this machine and no stored job."""
 
 
 class LocalWorkerApi(QueueAdmin, Protocol):
@@ -24,27 +55,27 @@ class LocalWorkerApi(QueueAdmin, Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The worker's name."""
 
     @property
     def logs(self) -> LogReader:
-        """The logs of its attempts."""
+        """The logs of the worker's attempts."""
 
     async def remove(self, ids: list[int], spare: set[int]) -> None:
-        """Delete the folders of finished jobs, but not the checkpoints of those to spare."""
+        """Delete the folders of ended jobs, except the checkpoints of the jobs in `spare`."""
 
     def describe(self) -> dict[str, object]:
-        """What `doctor` wants to know."""
+        """Return the state of the worker for `doctor`."""
 
     def folders(self) -> list[int]:
-        """The ids that have a folder here, newest first and bounded."""
+        """Return the ids of the jobs that have a folder here, newest first and bounded."""
 
     def strays(self, jobs: list[int]) -> list[dict[str, str]]:
         """Return how to submit these jobs again, which have a folder here and no stored job."""
 
 
 class RemoteWorkerApi:
-    """A worker on another machine: its desk and its logs, through its link."""
+    """A worker on another machine: its queues and its logs, through its connection."""
 
     def __init__(self, link: WorkerConnection) -> None:
         self._link = link
@@ -66,12 +97,12 @@ class RemoteWorkerApi:
         return answer.data, answer.amount
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        """Where the last lines of a stream begin."""
+        """Return where the last lines of a stream begin."""
         return (await self._link.ask(TailLog(job, attempt, stream, lines))).amount
 
 
 class WorkerDirectory:
-    """Finds the worker to ask, and says so in words when it is out of touch."""
+    """Finds the worker to ask; raises OutOfTouch when that worker is not connected."""
 
     def __init__(
         self, links: WorkerRegistry, local: LocalWorkerApi | None = None, cache: LogCache | None = None
@@ -81,7 +112,7 @@ class WorkerDirectory:
         self._cache = cache
 
     def queue_admin(self, worker: str | None = None) -> QueueAdmin:
-        """Where the queues of a worker are made; without a name, of this machine's own."""
+        """Return the worker whose queues are changed: the named one, or this machine's own."""
         if self._local is not None and worker in (None, self._local.name):
             return self._local
         if worker is None:
@@ -89,7 +120,7 @@ class WorkerDirectory:
         return self._remote(worker)
 
     def remote(self, worker: str) -> RemoteWorkerApi | None:
-        """A worker on another machine, if it is in touch."""
+        """Return a worker on another machine; None if it is not connected."""
         link = self._links.get(worker)
         return None if link is None else RemoteWorkerApi(link)
 
@@ -100,7 +131,7 @@ class WorkerDirectory:
         return found
 
     def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
-        """Where a log is read: on this machine, on the worker that holds it, or from the copy kept of it here."""
+        """Return where a log is read: on this machine, on its worker, or from the copy in the cache."""
         if self._local is not None and worker == self._local.name:
             return Source(self._local.logs)
         if (found := self.remote(worker)) is not None:
@@ -113,7 +144,7 @@ class WorkerDirectory:
         )
 
     async def remove(self, ids: list[int], spare: set[int]) -> None:
-        """Delete what is kept of finished jobs: here now, on workers in touch now, on others when they are back."""
+        """Delete the files of ended jobs: here and on connected workers now, on others when they connect."""
         if self._cache is not None:
             await self._cache.remove(ids)
         if self._local is not None:
@@ -126,7 +157,7 @@ class WorkerDirectory:
                 link.send(Forget(some, tuple(spare.intersection(some))))
 
     def folders(self) -> list[int]:
-        """The ids that have a folder on this machine, newest first and bounded."""
+        """Return the ids of the jobs that have a folder on this machine, newest first and bounded."""
         return [] if self._local is None else self._local.folders()
 
     def strays(self, jobs: list[int]) -> list[dict[str, str]]:
@@ -134,7 +165,7 @@ class WorkerDirectory:
         return [] if self._local is None else self._local.strays(jobs)
 
     def describe(self) -> dict[str, object]:
-        """What `doctor` wants to know."""
+        """Return the state of workers and log cache for `doctor`."""
         own = {} if self._local is None else self._local.describe()
         cache = None if self._cache is None else self._cache.describe()
         return {**own, "links": self._links.names(), "log_cache": cache}

@@ -1,4 +1,4 @@
-"""The workers on other machines: who may come in, and that each is there only once."""
+"""The workers on other machines: which may connect, and that each is connected only once."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ Alarm = Callable[[str], None]
 
 
 class _Busy(Refused):
-    """Not now: the worker shall try again soon."""
+    """The worker should try again soon."""
 
 
 class WorkerRegistry:
     """Every worker that is connected from another machine."""
 
     def __init__(self, engine: Engine, *, times: LinkTimes | None = None, alarm: Alarm = lambda words: None) -> None:
-        """`alarm` is told when a second worker comes under one name."""
+        """`alarm` is called when a second worker connects under one name."""
         self._engine = engine
         self._times = times or LinkTimes()
         self._alarm = alarm
         self._links: dict[str, WorkerConnection] = {}
         self._arriving: set[str] = set()
-        #: Let in once by this broker: that its ticket is newer than a restored store is believed no second time.
+        #: Workers that this broker has admitted: a ticket newer than a restored store is accepted once only.
         self._admitted: set[str] = set()
         self._rung: dict[str, str] = {}
         self._greeters: list[Callable[[str], None]] = []
 
     def on_welcome(self, greet: Callable[[str], None]) -> None:
-        """Call this with the name of each worker that has come into touch."""
+        """Call `greet` with the name of each worker that has connected."""
         self._greeters.append(greet)
 
     def get(self, worker: str) -> WorkerConnection | None:
-        """The connection of a worker, if it is in touch."""
+        """Return the connection of a worker; None if it is not connected."""
         return self._links.get(worker)
 
     def names(self) -> list[str]:
-        """The workers in touch."""
+        """Return the names of the connected workers."""
         return sorted(self._links)
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ class WorkerRegistry:
         await asyncio.gather(*(link.over.wait() for link in links))
 
     async def socket(self, request: web.Request) -> web.StreamResponse:
-        """GET /v1/worker: let a worker in and talk with it, or tell it in words why not."""
+        """GET /v1/worker: admit a worker and serve its connection, or answer with the reason of a refusal."""
         caller = request[CALLER]
         try:
             theirs = _checked(request, caller)
@@ -88,7 +88,7 @@ class WorkerRegistry:
     async def _let_in(self, request: web.Request, caller: Principal, theirs: int) -> WorkerConnection:
         name = caller.name
         if name in self._arriving:
-            raise _Busy(f"worker {name} is being let in over another connection")
+            raise _Busy(f"worker {name} is being admitted over another connection")
         self._arriving.add(name)
         try:
             await self._only_one(name)
@@ -104,13 +104,13 @@ class WorkerRegistry:
             self._arriving.discard(name)
 
     async def _only_one(self, name: str) -> None:
-        """A connection that still answers stays; one that does not makes way."""
+        """Refuse a second connection while the first one answers; end one that does not answer."""
         old = self._links.get(name)
         if old is None:
             return
         if await old.probe():
             words = (
-                f"worker {name} is connected already and answers: a copy of its home is at work; stop one of them,"
+                f"worker {name} is already connected and answers: its home was copied and runs twice; stop one of them,"
                 " and `grass join --anew CODE` on that machine"
             )
             self._ring(name, words)
@@ -132,7 +132,7 @@ class WorkerRegistry:
         return ticket
 
     def _ring(self, name: str, words: str) -> None:
-        """Once, and not at every try: who was refused tries for ever."""
+        """Raise the alarm once, not at every try: a refused worker tries for ever."""
         if self._rung.get(name) != words:
             self._rung[name] = words
             log.error("worker_copied %s", words)
@@ -140,9 +140,9 @@ class WorkerRegistry:
 
 
 def _checked(request: web.Request, caller: Principal) -> int:
-    """The worker's protocol, when it may come in at all."""
+    """Return the worker's protocol; raise if the request cannot be admitted."""
     if caller.scope != "worker":
-        raise Refused("only a worker's token opens this; `grass join CODE` makes one")
+        raise Refused("this needs the token of a worker; `grass join CODE` makes one")
     text = request.headers.get(protocol.PROTOCOL_HEADER, "")
     if not is_number(text, 9):
         raise BadInput(f"a worker says its protocol in the header {protocol.PROTOCOL_HEADER}")

@@ -1,4 +1,4 @@
-"""What a way to find resources says of itself."""
+"""The interface of a detector."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from grassq.core.resources.capacity import Capacity
 
 
 class Detector(Struct, frozen=True):
-    """Finds some resources of this machine, and knows how a job is told which devices it holds."""
+    """Finds some resources of this machine, and names the variables that tell a job which devices it holds."""
 
-    #: The resources it may find.
+    #: The resources that this detector may find.
     names: frozenset[str]
-    #: Look for them; it must not block the event loop, and has DETECT_TIMEOUT_S.
+    #: Look for the resources; must not block the event loop, and has DETECT_TIMEOUT_S.
     detect: Callable[[], Awaitable[Capacity]]
-    #: The answer comes at once, so that a worker waits for it before its first hello.
+    #: The answer comes at once, so a worker waits for it before its first hello.
     quick: bool = False
-    #: The variables that list the devices a job holds, as (resource, variable). A job that holds none inherits none.
+    #: The variables that list the devices a job holds, as (resource, variable). A job without devices inherits none.
     variables: tuple[tuple[str, bytes], ...] = ()
-    #: What else a job is told that holds such devices: variables and their values.
+    #: Other variables, with their values, for a job that holds such devices.
     beside: Pairs = ()

@@ -1,4 +1,4 @@
-"""Every detector of this machine, built in or installed, and what they tell a job about its devices."""
+"""Every detector of this machine, built in or installed, and the variables for jobs that hold devices."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from grassq.worker.devices.detector import Detector
 log = logging.getLogger(__name__)
 
 DETECTORS = (host.HOST, nvidia.NVIDIA)
-#: Where other packages name their detectors, and how many of them are loaded; the rest is logged and left out.
+#: The entry point group for detectors of other packages, and how many are loaded; the rest is logged and skipped.
 GROUP = "grassq.devices"
 PLUGINS_MAX = 16
 NAMES_MAX = 16
-#: How long one detector may look.
+#: The time limit of each detector.
 DETECT_TIMEOUT_S = 30.0
 
 
 class DeviceVariables(Struct, frozen=True):
-    """How a job is told which devices it holds."""
+    """The variables that tell a job which devices it holds."""
 
-    #: By resource: the variables that list its devices, and what is set beside them.
+    #: By resource: the variables that list its devices, and other variables.
     listing: dict[bytes, tuple[bytes, ...]]
     beside: dict[bytes, Pairs]
-    #: No job inherits these.
+    #: Jobs do not inherit these.
     hidden: frozenset[bytes]
 
     def of(self, resource: bytes, ids: bytes) -> dict[bytes, bytes]:
@@ -41,7 +41,7 @@ class DeviceVariables(Struct, frozen=True):
 
 
 def variables_of(detectors: Iterable[Detector]) -> DeviceVariables:
-    """Return what the detectors tell jobs."""
+    """Return the variables of these detectors."""
     listing: dict[bytes, tuple[bytes, ...]] = {}
     beside: dict[bytes, Pairs] = {}
     for detector in detectors:
@@ -53,7 +53,7 @@ def variables_of(detectors: Iterable[Detector]) -> DeviceVariables:
 
 
 def installed(points: Iterable[EntryPoint] | None = None) -> Iterator[Detector]:
-    """Load the detectors of other packages; one that is broken costs a line in the log. Takes some 20 ms."""
+    """Load the detectors of other packages; log and skip a broken one. Takes some 20 ms."""
     found = sorted(entry_points(group=GROUP) if points is None else points, key=lambda point: point.name)
     taken = {name for detector in DETECTORS for name in detector.names}
     for point in found[PLUGINS_MAX:]:
@@ -61,7 +61,7 @@ def installed(points: Iterable[EntryPoint] | None = None) -> Iterator[Detector]:
     for point in found[:PLUGINS_MAX]:
         try:
             detector = _checked(point.load(), taken)
-        except Exception as error:  # whatever an other package's code may raise
+        except Exception as error:  # code of another package may raise anything
             log.error("detector_left_out name=%s why=%s: %s", point.name, type(error).__name__, error)
             continue
         taken |= detector.names
@@ -80,11 +80,11 @@ def _checked(detector: object, taken: set[str]) -> Detector:
 
 
 async def found_by(detector: Detector) -> Capacity:
-    """Return what a detector finds of the resources it names; nothing when it fails or takes too long."""
+    """Return what a detector finds of the resources it names; nothing if it fails or takes too long."""
     try:
         async with asyncio.timeout(DETECT_TIMEOUT_S):
             found = await detector.detect()
         return {name: supply for name, supply in found.items() if name in detector.names}
-    except Exception as error:  # whatever an other package's code may raise
+    except Exception as error:  # code of another package may raise anything
         log.error("detection_failed names=%s why=%s: %s", ",".join(detector.names), type(error).__name__, error)
         return {}

@@ -10,7 +10,7 @@ from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Pool
 from grassq.worker.devices.detector import Detector
 
-#: Where a container's memory limit is told: cgroup v2, then v1.
+#: Files with a container's memory limit: cgroup v2, then v1.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 

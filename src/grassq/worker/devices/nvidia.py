@@ -1,4 +1,4 @@
-"""NVIDIA cards, asked of the driver in a process of its own: a driver that hangs or crashes must not take us along."""
+"""NVIDIA cards. The driver is asked in a separate process, because it may hang or crash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID_MAX = 64
 
 
 def ask_driver() -> list[dict[str, object]]:
-    """The cards the driver knows: index, memory in MiB and uuid. Empty without a driver; NVMLError when it fails."""
+    """Return index, memory in MiB and uuid of each card, none without a driver; raise NVMLError if it fails."""
     import pynvml
 
     try:
@@ -33,13 +33,13 @@ def ask_driver() -> list[dict[str, object]]:
             memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
             cards.append({"id": str(index), "vram": memory.total >> 20, "uuid": pynvml.nvmlDeviceGetUUID(handle)})
         except pynvml.NVMLError as error:
-            # One card that fell off the bus is no reason to do without the others.
+            # Without a card that fell off the bus, the others still count.
             sys.stderr.write(f"card {index} is left out: {error}\n")
     return cards
 
 
 async def detect() -> Capacity:
-    """The cards of this machine as capacity; nothing when there are none or the driver does not answer."""
+    """Return the cards of this machine; nothing if there are none or the driver does not answer."""
     try:
         return await _detect()
     except (OSError, ValueError, KeyError) as error:
@@ -78,7 +78,7 @@ NVIDIA = Detector(
     frozenset({"gpu"}),
     detect,
     variables=(("gpu", b"CUDA_VISIBLE_DEVICES"),),
-    # Devices are numbered as NVML numbers them, so CUDA must count the same way.
+    # Devices are numbered as in NVML, so CUDA must count the same way.
     beside=((b"CUDA_DEVICE_ORDER", b"PCI_BUS_ID"),),
 )
 
