@@ -13,7 +13,7 @@ from grassq.broker import service, tokens
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Check, Hello
-from grassq.core.model import State
+from grassq.core.model import Offer, QueueTemplate, State
 from grassq.core.planner.board import NEAR_MAX
 from grassq.errors import Refused, StoreUnavailable
 from grassq.store.base import Token
@@ -185,8 +185,9 @@ def test_a_handler_that_refuses_too_late_spoils_nobody_elses_request() -> None:
         lambda batch: tokens.create(
             batch, Token(id="t", digest=b"d", scope="submit", name="me", created=0.0, is_code=True)
         ),
+        lambda batch: service.put_template(batch, QueueTemplate(Offer("pilots"))),
     ],
-    ids=["a pause", "what is kept of a worker", "a token"],
+    ids=["a pause", "what is kept of a worker", "a token", "a queue of the broker"],
 )
 def test_whatever_a_handler_changed_before_it_refused_is_not_stored(change: Callable[[Batch], object]) -> None:
     def refuse_too_late(batch: Batch) -> None:
@@ -196,5 +197,5 @@ def test_whatever_a_handler_changed_before_it_refused_is_not_stored(change: Call
     fixture = a_decider()
     assert isinstance(fixture.ask(refuse_too_late), Refused)
     loaded = fixture.store.load(NEAR_MAX)
-    assert (loaded.paused, loaded.worker_records, fixture.store.tokens()) == (set(), {}, [])
+    assert (loaded.paused, loaded.worker_records, loaded.templates, fixture.store.tokens()) == (set(), {}, {}, [])
     assert fixture.decider.board.paused == set() and not fixture.decider.board.workers["w"].drained

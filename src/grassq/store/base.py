@@ -134,7 +134,7 @@ class Changes(Struct):
         Of what can be large only the sizes are in it: whatever changes a job also adds to its story.
         """
         jobs: list[Sized] = [self.inserted, self.updated, self.attempts, self.story, self.removed]
-        small: list[Sized] = [self.workers, self.worker_records, self.removed_workers, self.tokens]
+        small: list[Sized] = [self.workers, self.worker_records, self.removed_workers, self.templates, self.tokens]
         return (
             *map(len, jobs),
             len(self.environments),
