@@ -117,7 +117,7 @@ class Batch(Struct):
         removed = self.changes.removed
         return {id_: job for id_, job in found.items() if id_ not in removed} if removed else found
 
-    def in_line(self, ids: Iterable[int], state: State) -> dict[int, Job]:
+    def fetch_in_state(self, ids: Iterable[int], state: State) -> dict[int, Job]:
         """Return queued or blocked jobs whole; raise GuardFailed if the store has one of them in another state."""
         ids = list(ids)
         found = self.fetch(ids)

@@ -293,7 +293,7 @@ class Decider:
         if all(id_ in known for id_ in ids):
             return {id_: known[id_] for id_ in ids}
         ahead = [id_ for id_ in self.board.next_ids(READ_AHEAD) if id_ not in known]
-        jobs = batch.in_line(dict.fromkeys([*ids, *ahead]), State.QUEUED)
+        jobs = batch.fetch_in_state(dict.fromkeys([*ids, *ahead]), State.QUEUED)
         for id_ in ahead:
             self.board.know(jobs[id_])
         return jobs

@@ -69,7 +69,7 @@ def reevaluate_more(batch: Batch) -> None:
         if len(orders) == len(line):
             del board.reevaluating[shape]
         state = State.WAITING if why is None else State.QUEUED
-        for job in batch.in_line(map(id_in, orders), state).values():
+        for job in batch.fetch_in_state(map(id_in, orders), state).values():
             batch.move(job, Ready(ForQueue()) if why is None else Unready(why))
         left -= len(orders)
         if left <= 0:

@@ -6,7 +6,7 @@ from grassq.core.model import Job, State
 from grassq.core.planner.board import Board, Head
 from grassq.core.planner.plan import PLACEMENTS_MAX
 from grassq.core.planner.reservations import reservations
-from grassq.core.planner.scan import Overlay, first_worker_with_room
+from grassq.core.planner.scan import Overlay, first_worker_that_fits
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.capacity import Devices
@@ -27,7 +27,7 @@ def plain_plan(board: Board, now: float) -> tuple[list[Started], dict[str, Head]
         shape = (job.spec.queue, job.spec.request, job.spec.constraints)
         if board.is_paused(job.spec.queue) or shape in full:
             continue
-        found = first_worker_with_room(job, board, scratch, kept)
+        found = first_worker_that_fits(job, board, scratch, kept)
         if found is not None:
             scratch.take(found[0], job.spec.queue, found[1])
             started.append((job.id, found[0].info.name, found[1]))

@@ -33,7 +33,7 @@ class Lines(RuleBasedStateMachine):
     @rule(place=st.integers(-4000, 10_000))
     def remove_nobody(self, place: int) -> None:
         if place not in self.plain:
-            with pytest.raises(ValueError, match="not in line"):
+            with pytest.raises(ValueError, match="not queued"):
                 self.line.remove(place)
 
     @rule(place=st.integers(-4000, 10_000))

@@ -111,7 +111,7 @@ class RequestClass:
         self.count -= 1
         if isinstance(line, int):
             if line != order:
-                raise ValueError(f"{order} is not in line")
+                raise ValueError(f"{order} is not queued")
             del self._lines[key]
             self.index.remove(key)
             self._forget_empty()

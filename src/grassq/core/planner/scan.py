@@ -207,7 +207,7 @@ class Scan:
         passed = self._passed.get((id(request_class), key))
         if (request_class.first(key) if passed is None else passed[1]) != job.order:
             return None  # another job of its shape came back, goes first and does not fit
-        found = first_worker_with_room(job, self._board, self._overlay, self._kept)
+        found = first_worker_that_fits(job, self._board, self._overlay, self._kept)
         return None if found is None else self._take(found[0], request_class, key, job.order, found[1])
 
     def _take(
@@ -258,7 +258,7 @@ def _takes_over(start: PlannedStart, tail: Job) -> bool:
     return mine == (where.worker, tail.spec.queue, where.allocation)
 
 
-def first_worker_with_room(
+def first_worker_that_fits(
     job: Job, board: Board, overlay: Overlay, kept: list[Reservation]
 ) -> tuple[WorkerState, Allocation] | None:
     """Return the first worker where a job fits now, and its allocation."""

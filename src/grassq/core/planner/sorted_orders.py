@@ -91,7 +91,7 @@ class SortedOrders:
         part = self._parts[which]
         at = bisect_left(part, order)
         if at >= len(part) or part[at] != order:
-            raise ValueError(f"{order} is not in line")
+            raise ValueError(f"{order} is not queued")
         del part[at]
         self._length -= 1
         if not part and len(self._parts) > 1:
