@@ -7,7 +7,7 @@ from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_board, a_request, a_worker, an_offer
 
-from grassq.cli import job_text as shape
+from grassq.cli import job_text
 from grassq.core.model import Offer, Spec
 from grassq.core.planner.workers import in_process
 from grassq.core.resources.capacity import DeviceIds
@@ -81,6 +81,6 @@ def test_show_says_who_is_in_which_slot_and_why_that_none_is_left() -> None:
 
 
 def test_slots_are_named_while_they_are_few() -> None:
-    assert shape.slots([{"name": slot.name} for slot in (*SLOTS, Slot(""))]) == "slots 0,1 2 -"
-    assert shape.slots([]) == "no slot"
-    assert shape.slots([{"name": "0"}] * 9) == "9 slots"
+    assert job_text.slots([{"name": slot.name} for slot in (*SLOTS, Slot(""))]) == "slots 0,1 2 -"
+    assert job_text.slots([]) == "no slot"
+    assert job_text.slots([{"name": "0"}] * 9) == "9 slots"

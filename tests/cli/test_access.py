@@ -350,7 +350,7 @@ def test_a_worker_is_drained_and_taken_back(home: Path, grass: Grass) -> None:
 
     with FakeDaemon(home, answer) as daemon:
         done = grass("drain", "box")
-        assert done.stdout.startswith("worker box finishes what it has")
+        assert done.stdout.startswith("worker box finishes its jobs")
         assert done.stderr == "grass: 2 jobs run there\n"
         assert grass("drain", "box", "--undo").stdout == "worker box takes jobs again\n"
     assert [request.target for request in daemon.requests] == ["/v1/drain"] * 2
@@ -404,8 +404,12 @@ def test_doctor_names_the_brokers_and_refuses_a_readable_file(home: Path, grass:
     let_in(home, b"x" * 32, Address("my.server.com"), login=TOKEN, worker="w.s")
     checks = json.loads(grass("doctor", "--json").stdout)["checks"]
     kept = [check["found"] for check in checks if check["check"] == "broker"]
-    assert len(kept) == 1 and kept[0].startswith("my.server.com:7500: tokens as ") and "box (worker)" in kept[0]
-    assert "none runs, so this machine takes no jobs of its broker" in [check["found"] for check in checks]
+    assert (
+        len(kept) == 1
+        and kept[0].startswith("my.server.com:7500: this machine has tokens as ")
+        and "box (worker)" in kept[0]
+    )
+    assert "none runs, so this machine gets no jobs from its broker" in [check["found"] for check in checks]
     (home / broker_file.FILE_NAME).chmod(0o644)
     done = grass("doctor", "--json")
     failed = [check["check"] for check in json.loads(done.stdout)["checks"] if check["status"] == "fail"]

@@ -141,7 +141,7 @@ def test_output_onto_a_full_disk_is_one_line_that_names_the_job(home: Path, word
 
     with FakeDaemon(home, answer):
         code, error = onto_full(home, 1, *words)
-    assert (code, error) == (1, b"grass: the log of job 37 is not written whole: stdout: No space left on device\n")
+    assert (code, error) == (1, b"grass: the log of job 37 is incomplete: stdout: No space left on device\n")
 
 
 def onto_full(home: Path, stream: int, *words: str) -> tuple[int, bytes]:

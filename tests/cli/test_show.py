@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from tests.cli import calls
 from tests.cli.fake import FakeDaemon, document, reply, stream
 
-from grassq.cli import job_text as shape
-from grassq.cli import render
+from grassq.cli import job_text, render
 from grassq.net import encoding
 
 HEAVY = "re json argparse socket typing enum subprocess pathlib logging collections functools datetime shlex rich"
@@ -156,18 +155,18 @@ def test_columns_of_a_text() -> None:
 def test_times_are_read_as_datetime_reads_them(when: datetime.datetime) -> None:
     text = when.isoformat(timespec="milliseconds") + "Z"
     expected = datetime.datetime.fromisoformat(text).timestamp()
-    found = shape.moment(text)
+    found = job_text.seconds(text)
     assert found is not None and abs(found - expected) < 1e-3
 
 
 @pytest.mark.parametrize("text", [None, "", "soon", "2026-13-45Tab:00:00.000Z", "2026-01-02"])
 def test_strange_times_are_no_reason_to_fail(text: str | None) -> None:
-    assert isinstance(shape.clock(text, 0.0), str)
+    assert isinstance(job_text.clock(text, 0.0), str)
 
 
 @given(st.lists(st.text(max_size=10), max_size=4))
 def test_commands_read_as_one_would_type_them(words: list[str]) -> None:
-    assert shape.command({"command": words}) == shlex.join(words)
+    assert job_text.command({"command": words}) == shlex.join(words)
 
 
 @given(

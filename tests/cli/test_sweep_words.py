@@ -72,11 +72,11 @@ def test_the_help_is_asked_for_anywhere(home: Path, words: list[str]) -> None:
         (["x", "y"], "there is one command, in quotes, and not 'x' and 'y'"),
         ([], "the command is missing: put it in quotes, with {NAME} for each parameter"),
         (["x", "--nmae=y", "--nmae", "y"], "unknown option '--nmae'; did you mean --name?"),
-        (["x", "--stdin"], "--stdin has no place in a sweep: its commands are made of the one that is typed"),
-        (["x", "--sync"], "--sync follows one job, and a sweep has many; `grass wait` with its name waits for them"),
-        (["x {a}", "-p", "a", "1\n2"], "a job is one line, and 'x 1\\n2' holds a line break"),
-        (["{a}", "-p", "a", "ls", " "], "' ' is no command"),
-        (["{a}", "-p", "a", "ls", "#ls"], "'#ls' is no command"),
+        (["x", "--stdin"], "--stdin cannot go with a sweep, whose commands come from TEMPLATE"),
+        (["x", "--sync"], "--sync follows one job, but a sweep has many; `grass wait NAME` waits for all of them"),
+        (["x {a}", "-p", "a", "1\n2"], "a job is one line, but 'x 1\\n2' contains a line break"),
+        (["{a}", "-p", "a", "ls", " "], "' ' is not a command"),
+        (["{a}", "-p", "a", "ls", "#ls"], "'#ls' is not a command"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anybody_is_asked(home: Path, words: list[str], said: str) -> None:
@@ -89,9 +89,7 @@ def test_more_than_fits_is_one_sentence(home: Path) -> None:
     digits = [word for name in "abcdefg" for word in ("-p", name, *"0123456789")]
     done = calls.grass(home, "sweep", "{a}{b}{c}{d}{e}{f}{g}", *digits)
     assert done.returncode == 2
-    assert done.stderr == (
-        f"grass: this makes 10,000,000 jobs, and at once it may be {LINES_MAX:,}; take fewer with --n-samples\n"
-    )
+    assert done.stderr == (f"grass: 10,000,000 jobs are more than {LINES_MAX:,} at once; take fewer with --n-samples\n")
     long = ["-p", "x", *map(str, range(600)), "-p", "y", "a" * 100_000]
     done = calls.grass(home, "sweep", "./run {x} {y}", *long)
     assert done.returncode == 2 and f"more than {stdin.BYTES_MAX:,} bytes" in done.stderr
@@ -123,7 +121,7 @@ def test_values_end_at_every_option_of_one_letter() -> None:
 def test_a_rerun_of_what_failed_is_asked_for(home: Path) -> None:
     jobs = [{"id": 7, "rerun_of": 3, "state": "queued"}]
     with FakeDaemon(home, lambda request: document({"ids": [7], "jobs": jobs, "notes": []})) as daemon:
-        assert calls.grass(home, "rerun", "--failed", "sweep-1").stdout == "job 7 is job 3 again\n"
+        assert calls.grass(home, "rerun", "--failed", "sweep-1").stdout == "job 7 is a rerun of job 3\n"
         assert calls.grass(home, "rerun", "--failed").returncode == 0
         assert calls.grass(home, "rerun", "3").returncode == 0
     sent = [(request.document["selectors"], request.document.get("failed")) for request in daemon.requests]

@@ -92,7 +92,7 @@ def test_what_was_typed_can_be_piped_in_again(typed: bytes) -> None:
 def test_a_block_without_an_end_is_an_error_and_the_others_are_commands() -> None:
     found = read(b"echo a\n<<END\necho b\n")
     assert isinstance(found[0], Command)
-    assert found[1:] == [Complaint(2, "`<<END` has no end; it would be a line that is only `END`")]
+    assert found[1:] == [Complaint(2, "`<<END` has no end: a line that is only `END`")]
 
 
 def test_a_backslash_with_nothing_behind_it_is_an_error() -> None:

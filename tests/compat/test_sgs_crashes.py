@@ -56,7 +56,7 @@ def test_commands_of_a_call_that_was_killed_run_on_and_the_next_call_tells(sched
         f"  job 3 running: touch begun; {GATE.format('gate')}",
         "  job 4 queued: echo four > four",
         "  job 1 succeeded: echo one",
-        f"  they go on; grass kill queue:{scheduler.job(1)['queue']} ends those that have not ended",
+        f"  unfinished commands go on; grass kill queue:{scheduler.job(1)['queue']} ends them",
     ]
 
     scheduler.open_gate("gate")
@@ -165,7 +165,7 @@ def test_jobs_that_exist_no_more_are_told_and_not_waited_for(scheduler: Schedule
     eventually(lambda: scheduler.job(1)["state"] == "succeeded", "one ends")
     scheduler.ok("clean", "1")
     call.signal(signal.SIGCONT)
-    told = call.until_err("job 1 is gone: the daemon does not know it any more; what became of it is not known\n")
+    told = call.until_err("job 1 is gone: the daemon has no record of it, and its result is unknown\n")
     assert told.count("is gone") == 1
     scheduler.open_gate("other")
     assert call.end() == 1
@@ -248,8 +248,8 @@ def test_lines_that_were_read_and_not_handed_over_are_told_as_they_can_be_piped_
     lines = b"echo \xff\n<<E\necho b\nE\n"
     (scheduler.home / FOLDER / "sgs-00000000").write_bytes(run_file(1, 1, 0, 0, lines) + b"the rest of longer ones")
     told = scheduler.piped("", "--gpus", "0").err
-    assert "these it had read, and not handed over:\n" in told
-    left = told.partition("over:\n")[2]
+    assert "these commands were read but not submitted:\n" in told
+    left = told.partition("submitted:\n")[2]
     assert left == "echo \udcff\n<<E\necho b\nE\n"
     assert not list((scheduler.home / FOLDER).iterdir())
 
@@ -265,7 +265,7 @@ def test_lines_that_were_handed_over_without_an_answer_are_told_as_jobs(schedule
     assert path.read_bytes().split()[2:5] == [b"1", b"2", b"0"]
     path.write_bytes(run_file(call.pid, 1, 1, 1, b"echo b\n"))
     told = scheduler.piped("", "--gpus", "0").err
-    assert "2 succeeded" in told and "not handed over" not in told and "job 2 succeeded: echo b" in told
+    assert "2 succeeded" in told and "not submitted" not in told and "job 2 succeeded: echo b" in told
     path.write_bytes(run_file(call.pid, 1, 0, 0, b"true\n"))
     told = scheduler.piped("", "--gpus", "0").err
-    assert "2 succeeded" in told and "not handed over" not in told
+    assert "2 succeeded" in told and "not submitted" not in told

@@ -25,7 +25,7 @@ file.confirm(3, 4)
 file.put_in_flight(b"echo \\xff\\n")
 os.kill(os.getpid(), 9)
 """
-NOT_HANDED_OVER = "these it had read, and not handed over:"
+NOT_SUBMITTED = "these commands were read but not submitted:"
 
 
 class World:
@@ -81,7 +81,7 @@ def test_a_call_that_lives_is_not_reported(world: World) -> None:
 def test_the_lines_in_flight_of_a_killed_call_are_printed_once(world: World) -> None:
     killed(world)
     said = world.report()
-    assert said[0].endswith(NOT_HANDED_OVER) and said[1:] == ["echo \udcff\n"]
+    assert said[0].endswith(NOT_SUBMITTED) and said[1:] == ["echo \udcff\n"]
     assert world.asked[0] == "3-10002" and world.asked[-1].endswith("-100004")
     assert world.report() == []
 
@@ -91,13 +91,13 @@ def test_lines_in_flight_that_were_stored_are_jobs(world: World) -> None:
     jobs = [{"id": id_, "queue": "sgs-0", "state": "succeeded", "command": ["true"]} for id_ in (3, 4, 5)]
     world.jobs = [*jobs, {"id": 6, "queue": "sgs-1", "state": "failed"}]
     said = world.report()
-    assert said[0].endswith("of its commands: 3 succeeded") and NOT_HANDED_OVER not in "".join(said)
+    assert said[0].endswith("of its commands: 3 succeeded") and NOT_SUBMITTED not in "".join(said)
 
 
 def test_a_killed_call_is_reported_until_all_its_jobs_have_ended(world: World) -> None:
     killed(world)
     world.jobs = [{"id": 5, "queue": "sgs-0", "state": "running", "command": ["true"]}]
-    assert "they go on" in world.report()[-1]
+    assert "unfinished commands go on" in world.report()[-1]
     world.jobs[0]["state"] = "succeeded"
     assert world.report()
     assert world.report() == []
@@ -162,7 +162,7 @@ file.put_in_flight(b"x" * 10_000)
 file.put_in_flight(b"x" * 10_000)
 """
     done = subprocess.run([sys.executable, "-c", code, world.home], capture_output=True, text=True, check=False)
-    assert done.stdout.count("cannot be kept (File too large)") == 1, done.stderr
+    assert done.stdout.count("cannot be written (File too large)") == 1, done.stderr
     assert world.report() == []
     assert list(world.folder.iterdir()) == []
 
@@ -172,7 +172,9 @@ def test_where_no_file_can_be_made_it_is_said_once(world: World) -> None:
     file = RunFile(world.home, "sgs-0", world.say)
     file.put_in_flight(b"echo a\n")
     file.close()
-    assert [said.partition(";")[0] for said in world.said] == ["the note about this call cannot be kept (File exists)"]
+    assert [said.partition(";")[0] for said in world.said] == [
+        "the file about this call cannot be written (File exists)"
+    ]
 
 
 def test_a_home_where_nobody_was_has_nothing_to_report(world: World) -> None:

@@ -33,10 +33,10 @@ def test_asked_to_stop_it_lets_what_runs_finish_and_starts_nothing(
     eventually(lambda: len(scheduler.jobs()) == 3, "all are handed over")
     call.signal(number)
     said = call.until_err("END\n")
-    ends = "ctrl-C once more" if number == signal.SIGINT else f"grass kill queue:{scheduler.job(1)['queue']}"
+    ends = "another ctrl-C" if number == signal.SIGINT else f"grass kill queue:{scheduler.job(1)['queue']}"
     assert said == (
-        f"simple_gpu_scheduler: no command starts any more; 1 running, which finish; {ends} ends them"
-        "; the input was not read further\n"
+        f"simple_gpu_scheduler: no more commands start; 1 running will finish ({ends} ends them)"
+        "; the rest of the input is not read\n"
         "# 2 commands were not started:\ntouch second  # two\n<<END\ntouch third\necho three\nEND\n"
     )
     assert scheduler.states() == ["running", "cancelled", "cancelled"]
@@ -85,7 +85,7 @@ def test_a_second_ctrl_c_ends_what_runs(scheduler: Scheduler) -> None:
     eventually(lambda: len(others(call.out())) == 2, "both run")
     pids = [int(line) for line in others(call.out())]
     call.signal(signal.SIGINT)
-    call.until_err("no command starts any more")
+    call.until_err("no more commands start")
     assert all(map(is_alive, pids))
     call.signal(signal.SIGINT)
     assert call.process.wait(30) == 130
@@ -99,7 +99,7 @@ def test_a_third_one_leaves_at_once_and_the_next_call_tells(scheduler: Scheduler
     call = scheduler.call("--gpus", "0")
     call.write("trap '' TERM; touch begun; " + GATE.format("gate"))
     scheduler.made("begun")
-    for said in ("no command starts any more", "ending 1 commands"):
+    for said in ("no more commands start", "ending 1 commands"):
         call.signal(signal.SIGINT)
         call.until_err(said)
     call.signal(signal.SIGINT)
@@ -128,7 +128,7 @@ def test_what_a_closed_terminal_or_a_supervisor_sends_never_ends_what_runs(
     scheduler.made("begun")
     for number in numbers:
         call.signal(number)
-        call.until_err("no command starts any more")
+        call.until_err("no more commands start")
         eventually(lambda: not pending(call.pid), "it was heard")
     scheduler.open_gate("gate")
     assert call.process.wait(30) == code
@@ -150,7 +150,7 @@ def test_ctrl_c_held_down_leaves_without_a_traceback(scheduler: Scheduler) -> No
         call.signal(signal.SIGINT)
     assert call.process.wait(30) == 130
     assert "Traceback" not in call.err() and "Leave" not in call.err() and "ignored" not in call.err()
-    assert "; what was handed over goes on" in call.err()
+    assert "; submitted commands run on" in call.err()
     scheduler.open_gate("gate")
 
 
@@ -197,7 +197,7 @@ def test_when_nobody_reads_the_output_any_more_the_commands_run_to_their_end(sch
     os.close(reading)
     call.write("echo b", "touch end")
     assert call.end() == 0
-    assert call.err().count("stdout cannot be written any more (Broken pipe)") == 1 == call.err().count("\n")
+    assert call.err().count("stdout cannot be written (Broken pipe)") == 1 == call.err().count("\n")
     assert (scheduler.cwd / "end").exists() and scheduler.log(2) == "b\n"
 
 
@@ -207,7 +207,7 @@ def test_a_reader_that_does_not_read_does_not_stop_a_ctrl_c(scheduler: Scheduler
     os.close(writing)
     call.write("yes | head -c 8000000; touch begun; exec sleep 1000")
     scheduler.made("begun")
-    for said in ("no command starts any more", "ending 1 commands"):
+    for said in ("no more commands start", "ending 1 commands"):
         call.signal(signal.SIGINT)
         call.until_err(said)
     eventually(lambda: scheduler.states() == ["cancelled"], "it is ended")
@@ -229,7 +229,7 @@ def test_input_is_read_only_so_far_ahead(scheduler: Scheduler) -> None:
         eventually(lambda: handed() >= UNFINISHED_MAX, "as many as it takes", 60)
         for number in (1, 2):
             call.signal(signal.SIGINT)
-            call.until_err(("no command starts", "ending")[number - 1])
+            call.until_err(("no more commands start", "ending")[number - 1])
         assert call.process.wait(60) == 130
         assert UNFINISHED_MAX <= len(scheduler.jobs()) <= UNFINISHED_MAX + READ_SIZE // len(line) + 1 < count
         cat.terminate()

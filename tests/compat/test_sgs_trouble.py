@@ -76,8 +76,8 @@ def test_a_directory_that_goes_meanwhile_ends_it_and_what_is_not_stored_is_print
     lines = call.err().splitlines()
     assert lines[:4] == ["# 1 command was not started:", "<<E", "echo b", "E"]
     queue = scheduler.job(1)["queue"]
-    goes_on = "what was handed over before goes on (1 not ended)"
-    assert lines[4] == f"simple_gpu_scheduler: {goes_on}; grass kill queue:{queue} ends it"
+    goes_on = "submitted commands go on (1 not ended)"
+    assert lines[4] == f"simple_gpu_scheduler: {goes_on}; grass kill queue:{queue} ends them"
     assert "there is no directory" in lines[5] and len(lines) == 6
     scheduler.open_gate("gate")
     scheduler.made("finished")
@@ -93,7 +93,7 @@ def test_a_note_that_cannot_be_kept_is_said_once_and_the_commands_are_run(schedu
         call.write(*[f"touch {name}{number}{long}" for number in range(5)])
         scheduler.made(f"{name}4")
     assert call.end() == 0
-    assert call.err().count("the note about this call cannot be kept (File too large)") == 1
+    assert call.err().count("the file about this call cannot be written (File too large)") == 1
     assert scheduler.states() == ["succeeded"] * 10
 
 
@@ -102,7 +102,7 @@ def test_without_a_place_for_notes_the_commands_are_run(scheduler: Scheduler) ->
     (scheduler.home / "sgs").write_text("in the way")
     done = scheduler.piped("echo a\necho b\n", "--gpus", "0")
     assert (done.code, others(done.out)) == (0, ["a", "b"])
-    assert done.err.count("cannot be kept") == 1
+    assert done.err.count("cannot be written") == 1
 
 
 def test_a_note_that_somebody_removed_is_no_failure(scheduler: Scheduler) -> None:
@@ -130,7 +130,7 @@ def test_what_is_put_back_after_it_was_asked_to_stop_does_not_start_later(schedu
     scheduler.made("begun")
     eventually(lambda: len(scheduler.jobs()) == 3, "all are handed over")
     call.signal(signal.SIGTERM)
-    call.until_err("no command starts any more")
+    call.until_err("no more commands start")
     assert "second" not in call.err()
     scheduler.open_gate("speak")
     call.until_err("# 2 commands were not started:\ntouch second\ntouch third\n")

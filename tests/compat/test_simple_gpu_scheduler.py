@@ -207,7 +207,7 @@ def test_what_is_no_whole_command_is_not_started_and_the_others_are(scheduler: S
     assert done.code == 2, done
     assert others(done.out) == ["a"]
     said = done.err.splitlines()
-    assert said[0].startswith("simple_gpu_scheduler: line 2: ") and said[0].endswith("; it is not run")
+    assert said[0].startswith("simple_gpu_scheduler: line 2: ") and said[0].endswith("; skipped")
     assert said[1:] == ["simple_gpu_scheduler: 1 succeeded, 0 failed, 1 not started"]
 
 

@@ -98,7 +98,7 @@ def test_an_id_that_cannot_be_printed_is_told_on_stderr(grass: Grass) -> None:
     grass.until(1, "succeeded")
     done = _onto_full(grass, "run", "-q", "echo", "hello")
     assert done.code == 1
-    assert done.err == "grass: the log of job 2 is not written whole: stdout: No space left on device\n"
+    assert done.err == "grass: the log of job 2 is incomplete: stdout: No space left on device\n"
 
 
 def _onto_full(grass: Grass, *words: str) -> Done:

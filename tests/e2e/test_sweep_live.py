@@ -29,7 +29,7 @@ def test_a_sweep_is_one_group_from_show_to_rerun(grass: Grass) -> None:
     ]
     assert [job["command"] for job in jobs] == [["python", "fit.py", x] for x in "123"]
     assert {job["request"]["cpu"] for job in jobs} == {2}
-    assert grass("rerun", "--failed", "sweep-2") == (0, "job 5 is job 3 again\n", "")
+    assert grass("rerun", "--failed", "sweep-2") == (0, "job 5 is a rerun of job 3\n", "")
     assert grass("wait", "5").code == 0
     assert grass("wait", "sweep-2") == (0, "", ""), "of a job that was run again the last run counts"
     assert grass("wait", "3").code == 1

@@ -70,7 +70,7 @@ def test_rerun_is_a_new_job_like_the_old_one(grass: Grass) -> None:
     grass.ok("create-queue", "q", "--gpu=1")
     id_ = grass.enqueue("--gpu=1", "--name", "fit", "q", "sh", "-c", "echo $FLAVOUR; exit 3", env={"FLAVOUR": "mine"})
     old = grass.until(id_, "failed")
-    assert f"job {id_ + 1} is job {id_} again" in grass.ok("rerun", str(id_))
+    assert f"job {id_ + 1} is a rerun of job {id_}" in grass.ok("rerun", str(id_))
     new = grass.until(id_ + 1, "failed")
     assert [new[key] for key in ("command", "request", "queue", "name", "cwd")] == [
         old[key] for key in ("command", "request", "queue", "name", "cwd")

@@ -50,7 +50,7 @@ def test_every_command_works_from_another_machine(site: Site, how: str) -> None:
     eventually(lambda: json.loads(ok("show", "--json", "4"))["jobs"][0]["state"] == "running", "it runs")
     ok("kill", "--grace", "1s", "4")
     assert person("wait", *flag, "4").code == 1
-    assert "job 5 is job 1 again" in ok("rerun", "1")
+    assert "job 5 is a rerun of job 1" in ok("rerun", "1")
     ok("wait", "5")
     ok("pause", "q")
     ok("resume", "q")

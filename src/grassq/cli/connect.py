@@ -1,4 +1,4 @@
-"""The client of a command: connects to this user's daemon or to a broker, and says when the release differs."""
+"""Opens the client of one command: to this user's daemon or to a broker."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from grassq.net.client import ApiClient
 
 @contextmanager
 def connect(typed: str | None = None, *, local: bool = False) -> Iterator[ApiClient]:
-    """A client for one command: of the broker that --broker, GRASS_BROKER or `grass use` names, else of the daemon."""
+    """Yield a client of the broker that --broker, GRASS_BROKER or `grass use` names, else of the local daemon."""
     home = homes.current()
     broker = None if local else homes.broker(home, typed)
     with ApiClient(home, broker=broker, tell=complain) as client:
         try:
             yield client
         finally:
-            # The release of another machine is not this user's to change, and two that are one apart get along.
+            # A user cannot change the version of a broker on another machine, so only the local one is compared.
             if broker is None:
                 warn_of_version(client.daemon_version)

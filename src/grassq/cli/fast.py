@@ -1,4 +1,4 @@
-"""Where every call of `grass` starts. An enqueue or a show ends here, with nothing heavy; the rest is cli.main's."""
+"""Every call of `grass` starts here. Runs `enqueue` and `show` with few imports; cli.main runs all other commands."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SHOWS = ("show", "info", "status")
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
     open_standard_streams()
-    if argv and argv[0] == "enqueue" and not wants_help(argv[1:]):
-        command = _enqueue
-    elif argv and argv[0] in SHOWS and all(word == "--json" or not word.startswith("-") for word in argv[1:]):
-        command = _show
-    else:
-        return _everything_else(argv)
     try:
-        return command(argv[1:])
+        if argv and argv[0] == "enqueue" and not wants_help(argv[1:]):
+            return _enqueue(argv[1:])
+        if argv and argv[0] in SHOWS and all(word == "--json" or not word.startswith("-") for word in argv[1:]):
+            return _show(argv[1:])
+        from grassq.cli import main as full
+
+        return full.main(argv)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 
 
 def find_target(typed: str | None) -> tuple[Target, str | None]:
-    """Return whom to ask, and the broker's address if it is not this machine's daemon; `typed` is --broker's value."""
+    """Return the target of requests, and the broker's address or None; `typed` is the value of --broker."""
     home = homes.current()
     broker = homes.broker(home, typed)
     if broker is None:
@@ -51,13 +51,13 @@ def find_target(typed: str | None) -> tuple[Target, str | None]:
 
 
 def send(words: list[str], typed: str | None, verb: str = "enqueue", lines: bytes | None = None) -> Response:
-    """Send the words of `grass enqueue`, without --broker, untouched; the daemon alone can tell what they mean."""
+    """Send the words of `grass enqueue`, without --broker, as typed; the daemon splits them."""
     target, broker = find_target(typed)
     sender = homes.Sender.to(broker)
     body = enqueue_body([os.fsencode(word) for word in words], sender, new_key(), verb, lines)
     response = exchange(target, "POST", "/v1/enqueue", body)
     if broker is not None:
-        # The release of another machine is not this user's to change.
+        # A user cannot change the version of a broker on another machine.
         response.headers.pop("grass-version", None)
     return response
 
@@ -67,7 +67,7 @@ def _enqueue(words: list[str]) -> int:
         typed, words = take_option("--broker", words)
         response = send(words, typed)
         if "grass-lines" in response.headers:
-            # Whose a --stdin is, the daemon alone knows: behind a program's name it is the program's.
+            # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
             from grassq.cli.stdin import read_all
 
             response = send(words, typed, lines=read_all())
@@ -87,7 +87,7 @@ def _enqueue(words: list[str]) -> int:
 
 
 def _show(words: list[str]) -> int:
-    """`show` without other options: as cli.main would do it, but nothing is loaded to read the words."""
+    """Run `show` without other options than --json; argparse is not loaded."""
     from grassq.cli import render
     from grassq.cli.commands.show import show
 
@@ -101,12 +101,3 @@ def _show(words: list[str]) -> int:
     except OSError as error:
         render.error(render.reason(error))
         return 1
-
-
-def _everything_else(argv: list[str]) -> int:
-    try:
-        from grassq.cli import main as full
-
-        return full.main(argv)
-    except KeyboardInterrupt:
-        return 130

@@ -1,4 +1,4 @@
-"""The texts of `grass help`, and of the commands whose words the daemon splits."""
+"""The texts of `grass help`, and the help of the commands whose words the daemon splits."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from grassq.core.job_options import Option
 
-#: Where the explanation of an option begins, and where it ends.
+#: The first and the last column of an option's explanation.
 COLUMN = 23
 WIDTH = 112
 
 _SECTIONS = {
     "needs": """\
-What the job needs (none of them: one cpu):
+What the job needs (default: one cpu):
   --gpu=N --cpu=N --mem=SIZE --vram=SIZE --disk=SIZE
                        an amount; N may be a fraction, a SIZE is in MiB or ends in K, M, G or T;
                        these five also take the amount as a separate word
-  --NAME=AMOUNT        an amount of a resource of your own, such as --printer=1
+  --NAME=AMOUNT        an amount of a resource that you defined, such as --printer=1
 """,
     "given": """\
 What the job is given:
 """,
     "treated": """\
 How it is treated:
-  --broker ADDRESS     the broker to ask, HOST or HOST:PORT, before the queue (default: $GRASS_BROKER, then what
-                       `grass use` said); nothing of your environment and directory is sent there
+  --broker ADDRESS     the broker, HOST or HOST:PORT, written before the queue (default: $GRASS_BROKER, then the
+                       one of `grass use`); your environment and directory are not sent to a broker
 """,
 }
 
@@ -36,8 +36,8 @@ ENQUEUE = """\
 usage: grass enqueue [QUEUE] [options] [--] COMMAND...
        grass enqueue [QUEUE] [options] --stdin < LINES
 
-Put a command into the queue and print its id. It runs when what it needs is free, with your environment and
-in your current directory, whether or not you stay logged in.
+Put a command into the queue and print the id of the job. The job runs as soon as the resources are free, with your
+environment and in your current directory, even after you log out.
 
   grass enqueue --gpu=1 python train.py
   grass enqueue exp1 --gpu=0.5 -- python train.py --lr 0.1
@@ -45,29 +45,29 @@ in your current directory, whether or not you stay logged in.
 
   seq 100000 | sed 's/^/python eval.py --seed /' | grass enqueue --gpu=0.1 --stdin
 
-Options end at the first word that is not ours; `--` before the command removes all doubt.
+The options end at the first word that is not an option of Grass, or at `--`.
 
 JOB_OPTIONS
 Many jobs at once:
-  --stdin              a job of each line of stdin, all of them or none; the options hold for every one. Blank lines
-                       and lines that start with # are left out. Plain words that name a program are started as they
-                       are; any other line a shell reads, and with --shell every line
+  --stdin              one job per line of stdin, all of them or none, each with these options. Blank lines and lines
+                       that start with # are skipped. A line of plain words that names a program runs without a
+                       shell; a shell runs every other line, and with --shell every line
 
 What is printed:
-  -q, --quiet          the id alone; of many the range, such as 1-100000
-  --json               the job as a JSON document; of many the first id and how many
-  --sync               follow the output and exit as the job does, like `grass run`
+  -q, --quiet          only the id; for many jobs the range, such as 1-100000
+  --json               the job as a JSON document; for many jobs the first id and the count
+  --sync               print the output and exit with the exit code of the job, like `grass run`
   -h, --help           this text
 
-Exit: 0 stored, 1 stored but its id could not be printed, 2 invalid words, 3 no such queue or program,
+Exit: 0 stored, 1 stored but the id could not be printed, 2 invalid arguments, 3 no such queue or program,
 4 no daemon or broker, 5 refused or can never run.
 """
 
 RUN = """\
 usage: grass run [QUEUE] [options] [--] COMMAND...
 
-Enqueue a command, show its output while it runs, and exit as it does: with its exit code, 128+n for signal n,
-127 when it could not be started, 1 when it was cancelled or nobody knows. Ctrl-C detaches; the job runs on.
+Enqueue a command, print its output, and exit with its exit code: 128+n for signal n, 127 if it could not be started,
+1 if it was cancelled or the outcome is unknown. Ctrl-C detaches; the job runs on.
 
   grass run --gpu=1 python train.py
 
@@ -75,49 +75,49 @@ The options are those of `grass enqueue`.
 
 JOB_OPTIONS
 What is printed:
-  -q, --quiet          the job's output alone
+  -q, --quiet          only the output of the job
   --json               the stored job as a JSON document on stderr
-  --sync               accepted, and always so
-  --stdin              not accepted: it makes many jobs, and this follows one; use `grass enqueue --stdin`
+  --sync               accepted; it changes nothing
+  --stdin              not accepted, because `run` follows one job; use `grass enqueue --stdin`
   -h, --help           this text
 """
 
 SWEEP = """\
 usage: grass sweep TEMPLATE [-p NAME VALUE...]... [options]
 
-Enqueue TEMPLATE once for every combination of the values, with the value for each {NAME} in it. All the jobs are
-stored or none, and they share a name, by which all other commands take them together.
+Enqueue TEMPLATE once for every combination of the values; each {NAME} in it becomes a value. All jobs are stored or
+none. They share a name, which other commands accept as a selector.
 
   grass sweep "python train.py --lr {lr} --seed {seed}" -p lr 0.1 0.01 -p seed 1 2 3 --gpu=0.5
   grass sweep "./fit.sh {x} > fit-{x}.log" -p x -1 0 1 --retries 2 --name fit
   grass wait fit; grass rerun --failed fit
 
   -p, --parameter NAME VALUE...
-                       a parameter and its values; repeat for more. Values go on to the next -p, -q, -e or
-                       --option, and may begin with a minus sign
-  --n-samples N        only N of the combinations, none of them twice (default: all)
+                       a parameter and its values; repeat for more. The values end at the next -p, -q, -e or
+                       --option; they may begin with a minus sign
+  --n-samples N        only N combinations, all different (default: all)
   --sampling-mode shuffled_grid|grid
-                       in random order (default), or as nested loops have it, the last parameter fastest
-  --seed N             the random order: the same with the same N (default: another one each time)
+                       random order (default), or the order of nested loops: the last parameter changes fastest
+  --seed N             the random order: the same N gives the same order (default: a new order each time)
   --dry-run            print the lines and enqueue nothing
-  --                   what follows is TEMPLATE, also when it begins with a minus sign or stands behind -p
+  --                   the next word is TEMPLATE, even if it begins with a minus sign or follows -p
 
-{{ and }} in TEMPLATE are the braces themselves: ${{HOME}} is left for the shell, {{gpu}} for Grass. Each
-line is read as `grass enqueue --stdin` reads it, and the search is that of `simple_hypersearch`. The other options are
-those of `grass enqueue`; the queue is named by --queue.
+Write {{ and }} for literal braces: ${{HOME}} becomes ${HOME} for the shell, {{gpu}} becomes {gpu} for Grass. Each line
+is read like a line of `grass enqueue --stdin`. The combinations are those of `simple_hypersearch`. The other options
+are those of `grass enqueue`; --queue names the queue.
 
 JOB_OPTIONS
 What is printed:
-  -q, --quiet          the ids alone, as a range such as 12-20
-  --json               the name, the first id and how many as a JSON document
+  -q, --quiet          only the ids, as a range such as 12-20
+  --json               the name, the first id and the count as a JSON document
   -h, --help           this text
 """
 
 CREATE_QUEUE = """\
 usage: grass create-queue NAME [options] [COMMAND...]
 
-Make a queue on this machine: limits for what its jobs hold together, and the first words of their command.
-The same definition again changes nothing; another one replaces it.
+Create a queue on this machine, with limits for the resources of all its jobs together and the first words of their
+command. Repeating the same definition changes nothing; a different definition replaces it.
 
   grass create-queue exp1 --gpu=2 --cpu=32
   grass create-queue exp2 --gpu=[2,3]
@@ -126,25 +126,25 @@ The same definition again changes nothing; another one replaces it.
 
   --NAME=AMOUNT        a limit; for devices a count, a list of ids such as [2,3], or an object
   --capacity JSON5     all limits at once: "{gpu: [0, 1], cpu: 8}"
-  --slots WORDS        instead of limits, places of which each job takes one and asks for nothing else: 0,1,2 or
-                       "0 1 2" are one gpu each, "0,1 2" a pair and a single one, 2-4 is 2,3,4; an id listed twice
-                       is shared by two jobs
-  --order stack|rotate which free slot is next: the last listed, then the last freed (stack, the default), or the
-                       first listed, then the one free longest
-  --cwd DIR            directory its jobs run in
+  --slots WORDS        slots instead of limits; each job takes one slot and requests nothing else. 0,1,2 or "0 1 2"
+                       are three slots of one gpu, "0,1 2" is a pair and a single gpu, 2-4 is 2,3,4; two jobs share
+                       an id that is listed twice
+  --order stack|rotate the next free slot: the last listed, then the last freed (stack, the default), or the first
+                       listed, then the longest free (rotate)
+  --cwd DIR            directory of its jobs
   --env, -e NAME=VALUE one variable for its jobs; repeat for more
-  --worker NAME        on that machine of the broker (default: on this one)
-  --at-broker          at the broker: every worker offers it, also one that joins later; its jobs wait for one
-  --label LABEL        with --at-broker: only workers with that label; repeat for more
-  --broker ADDRESS     with the last three: the broker to ask (default: $GRASS_BROKER, then what `grass use` said)
+  --worker NAME        create the queue on this worker of the broker (default: on this machine)
+  --at-broker          create the queue at the broker: every worker offers it, also workers that join later
+  --label LABEL        with --at-broker: only workers with this label offer the queue; repeat for more
+  --broker ADDRESS     with --worker or --at-broker: the broker (default: $GRASS_BROKER, then the one of `grass use`)
   --allow-env NAME     a variable that jobs from other machines may set; repeat for more (default: none)
   --unsecure           allow jobs from other machines in a queue without a command: they may run any program
-  -q, --quiet          the name alone
+  -q, --quiet          only the name
   --json               the answer as a JSON document
   -h, --help           this text
 """
 
-#: Commands whose words the daemon splits, because only it knows the queues.
+#: The commands whose words the daemon splits, because only the daemon knows the queues.
 _TEXTS = {"enqueue": ENQUEUE, "run": RUN, "sweep": SWEEP, "create-queue": CREATE_QUEUE}
 
 
@@ -154,7 +154,7 @@ def text_of(name: str) -> str:
 
 
 def _job_options() -> str:
-    # Here, because most commands need neither the options of a job nor what reads them.
+    # Imported here: most commands do not need it.
     from grassq.core.syntax.options import ENQUEUE as OPTIONS
 
     known = {option.name: option for option in OPTIONS.values()}.values()
@@ -177,9 +177,9 @@ def _option_lines(option: Option) -> str:
 
 _FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state, a queue or a name.
-`grass COMMAND --help` tells more. `--json` prints data for programs.
+`grass COMMAND --help` explains a command. `--json` prints data for programs.
 Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not found, 4 no daemon or broker,
-5 refused, 124 timed out, 130 interrupted, 141 nobody reads the answer any more (a closed pipe).
+5 refused, 124 timed out, 130 interrupted, 141 the reader of stdout has gone (a closed pipe).
 """
 
 

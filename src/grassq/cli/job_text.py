@@ -1,6 +1,6 @@
-"""How jobs, amounts and times read on a terminal.
+"""Formats jobs, amounts and times for a terminal.
 
-Every `grass show` loads this module, so it imports `time` and what imports nothing.
+Every `grass show` loads this module, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-#: Longer than any queue lives; keeps sums of times finite.
+#: 100 years: stands for no time limit in sums of times.
 LONGEST_S = 100 * 365 * 86400.0
-#: So many slots of a queue are named in a table.
+#: A table names at most this many slots of a queue.
 SLOTS_NAMED = 8
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
 
 
 def span(seconds: float) -> str:
-    """A length of time in at most two units: `3m12s`."""
+    """Return a duration in at most two units: `3m12s`."""
     whole = max(0, int(seconds))
     for unit, size, smaller, smaller_size in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if whole >= size:
@@ -33,17 +33,17 @@ def span(seconds: float) -> str:
 
 
 def now() -> float:
-    """This moment, as the functions below want it."""
+    """Return the current time in seconds since the epoch."""
     return time.time()
 
 
-def moment(text: str | None) -> float | None:
-    """A time from the wire, in seconds since the epoch."""
+def seconds(text: str | None) -> float | None:
+    """Return an ISO 8601 time in seconds since the epoch; None if there is none."""
     if not text:
         return None
     try:
         if len(text) == len("2026-01-01T00:00:00.000Z") and text[-1] == "Z":
-            return _seconds(text)
+            return _fast_seconds(text)
         import datetime
 
         return datetime.datetime.fromisoformat(text).timestamp()
@@ -51,18 +51,18 @@ def moment(text: str | None) -> float | None:
         return None
 
 
-def _seconds(text: str) -> float:
-    # As daemons write it, and without `datetime`, which takes longer to load than a table to draw.
+def _fast_seconds(text: str) -> float:
+    # The format that daemons write. Loading `datetime` would take longer than drawing a table.
     year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
-    # Years that begin in March end in the leap day, so that all months before it have their days.
+    # A year counted from March ends with the leap day, so the days before each month are fixed.
     year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719469
     return days * 86400.0 + int(text[11:13]) * 3600 + int(text[14:16]) * 60 + float(text[17:23])
 
 
 def clock(text: str | None, at: float) -> str:
-    """A time on this machine's clock, with the day where it is another one than that of `at`."""
-    when = moment(text)
+    """Return a time in the local time zone, with the date if the day differs from that of `at`."""
+    when = seconds(text)
     if when is None:
         return ""
     try:
@@ -75,15 +75,15 @@ def clock(text: str | None, at: float) -> str:
 
 
 def took(job: Mapping[str, Any], at: float) -> str:
-    """How long a job ran or has been running; nothing while it waits."""
-    started, finished = moment(job.get("started")), moment(job.get("finished"))
+    """Return how long a job ran or has been running; "" if it has not started."""
+    started, finished = seconds(job.get("started")), seconds(job.get("finished"))
     if started is None or (finished is None and job.get("state") != "running"):
         return ""
     return span((at if finished is None else finished) - started)
 
 
 def command(job: Mapping[str, Any]) -> str:
-    """The command as one would type it."""
+    """Return the command as typed in a shell."""
     words = [str(word) for word in job.get("command") or []]
     return " ".join(words if job.get("shell") else map(_quoted, words))
 
@@ -95,17 +95,17 @@ def _quoted(word: str) -> str:
 
 
 def amounts(request: Mapping[str, Any] | None) -> str:
-    """`gpu=0.5 cpu=4`."""
+    """Return amounts as `gpu=0.5 cpu=4`."""
     return " ".join(f"{name}={_amount(value)}" for name, value in (request or {}).items())
 
 
 def holds(allocation: Mapping[str, Any] | None) -> str:
-    """What a job holds: `gpu:0,1 cpu=4`, a share as `gpu:0(0.5)`."""
+    """Return an allocation as `gpu:0,1 cpu=4`, with a share as `gpu:0(0.5)`."""
     return " ".join(_held(name, value) for name, value in (allocation or {}).items())
 
 
 def slots(each: Sequence[Mapping[str, Any]]) -> str:
-    """The slots of a queue by name, `slots 0,1 2`; their number where they are many."""
+    """Return the slots of a queue as `slots 0,1 2`; only their number above SLOTS_NAMED."""
     if len(each) > SLOTS_NAMED:
         return f"{len(each)} slots"
     return " ".join(["slots", *(str(slot.get("name") or "-") for slot in each)]) if each else "no slot"

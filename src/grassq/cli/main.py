@@ -1,11 +1,12 @@
-"""Runs one command of the table in core/syntax/commands.py. Builds only the parser of the command that was named."""
+"""Runs one command of the table in core/syntax/commands.py; builds only the parser of this command."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 from collections.abc import Callable, Iterator
-from typing import NoReturn, Protocol, cast
+from types import ModuleType
+from typing import NoReturn, cast
 
 from grassq import __version__
 from grassq.cli import help as texts
@@ -13,26 +14,16 @@ from grassq.cli import render
 from grassq.core.syntax.commands import BY_NAME, CommandInfo
 from grassq.errors import EXIT_INTERRUPTED, BadInput, GrassError
 
-BROKER_HELP = "the broker to ask, HOST or HOST:PORT (default: $GRASS_BROKER, then `grass use`); local is this machine's"
-#: What a program ends with that could not write because its reader had gone, as under a shell.
+BROKER_HELP = "the broker, HOST or HOST:PORT (default: $GRASS_BROKER, then `grass use`); local is this machine"
+#: The exit code when the reader of stdout has gone, as a shell reports it.
 EXIT_BROKEN_PIPE = 141
 
 
-class CommandModule(Protocol):
-    """The functions that a file in `cli/commands` offers; of the two, those its commands need."""
-
-    def build(self, name: str, parser: argparse.ArgumentParser) -> None:
-        """Add the command's arguments and `set_defaults(run=...)`."""
-
-    def words(self, name: str, argv: list[str]) -> int:
-        """Run a command that takes its words as typed."""
-
-
 class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are one line that names the help."""
+    """argparse with errors of one line that names the help."""
 
     def error(self, message: str) -> NoReturn:
-        """Complain in one line."""
+        """Raise the error as BadInput."""
         raise BadInput(f"{message}; see `{self.prog} --help`")
 
 
@@ -42,14 +33,14 @@ def main(argv: list[str]) -> int:
 
 
 def follow_job(job: int, broker: str | None = None) -> int:
-    """Follow a job just enqueued and return its own exit code."""
+    """Follow a job that was just enqueued; return the exit code of the job."""
     from grassq.cli.commands import run
 
     return _guarded(lambda: run.follow(job, broker))
 
 
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser | str]]:
-    """Yield every command with its parser, or with its help text where the command takes its words as typed."""
+    """Yield every command with its parser, or with its help text if the command takes its words as typed."""
     for name, command in BY_NAME.items():
         yield name, texts.text_of(name) if command.takes_words else parser_of(name)
 
@@ -83,19 +74,13 @@ def _guarded(command: Callable[[], int]) -> int:
 
 
 def _dispatch(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help"):
+    if not argv or argv[0] in ("-h", "--help") or argv == ["help"]:
         return render.text(texts.overview())
     if argv[0] in ("-V", "--version"):
         return render.text(f"grass {__version__}\n")
     if argv[0] == "help":
-        return _help(argv[1:])
+        return render.text(_help_of(argv[1]))
     return _command(argv[0], argv[1:])
-
-
-def _help(words: list[str]) -> int:
-    if not words:
-        return render.text(texts.overview())
-    return render.text(_help_of(words[0]))
 
 
 def _help_of(name: str) -> str:
@@ -107,7 +92,7 @@ def _command(name: str, argv: list[str]) -> int:
     if command.takes_words:
         from grassq.cli.typed import wants_help
 
-        return render.text(_help_of(name)) if wants_help(argv) else _module(command).words(name, argv)
+        return render.text(_help_of(name)) if wants_help(argv) else cast(int, _module(command).words(name, argv))
     if any(word in ("-h", "--help") for word in argv):
         return render.text(_help_of(name))
     arguments = parser_of(name).parse_intermixed_args(argv)
@@ -124,5 +109,5 @@ def _find(name: str) -> CommandInfo:
     raise BadInput(f"there is no command '{name}'; {hint}")
 
 
-def _module(command: CommandInfo) -> CommandModule:
-    return cast(CommandModule, importlib.import_module(f"grassq.cli.commands.{command.module}"))
+def _module(command: CommandInfo) -> ModuleType:
+    return importlib.import_module(f"grassq.cli.commands.{command.module}")

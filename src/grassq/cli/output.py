@@ -1,4 +1,4 @@
-"""Writes the answer to an enqueue, and complaints. Light to load; `render` writes everything else."""
+"""Writes the answer to an enqueue, and messages to stderr. Light to load; `render` writes everything else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from grassq.net.encoding import version_warning
 
 
 def warn(data: bytes) -> None:
-    """Write to stderr; where nobody can read it, that is no failure of what was asked."""
+    """Write to stderr; ignore an unwritable stderr."""
     try:
         write_all(2, data)
     except OSError:
@@ -20,19 +20,22 @@ def complain(message: str) -> None:
 
 
 def warn_of_version(daemon: str | None) -> None:
-    """Say that the daemon is of another release than this command, if it is."""
+    """Warn if the daemon has another version than this command."""
     if warning := version_warning(daemon):
         complain(warning)
 
 
 def deliver(headers: dict[str, str], body: bytes, *, stdout: int | None = 1) -> int:
-    """Write the two parts of an answer to /v1/enqueue where they belong and return its exit code."""
+    """Write the answer to /v1/enqueue to stdout and stderr, and return its exit code.
+
+    `stdout` is the descriptor for the first part; None drops this part.
+    """
     from grassq.net.http import is_number
 
     code, length = headers.get("grass-exit", ""), headers.get("grass-stdout", "")
     if not is_number(code) or not is_number(length):
         return _refusal(body)
-    # Messages first: a reader that closes stdout early still learns of a warning.
+    # Messages first: a warning is printed even if the reader closes stdout early.
     warn(body[int(length) :])
     text = body[: int(length)]
     if stdout == 2:
@@ -49,7 +52,7 @@ def deliver(headers: dict[str, str], body: bytes, *, stdout: int | None = 1) -> 
 
 
 def _refusal(body: bytes) -> int:
-    """Say why the request was refused before the daemon read its words, and return the exit code."""
+    """Print why the daemon refused the request, and return the exit code."""
     import json
 
     try:
@@ -66,7 +69,7 @@ def _stored(text: bytes) -> str:
 
     if text.startswith(b'{"first"'):
         return "the jobs are stored"
-    # Of several jobs the ids stand at the end, behind how many; of one, the first number is its id.
+    # For several jobs the ids are at the end, after the count; for one job the first number is its id.
     ids = re.search(rb"(?:^|: |jobs? )([0-9]+(?:-[0-9]+)?)\n\Z", text) or re.search(rb"([0-9]+)", text)
     if ids is None:
         return "the job is stored"

@@ -1,4 +1,4 @@
-"""A progress bar, for commands that take a while."""
+"""Progress bars on stderr."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on stderr that is gone at the end; call what it gives with done, total and a remark."""
+    """Show a bar until the end of the block; yield a function that takes done, total and a remark."""
     with _bar(auto_refresh=True) as bar:
         task = bar.add_task(label, total=None, remark="")
         yield lambda done, total, remark: bar.update(task, completed=done, total=total, remark=remark)
 
 
 class ProgressBar:
-    """The same for who writes to the terminal meanwhile: it steps aside, and it is drawn only when told."""
+    """A bar that is drawn and hidden on request, for a program that also writes to the terminal."""
 
     def __init__(self, label: str) -> None:
         self._bar = _bar(auto_refresh=False)
@@ -27,7 +27,7 @@ class ProgressBar:
         self._is_shown = False
 
     def show(self, done: int, total: int, remark: str) -> None:
-        """Draw it."""
+        """Draw the bar."""
         self._bar.update(self._task, completed=done, total=total, remark=remark)
         if not self._is_shown:
             self._bar.start()
@@ -35,7 +35,7 @@ class ProgressBar:
         self._bar.refresh()
 
     def hide(self) -> None:
-        """Leave the terminal as if it had not been there."""
+        """Remove the bar from the terminal."""
         if self._is_shown:
             self._bar.stop()
             self._is_shown = False

@@ -1,6 +1,6 @@
-"""The one place that prints: text, tables, JSON, ids, bytes and complaints.
+"""Prints text, tables, JSON, bytes and error messages.
 
-Loaded by every command but an enqueue: what only some of them need is imported where it is used.
+Every command except `enqueue` loads this module, so rarely needed imports are inside functions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-#: Blanks between two columns, and how far the column that gives way does so before others join in.
+#: Blanks between two columns, and the width to which the flexible column shrinks before other columns shrink.
 GAP = 2
 FLEXIBLE_LEAST = 24
-#: Of a terminal that does not say how wide it is.
+#: The width of a terminal that does not report its width.
 COLUMNS = 80
 
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
@@ -28,7 +28,7 @@ _TREACHEROUS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067
 
 
 def text(content: str, *, fd: int = 1) -> int:
-    """Print text as it is; returns 0, the exit code of having said something."""
+    """Print text unchanged; return 0, the exit code."""
     stream = sys.stderr if fd == 2 else sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
     write(content.encode(encoding, "backslashreplace"), fd=fd)
@@ -36,12 +36,12 @@ def text(content: str, *, fd: int = 1) -> int:
 
 
 def line(content: str) -> int:
-    """Print one line of data, control characters made visible."""
+    """Print one line, with control characters as escapes."""
     return text(clean(content) + "\n")
 
 
 def lines(content: str) -> int:
-    """Print several lines, control characters other than the line ends made visible."""
+    """Print several lines, with control characters except line ends as escapes."""
     return text("".join(clean(each) + "\n" for each in content.split("\n")))
 
 
@@ -53,15 +53,15 @@ def document(content: Any) -> int:
 
 
 def error(message: str) -> None:
-    """Complain in one line on stderr."""
+    """Print one line on stderr; ignore an unwritable stderr."""
     try:
         text(f"grass: {clean(message)}\n", fd=2)
     except OSError:
-        return  # where nobody can read it, that is no failure of what was asked
+        return
 
 
 def outcome(as_json: bool, answer: dict[str, object], sentence: str) -> int:
-    """Say what an action did: the answer as a document, or a sentence; and what else there is to say."""
+    """Print the result of an action as a JSON document or as a sentence, then the notes of the answer."""
     if as_json:
         document(answer)
     else:
@@ -78,7 +78,7 @@ def notes(messages: Iterable[str]) -> None:
 
 
 def write(data: bytes, *, fd: int = 1) -> None:
-    """Write bytes as they are; an OSError says where they could not be written."""
+    """Write bytes unchanged; an OSError names stdout or stderr as its file."""
     try:
         write_all(fd, data)
     except OSError as error:
@@ -86,17 +86,17 @@ def write(data: bytes, *, fd: int = 1) -> None:
 
 
 def reason(error: OSError) -> str:
-    """What an OSError says, as a part of a line."""
+    """Return the file and the reason of an OSError as text."""
     return f"{error.filename + ': ' if isinstance(error.filename, str) else ''}{error.strerror or error}"
 
 
 def is_terminal(fd: int = 1) -> bool:
-    """Whether a person is looking."""
+    """Tell whether a descriptor is a terminal."""
     return os.isatty(fd)
 
 
 def width() -> int:
-    """Columns of the terminal."""
+    """Return the columns of the terminal."""
     stated = homes.environment_text().get("COLUMNS", "")
     if stated.isascii() and stated.isdigit() and 0 < len(stated) < 6 and int(stated):
         return int(stated)
@@ -107,22 +107,22 @@ def width() -> int:
 
 
 def has_colours() -> bool:
-    """Whether the terminal shows colours and its owner wants them."""
+    """Tell whether to print colours: TERM allows them and NO_COLOR is not set."""
     environ = homes.environment_text()
     return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def clean(content: str) -> str:
-    """`content` with every character that could move the cursor or reorder the line written as an escape."""
+    """Return the text with every character that could move the cursor or reorder the line as an escape."""
     if content.isprintable():
         return content
     return "".join(_visible(each) for each in content)
 
 
 class Table:
-    """A table whose rows are printed as they come: fitted to the screen on a terminal, plain aligned text in a pipe.
+    """A table that prints its rows at once: cut to the width of a terminal, or plain aligned text in a pipe.
 
-    The first rows decide how wide the columns are. A longer cell of a later row is cut on a terminal; in a pipe it
+    The first rows decide the width of the columns. A longer cell of a later row is cut on a terminal; in a pipe it
     moves the cells behind it.
     """
 
@@ -134,7 +134,7 @@ class Table:
         self._sizes: list[int] | None = None
 
     def add(self, rows: Iterable[Sequence[str]]) -> None:
-        """Print rows; before the first ones the headers."""
+        """Print rows; the first call prints the headers too."""
         cells = [[clean(cell) for cell in row] for row in rows]
         drawn = []
         if self._sizes is None:
@@ -168,11 +168,11 @@ def _visible(character: str) -> str:
 
 
 def _is_private(character: str) -> bool:
-    # Symbols of patched fonts: not "printable" to Python, harmless on a terminal.
+    # Icons of patched fonts: Python calls them unprintable, but they are harmless on a terminal.
     return "\ue000" <= character <= "\uf8ff"
 
 
-#: Escape sequences by what a STATE cell begins with: green, red, yellow, cyan, magenta.
+#: Colours by the first word of a STATE cell: green, red, yellow, cyan, magenta.
 _STYLES = {
     "succeeded": "\x1b[32m",
     "failed": "\x1b[31m",
@@ -187,7 +187,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def _cut(cell: str, size: int) -> tuple[str, int]:
-    """A cell that fits, with three dots in one where something was left out; and its columns."""
+    """Return the cell cut to `size` columns, with an ellipsis if it was cut, and the columns it takes."""
     used = columns(cell)
     if used <= size:
         return cell, used
@@ -197,7 +197,7 @@ def _cut(cell: str, size: int) -> tuple[str, int]:
 
 
 def columns(content: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return how many columns of a terminal a text takes."""
     if content.isascii():
         return len(content)
     import unicodedata
@@ -210,7 +210,7 @@ def columns(content: str) -> int:
 
 
 def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str, screen: int) -> list[int]:
-    """Return the widths of the columns, for a screen this wide; 0 is no screen, and every cell is whole."""
+    """Return the widths of the columns on a screen of `screen` columns; with 0 no cell is cut."""
     measure = columns if screen else len
     sizes = [max(measure(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
     excess = sum(sizes) + GAP * (len(sizes) - 1) - screen if screen else 0

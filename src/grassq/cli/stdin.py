@@ -1,4 +1,4 @@
-"""The lines of `grass enqueue --stdin`."""
+"""Reads the lines of `grass enqueue --stdin`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 
 from grassq.errors import BadInput
 
-#: What is sent at once: with the environment it stays below the 64 MiB a daemon takes, however it is written.
+#: Bytes of one submission. In any encoding and with the environment this stays below the daemon's limit of 64 MiB.
 BYTES_MAX = 45 << 20
 READ_SIZE = 1 << 20
 
 
 def read_all() -> bytes:
-    """Everything on stdin, until it is closed; at a terminal that is ctrl-D."""
+    """Return all bytes of stdin, up to its end; raise BadInput above BYTES_MAX."""
     parts: list[bytes] = []
     size = 0
     try:

@@ -1,4 +1,4 @@
-"""Finds options among words that are left to the daemon otherwise. Light to load: an enqueue uses it."""
+"""Finds options among words that the daemon splits. Light to load, because `enqueue` uses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Options of `enqueue` whose value is the next word, as core/job_options.py has them; a test compares the two.
+#: The options in core/job_options.py whose value is the next word; a test compares the two.
 # fmt: off
 VALUE_OPTIONS = frozenset({
     "--require", "--gpu", "--cpu", "--mem", "--vram", "--disk", "--env", "-e", "--cwd", "--queue", "--name",
@@ -18,14 +18,14 @@ VALUE_OPTIONS = frozenset({
 
 
 def wants_help(words: list[str]) -> bool:
-    """Say whether -h or --help stands among the options before the job; behind its first word it is the job's own."""
+    """Tell whether -h or --help is among the options before the job; after the first word it belongs to the job."""
     return has_flag(("-h", "--help"), words)
 
 
 def has_flag(
     flags: tuple[str, ...], words: list[str], values: frozenset[str] = VALUE_OPTIONS, *, names: int = 0
 ) -> bool:
-    """Say whether one of these stands among the options before the job; the rest is as for `take_option`."""
+    """Tell whether one of the flags is among the options before the job; `values` and `names` as in `take_option`."""
     return any(words[place] in flags for place in _option_places(words, values, names))
 
 

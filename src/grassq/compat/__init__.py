@@ -1,11 +1,11 @@
 """Commands of other schedulers, word for word: `simple_gpu_scheduler` and `simple_hypersearch`.
 
-Each is a client of the daemon like any other. It translates its own words into jobs, queues and slots of Grass, and
-prints what the original printed. So two schedulers, or a scheduler and any queue, never give one device to two jobs.
+Each command is a client of the daemon. It translates its arguments into jobs, queues and slots of Grass, and prints
+what the original program prints. So two schedulers, or a scheduler and any queue, never give one device to two jobs.
 
 Enter at `simple_gpu_scheduler/entry.py` and `simple_hypersearch.py`.
 
 May import `sdk`, `net`, `home`, `core.syntax` and the parts of `cli` that draw on a terminal.
 
-When one of these commands is killed, its jobs stay in the queue and run; the next call says what became of them.
+When one of these commands is killed, its jobs stay in the queue and run; the next call reports their results.
 """

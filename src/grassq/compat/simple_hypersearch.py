@@ -1,6 +1,6 @@
 """simple_hypersearch: print a command with parameters as lines, for `simple_gpu_scheduler` or `grass enqueue --stdin`.
 
-It takes the words of the original program of this name. Light to import: the first line is printed at once.
+The options are those of the original simple_hypersearch. Light to import: the first line is printed at once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = "simple_hypersearch"
-#: Bytes written at once after the first line, unless a line is longer.
+#: Bytes and lines per write after the first line; a longer line is one write.
 BLOCK_BYTES = 64 << 10
 BLOCK_LINES = 1024
 SEED_BYTES = 8
 EXIT_INTERRUPTED = 130
-#: The exit code of a program that could not write because its reader had gone, as under a shell.
+#: The exit code when the reader of stdout has gone, as a shell reports it.
 EXIT_BROKEN_PIPE = 141
 
 HELP = """\
@@ -33,19 +33,19 @@ Print PATTERN once for every combination of the values, a line each, with the va
   simple_hypersearch "./run.sh {x}" -p x -1 0 1 --sampling-mode grid | grass enqueue --gpu=0.5 --stdin
 
   -p, --parameter NAME VALUE...
-                       a parameter and its values; repeat for more. Values go on to the next -p or --option, and may
+                       a parameter and its values; repeat for more. The values end at the next -p or --option; they may
                        begin with a minus sign
-  --n-samples N        only N of the combinations, none of them twice (default: all)
+  --n-samples N        only N combinations, all different (default: all)
   --sampling-mode {shuffled_grid,grid}
-                       in random order (default), or as nested loops have it, the last parameter fastest
-  --seed N             the random order: the same with the same N (default: another one each time)
-  --                   what follows is PATTERN, also when it begins with a minus sign or stands behind -p
+                       random order (default), or the order of nested loops: the last parameter changes fastest
+  --seed N             the random order: the same N gives the same order (default: a new order each time)
+  --                   the next word is PATTERN, even if it begins with a minus sign or follows -p
   -h, --help           this text
 
-{{ and }} in PATTERN are the braces themselves, so ${{HOME}} is left for the shell. {NAME:>8} and the like set the width
-of a value. Values are put in as they are: quotes are for you to write.
+Write {{ and }} for literal braces: ${{HOME}} becomes ${HOME} for the shell. {NAME:>8} sets the width of a value. Values
+are inserted unchanged; write the quotes they need into PATTERN.
 
-Exit: 0 printed, 1 stdout cannot be written, 2 invalid words, 141 nobody reads stdout any more.
+Exit: 0 printed, 1 stdout cannot be written, 2 invalid arguments, 141 the reader of stdout has gone.
 """
 
 
@@ -86,7 +86,7 @@ def _print(lines: Iterator[str]) -> int:
 
 
 def write_lines(descriptor: int, lines: Iterator[str]) -> None:
-    """Write the first line at once and the others in blocks, keeping none of them."""
+    """Write the first line at once and the others in blocks; no line is kept in memory."""
     from itertools import islice
 
     many = 1
@@ -103,7 +103,7 @@ def _write(descriptor: int, data: bytes) -> None:
         except BlockingIOError:
             from select import select
 
-            # Another program has set this descriptor not to block.
+            # Another program has made this descriptor non-blocking.
             select([], [descriptor], [])
 
 

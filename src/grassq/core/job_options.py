@@ -1,21 +1,21 @@
-"""Every option of a job, described once: name, type, default, how it is typed, where it goes, its help line.
+"""Every option of a job, described once: name, type, default, parser, help line and where it goes.
 
-A field of a class below is one option; its `Option` says how it is typed and what the help says of it. Its class says
-where it goes:
+A field of a class below is one option. Its `Option` says how to type, read and explain the option. Its class says where
+the option goes:
 
     SpecOptions     command line, API, store, the order to a worker; with a field in `run.rundir.RunSpec` also the shim
     PlainOptions    command line and API; in the API it has the same form as here
-    JobOptions      command line and API; `web.requests.JobBody` says the form it has in the API
-    CommandOptions  command line only: it is about the command `enqueue`, not about the job
+    JobOptions      command line and API; `web.requests.JobBody` defines the form in the API
+    CommandOptions  command line only: an option of the command `enqueue`, not of the job
 
-Grammar, help, HTTP body, spec and stored row derive from these classes. `SubmitOptions` is what a Python program gives.
-An option that takes a value is also in `cli.typed.VALUE_OPTIONS`, which must be light to load; a test compares them.
+Grammar, help, HTTP body, spec and stored row derive from these classes. `SubmitOptions` are the options of the SDK.
+An option that takes a value is also in `cli.typed.VALUE_OPTIONS`, which must be light to load; a test compares both.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
 from msgspec import Struct
@@ -30,14 +30,13 @@ NEUTRAL_PRIORITY = 30
 TRIES_MAX = 1_000
 STOP_GRACE_S = 10.0
 
-#: NAME=value pairs as bytes, in the order given; a later one wins.
+#: NAME=value pairs as bytes, in the order given; a later pair overrides an earlier one.
 Pairs = tuple[tuple[bytes, bytes], ...]
-#: The headings of the help under which an option stands.
+#: The headings of the help.
 Section = Literal["needs", "given", "treated"]
 
 _RETRIES = "--retries 2 is --tries 3"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
-
 
 Parse = Callable[["Option", Sequence[bytes]], Any]
 
@@ -45,21 +44,21 @@ Parse = Callable[["Option", Sequence[bytes]], Any]
 class Option(Struct, frozen=True):
     """How one option is typed, read and explained."""
 
-    #: Make the value of the field of what was typed.
+    #: Returns the value of the field from the typed values.
     parse: Parse
     help: str = ""
     section: Section = "treated"
-    #: What the help calls the value.
+    #: The name of the value in the help.
     value: str = ""
     takes: Literal["value", "flag", "maybe"] = "value"
     repeats: bool = False
     short: str | None = None
-    #: Said when another option for the same field is given too.
+    #: Added to the error when another option for the same field is given too.
     example: str = ""
-    #: Bounds of a number; the API keeps them too.
+    #: Bounds of a number, also in the API.
     least: float | None = None
     most: float | None = None
-    #: The option without its dashes; if nothing is said, the field with dashes instead of underscores.
+    #: The option without its dashes (default: the field with dashes instead of underscores).
     name: str = ""
     field: str = ""
 
@@ -70,7 +69,7 @@ class Option(Struct, frozen=True):
 
 
 def as_text(value: bytes, what: str) -> str:
-    """Decode what has to be text, or say what holds other bytes."""
+    """Decode UTF-8; raise BadInput that names `what` for other bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -110,7 +109,7 @@ def number(option: Option, values: Sequence[bytes]) -> int:
 
 
 def number_after_first(option: Option, values: Sequence[bytes]) -> int:
-    """Return the value plus one: of N tries, N - 1 are retries."""
+    """Return the value plus one: N retries are N + 1 tries."""
     return number(option, values) + 1
 
 
@@ -150,34 +149,33 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
 
     tries: Annotated[
         int,
-        Option(number, "start it up to N times until it succeeds", value="N", least=1, most=TRIES_MAX),
-        Option(number_after_first, f"the same, counted after the first time: {_RETRIES}", value="N", name="retries",
+        Option(number, "start the job up to N times until it succeeds", value="N", least=1, most=TRIES_MAX),
+        Option(number_after_first, f"the same, without the first start: {_RETRIES}", value="N", name="retries",
                least=0, most=TRIES_MAX - 1, example=_RETRIES),
     ] = 1
     on_lost: Annotated[Literal["fail", "requeue"], Option(
         on_lost, value="fail|requeue",
-        help="when its machine is lost: fail (default), or run it again elsewhere, once it has surely ended where"
-             " it was",
+        help="when its machine is lost: fail (default), or requeue to run the job elsewhere after it has surely ended",
     )] = "fail"
     grace_s: Annotated[float, Option(
-        duration, f"time between asking it to end and killing it (default {STOP_GRACE_S:g}s)", value="DURATION",
+        duration, f"time between SIGTERM and SIGKILL (default {STOP_GRACE_S:g}s)", value="DURATION",
         name="grace", least=0, most=DURATION_MAX_S,
     )] = STOP_GRACE_S
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
-    keep_children: Annotated[bool, _flag("leave alone what the command leaves running when it ends")] = False
+    keep_children: Annotated[bool, _flag("do not kill background processes when the command ends")] = False
 
 
 class PlainOptions(SpecOptions, frozen=True, kw_only=True):
     """Options that have one form on the command line and in the API."""
 
     worker: Annotated[str | None, Option(
-        WORKER_NAME, "a machine, as `grass show` names it", "needs", value="NAME",
+        WORKER_NAME, "run on this worker, as `grass show` names it", "needs", value="NAME",
     )] = None
     labels: Annotated[tuple[str, ...], Option(
-        label_names, "a machine with that label (`grass daemon --label`); repeat for more", "needs", value="LABEL",
+        label_names, "run on a worker with this label (see `grass daemon`); repeat for more", "needs", value="LABEL",
         name="label", repeats=True,
     )] = ()
-    name: Annotated[str | None, Option(named("job name"), "a name to find it by", value="NAME")] = None
+    name: Annotated[str | None, Option(named("job name"), "a name that selects the job", value="NAME")] = None
     priority: Annotated[int, Option(
         number, f"larger is sooner; {NEUTRAL_PRIORITY} is neutral", value="N", least=-PRIORITY_MAX, most=PRIORITY_MAX,
     )] = NEUTRAL_PRIORITY
@@ -185,87 +183,85 @@ class PlainOptions(SpecOptions, frozen=True, kw_only=True):
 
 
 class JobOptions(PlainOptions, frozen=True, kw_only=True):
-    """Everything that can be said of a job beside its words."""
+    """All options of a job."""
 
-    #: Amounts by resource, or JSON5 that says them; None asks for the default.
+    #: Amounts by resource, or as JSON5; None is the default request.
     request: Annotated[Mapping[str, object] | str | None, Option(
         text, 'all amounts at once: "{gpu: 0.5, cpu: 4}"', "needs", value="JSON5", name="require",
     )] = None
-    #: In the order given; a later one wins.
+    #: In the order given; a later pair overrides an earlier one.
     env: Annotated[Pairs, Option(
         pairs, "one variable; repeat for more; `{gpu}` becomes the device ids", "given", value="NAME=VALUE",
         repeats=True, short="e",
     )] = ()
     cwd: Annotated[bytes | None, Option(
-        raw, "directory it runs in (default: the current one)", "given", value="DIR",
+        raw, "directory of the job (default: the current one)", "given", value="DIR",
     )] = None
-    #: None: run the words; b"": a line for the user's shell; else a line for this shell.
+    #: None: no shell; b"": the user's shell; else the path of a shell.
     shell: Annotated[bytes | None, Option(
-        raw, "the job is one line for a shell ($SHELL, or PATH)", "given", value="PATH", takes="maybe",
+        raw, "run the command as one line of a shell ($SHELL, or PATH)", "given", value="PATH", takes="maybe",
     )] = None
     queue: Annotated[str, Option(
-        named("queue name"), "the queue, where the first word would not say it", value="QUEUE",
+        named("queue name"), "the queue, if not the first word", value="QUEUE",
     )] = DEFAULT_QUEUE
 # fmt: on
 
 
 class CommandOptions(Struct, frozen=True, kw_only=True):
-    """Options of the command `enqueue` itself: what it prints, where its commands come from, which broker it asks."""
+    """Options of the command `enqueue` itself: output, input and broker."""
 
     quiet: Annotated[bool, _flag(short="q")] = False
     json: Annotated[bool, _flag()] = False
     sync: Annotated[bool, _flag()] = False
-    #: The commands are lines that come on stdin; there are no words.
+    #: The commands are the lines of stdin; there are no words.
     stdin: Annotated[bool, _flag()] = False
     broker: Annotated[str | None, Option(text, value="ADDRESS")] = None
 
 
 class SubmitOptions(TypedDict, total=False):
-    """What can be said of jobs that a Python program submits, beside their command and directory."""
+    """The keyword arguments of `Client.submit` and `Client.submit_many`, besides command, cwd and key."""
 
-    #: The queue (default: the one called default).
+    #: The queue (default: "default").
     queue: str | None
-    #: Amounts by resource, such as {"gpu": 0.5, "printer": 1}; the next four are short for the commonest.
+    #: Amounts by resource, such as {"gpu": 0.5, "printer": 1}; gpu, cpu, mem and vram are shortcuts.
     request: Mapping[str, int | float | str] | None
     gpu: int | float | str | None
     cpu: int | float | str | None
     mem: int | float | str | None
     vram: int | float | str | None
-    #: A name to find the job by.
+    #: A name for the job, usable as a selector.
     name: str | None
     #: Larger is sooner; 30, the default, is neutral.
     priority: int
     #: Variables on top of the environment.
     env: Mapping[str | bytes, str | bytes] | None
-    #: Wait for a release.
+    #: Wait for `grass release`.
     hold: bool
     #: Keep stdout and stderr apart.
     split: bool
-    #: Leave alone what the command leaves running when it ends.
+    #: Do not kill background processes when the command ends.
     keep_children: bool
-    #: Seconds between asking the job to end and killing it (default: 10).
+    #: Seconds between SIGTERM and SIGKILL (default: 10).
     grace_s: float | None
-    #: When its machine is lost: "fail" (the default), or "requeue" to run it again elsewhere.
+    #: When its machine is lost: "fail" (the default), or "requeue" to run the job elsewhere.
     on_lost: str
-    #: Start it up to this many times until it succeeds (default: 1).
+    #: Start the job up to this many times until it succeeds (default: 1).
     tries: int
-    #: The only worker that may run it.
+    #: The only worker that may run the job.
     worker: str | None
-    #: Labels that its worker must have.
+    #: Labels that the worker must have.
     labels: Sequence[str]
 
 
 def options_of(kind: type[Struct]) -> tuple[Option, ...]:
     """Return the options that a class describes: its own fields first, then those of its bases."""
-    return tuple(_options_of(kind))
-
-
-def _options_of(kind: type[Struct]) -> Iterator[Option]:
     hints = get_type_hints(kind, include_extras=True)
-    for owner in kind.__mro__:
-        for field in vars(owner).get("__annotations__", ()):
-            for option in getattr(hints[field], "__metadata__", ()):
-                yield replace(option, field=field, name=option.name or field.replace("_", "-"))
+    return tuple(
+        replace(option, field=field, name=option.name or field.replace("_", "-"))
+        for owner in kind.__mro__
+        for field in vars(owner).get("__annotations__", ())
+        for option in getattr(hints[field], "__metadata__", ())
+    )
 
 
 JOB_OPTIONS = options_of(JobOptions)
@@ -277,7 +273,7 @@ _BOUNDED = {option.field: option for option in reversed(JOB_OPTIONS) if option.l
 
 
 def check_bounds(**values: float | None) -> None:
-    """Raise ValueError for a number that is out of the bounds of its option."""
+    """Raise ValueError for a number outside the bounds of its option."""
     for field, value in values.items():
         option = _BOUNDED[field]
         low, high = option.least, option.most

@@ -1,4 +1,4 @@
-"""Names: which texts a job, queue, worker or label may have as its name, and which words are reserved."""
+"""Valid names of jobs, queues, workers and labels, and the reserved words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STATES = ("held", "waiting", "queued", "placed", "running", "succeeded", "failed
 ALL = "all"
 DEFAULT_QUEUE = "default"
 
-# ASCII on purpose: two names that look alike must not be two names.
+# ASCII only, so that no two different names look alike.
 NAME_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
 
 # Workers have the names of their hosts; labels are short words: a100, zone=eu.
@@ -22,7 +22,7 @@ SHOWN_CHARS = 80
 
 
 def check_name(text: str, what: str = "name") -> str:
-    """Return the text if a job or queue may be called that, else say what is wrong with it."""
+    """Return the text if it is a valid name of a job or queue; else raise BadInput with the reason."""
     if not looks_like_name(text):
         raise BadInput(
             f"{shown(text)} cannot be a {what}: start with a letter, then letters, digits, '_', '.' or '-', at most 64"
@@ -37,7 +37,7 @@ def check_name(text: str, what: str = "name") -> str:
 
 
 def check_mark(text: str, what: str) -> str:
-    """Return the text if a worker or a label may be called that, else say what is wrong with it."""
+    """Return the text if it is a valid worker name or label; else raise BadInput with the reason."""
     if _MARK_PATTERN.fullmatch(text) is None:
         raise BadInput(
             f"{shown(text)} cannot be a {what}: a letter or digit, then letters, digits or '_.:=/-', at most 64"
@@ -51,12 +51,12 @@ def looks_like_name(text: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a job or queue may be called that."""
+    """Tell whether the text is a valid name of a job or queue."""
     return looks_like_name(text) and text not in STATES and text not in COMMANDS and text != ALL
 
 
 def shown(word: bytes | str, limit: int = SHOWN_CHARS) -> str:
-    """Quote a word for a message: on one line, any bytes, never longer than a line unless the caller says so."""
+    """Quote a word for a message: on one line, with any bytes, cut to `limit` characters."""
     if len(word) > limit:
         return shown(word[: limit - 3], limit) + "..."
     if isinstance(word, str):

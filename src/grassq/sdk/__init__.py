@@ -1,12 +1,17 @@
-"""Grass from Python: submit commands, wait for them, read what they wrote.
+"""Grass from Python: submit commands, wait for them, read their output.
 
-Enter at `client.py`, `Client`. A `Job` is a handle shaped like a future. Both are also `grassq.Client` and
+with grassq.Client() as grass:
+    jobs = [grass.submit(["python", "train.py", "--lr", str(lr)], gpu=0.5) for lr in (0.1, 0.01)]
+    for job in jobs:
+        print(job.id, job.result())
+
+Enter at `client.py`, `Client`. A `Job` is a handle like a future. Both are also `grassq.Client` and
 `grassq.Job`.
 
 May import `net` and `home`; light to import.
 
-When the daemon is restarted while a program waits, `wait` asks again and goes on. When a submit is interrupted,
-calling it again with the same `key` gives the same job.
+When the daemon is restarted while a program waits, `wait` asks again. When a submit is interrupted, a second call with
+the same `key` returns the same job.
 """
 
 from grassq.sdk.client import Client

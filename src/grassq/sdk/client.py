@@ -1,10 +1,4 @@
-"""Grass from Python: submit commands, wait for them, read what they wrote.
-
-with grassq.Client() as grass:
-    jobs = [grass.submit(["python", "train.py", "--lr", str(lr)], gpu=0.5) for lr in (0.1, 0.01)]
-    for job in jobs:
-        print(job.id, job.result())
-"""
+"""The client: submits jobs, waits for them, reads their logs and kills them."""
 
 from __future__ import annotations
 
@@ -30,10 +24,10 @@ Word = str | bytes
 
 
 class Client:
-    """This user's queue, or a broker's. Starts the local daemon when none runs; safe to share between threads.
+    """A connection to this user's daemon, which is started if none runs, or to a broker. Threads may share it.
 
-    `broker` is its address, or "local"; without it GRASS_BROKER and `grass use` say which. To a broker on another
-    machine nothing is sent of the environment and the directory of this program.
+    `broker` is an address or "local" (default: GRASS_BROKER, then `grass use`). The environment and the directory of
+    this program are not sent to a broker on another machine.
     """
 
     def __init__(self, home: str | None = None, *, broker: str | None = None) -> None:
@@ -47,17 +41,17 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; jobs are not touched."""
+        """Close the connection; jobs run on."""
         self._requests.close()
 
     @property
     def home(self) -> str:
-        """The directory that holds the queue, or the right to use another."""
+        """The home directory of Grass: the queue, or the tokens for a broker."""
         return self._requests.home
 
     @property
     def broker(self) -> str | None:
-        """The address of the broker; None for this machine's own daemon."""
+        """The address of the broker; None for the local daemon."""
         return self._requests.broker
 
     def submit(
@@ -68,10 +62,10 @@ class Client:
         key: str | None = None,
         **options: Unpack[SubmitOptions],
     ) -> Job:
-        """Store one job. A list is a program and its words; a string is a line for the shell.
+        """Store one job. A list is a program and its arguments; a string is a line for the shell.
 
         The options are those of `grassq.core.job_options.SubmitOptions`: queue, request, gpu, name, env and so on.
-        Give `key` (32 hex digits) to make repeating this call after a crash of your program safe.
+        With the same `key` (32 hex digits), a repeated call returns the same job, even after a crash of the program.
         """
         words = [word_value(word) for word in _words(command)]
         document = _document(options) | {"command": words, "shell": isinstance(command, str)}
@@ -87,10 +81,10 @@ class Client:
         key: str | None = None,
         **options: Unpack[SubmitOptions],
     ) -> list[Job]:
-        """Store a job of each command, all of them or none; the options are those of `submit` and hold for every one.
+        """Store one job per command, all of them or none, each with the given options of `submit`.
 
-        A list is a program and its words. A string is a line as `grass enqueue --stdin` takes it: plain words that
-        name a program are started without a shell, any other line a shell reads.
+        A list is a program and its arguments. A string is a line of `grass enqueue --stdin`: a line of plain words that
+        names a program runs without a shell, a shell runs every other line.
         """
         document = _document(options)
         where = self._directory(document, cwd)
@@ -105,24 +99,23 @@ class Client:
             return [Job(self, {"id": id_}) for id_ in range(first, first + count)]
 
     def _directory(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> bytes | None:
-        """Return the directory that is sent as this program's; a directory of a worker's goes into the document."""
+        """Return the directory to send; for a broker, put it into the document, because it is on the worker."""
         if cwd is None:
             return None
         path = Path(os.fsdecode(cwd))
         if self.broker is None:
             return os.fsencode(path.absolute())
-        # A directory of the worker's: here there is nothing it could be relative to.
         if not path.is_absolute():
-            raise BadInput(f"cwd={os.fsdecode(cwd)!r} is a directory on another machine; write it from / on")
+            raise BadInput(f"cwd={os.fsdecode(cwd)!r} is a directory on another machine; write an absolute path")
         document["cwd"] = word_value(os.fsencode(cwd))
         return None
 
     def jobs(self, *selectors: str | int) -> list[Job]:
-        """The selected jobs; without a selector the current ones, as `grass show` has them."""
+        """Return the selected jobs; without a selector the current jobs, as in `grass show`."""
         return [Job(self, info) for info in self._requests.show([str(each) for each in selectors])["jobs"]]
 
     def wait(self, *jobs: Job | int, timeout: float | None = None) -> list[Job]:
-        """Until all have ended, in whatever way; TimeoutError after `timeout` seconds."""
+        """Wait until all jobs have ended; raise TimeoutError after `timeout` seconds."""
         deadline = None if timeout is None else monotonic() + timeout
         handles = [job if isinstance(job, Job) else Job(self, {"id": job}) for job in jobs]
         while pending := {job.id for job in handles if job.info.get("state") not in FINAL_STATES}:
@@ -136,15 +129,15 @@ class Client:
             if deadline is not None and monotonic() >= deadline and not _all_final(handles):
                 raise TimeoutError(f"{len(pending)} jobs have not ended after {timeout:g} s")
             if monotonic() - began < 0.01:
-                sleep(0.01)  # an answer that came at once and changed nothing must not become a busy loop
+                sleep(0.01)  # no busy loop if answers come at once and change nothing
         return handles
 
     def log(self, job: Job | int, *, stream: str = "log", attempt: int | None = None) -> bytes:
-        """What a job has written so far; `stream` is out or err for one submitted with split."""
+        """Return the output of a job so far; `stream` is "out" or "err" for a job with split=True."""
         return b"".join(self._requests.log(_id(job), stream=stream, attempt=attempt))
 
     def kill(self, job: Job | int, grace_s: float | None = None) -> None:
-        """Ask a job to end; after the grace it is killed with all its children."""
+        """Send SIGTERM to a job, and after `grace_s` seconds SIGKILL to the job and all its children."""
         self._requests.kill([str(_id(job))], grace_s=grace_s)
 
     def _show_one(self, id_: int) -> dict[str, Any]:
@@ -153,8 +146,8 @@ class Client:
 
 
 def _document(options: SubmitOptions) -> dict[str, Any]:
-    """Return what is sent of a job, its command aside; only what was said."""
-    # Loaded at the first submit: who only waits or reads logs does not pay for it.
+    """Return the options as sent to the daemon, without those that were not given."""
+    # Imported at the first submit: waiting and reading logs do not need it.
     from grassq.core.job_options import SubmitOptions
 
     if strange := options.keys() - SubmitOptions.__annotations__.keys():
@@ -179,10 +172,10 @@ def _line(line: str) -> str | dict[str, str]:
 
 
 def _written(words: Sequence[Word]) -> list[str | dict[str, str]]:
-    # Most are plain: then there is nothing to encode, and not even a call to be paid for.
+    # Most words are plain ASCII: no encoding and no call per word.
     written = [word if word.__class__ is str and word.isascii() else _word(word) for word in words]
     if isinstance(words, bytes) or not written or (isinstance(written[0], str) and not written[0].strip()):
-        _words(words)  # says what is wrong
+        _words(words)  # raises the error
     return written
 
 

@@ -1,4 +1,4 @@
-"""A handle to one job, and the error it raises when the job failed."""
+"""A handle to one job, and the error of a failed job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class JobFailed(GrassError):
-    """A job failed or was cancelled; `job` has its log and its state."""
+    """A job failed or was cancelled; `job` is its handle."""
 
     exit_code = 1
 
@@ -26,7 +26,7 @@ class JobFailed(GrassError):
 
 
 class Job:
-    """One job: a handle shaped like a future. `info` is what was last heard of it."""
+    """A handle to one job, like a future."""
 
     def __init__(self, client: Client, info: dict[str, Any]) -> None:
         self._client = client
@@ -38,41 +38,41 @@ class Job:
 
     @property
     def id(self) -> int:
-        """The number it is known by."""
+        """The job id."""
         return int(self.info["id"])
 
     @property
     def state(self) -> str:
-        """held, waiting, queued, placed, running, succeeded, failed or cancelled, as of now."""
+        """The current state: held, waiting, queued, placed, running, succeeded, failed or cancelled."""
         return str(self.refresh().info["state"])
 
     def refresh(self) -> Job:
-        """Ask the daemon; returns itself. A final job is not asked about again."""
+        """Update `info` from the daemon, unless the job has ended; return this handle."""
         if self.info.get("state") not in FINAL_STATES:
             self.info = self._client._show_one(self.id)
         return self
 
     def done(self) -> bool:
-        """Whether it has ended, in whatever way."""
+        """Tell whether the job has ended: succeeded, failed or cancelled."""
         return self.state in FINAL_STATES
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Until it has ended; TimeoutError after `timeout` seconds."""
+        """Wait until the job has ended; raise TimeoutError after `timeout` seconds."""
         self._client.wait(self, timeout=timeout)
         return self
 
     def result(self, timeout: float | None = None) -> int:
-        """Its exit code, 0, once it has succeeded; raises JobFailed if it does not."""
+        """Wait for the job and return its exit code, 0; raise JobFailed if the job failed or was cancelled."""
         self.wait(timeout)
         if self.info["state"] != "succeeded":
             raise JobFailed(self)
         return int(self.info.get("exit_code") or 0)
 
     def log(self) -> bytes:
-        """What it has written so far."""
+        """Return the output so far."""
         return self._client.log(self)
 
     def kill(self, grace_s: float | None = None) -> Job:
-        """Ask it to end; after the grace it is killed with all its children."""
+        """Send SIGTERM to the job, and after `grace_s` seconds SIGKILL to the job and all its children."""
         self._client.kill(self, grace_s=grace_s)
         return self

@@ -1,11 +1,11 @@
-"""The commands of `grass`, a file for each family: `job_actions.py` kills, `logs.py` follows, `daemon.py` starts.
+"""The commands of `grass`, one file per family: `job_actions.py`, `logs.py`, `daemon.py` and so on.
 
-Each file has `build(name, parser)`, which adds arguments and sets the function to run, or `words(name, argv)` where
-the daemon splits the words. `grassq.cli.main` imports only the file of the command that was typed.
+Each file has `build(name, parser)`, which adds arguments and sets the function to run, or `words(name, argv)` if the
+daemon splits the words. `grassq.cli.main` imports only the file of the command that was typed.
 
 May import what `grassq.cli` may. A command asks the daemon or a broker through `net.client`, prints through
 `cli.render`, and returns an exit code.
 
 When a command fails it raises a `GrassError`: `main` prints one line and returns the error's exit code. A command
-never prints a traceback and never changes anything before its words are checked.
+never prints a traceback and changes nothing before its arguments are checked.
 """

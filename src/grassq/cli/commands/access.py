@@ -1,4 +1,4 @@
-"""join, login, use, token, audit: who may use which broker."""
+"""join, login, use, token, audit: access to brokers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grassq import home
-from grassq.cli import job_text as shape
-from grassq.cli import render
+from grassq.cli import job_text, render
 from grassq.cli.connect import connect
 from grassq.core.syntax.addresses import parse_addresses
 from grassq.core.syntax.durations import duration_s
@@ -29,7 +28,9 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     if name in ("join", "login"):
         _build_redeem(name, parser)
     elif name == "use":
-        parser.add_argument("broker", metavar="HOST", nargs="?", help="the broker, or local (default: say which it is)")
+        parser.add_argument(
+            "broker", metavar="HOST", nargs="?", help="the broker, or local (default: print the current one)"
+        )
         parser.set_defaults(run=use)
     elif name == "token":
         _build_token(parser)
@@ -40,12 +41,14 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def _build_redeem(name: str, parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("code", metavar="CODE", help="what the broker, or `grass token create` there, printed")
+    parser.add_argument("code", metavar="CODE", help="the code that the broker or `grass token create` printed")
     whose = "this machine's name as a worker (default: its host name)" if name == "join" else "your name there"
     parser.add_argument("--name", metavar="NAME", help=whose)
-    parser.add_argument("--broker", metavar="ADDRESS", help="where to reach it, if not at the addresses in the code")
+    parser.add_argument(
+        "--broker", metavar="ADDRESS", help="the address of the broker, if not one of those in the code"
+    )
     if name == "join":
-        anew = "join though this machine is a worker there already: as another one, which knows nothing of the first"
+        anew = "join again as a new worker, although this machine is already a worker of the broker"
         parser.add_argument("--anew", action="store_true", help=anew)
     parser.set_defaults(run=join if name == "join" else login)
 
@@ -54,16 +57,18 @@ def _build_token(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", nargs="?", default="list", help="list (default), create or revoke")
     parser.add_argument("id", metavar="ID", nargs="?", help="the token to revoke")
     parser.add_argument("--scope", metavar="SCOPE", choices=SCOPES, help="read, submit (default), admin or worker")
-    parser.add_argument("--queue", metavar="QUEUE", action="append", help="submit to this queue only; repeat for more")
-    parser.add_argument("--bare", action="store_true", help="also to queues without a command: it may run any program")
-    parser.add_argument("--name", metavar="NAME", help="a word for whom it is")
-    parser.add_argument("--ttl", metavar="DURATION", help="how long the code can be used (default: 1h)")
+    parser.add_argument("--queue", metavar="QUEUE", action="append", help="allow only this queue; repeat for more")
+    parser.add_argument(
+        "--bare", action="store_true", help="allow queues without a command too: the token may run any program"
+    )
+    parser.add_argument("--name", metavar="NAME", help="a name for the token")
+    parser.add_argument("--ttl", metavar="DURATION", help="how long the code is valid (default: 1h)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print ids or the code alone")
     parser.set_defaults(run=token)
 
 
 def join(arguments: argparse.Namespace) -> int:
-    """Make this machine a worker of a broker: exchange a code, once."""
+    """Exchange a code for a worker token: makes this machine a worker of the broker."""
     wanted = arguments.name or _as_name(os.uname().nodename.split(".")[0])
     if not arguments.anew:
         redeem.refuse_second_join(home.current(), arguments.code)
@@ -76,7 +81,7 @@ def join(arguments: argparse.Namespace) -> int:
 
 
 def login(arguments: argparse.Namespace) -> int:
-    """Come in at a broker as a person: exchange a code, once."""
+    """Exchange a code for a user's token."""
     found = redeem.redeem(home.current(), arguments.code, "login", name=arguments.name or _user(), at=arguments.broker)
     if arguments.json:
         return render.document(_public(found))
@@ -88,11 +93,11 @@ def login(arguments: argparse.Namespace) -> int:
 
 def _remark_name(wanted: str | None, given: str) -> None:
     if wanted is not None and wanted != given:
-        render.notes([f"not as {wanted}: that name is taken, or the code was made for {given}"])
+        render.notes([f"the name {wanted} was not given: it is taken, or the code was made for {given}"])
 
 
 def use(arguments: argparse.Namespace) -> int:
-    """Choose the broker that commands go to, or say which it is."""
+    """Choose the broker that commands go to, or print the current one."""
     directory = home.current()
     if arguments.broker is not None:
         _choose(directory, arguments.broker)
@@ -113,17 +118,19 @@ def _choose(directory: str, text: str) -> None:
     if text == home.LOCAL:
         return broker_file.choose(directory, None)
     addresses = parse_addresses(text, "the broker")
-    remote_broker.login_credential(directory, addresses)  # says how one is let in, before every command does
+    remote_broker.login_credential(directory, addresses)  # raises, with the way to log in, if there is no token
     broker_file.choose(directory, ",".join(map(str, addresses)))
 
 
 def token(arguments: argparse.Namespace) -> int:
-    """List tokens, make a code for a new one, or end one."""
+    """List tokens, create a code for a new token, or revoke a token."""
     actions = {"list": _list, "create": _create, "revoke": _revoke}
     if arguments.action not in actions:
         raise BadInput(f"there is no `grass token {arguments.action}`; it is list, create or revoke")
     if (arguments.id is not None) != (arguments.action == "revoke"):
-        raise BadInput("`grass token revoke` takes the ID of one token, and only that does; `grass token` lists them")
+        raise BadInput(
+            "`grass token revoke` takes the ID of one token, the other actions take none; `grass token` lists the ids"
+        )
     return actions[arguments.action](arguments)
 
 
@@ -136,8 +143,8 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.quiet:
         return render.text("".join(f"{each['id']}\n" for each in tokens))
     if not tokens:
-        return render.line("no tokens; `grass token create` makes a code for one")
-    now = shape.now()
+        return render.line("no tokens; `grass token create` creates a code for one")
+    now = job_text.now()
     headers = ["ID", "KIND", "SCOPE", "NAME", "QUEUES", "STATE", "CREATED", "EXPIRES"]
     render.table(headers, [_row(each, now) for each in tokens])
     return EXIT_OK
@@ -148,7 +155,7 @@ def _row(each: Mapping[str, Any], now: float) -> list[str]:
     queues = "all" if each.get("queues") is None else ",".join(map(str, each["queues"]))
     bare = " (any program)" if each.get("bare") else ""
     state = "live" if each.get("live") else "ended" if each.get("ended") else "expired"
-    times = [shape.clock(each.get("created"), now), shape.clock(each.get("expires"), now)]
+    times = [job_text.clock(each.get("created"), now), job_text.clock(each.get("expires"), now)]
     is_submit = each.get("scope") == "submit"
     words = [str(each.get(key) or "") for key in ("scope", "name")]
     return [str(each.get("id")), kind, *words, queues + bare if is_submit else "", state, *times]
@@ -158,7 +165,7 @@ def _create(arguments: argparse.Namespace) -> int:
     ttl_s = TTL_S if arguments.ttl is None else duration_s(arguments.ttl, "--ttl")
     scope = arguments.scope or "submit"
     if scope != "submit" and (arguments.queue or arguments.bare):
-        raise BadInput(f"--queue and --bare limit what is submitted; a {scope} token does not need them")
+        raise BadInput(f"--queue and --bare are for submit tokens, not for a {scope} token")
     with connect(arguments.broker) as client:
         answer = client.create_token(
             scope, name=arguments.name or "", queues=arguments.queue, bare=arguments.bare, ttl_s=ttl_s
@@ -169,8 +176,8 @@ def _create(arguments: argparse.Namespace) -> int:
         return render.line(str(answer.get("code")))
     verb = "join" if scope == "worker" else "login"
     render.line(f"grass {verb} {answer.get('code')}")
-    until = shape.clock(answer.get("expires"), shape.now())
-    where = "on the new worker" if scope == "worker" else "where you want to work from"
+    until = job_text.clock(answer.get("expires"), job_text.now())
+    where = "on the new worker" if scope == "worker" else "on the user's machine"
     render.notes([f"run this {where}" + (f", until {until}" if until else "") + "; it works once"])
     return EXIT_OK
 
@@ -186,7 +193,7 @@ def _revoke(arguments: argparse.Namespace) -> int:
 
 
 def audit(arguments: argparse.Namespace) -> int:
-    """Print who changed what."""
+    """Print the audit log."""
     if arguments.last < 1:
         raise BadInput("--last takes a count of entries, 1 or more")
     with connect(arguments.broker) as client:
@@ -195,8 +202,8 @@ def audit(arguments: argparse.Namespace) -> int:
     if arguments.json:
         return render.document(answer)
     if not entries:
-        return render.line("nothing has been changed yet")
-    now = shape.now()
+        return render.line("no changes yet")
+    now = job_text.now()
     headers = ["AT", "WHO", "NAME", "FROM", "WHAT", "ABOUT", "RESULT"]
     render.table(headers, [_entry(each, now) for each in entries], flexible="WHAT")
     return EXIT_OK
@@ -210,7 +217,7 @@ def _entry(entry: Mapping[str, Any], now: float) -> list[str]:
     if entry.get("missed"):
         what += f" (and {entry['missed']} more like it before)"
     who, name, peer, about, result = (str(entry.get(key, "")) for key in ("who", "name", "peer", "about", "result"))
-    return [shape.clock(at, now), who, name, peer, what, about, result]
+    return [job_text.clock(at, now), who, name, peer, what, about, result]
 
 
 def _public(found: remote_broker.Credential) -> dict[str, object]:
@@ -231,6 +238,6 @@ def _user() -> str:
 
 
 def _as_name(text: str) -> str:
-    # What a machine or a user is called, with what no name of ours may hold taken out.
+    # A host or user name may contain characters that a name in Grass may not.
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in text)
     return plain.lstrip("_.-")[:NAME_MAX] or "nameless"

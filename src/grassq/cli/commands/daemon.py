@@ -36,19 +36,21 @@ def _build_daemon(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--capacity", metavar="JSON5", help='what this machine offers, such as "{gpu: 2, cpu: 8}"')
     store = "memory, sqlite:PATH or postgresql://... (default: store.db in the home)"
     parser.add_argument("--store", metavar="URL", help=store)
-    parser.add_argument("--bind", metavar="ADDRESS", help="take workers and people from other machines at HOST:PORT")
-    parser.add_argument("--no-worker", action="store_true", help="run no jobs here: only a broker")
-    parser.add_argument("--no-broker", action="store_true", help="keep no queue here: only a worker of another broker")
-    connect = "the broker to work for, several addresses with commas (default: the one that was joined)"
+    parser.add_argument("--bind", metavar="ADDRESS", help="accept workers and users from other machines at HOST:PORT")
+    parser.add_argument("--no-worker", action="store_true", help="run no jobs on this machine, only a broker")
+    parser.add_argument(
+        "--no-broker", action="store_true", help="run no broker on this machine, only a worker of another broker"
+    )
+    connect = "the broker to work for; several addresses with commas (default: the broker of `grass join`)"
     parser.add_argument("--connect", metavar="ADDRESS", help=connect)
-    certificate = "its certificate with key, PKCS#12 or PEM (default: one that is made once and kept)"
+    certificate = "certificate and key of the broker, PKCS#12 or PEM (default: created once and kept)"
     parser.add_argument("--cert", metavar="FILE", help=certificate)
-    password = "the password of that file; others can see it in `ps`, better use one of the next"
+    password = "the password of the --cert file; visible in `ps`, so prefer --cert-pass-file or GRASS_CERT_PASS"
     parser.add_argument("--cert-pass", metavar="PASSWORD", help=password)
-    in_file = "a file with that password in its first line (or set GRASS_CERT_PASS)"
+    in_file = "a file with the password in its first line"
     parser.add_argument("--cert-pass-file", metavar="FILE", help=in_file)
     parser.add_argument("--name", metavar="NAME", help="this machine's name as a worker (default: its host name)")
-    labels = "a word that jobs can ask for with --label; repeat for more"
+    labels = "a label that jobs can request with --label; repeat for more"
     parser.add_argument("--label", metavar="LABEL", action="append", default=[], help=labels)
     parser.add_argument("--ready-fd", metavar="N", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--detach", action="store_true", help=argparse.SUPPRESS)
@@ -63,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     connect = _connect(directory, arguments)
     cert = None if arguments.cert is None else str(Path(arguments.cert).absolute())
     cert_pass = _password(arguments)
-    _keep_to_ourselves(arguments.ready_fd)
+    _close_on_exec(arguments.ready_fd)
     if arguments.detach:
         _detach()
     from grassq.daemon import run as run_daemon
@@ -85,24 +87,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    if arguments.bind is not None and arguments.no_broker:
-        raise BadInput("--bind opens a broker's address; it cannot go with --no-broker")
-    if arguments.connect is not None and arguments.no_worker:
-        raise BadInput("--connect makes this machine a worker; it cannot go with --no-worker")
-    if arguments.no_broker and arguments.no_worker:
-        raise BadInput("--no-broker and --no-worker together leave nothing to run")
-    if arguments.no_worker and arguments.bind is None:
-        raise BadInput("a broker without a worker of its own needs workers that reach it; add --bind ADDRESS")
-    if arguments.connect is not None and not arguments.no_broker:
-        raise BadInput("--connect makes this machine a worker of another broker; add --no-broker")
-    if arguments.store is not None and arguments.no_broker:
-        raise BadInput("--store is where a broker keeps jobs; it cannot go with --no-broker")
-    if arguments.cert is not None and arguments.bind is None:
-        raise BadInput("--cert is for connections from other machines; add --bind ADDRESS")
-    if arguments.cert is None and (arguments.cert_pass is not None or arguments.cert_pass_file is not None):
-        raise BadInput("a password for the certificate, but no certificate; add --cert FILE")
-    if arguments.cert_pass is not None and arguments.cert_pass_file is not None:
-        raise BadInput("give either --cert-pass or --cert-pass-file, not both")
+    has = {name: value not in (None, False) for name, value in vars(arguments).items()}
+    conflicts = (
+        (has["bind"] and has["no_broker"], "--bind is for a broker; it cannot go with --no-broker"),
+        (has["connect"] and has["no_worker"], "--connect is for a worker; it cannot go with --no-worker"),
+        (has["no_broker"] and has["no_worker"], "--no-broker and --no-worker together leave nothing to run"),
+        (has["no_worker"] and not has["bind"], "a broker with --no-worker needs workers elsewhere; add --bind ADDRESS"),
+        (has["connect"] and not has["no_broker"], "--connect is for a worker of another broker; add --no-broker"),
+        (has["store"] and has["no_broker"], "--store is for a broker; it cannot go with --no-broker"),
+        (has["cert"] and not has["bind"], "--cert is for connections from other machines; add --bind ADDRESS"),
+        (not has["cert"] and (has["cert_pass"] or has["cert_pass_file"]), "the password needs --cert FILE"),
+        (has["cert_pass"] and has["cert_pass_file"], "give either --cert-pass or --cert-pass-file, not both"),
+    )
+    for is_wrong, message in conflicts:
+        if is_wrong:
+            raise BadInput(message)
 
 
 def _connect(directory: str, arguments: argparse.Namespace) -> str | None:
@@ -113,10 +112,8 @@ def _connect(directory: str, arguments: argparse.Namespace) -> str | None:
     joined = remote_broker.joined(directory)
     if len(joined) != 1:
         known = ", ".join(str(each.addresses[0]) for each in joined)
-        which = f"it has joined {known}" if joined else "it has joined none, `grass join CODE` does"
-        raise BadInput(
-            f"--no-broker needs to know for which broker this machine works ({which}); add --connect ADDRESS"
-        )
+        which = f"this machine has joined {known}" if joined else "this machine has joined none; see `grass join CODE`"
+        raise BadInput(f"--no-broker needs the address of one broker ({which}); add --connect ADDRESS")
     return ",".join(map(str, joined[0].addresses))
 
 
@@ -133,7 +130,7 @@ def _password(arguments: argparse.Namespace) -> str | None:
 
 
 def start(arguments: argparse.Namespace) -> int:
-    """Start the daemon in the background unless it answers already."""
+    """Start the daemon in the background, unless one answers."""
     directory = home.current()
     was_running = _answers(directory)
     if not was_running:
@@ -155,9 +152,9 @@ def stop(arguments: argparse.Namespace) -> int:
         return render.document({"stopped": running is not None, "running": running or 0})
     if running is None:
         return render.line("no daemon runs")
-    jobs = "no job runs" if not running else f"{running} running {'job runs' if running == 1 else 'jobs run'} on"
+    jobs = "no job runs" if not running else f"{running} running {'job goes' if running == 1 else 'jobs go'} on"
     return render.line(
-        f"daemon stopped; {jobs}. The next local command resumes the queue; `grass pause` is what stops work."
+        f"daemon stopped; {jobs}. The next local command starts it again; to start no new jobs, use `grass pause`."
     )
 
 
@@ -187,7 +184,7 @@ def _stop(directory: str) -> int | None:
         return None
     with ApiClient(directory, autostart=False) as client:
         pid = client.info().get("pid")
-        # Opened while it surely lives, so the number cannot have passed to another process.
+        # Opened while the daemon answers, so the pid cannot belong to another process yet.
         try:
             process = os.pidfd_open(int(pid)) if pid else -1
         except OSError:
@@ -214,12 +211,12 @@ def _await_end(directory: str, process: int) -> None:
                 return
             sleep(0.02)
     raise Unreachable(
-        f"the daemon said it stops but has not ended after {STOP_TIMEOUT_S:g} s; see {directory}/daemon.log"
+        f"the daemon confirmed the stop but still runs after {STOP_TIMEOUT_S:g} s; see {directory}/daemon.log"
     )
 
 
-def _keep_to_ourselves(ready_fd: int | None) -> None:
-    # Whoever waits at the other end waits until the last holder lets go: no child of ours may be one.
+def _close_on_exec(ready_fd: int | None) -> None:
+    # The reader of this pipe waits until every copy is closed, so child processes must not inherit it.
     if ready_fd is None:
         return
     try:
@@ -229,11 +226,11 @@ def _keep_to_ourselves(ready_fd: int | None) -> None:
 
 
 def _detach() -> None:
-    # The one that started us waits for this process alone: the daemon becomes a child of init, whoever started it.
+    # The starting command waits for this process only; the forked daemon becomes a child of init.
     if os.fork():
         os._exit(0)
     os.chdir("/")
     os.umask(0o077)
     with suppress(OSError):
-        # Lowering it again is allowed to few; then jobs run as nicely as the command that started the daemon.
+        # Few users may lower the niceness; without the right, jobs inherit that of the starting command.
         os.setpriority(os.PRIO_PROCESS, 0, 0)

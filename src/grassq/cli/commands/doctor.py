@@ -1,4 +1,4 @@
-"""doctor: checks of this machine, each with what to do."""
+"""doctor: checks of this machine, each with advice."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from grassq import __version__, home
-from grassq.cli import job_text as shape
-from grassq.cli import render
+from grassq.cli import job_text, render
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, GrassError
 from grassq.net import broker as remote_broker
 from grassq.net import broker_file
@@ -39,7 +38,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Check everything and print what was found."""
+    """Run every check and print the findings."""
     findings = list(_examine())
     if arguments.json:
         keys = ("status", "check", "found", "advice")
@@ -60,8 +59,7 @@ def _examine() -> Iterator[Finding]:
         return
     for check in (_home, _space, _daemon, _broker):
         yield from check(directory)
-    general: tuple[Callable[[], Iterator[Finding]], ...] = (_path, _login, _container, _limits, _kernel)
-    for examine in general:
+    for examine in (_path, _login, _container, _limits, _kernel):
         yield from examine()
 
 
@@ -92,7 +90,7 @@ def _space(directory: str) -> Iterator[Finding]:
     advice = "free some space; `grass clean --older 7d` removes old jobs and their logs"
     level = "fail" if free < DISK_OUT_BYTES else "warn" if free < DISK_LOW_BYTES else "ok"
     yield level, "disk", f"{free / (1 << 30):.1f} GiB free", "" if level == "ok" else advice
-    # Some file systems make inodes as needed and say 0 of 0.
+    # Some file systems create inodes on demand and report 0 of 0.
     if status.f_files and status.f_favail < INODES_LOW:
         yield "fail" if not status.f_favail else "warn", "inodes", f"{status.f_favail} free", advice
 
@@ -102,11 +100,11 @@ def _daemon(directory: str) -> Iterator[Finding]:
         Connection(directory).close()
         with ApiClient(directory, autostart=False) as client:
             info = client.info()
-            # A worker's daemon keeps no queue: what is in it is asked of the broker, which may be away.
+            # A worker's daemon keeps no queue, and its broker may be unreachable.
             shown = {} if "broker" in info else client.show()
     except NoDaemon:
         if _is_worker(directory):
-            yield "warn", "daemon", "none runs, so this machine takes no jobs of its broker", "`grass start`"
+            yield "warn", "daemon", "none runs, so this machine gets no jobs from its broker", "`grass start`"
         else:
             yield "ok", "daemon", "none runs; the next local command starts it", ""
         return
@@ -120,9 +118,9 @@ def _daemon(directory: str) -> Iterator[Finding]:
     else:
         yield "warn", "daemon", f"version {version}, this command is {__version__}", "`grass restart` (jobs run on)"
     if info.get("read_only"):
-        yield "fail", "store", f"only read: {info['read_only']}", "free the cause; the daemon tries again by itself"
+        yield "fail", "store", f"read-only: {info['read_only']}", "fix the cause; the daemon tries again by itself"
     if waited_for := shown.get("restored"):
-        found = f"restored from a backup; nothing starts until these have spoken: {', '.join(waited_for)}"
+        found = f"restored from a backup; nothing starts until these workers connect: {', '.join(waited_for)}"
         yield "fail", "store", found, "start them, or `grass resume --restored` to go on without them"
     strays = info.get("strays") or []
     for stray in strays[:20]:
@@ -139,17 +137,17 @@ def _is_worker(directory: str) -> bool:
     try:
         return bool(remote_broker.joined(directory))
     except GrassError:
-        return False  # said in words by the look at the brokers
+        return False  # `_broker` reports the error
 
 
 def _link(link: dict[str, object]) -> Finding:
-    """How a worker's daemon stands with its broker."""
+    """Return the finding about a worker's connection to its broker."""
     if link.get("online"):
-        return "ok", "link", f"in touch with the broker at {link.get('address')}", ""
-    words = f"out of touch: {link.get('trouble')}"
+        return "ok", "link", f"connected to the broker at {link.get('address')}", ""
+    words = f"not connected: {link.get('trouble')}"
     if link.get("refused"):
-        return "fail", "link", words, "jobs run on; it dials on, but somebody has to do what the words say"
-    return "warn", "link", words, "jobs run on; it dials again by itself"
+        return "fail", "link", words, "jobs run on; the daemon keeps trying, but the cause must be fixed"
+    return "warn", "link", words, "jobs run on; the daemon reconnects by itself"
 
 
 def _broker(directory: str) -> Iterator[Finding]:
@@ -162,7 +160,7 @@ def _broker(directory: str) -> Iterator[Finding]:
         yield "ok", "broker", f"commands go to {chosen} ({home.broker_named_by(directory)})", ""
     for entry in known:
         rights = [f"{right.name} ({right.scope})" for right in (entry.login, entry.worker) if right is not None]
-        yield "ok", "broker", f"{entry.addresses[0]}: tokens as {' and '.join(rights)} are kept here", ""
+        yield "ok", "broker", f"{entry.addresses[0]}: this machine has tokens as {' and '.join(rights)}", ""
 
 
 def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Finding]:
@@ -170,14 +168,14 @@ def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Find
         yield "ok", "devices", "still being detected", ""
     for worker in workers:
         capacity = worker.get("capacity")
-        words = shape.holds(capacity if isinstance(capacity, dict) else {})
+        words = job_text.holds(capacity if isinstance(capacity, dict) else {})
         if worker.get("online"):
             yield "ok", f"worker {worker.get('name')}", words or "nothing", ""
         else:
-            advice = "its jobs run on there; if it is gone for good: `grass remove NAME --lost`"
+            advice = "its jobs run on; if the machine is lost for good: `grass remove NAME --lost`"
             yield "warn", f"worker {worker.get('name')}", f"silent since {worker.get('since')}", advice
         if not detecting and isinstance(capacity, dict) and "gpu" not in capacity:
-            advice = "if there is one: check its driver (`nvidia-smi`), or `grass daemon --capacity '{gpu: 1}'`"
+            advice = "if the machine has one: check its driver (`nvidia-smi`), or `grass daemon --capacity '{gpu: 1}'`"
             yield "ok", "gpu", "none detected", advice
 
 
@@ -195,7 +193,12 @@ def _path() -> Iterator[Finding]:
     if ours:
         yield "ok", "PATH", first, ""
     else:
-        yield "warn", "PATH", f"{first} is another program called grass", "use `grassq`, or put ours earlier on PATH"
+        yield (
+            "warn",
+            "PATH",
+            f"{first} is another program called grass",
+            "use `grassq`, or put its directory earlier on PATH",
+        )
 
 
 def _login() -> Iterator[Finding]:
@@ -207,7 +210,7 @@ def _login() -> Iterator[Finding]:
         advice = "`loginctl enable-linger`, or KillUserProcesses=no in /etc/systemd/logind.conf"
         yield "warn", "logout", "systemd ends your processes, jobs included, when you log out", advice
     else:
-        yield "ok", "logout", "processes live on" + (" (linger)" if lingers else ""), ""
+        yield "ok", "logout", "your processes run on" + (" (linger)" if lingers else ""), ""
 
 
 def _logind_kills() -> bool:
@@ -240,7 +243,7 @@ def _container() -> Iterator[Finding]:
         yield (
             "warn",
             "container",
-            f"process 1 is {first}: when it ends, everything ends",
+            f"process 1 is {first}: all processes end when it ends",
             "keep the container running as long as jobs run, and put GRASS_HOME on a volume",
         )
 

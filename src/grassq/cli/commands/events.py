@@ -26,7 +26,7 @@ def events(arguments: argparse.Namespace) -> int:
             if arguments.json:
                 render.text(json.dumps(event) + "\n")
             elif event.get("event") == "reread":
-                render.error("changes were missed; `grass show` tells how the jobs are now")
+                render.error("changes were missed; `grass show` prints the current state")
             elif event.get("event") != "subscribed":
                 render.line(_line(event))
     return 0

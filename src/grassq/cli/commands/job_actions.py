@@ -10,7 +10,7 @@ from grassq.core.syntax.durations import duration_s
 from grassq.errors import BadInput, GrassError
 from grassq.net.client import Document, compact
 
-#: New ids are told in the line about them if they take at most this many columns.
+#: The line about new jobs lists their ids if the ids take at most this many columns.
 IDS_WIDTH = 40
 _DEFAULTS = {"clean": " (default: all that have ended)", "rerun": " (default with --failed: all)"}
 _DONE = {"hold": "held", "release": "released", "clean": "removed"}
@@ -26,24 +26,24 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         help="the jobs" + _DEFAULTS.get(name, ""),
     )
     if name == "rerun":
-        help_ = "only those that failed and have not been run again since, or only to fail again"
+        help_ = "only failed jobs without a later run that succeeded or has not ended"
         parser.add_argument("--failed", action="store_true", help=help_)
     if name == "kill":
-        parser.add_argument("--grace", metavar="DURATION", help="time between asking and killing, such as 2s")
+        parser.add_argument("--grace", metavar="DURATION", help="time between SIGTERM and SIGKILL, such as 2s")
     if name == "priority":
         parser.add_argument("priority", metavar="N", type=int, help="larger is sooner; 30 is neutral")
     if name == "clean":
-        parser.add_argument("--older", metavar="DURATION", help="only what ended longer ago, such as 7d")
+        parser.add_argument("--older", metavar="DURATION", help="only jobs that ended longer ago than this, such as 7d")
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document, with all ids")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print ids alone")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only ids")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the ids of many jobs too")
     parser.set_defaults(run=change, verb=name)
 
 
 def change(arguments: argparse.Namespace) -> int:
-    """Change the selected jobs and say what became of them."""
+    """Change the selected jobs and print the result."""
     if arguments.verb == "rerun" and not (arguments.selectors or arguments.failed):
-        raise BadInput("say which jobs to run again, or --failed; see `grass rerun --help`")
+        raise BadInput("name the jobs to rerun, or use --failed; see `grass rerun --help`")
     with connect(arguments.broker) as client:
         selectors = arguments.selectors
         if arguments.verb == "kill":
@@ -89,9 +89,9 @@ def _report(arguments: argparse.Namespace, answer: Document) -> None:
 
 
 def _sentence(verb: str, job: Document, answer: Document) -> str:
-    """Say what was done to one job."""
+    """Return the sentence about one job."""
     if verb == "rerun":
-        return f"job {job['id']} is job {job.get('rerun_of')} again"
+        return f"job {job['id']} is a rerun of job {job.get('rerun_of')}"
     if verb == "kill":
         stopped = job.get("state") == "cancelled"
         return f"job {job['id']}: cancelled" if stopped else f"job {job['id']}: stopping ({_signals(answer)})"
@@ -101,7 +101,7 @@ def _sentence(verb: str, job: Document, answer: Document) -> str:
 
 
 def _summary(arguments: argparse.Namespace, answer: Document, count: int) -> str:
-    """Say what was done to many jobs."""
+    """Return the sentence about many jobs."""
     jobs = f"{count} {'job' if count == 1 else 'jobs'}"
     if arguments.verb == "kill":
         stopping = answer.get("stopping", 0)
@@ -118,5 +118,5 @@ def _summary(arguments: argparse.Namespace, answer: Document, count: int) -> str
 
 def _signals(answer: Document) -> str:
     graces = [f"{grace_s:g}s" for grace_s in answer.get("grace_s") or []]
-    # A repeated request is not told the times again.
+    # The answer to a repeated request has no times.
     return f"SIGTERM, SIGKILL after {' to '.join(dict.fromkeys(graces))}" if graces else "SIGTERM, then SIGKILL"

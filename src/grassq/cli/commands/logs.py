@@ -1,4 +1,4 @@
-"""log and follow: what a job wrote."""
+"""log and follow: the output of a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError
 from grassq.net.client import FINAL_STATES, ApiClient
 
 ASK_AGAIN_S = 0.5
-#: Where one job is wanted, this many are counted of those a selector names.
+#: The message about a selector that names several jobs counts up to this many.
 JOBS_COUNTED = 100
 
 
@@ -26,7 +26,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     which.add_argument("--out", action="store_const", dest="stream", const="out", help="stdout of a --split job")
     which.add_argument("--err", action="store_const", dest="stream", const="err", help="stderr of a --split job")
     parser.add_argument("--tail", metavar="N", type=int, help="only the last N lines")
-    parser.add_argument("--attempt", metavar="N", type=int, help="of an earlier attempt")
+    parser.add_argument("--attempt", metavar="N", type=int, help="the log of this attempt (default: the last)")
     parser.add_argument("--raw", action="store_true", help="keep every escape sequence, also on a terminal")
     if name == "log":
         parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
@@ -34,13 +34,14 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def log(arguments: argparse.Namespace) -> int:
-    """Write a job's log to stdout."""
+    """Write the log of a job to stdout."""
     if arguments.tail is not None and arguments.tail < 0:
         raise BadInput("--tail takes a count of lines, 0 or more")
     with connect(arguments.broker) as client:
         job = one_job(client, arguments.job)
         options = {"tail": arguments.tail, "attempt": arguments.attempt}
-        streams = [arguments.stream] if arguments.stream else streams_of(job)
+        own = ["out", "err"] if job.get("split") else ["log"]
+        streams = [arguments.stream] if arguments.stream else own
         put = writer(1, raw=arguments.raw)
         if not arguments.follow:
             with _named(job):
@@ -49,11 +50,12 @@ def log(arguments: argparse.Namespace) -> int:
                         put(part)
                 put(b"")
             return EXIT_OK
-        return follow(client, job, {stream: put for stream in streams}, **options)
+        final = follow_to_end(client, job, {stream: put for stream in streams}, **options)
+    return EXIT_OK if final.get("state") == "succeeded" else EXIT_JOB_FAILED
 
 
 def one_job(client: ApiClient, selector: str) -> dict[str, Any]:
-    """The one job a selector names."""
+    """Return the job that a selector names; raise BadInput unless it is exactly one."""
     answer = client.jobs([selector], limit=JOBS_COUNTED)
     jobs: list[dict[str, Any]] = answer["jobs"]
     if len(jobs) != 1:
@@ -62,29 +64,18 @@ def one_job(client: ApiClient, selector: str) -> dict[str, Any]:
     return jobs[0]
 
 
-def streams_of(job: dict[str, Any]) -> list[str]:
-    """The logs a job has."""
-    return ["out", "err"] if job.get("split") else ["log"]
-
-
 def writer(fd: int, *, raw: bool = False) -> Callable[[bytes], None]:
-    """Writes log bytes: as they are into a pipe or a file, made safe on a terminal. An empty call ends it."""
+    """Return a function that writes log bytes: filtered for a terminal, else unchanged. Empty bytes end the log."""
     if raw or not render.is_terminal(fd):
         return lambda data: render.write(data, fd=fd)
     screen = AnsiFilter()
     return lambda data: render.write(screen.feed(data, last=not data), fd=fd)
 
 
-def follow(client: ApiClient, job: dict[str, Any], sinks: dict[str, Callable[[bytes], None]], **options: Any) -> int:
-    """Write logs until the job is final; 0 when it succeeded, 1 when not. Ctrl-C detaches."""
-    final = follow_to_end(client, job, sinks, **options)
-    return EXIT_OK if final.get("state") == "succeeded" else EXIT_JOB_FAILED
-
-
 def follow_to_end(
     client: ApiClient, job: dict[str, Any], sinks: dict[str, Callable[[bytes], None]], **options: Any
 ) -> dict[str, Any]:
-    """Write logs until the job is final, and return the job."""
+    """Write logs until the job has ended, and return the job. Ctrl-C detaches."""
     try:
         with _named(job):
             if len(sinks) == 1:
@@ -97,13 +88,13 @@ def follow_to_end(
 
 @contextmanager
 def _named(job: dict[str, Any]) -> Iterator[None]:
-    """Says of which job it is that the log could not be written."""
+    """Turn an OSError of the output into a GrassError that names the job."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise GrassError(f"the log of job {job['id']} is not written whole: {render.reason(error)}") from error
+        raise GrassError(f"the log of job {job['id']} is incomplete: {render.reason(error)}") from error
 
 
 def _follow_streams(
@@ -116,16 +107,16 @@ def _follow_streams(
 
     def listen(stream: str) -> None:
         try:
-            # A client each: one may be answering while the other reconnects.
+            # One client per stream: one may be reading while the other reconnects.
             own = client.another()
             heard.put(
                 (stream, _follow_stream(own, job["id"], stream, lambda part: heard.put((stream, part)), **options))
             )
-        except BaseException as error:  # not lost with its thread: raised where somebody waits for it
+        except BaseException as error:  # raised again on the main thread
             heard.put((stream, error))
 
     for stream in sinks:
-        # Daemon threads: nobody joins them, so that Ctrl-C ends us while they still listen.
+        # Daemon threads: Ctrl-C ends the process while they still read.
         threading.Thread(target=listen, args=(stream,), daemon=True).start()
     left, final = len(sinks), job
     while left:
@@ -159,5 +150,5 @@ def _follow_stream(
         if attempt is not None or job.get("state") in FINAL_STATES:
             put(b"")
             return job
-        sleep(ASK_AGAIN_S)  # a daemon that ends a log before its job: ask for what comes
+        sleep(ASK_AGAIN_S)  # the daemon ended the log before the job ended: ask for the rest
         part_of = client.log(id_, stream=stream, offset=part_of.offset, attempt=part_of.attempt, follow=True)

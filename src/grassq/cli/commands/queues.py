@@ -17,7 +17,7 @@ from grassq.net.client import ApiClient
 def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `name`."""
     if name == "delete-queue":
-        parser.add_argument("queue", metavar="NAME", help="the queue; its running jobs finish, others wait")
+        parser.add_argument("queue", metavar="NAME", help="the queue; its running jobs finish, its other jobs wait")
         parser.add_argument("--worker", metavar="NAME", help="on that worker of the broker (default: on this machine)")
         parser.add_argument("--at-broker", action="store_true", help="a queue that was defined at the broker")
         parser.set_defaults(run=delete)
@@ -25,13 +25,13 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("queue", metavar="QUEUE", nargs="?", help="one queue (default: all)")
         parser.set_defaults(run=pause if name == "pause" else resume)
     if name == "resume":
-        text = "go on after a backup was restored, without the workers that have not spoken yet"
+        text = "after a restore from a backup: go on without the workers that have not connected"
         parser.add_argument("--restored", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
 
 
 def words(name: str, argv: list[str]) -> int:
-    """Send the words of `grass create-queue` and say what became of the queue."""
+    """Send the words of `grass create-queue` and print the result."""
     from grassq.core.syntax.options import QUEUE_VALUE_OPTIONS
 
     typed, argv = take_option("--broker", argv, QUEUE_VALUE_OPTIONS, names=1)
@@ -39,7 +39,7 @@ def words(name: str, argv: list[str]) -> int:
     at_broker = has_flag(("--at-broker",), argv, QUEUE_VALUE_OPTIONS, names=1)
     with _connect(typed, worker, at_broker) as client:
         answer = client.create_queue([os.fsencode(word) for word in argv])
-    # The daemon splits the words, so it also says how the answer is to be printed.
+    # The daemon splits the words, so its answer also holds --json and --quiet.
     chosen = answer.pop("print", {})
     if chosen.get("json"):
         render.document(answer)
@@ -50,7 +50,7 @@ def words(name: str, argv: list[str]) -> int:
     render.notes(answer.get("notes", []))
     home, is_here = homes.current(), worker is None and not at_broker
     if is_here and (broker := homes.broker(home)) is not None and not homes.joined(home):
-        render.notes([f"made on this machine, not at {broker}; --worker NAME makes it on a worker there"])
+        render.notes([f"created on this machine, not at {broker}; --worker NAME creates it on a worker of the broker"])
     return 0
 
 
@@ -76,16 +76,16 @@ def resume(arguments: argparse.Namespace) -> int:
     with connect(arguments.broker) as client:
         answer = client.resume(arguments.queue, restored=arguments.restored)
     sentence = (
-        "going on without the workers that have not spoken" if arguments.restored else f"resumed {_which(arguments)}"
+        "going on without the workers that have not connected" if arguments.restored else f"resumed {_which(arguments)}"
     )
     return render.outcome(arguments.json, answer, sentence)
 
 
 def _connect(broker: str | None, worker: str | None, at_broker: bool) -> AbstractContextManager[ApiClient]:
-    # A queue belongs to a machine: to the one this is typed on, wherever its jobs come from, unless another is named.
+    # A queue belongs to the broker, to the worker that is named, or else to the machine that runs this command.
     is_here = worker is None and not at_broker
     if is_here and broker not in (None, homes.LOCAL):
-        raise BadInput("a queue belongs to a machine: with --broker say on which worker, --worker NAME, or --at-broker")
+        raise BadInput("a queue belongs to one machine: with --broker, add --worker NAME or --at-broker")
     return connect(broker, local=is_here)
 
 

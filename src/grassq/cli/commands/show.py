@@ -1,12 +1,11 @@
 """show: jobs, queues, workers and totals as tables.
 
-The command typed most often: it loads as little as it can, no parser, no `json` and no `datetime`.
+The most frequent command, so it imports neither argparse nor `json` nor `datetime`.
 """
 
 from __future__ import annotations
 
-from grassq.cli import job_text as shape
-from grassq.cli import render
+from grassq.cli import job_text, render
 from grassq.cli.fast import find_target
 from grassq.cli.output import warn_of_version
 from grassq.errors import Unreachable
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-#: Below this many columns a job's state and result share one, and what is evident is left out.
+#: On a narrower terminal, state and result share one column and some columns are left out.
 WIDE_COLUMNS = 120
-#: How many rows of a long table are drawn at a time; the first ones decide how wide the columns are.
+#: Rows of a long table per write; the first rows decide the width of the columns.
 ROWS_AT_ONCE = 200
 UNREACHABLE = "unreachable"
 
@@ -34,7 +33,7 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
 
 
 def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None = None) -> int:
-    """Print jobs, and without a selector the queues and totals."""
+    """Print jobs; without a selector also queues, workers and totals."""
     answer, parts = _ask(selectors, broker)
     if parts is not None:
         return _print_stream(parts, as_json)
@@ -55,7 +54,7 @@ def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None 
 
 
 def _ask(selectors: Sequence[str], typed: str | None) -> tuple[dict[str, Any], Iterator[bytes] | None]:
-    """Return the answer; of many jobs, the parts in which it comes."""
+    """Return the answer, or the parts of a long answer."""
     target, broker = find_target(typed)
     response, parts = fetch(target, "/v1/show" + query([("selector", each) for each in selectors]))
     if broker is None:
@@ -69,14 +68,14 @@ def _ask(selectors: Sequence[str], typed: str | None) -> tuple[dict[str, Any], I
             answer = None
         if isinstance(answer, dict):
             return answer, None
-    # Something is wrong: who reads all other answers says what.
+    # An error: `read_answer` raises it.
     from grassq.net.client import read_answer
 
     return read_answer(response, broker), None
 
 
 def _print_stream(parts: Iterator[bytes], as_json: bool) -> int:
-    """Print a long answer as it comes: as it is, or its jobs as rows of a table."""
+    """Print a long answer part by part: unchanged, or its jobs as rows of a table."""
     if as_json:
         for part in parts:
             render.write(part)
@@ -108,38 +107,37 @@ def _document(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise Unreachable("the daemon's answer cannot be read; is it another version? try `grass restart`")
+        raise Unreachable("the daemon's answer cannot be read; if its version differs, try `grass restart`")
     return document
 
 
 def _names_one(selectors: Sequence[str]) -> bool:
-    # A queue or a state that happens to have one job is a list all the same.
+    # A queue or a state with one job is still printed as a list.
     return len(selectors) == 1 and (selectors[0].isdigit() or selectors[0].startswith("@"))
 
 
 def _one(job: Mapping[str, Any]) -> int:
-    now = shape.now()
-    words = {"request": shape.amounts(job.get("request")), "allocation": shape.holds(job.get("allocation"))}
+    now = job_text.now()
     values = {
         "job": job.get("id"),
         "name": job.get("name"),
         "queue": job.get("queue"),
         "state": _plain_state(job),
         "reason": job.get("reason"),
-        "result": shape.result(job),
+        "result": job_text.result(job),
         "error": job.get("error"),
-        "command": shape.command(job),
+        "command": job_text.command(job),
         "cwd": job.get("cwd"),
-        "request": words["request"],
-        "holds": words["allocation"],
+        "request": job_text.amounts(job.get("request")),
+        "holds": job_text.holds(job.get("allocation")),
         "worker": job.get("worker"),
         "pid": job.get("pid"),
         "attempt": job.get("attempt"),
         "priority": job.get("priority"),
-        "created": shape.clock(job.get("created"), now),
-        "started": shape.clock(job.get("started"), now),
-        "finished": shape.clock(job.get("finished"), now),
-        "took": shape.took(job, now),
+        "created": job_text.clock(job.get("created"), now),
+        "started": job_text.clock(job.get("started"), now),
+        "finished": job_text.clock(job.get("finished"), now),
+        "took": job_text.took(job, now),
         "rerun of": job.get("rerun_of"),
     }
     for label, value in values.items():
@@ -151,12 +149,12 @@ def _one(job: Mapping[str, Any]) -> int:
 
 
 def _with_slots(queues: Sequence[Mapping[str, Any]]) -> set[Any]:
-    """The queues in which a job takes a slot, wherever it runs."""
+    """Return the names of queues that have slots on every worker."""
     return {queue.get("name") for queue in queues} - {queue.get("name") for queue in queues if not queue.get("slots")}
 
 
 class _JobsTable:
-    """The table of jobs. A whole answer decides which columns are left out; of a stream nobody knows what follows."""
+    """The table of jobs. Empty columns are left out if the answer is whole; a stream may still fill them."""
 
     def __init__(self, answer: Mapping[str, Any], *, is_whole: bool) -> None:
         self._with_slots = _with_slots(answer.get("queues", []))
@@ -171,7 +169,7 @@ class _JobsTable:
         if self._is_narrow:
             _narrow(columns, jobs)
         if self._is_whole:
-            self._left_out = _that_say_nothing(columns, self._is_narrow)
+            self._left_out = _needless_columns(columns, self._is_narrow)
         for name in self._left_out:
             del columns[name]
         if self._table is None:
@@ -179,20 +177,20 @@ class _JobsTable:
         self._table.add(zip(*columns.values(), strict=True))
 
     def _columns(self, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-        now = shape.now()
+        now = job_text.now()
         return {
             "ID": [str(job.get("id")) for job in jobs],
             "NAME": [str(job.get("name") or "") for job in jobs],
             "QUEUE": [str(job.get("queue") or "") for job in jobs],
             "STATE": [_state(job) for job in jobs],
-            "COMMAND": [shape.command(job) for job in jobs],
+            "COMMAND": [job_text.command(job) for job in jobs],
             "HOLDS": [_needs(job, self._with_slots) for job in jobs],
             "WORKER": [str(job.get("worker") or "") for job in jobs],
             "PID": [str(job.get("pid") or "") for job in jobs],
-            "CREATED": [shape.clock(job.get("created"), now) for job in jobs],
-            "STARTED": [shape.clock(job.get("started"), now) for job in jobs],
-            "TOOK": [shape.took(job, now) for job in jobs],
-            "RESULT": [shape.result(job) for job in jobs],
+            "CREATED": [job_text.clock(job.get("created"), now) for job in jobs],
+            "STARTED": [job_text.clock(job.get("started"), now) for job in jobs],
+            "TOOK": [job_text.took(job, now) for job in jobs],
+            "RESULT": [job_text.result(job) for job in jobs],
         }
 
 
@@ -208,8 +206,8 @@ def _narrow(columns: dict[str, list[str]], jobs: Sequence[Mapping[str, Any]]) ->
     ]
 
 
-def _that_say_nothing(columns: Mapping[str, Sequence[str]], is_narrow: bool) -> set[str]:
-    """Return the columns that need not be shown."""
+def _needless_columns(columns: Mapping[str, Sequence[str]], is_narrow: bool) -> set[str]:
+    """Return the columns that can be left out."""
     found = {name for name in ("NAME", *(("PID", "HOLDS", "TOOK") if is_narrow else ())) if not any(columns[name])}
     if len(set(filter(None, columns["WORKER"]))) < 2:
         found.add("WORKER")
@@ -224,23 +222,23 @@ def _state(job: Mapping[str, Any]) -> str:
         return state
     if job.get("cancel_requested") and state in ("placed", "running"):
         return f"{state} (ending)"
-    # The point of the reason; what to do about it is for `why`.
+    # Only the first part of the reason; `grass why` prints all of it.
     point = reason.partition(";")[0].partition(":")[0]
     return f"{state} ({point})" if point and point != state and state not in FINAL_STATES else state
 
 
 def _plain_state(job: Mapping[str, Any]) -> str:
-    # It runs on as far as anybody knows, but its worker is silent.
+    # The worker is silent; the job probably runs on.
     return UNREACHABLE if job.get("unreachable") else str(job.get("state"))
 
 
 def _needs(job: Mapping[str, Any], with_slots: set[Any]) -> str:
     if job.get("allocation"):
-        return shape.holds(job["allocation"])
-    # Final jobs hold nothing; of the others it matters what they wait for.
+        return job_text.holds(job["allocation"])
+    # A job that has ended holds nothing; an unfinished job waits for its request.
     if job.get("state") in FINAL_STATES:
         return ""
-    return "needs a slot" if job.get("queue") in with_slots else f"needs {shape.amounts(job.get('request'))}"
+    return "needs a slot" if job.get("queue") in with_slots else f"needs {job_text.amounts(job.get('request'))}"
 
 
 def _rest(answer: Mapping[str, Any]) -> None:
@@ -259,8 +257,8 @@ def _rest(answer: Mapping[str, Any]) -> None:
     if waited_for := answer.get("restored"):
         render.notes(
             [
-                f"the broker was restored from a backup; nothing starts until {', '.join(waited_for)} have told what "
-                "they ran since, or `grass resume --restored`"
+                f"the broker was restored from a backup; nothing starts until these workers connect: "
+                f"{', '.join(waited_for)}; `grass resume --restored` goes on without them"
             ]
         )
     totals = [f"{count} {state}" for state, count in (answer.get("totals") or {}).items() if count]
@@ -271,23 +269,23 @@ def _rest(answer: Mapping[str, Any]) -> None:
 
 def _queue_row(queue: Mapping[str, Any], with_worker: bool) -> list[str]:
     name = f"{queue.get('name')} (paused)" if queue.get("paused") else str(queue.get("name"))
-    prefix = shape.command({"command": queue.get("prefix") or []})
+    prefix = job_text.command({"command": queue.get("prefix") or []})
     counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
     where = [str(queue.get("worker") or "(none yet)")] if with_worker else []
-    limits, free = shape.holds(queue.get("limits")), shape.holds(queue.get("free"))
+    limits, free = job_text.holds(queue.get("limits")), job_text.holds(queue.get("free"))
     if slots := queue.get("slots"):
-        limits, free = shape.slots(slots), shape.slots([slot for slot in slots if slot.get("job") is None])
+        limits, free = job_text.slots(slots), job_text.slots([slot for slot in slots if slot.get("job") is None])
     return [name, *where, limits, free, *counts, prefix]
 
 
 def _workers_table(workers: Sequence[Mapping[str, Any]]) -> None:
-    now = shape.now()
+    now = job_text.now()
     columns = {
         "WORKER": [str(worker.get("name")) for worker in workers],
         "STATE": [_worker_state(worker, now) for worker in workers],
         "LABELS": [" ".join(map(str, worker.get("labels") or [])) for worker in workers],
-        "HAS": [shape.holds(worker.get("capacity")) for worker in workers],
-        "FREE": [shape.holds(worker.get("free")) for worker in workers],
+        "HAS": [job_text.holds(worker.get("capacity")) for worker in workers],
+        "FREE": [job_text.holds(worker.get("free")) for worker in workers],
     }
     if not any(columns["LABELS"]):
         del columns["LABELS"]
@@ -295,6 +293,6 @@ def _workers_table(workers: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _worker_state(worker: Mapping[str, Any], now: float) -> str:
-    since = shape.clock(worker.get("since"), now)
+    since = job_text.clock(worker.get("since"), now)
     state = "online" if worker.get("online") else f"silent since {since}" if since else "silent"
     return f"{state}, drained" if worker.get("drained") else state

@@ -1,4 +1,4 @@
-"""sweep: a command with parameters, enqueued once for every combination of their values."""
+"""sweep: enqueues a command once for every combination of parameter values."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from grassq.errors import BadInput
 from grassq.net.encoding import new_key
 
 DRY_RUN = "--dry-run"
-#: Lines of a dry run that are written at once.
+#: Lines of a dry run per write.
 PRINTED_AT_ONCE = 1000
-#: Where the values of a parameter end, besides at `--`: the one-letter options.
+#: The one-letter options; like `--`, each of them ends the values of a parameter.
 _SHORTS = ("-h", *(word.decode() for word in options.ENQUEUE if not word.startswith(b"--")))
 _NOT_HERE = {
-    "--stdin": "--stdin has no place in a sweep: its commands are made of the one that is typed",
-    "--sync": "--sync follows one job, and a sweep has many; `grass wait` with its name waits for them",
+    "--stdin": "--stdin cannot go with a sweep, whose commands come from TEMPLATE",
+    "--sync": "--sync follows one job, but a sweep has many; `grass wait NAME` waits for all of them",
 }
 
 
 def words(name: str, argv: list[str]) -> int:
-    """Enqueue every line of a search as one group, all or none."""
+    """Enqueue all lines of a parameter search, or none of them."""
     typed = sweep.read(argv, _width, _SHORTS)
     if typed.help:
         return render.text(text_of(name))
@@ -48,7 +48,7 @@ def words(name: str, argv: list[str]) -> int:
 
 
 def _width(word: str) -> int:
-    """How many words an option of `enqueue` takes; what it means, the daemon decides."""
+    """Return how many words an option of `enqueue` takes; the daemon reads its value."""
     if word in _NOT_HERE:
         raise BadInput(_NOT_HERE[word])
     if word == DRY_RUN or "=" in word:
@@ -66,20 +66,18 @@ def _print(lines: Iterator[str]) -> int:
 
 
 def _text(search: sweep.Search, lines: Iterator[str]) -> bytes:
-    """The lines as `enqueue --stdin` would get them: each a job, and not more than it takes."""
+    """Return the lines as input of `enqueue --stdin`; raise BadInput for invalid lines or too many."""
     if search.count > LINES_MAX:
-        raise BadInput(
-            f"this makes {search.count:,} jobs, and at once it may be {LINES_MAX:,}; take fewer with --n-samples"
-        )
+        raise BadInput(f"{search.count:,} jobs are more than {LINES_MAX:,} at once; take fewer with --n-samples")
     parts: list[bytes] = []
     size = 0
     for line in lines:
         if "\n" in line or "\r" in line:
-            raise BadInput(f"a job is one line, and {sweep.shown(line)} holds a line break")
+            raise BadInput(f"a job is one line, but {sweep.shown(line)} contains a line break")
         if line.lstrip(" \t")[:1] in ("", "#"):
-            raise BadInput(f"{sweep.shown(line)} is no command")
+            raise BadInput(f"{sweep.shown(line)} is not a command")
         parts.append(os.fsencode(line))
         size += len(parts[-1]) + 1
         if size > BYTES_MAX:
-            raise BadInput(f"the commands take more than {BYTES_MAX:,} bytes; take fewer of them with --n-samples")
+            raise BadInput(f"the commands take more than {BYTES_MAX:,} bytes; take fewer with --n-samples")
     return b"\n".join(parts)

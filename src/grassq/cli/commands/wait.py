@@ -1,4 +1,4 @@
-"""wait: until jobs are done."""
+"""wait: waits until jobs are done."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic, sleep
 from typing import Any
 
-from grassq.cli import job_text as shape
-from grassq.cli import render
+from grassq.cli import job_text, render
 from grassq.cli.connect import connect
 from grassq.cli.progress import progress
 from grassq.core.syntax.durations import duration_s
@@ -17,7 +16,7 @@ from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT
 from grassq.net.client import FINAL_STATES, WAIT_AT_ONCE, ApiClient, compact
 
 POLL_S = 20.0
-#: While somebody watches the bar, or any one job will do.
+#: With a progress bar, or with --any.
 SHORT_POLL_S = 1.0
 
 Jobs = dict[int, Mapping[str, Any]]
@@ -26,15 +25,15 @@ Jobs = dict[int, Mapping[str, Any]]
 def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `wait`."""
     parser.add_argument("selectors", metavar="SELECTOR", nargs="+", help="the jobs")
-    parser.add_argument("--timeout", metavar="DURATION", help="give up after this long, with exit 124")
-    parser.add_argument("--any", action="store_true", help="until one of them is done")
+    parser.add_argument("--timeout", metavar="DURATION", help="give up after this time, with exit code 124")
+    parser.add_argument("--any", action="store_true", help="wait until one of the jobs is done")
     parser.add_argument("--json", action="store_true", help="print the jobs as a JSON document at the end")
     parser.set_defaults(run=wait)
 
 
 def wait(arguments: argparse.Namespace) -> int:
-    """Wait for the selected jobs; 0 when all succeeded, 1 when one did not."""
-    timeout_s = shape.LONGEST_S if arguments.timeout is None else duration_s(arguments.timeout)
+    """Wait for the selected jobs; return 0 if all succeeded, else 1."""
+    timeout_s = job_text.LONGEST_S if arguments.timeout is None else duration_s(arguments.timeout)
     with connect(arguments.broker) as client:
         try:
             jobs, finished = _watched(client, arguments, monotonic() + timeout_s)
@@ -47,7 +46,7 @@ def wait(arguments: argparse.Namespace) -> int:
     else:
         render.notes(_remark(job) for job in counted if job.get("state") != "succeeded")
     if not finished:
-        render.error(f"not done after {shape.span(timeout_s)}: {len(jobs) - len(done)} of {len(jobs)}")
+        render.error(f"not done after {job_text.span(timeout_s)}: {len(jobs) - len(done)} of {len(jobs)}")
         return EXIT_TIMED_OUT
     return EXIT_OK if all(job.get("state") == "succeeded" for job in counted) else EXIT_JOB_FAILED
 
@@ -60,7 +59,7 @@ def until_done(
     any_one: bool = False,
     tell: Callable[[Jobs], None] | None = None,
 ) -> tuple[Jobs, bool]:
-    """Poll until the jobs, fixed by the first answer, are final; and whether they are."""
+    """Poll until the jobs of the first answer are done; return them and whether all are done."""
     jobs: Jobs = {job["id"]: job for job in client.wait(selectors, timeout_s=0)["jobs"]}
     poll_s = SHORT_POLL_S if any_one or tell is not None else POLL_S
     while True:
@@ -72,18 +71,18 @@ def until_done(
         left = deadline - monotonic()
         if left <= 0:
             return jobs, False
-        # Waiting for all, one request line's worth of ids after the other is enough; for any, all must be asked.
+        # To wait for all jobs, one part of the ids after the other is enough; for any job, every part is asked.
         asked = compact(pending) if any_one else compact(pending[:WAIT_AT_ONCE])[:1]
         began = monotonic()
         for selector in asked:
             answer = client.wait([selector], timeout_s=min(left, poll_s), any_one=any_one)
             jobs.update({job["id"]: job for job in answer["jobs"]})
         if monotonic() - began < 0.01:
-            sleep(0.02)  # an answer that came at once and changed nothing must not become a busy loop
+            sleep(0.02)  # no busy loop if answers come at once and change nothing
 
 
 def _last_runs(jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of a job and its reruns, where both are waited for, only the last one counts."""
+    """Return the last run of each job: a job does not count if its rerun is among the jobs."""
     last = {job.get("rerun_of") or job["id"]: job for job in sorted(jobs, key=lambda job: int(job["id"]))}
     return list(last.values())
 
@@ -104,6 +103,6 @@ def _counts(jobs: Jobs) -> tuple[int, int, str]:
 
 
 def _remark(job: Mapping[str, Any]) -> str:
-    result, state = shape.result(job), job.get("state")
+    result, state = job_text.result(job), job.get("state")
     how = f" ({result})" if result and result != state else ""
     return f"job {job.get('id')} {state}{how}; grass log {job.get('id')}"

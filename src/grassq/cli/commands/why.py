@@ -1,4 +1,4 @@
-"""why: the reason a job is where it is, and its story."""
+"""why: the reason for a job's state, and its history."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grassq.cli import job_text as shape
-from grassq.cli import render
+from grassq.cli import job_text, render
 from grassq.cli.connect import connect
 
 
@@ -19,7 +18,7 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
 
 
 def why(arguments: argparse.Namespace) -> int:
-    """Print why each job is in its state; of a single job also its story."""
+    """Print why each job is in its state; for a single job also its history."""
     with connect(arguments.broker) as client:
         answer = client.why(arguments.selectors)
     if arguments.json:
@@ -32,6 +31,6 @@ def why(arguments: argparse.Namespace) -> int:
 
 
 def _story(story: Sequence[Mapping[str, Any]]) -> None:
-    now = shape.now()
+    now = job_text.now()
     for line in story:
-        render.line(f"  {shape.clock(line.get('at'), now)}  {line.get('kind')}  {line.get('detail') or ''}".rstrip())
+        render.line(f"  {job_text.clock(line.get('at'), now)}  {line.get('kind')}  {line.get('detail') or ''}".rstrip())

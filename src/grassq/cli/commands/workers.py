@@ -1,4 +1,4 @@
-"""drain, remove: the machines that run jobs."""
+"""drain, remove: change a worker."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `name`."""
     parser.add_argument("worker", metavar="NAME", help="the worker, as `grass show` names it")
     if name == "drain":
-        parser.add_argument("--undo", action="store_true", help="start jobs there again")
+        parser.add_argument("--undo", action="store_true", help="start jobs on the worker again")
     else:
-        parser.add_argument("--lost", action="store_true", help="it will not come back: give up the jobs it has")
+        parser.add_argument("--lost", action="store_true", help="the worker will not come back: its jobs count as lost")
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
     parser.set_defaults(run=drain if name == "drain" else remove)
 
 
 def drain(arguments: argparse.Namespace) -> int:
-    """Start nothing new on a worker; what runs there finishes."""
+    """Start no new jobs on a worker; its running jobs finish."""
     with connect(arguments.broker) as client:
         answer = client.drain(arguments.worker, undo=arguments.undo)
     name = answer.get("worker")
     if answer.get("drained"):
-        sentence = f"worker {name} finishes what it has and gets nothing new; `grass drain {name} --undo` ends that"
+        sentence = (
+            f"worker {name} finishes its jobs and gets no new ones; `grass drain {name} --undo` lets it take jobs again"
+        )
     else:
         sentence = f"worker {name} takes jobs again"
     return render.outcome(arguments.json, answer, sentence)
 
 
 def remove(arguments: argparse.Namespace) -> int:
-    """Forget a worker and end its token."""
+    """Remove a worker and revoke its token."""
     with connect(arguments.broker) as client:
         answer = client.remove_worker(arguments.worker, lost=arguments.lost)
     return render.outcome(
-        arguments.json, answer, f"worker {answer.get('worker')} is removed; it comes back with `grass join` only"
+        arguments.json, answer, f"worker {answer.get('worker')} is removed; only `grass join` brings it back"
     )

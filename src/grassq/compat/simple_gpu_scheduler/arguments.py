@@ -1,4 +1,4 @@
-"""What may be typed after simple_gpu_scheduler."""
+"""The arguments of simple_gpu_scheduler, and its help text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grassq.errors import BadInput
 PROGRAM = "simple_gpu_scheduler"
 
 ABOUT = """\
-Reads a command per line from stdin and runs each on one of the GPUs, as soon as one is free.
+Read one command per line from stdin and run each command as soon as one of the GPUs is free.
 
   simple_gpu_scheduler --gpus 0 1 2 < gpu_commands.txt
   tail -f -n 0 gpu.queue | simple_gpu_scheduler --gpus 0,1,2
@@ -20,18 +20,18 @@ Reads a command per line from stdin and runs each on one of the GPUs, as soon as
 
 MORE = """\
 which GPUs:
-  --gpus 0 1 2     three GPUs; --gpus 0,1,2 is the same, and so is --gpus 0-2
-  --gpus 0,1 2     of several words each is one place: here a pair of GPUs and a single one
+  --gpus 0 1 2     three GPUs; --gpus 0,1,2 and --gpus 0-2 are the same
+  --gpus 0,1 2     each of several words is one slot: here a pair of GPUs and a single GPU
   --gpus 0,0,1     two commands at a time on GPU 0
 
 commands:
-  A command is run by $SHELL with CUDA_VISIBLE_DEVICES set, in this directory, with an empty stdin. Its output is
-  passed on in whole lines, and kept: `grass show` lists the jobs, `grass log ID` has what one wrote. Blank lines and
-  lines that start with # are skipped.
+  $SHELL runs each command in this directory, with CUDA_VISIBLE_DEVICES set and an empty stdin. The output is printed in
+  whole lines and kept: `grass show` lists the jobs, `grass log ID` prints the output of one job. Blank lines and lines
+  that start with # are skipped.
 
 commands of several lines:
-  A line that ends in a backslash goes on in the next one. A line that is only <<WORD begins a block, which a line that
-  is only WORD ends; the lines between them are one script of the shell:
+  A line that ends in a backslash continues on the next line. A line that is only <<WORD begins a block, and a line that
+  is only WORD ends the block; the lines between them are one script for the shell:
 
     <<END
     cd data
@@ -39,19 +39,19 @@ commands of several lines:
     END
 
 signals:
-  SIGINT (ctrl-C), SIGTERM or SIGHUP: no command starts any more, those that run finish, and those that were not
-  started are printed on stderr. A second ctrl-C ends the commands that run, a third one leaves at once; SIGTERM and
-  SIGHUP mean the same however often they come, and `grass kill queue:NAME` ends what runs.
-  If it is killed, or the daemon under it, the commands run on; the next simple_gpu_scheduler tells what became of them.
+  SIGINT (ctrl-C), SIGTERM or SIGHUP: no more commands start, running commands finish, and commands that were not
+  started are printed on stderr. A second ctrl-C ends the running commands, a third ctrl-C leaves at once. Repeated
+  SIGTERM and SIGHUP change nothing; `grass kill queue:NAME` ends the running commands.
+  If the scheduler or the daemon is killed, the commands run on; the next simple_gpu_scheduler reports their results.
 
 exit code:
-  0 all succeeded, 1 a command failed, 2 wrong usage or input, 4 no daemon answers, 5 refused,
+  0 all succeeded, 1 a command failed, 2 invalid arguments or input, 4 no daemon answers, 5 refused,
   129, 130 or 143 after SIGHUP, SIGINT or SIGTERM
 """
 
 
 class Arguments(NamedTuple):
-    """What was typed."""
+    """The arguments of one call."""
 
     #: The names of the slots.
     slots: list[str]
@@ -59,16 +59,21 @@ class Arguments(NamedTuple):
 
 
 def read(argv: Sequence[str]) -> Arguments:
-    """Read the words, or leave with the usage and exit code 2."""
+    """Read the arguments; if they are invalid, print the usage and exit with code 2."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM, description=ABOUT, epilog=MORE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--gpus", metavar="ID", nargs="+", required=True, help="the GPUs that commands may use")
     parser.add_argument(
-        "--jobs-per-gpu", "--jobs_per_gpu", metavar="N", type=int, default=1, help="so many at a time on each (1)"
+        "--jobs-per-gpu",
+        "--jobs_per_gpu",
+        metavar="N",
+        type=int,
+        default=1,
+        help="commands at a time on each GPU (default: 1)",
     )
     parser.add_argument(
-        "--always-zero", action="store_true", help="exit code 0 even if commands failed, as it used to be"
+        "--always-zero", action="store_true", help="exit with 0 even if commands failed, as the original does"
     )
     typed = parser.parse_args(argv)
     if typed.jobs_per_gpu < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-#: Bytes of one command: Linux passes no longer argument to a program, and a line for the shell is one argument.
+#: Bytes of one command. A line for the shell is one argument, and Linux limits the length of an argument.
 COMMAND_MAX = 131_071
 
 _BLANKS = b" \t"
@@ -24,7 +24,7 @@ class Command(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """Input that is no command: the number of its first line, and what is wrong."""
+    """Invalid input: the number of its first line, and the reason."""
 
     number: int
     why: str
@@ -34,12 +34,12 @@ Found = Command | Complaint
 
 
 class CommandReader:
-    """Takes bytes as they come and returns the commands that are complete."""
+    """Splits a stream of bytes into commands."""
 
     def __init__(self) -> None:
         self._number = 0
         self._began = 0
-        #: The unfinished line; of one that is too long, only what decides whether the next line belongs to it.
+        #: The unfinished line. If too long, only the ending that decides whether the next line continues it.
         self._partial = b""
         self._is_too_long = False
         #: The lines so far of an unfinished command, and the word that ends it if it is a block.
@@ -48,28 +48,28 @@ class CommandReader:
         self._size = 0
 
     def feed(self, data: bytes) -> list[Found]:
-        """Return the commands that end in `data`."""
+        """Take the next bytes and return the commands completed by them."""
         first, *rest = data.split(b"\n")
         found: list[Found] = []
         for part in rest:
             self._whole_line(first, found)
             first = part
         self._partial += first
-        if self._is_too_long or len(self._partial) > COMMAND_MAX + 1:  # the one more may be a carriage return
+        if self._is_too_long or len(self._partial) > COMMAND_MAX + 1:  # one extra byte for a carriage return
             self._partial, self._is_too_long = _tail(self._partial), True
         return found
 
     def end(self) -> list[Found]:
-        """Return what ends with the input: a last line needs no newline, an unfinished command is a complaint."""
+        """Return the commands completed by the end of the input, or a complaint about an unfinished command."""
         found: list[Found] = []
         if self._partial or self._is_too_long:
             self._whole_line(b"", found)
         if self._lines:
             if self._word is not None:
                 word = self._word.decode()
-                found.append(Complaint(self._began, f"`<<{word}` has no end; it would be a line that is only `{word}`"))
+                found.append(Complaint(self._began, f"`<<{word}` has no end: a line that is only `{word}`"))
             else:
-                found.append(Complaint(self._began, "the last line ends in a backslash, and none follows it"))
+                found.append(Complaint(self._began, "the last line ends in a backslash, but no line follows"))
             self._forget()
         return found
 
@@ -107,7 +107,7 @@ class CommandReader:
         if _goes_on(line):
             return
         typed = b"\n".join(self._lines)
-        # The shell joins the lines itself; `shown` is the one line that it makes of them.
+        # The shell joins the lines itself; `shown` is the joined line.
         self._found(Command(typed.lstrip(_BLANKS), typed, typed.replace(b"\\\n", b"").rstrip()), found)
 
     def _in_block(self, line: bytes, found: list[Found]) -> None:
@@ -115,7 +115,7 @@ class CommandReader:
             self._keep(line)
             return
         script = self._lines[1:]
-        self._size -= len(line) + 1  # the word is not a part of it
+        self._size -= len(line) + 1  # the end word is not part of the script
         full = [each for each in script if each.strip()]
         if full or self._size > COMMAND_MAX + 1:
             shown = full[0].strip() + (b" ..." if len(full) > 1 else b"") if full else b""
@@ -125,14 +125,14 @@ class CommandReader:
             self._forget()
 
     def _keep(self, line: bytes) -> None:
-        # Of a command that is too long already only the end matters. The one more is the last newline.
+        # A command that is too long is refused, so its text is not needed. One extra byte for the last newline.
         if self._size <= COMMAND_MAX + 1:
             self._lines.append(line)
 
     def _found(self, command: Command, found: list[Found]) -> None:
         why = ""
         if self._size > COMMAND_MAX + 1 or len(command.text) > COMMAND_MAX:
-            why = f"the command is longer than {COMMAND_MAX:,} bytes; put it into a file, and run that"
+            why = f"the command is longer than {COMMAND_MAX:,} bytes; put it into a script file and run the file"
         elif b"\0" in command.text:
             why = "the command holds a NUL byte, which no program can be given"
         found.append(Complaint(self._began, why) if why else command)
@@ -143,7 +143,7 @@ class CommandReader:
 
 
 def _tail(line: bytes) -> bytes:
-    """Return the shortest line that ends as this one does: later bytes still show whether the line goes on."""
+    """Return the shortest line with the same ending, so later bytes still decide whether the line continues."""
     body = line.removesuffix(b"\r")
     return (b"\\" if _goes_on(body) else b"") + line[len(body) :]
 

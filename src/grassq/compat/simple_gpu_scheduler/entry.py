@@ -1,4 +1,4 @@
-"""Runs one call of simple_gpu_scheduler. Nothing is imported before `main` runs: a ctrl-C meanwhile is no traceback."""
+"""Runs one call of simple_gpu_scheduler. `main` does all imports, so a ctrl-C during an import prints no traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main(argv: list[str]) -> int:
         open_standard_streams()
         return _call(argv)
     except KeyboardInterrupt:
-        return 130  # before anything was made
+        return 130  # nothing was created yet
     finally:
         from grassq.compat.simple_gpu_scheduler.signals import ignore
 
@@ -46,9 +46,9 @@ def _call(argv: list[str]) -> int:
             messages.hide()
             ignore()
     except Leave:
-        # It comes once, and may come at the very end.
+        # Raised at most once, possibly as late as in `finally`.
         ignore()
-        messages.say("left; what was handed over goes on, and the next simple_gpu_scheduler tells of it")
+        messages.say("left; submitted commands run on, and the next simple_gpu_scheduler reports them")
         return EXIT_SIGNAL + signals.first
 
 
@@ -60,7 +60,7 @@ def _schedule(typed: Arguments, messages: Messages, signals: Signals) -> int:
     from grassq.net.encoding import version_warning
 
     cwd = home.working_directory()
-    # Always this machine's own daemon: the devices are this machine's.
+    # Always the daemon of this machine, because the GPUs are in this machine.
     with ApiClient(home.current(), tell=messages.say) as client:
         try:
             scheduler = Scheduler(client, typed, cwd, messages, signals)

@@ -1,4 +1,4 @@
-"""Reads the event stream of the queue on a thread; a descriptor tells the main loop when there are frames."""
+"""Reads the event stream of the queue on a thread; a descriptor wakes the main loop when there are frames."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import threading
 from grassq.errors import GrassError, Unreachable
 from grassq.net.event_stream import EventStream, Frame, JobOutput, Place
 
-#: Bytes of frames that were not taken yet; with more, the thread stops reading until they are taken.
+#: Bytes of frames not yet taken; above this limit the thread stops reading until frames are taken.
 BUFFER_MAX = 1 << 20
-#: Bytes that a frame counts for, besides the output in it.
+#: Bytes counted for a frame in addition to its output.
 FRAME_WEIGHT = 200
 
 
 class EventReader:
-    """Reads an event stream; `take` returns the frames, and `fileno` is readable when there are some."""
+    """Buffers the frames of an event stream; `fileno` is readable while there are some."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
@@ -25,15 +25,15 @@ class EventReader:
         self._is_closed = False
         self._changed = threading.Condition()
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # A daemon thread: it may be waiting for a daemon that does not answer, and nobody has to wait for it then.
+        # A daemon thread: the process may exit while the thread waits for an answer.
         threading.Thread(target=self._read, name="event-reader", daemon=True).start()
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when there is something to take."""
+        """Return a descriptor that is readable while there are frames or an error to take."""
         return self._eventfd
 
     def take(self) -> list[Frame]:
-        """Return the frames since the last call; after the last frame, raise why the stream ended."""
+        """Return the frames since the last call; after the last frame, raise the error that ended the stream."""
         with self._changed:
             frames, self._frames, self._weight = self._frames, [], 0
             self._changed.notify()
@@ -44,7 +44,7 @@ class EventReader:
         return frames
 
     def places(self) -> dict[int, Place]:
-        """Return how far the output of each unfinished job was read; for the next subscription."""
+        """Return how far the output of each unfinished job was read, for the next subscription."""
         return self._stream.offsets
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class EventReader:
             self._is_closed = True
             self._changed.notify()
             if self._failure is not None:
-                # The thread writes to it no more. Else the thread may still be on its way, and nobody waits for it.
+                # The thread has ended. A thread that still runs may write to the descriptor, which then stays open.
                 os.close(self._eventfd)
         self._stream.close()
 
@@ -67,10 +67,10 @@ class EventReader:
         except GrassError as error:
             why = error
         except Exception as error:
-            # The top of this thread's loop: a bug is told like any trouble, and the scheduler asks again or gives up.
+            # The top of this thread's loop: a bug is reported like any error, and the scheduler subscribes again.
             why = Unreachable(f"the events of the queue cannot be read ({type(error).__name__}: {error})")
         finally:
-            # Whatever ends this thread: the main loop must not wait for it.
+            # However this thread ends, the main loop must wake up.
             with self._changed:
                 os.eventfd_write(self._eventfd, 1)
                 self._failure = why

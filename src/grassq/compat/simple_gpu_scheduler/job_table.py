@@ -1,4 +1,4 @@
-"""The submitted commands, and what became of each."""
+"""The submitted commands and their results."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ CANCELLED = "cancelled"
 
 
 class JobTable:
-    """The commands of unfinished jobs by job id, and how many jobs ended how."""
+    """The commands of unfinished jobs by job id, and counts of the finished jobs."""
 
     def __init__(self) -> None:
         self._unfinished: dict[int, Command] = {}
-        #: The announced attempt of each started job.
+        #: The announced attempt of each started job; a later attempt is announced again.
         self._started: dict[int, int] = {}
-        #: The ids of the first and of the last job; 0 before there is one.
+        #: The ids of the first and the last job; 0 before the first submission.
         self.first = 0
         self.last = 0
         self.succeeded = 0
         self.failed = 0
-        #: Commands that were never started, and input that is no command.
+        #: Commands that were never started, and invalid input.
         self.unstarted = 0
 
     def __len__(self) -> int:
@@ -33,17 +33,17 @@ class JobTable:
 
     @property
     def running(self) -> int:
-        """Return how many jobs have started and not ended."""
+        """The number of jobs that have started and not ended."""
         return len(self._started)
 
     @property
     def total(self) -> int:
-        """Return how many commands there were so far."""
+        """The number of commands so far."""
         return self.done + len(self._unfinished)
 
     @property
     def done(self) -> int:
-        """Return how many commands are over."""
+        """The number of commands that have ended or never start."""
         return self.succeeded + self.failed + self.unstarted
 
     def unfinished(self) -> list[int]:
@@ -51,7 +51,7 @@ class JobTable:
         return list(self._unfinished)
 
     def waiting(self) -> Iterator[tuple[int, Command]]:
-        """Iterate over the jobs that have not started, in the order they were read."""
+        """Yield the jobs that have not started, in input order."""
         return ((job, command) for job, command in self._unfinished.items() if job not in self._started)
 
     def add(self, first: int, commands: Iterable[Command]) -> None:
@@ -59,7 +59,7 @@ class JobTable:
         if not self.first:
             self.first = first
         for job, command in enumerate(commands, first):
-            # A replaced store gives ids again: the job that had this id is lost with the old store.
+            # A replaced store assigns the same ids again: the job that had this id is lost.
             self.failed += job in self._unfinished
             self._started.pop(job, None)
             self._unfinished[job] = command
@@ -74,7 +74,7 @@ class JobTable:
         return command
 
     def end(self, job: int, state: str) -> Command | None:
-        """Note that a job has ended; return its command if that was not known yet."""
+        """Note that a job has ended; return its command if the end was not known yet."""
         command = self._unfinished.pop(job, None)
         if command is None:
             return None
@@ -88,5 +88,5 @@ class JobTable:
         return command
 
     def summary(self) -> str:
-        """Return in words how many ended how."""
+        """Return the counts as text."""
         return f"{self.succeeded} succeeded, {self.failed} failed, {self.unstarted} not started"

@@ -1,11 +1,11 @@
 """A file about each call of simple_gpu_scheduler, and the report about calls that were killed.
 
-The file names the process, its first and last job, and the lines in flight: lines that were read from stdin and that
-the daemon has not confirmed as stored. The file is locked while the call lives and removed at a clean end, so an
-unlocked file belongs to a killed call. The daemon knows what became of every stored line.
+The file holds the process id, the first and last job id, and the lines in flight: lines that were read from stdin but
+not yet confirmed as stored. The file is locked while the call runs and removed at a clean end, so an unlocked file
+belongs to a killed call. The daemon knows the result of every stored line.
 """
 
-# The paths are made of text, and pathlib costs more than all of this.
+# Paths are plain text: importing pathlib costs more time than this whole module.
 # ruff: noqa: PTH103, PTH104, PTH108, PTH208
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from grassq.net.client import FINAL_STATES, ApiClient
 FOLDER = "sgs"
 #: Suffix of a file whose header cannot be read.
 UNREADABLE = ".unreadable"
-#: Files read by one call, and bytes of lines in flight read from one file; one read from stdin brings fewer.
+#: Files read by one call, and bytes of lines in flight read from one file (more than one read from stdin).
 FILES_MAX = 100
 LINES_MAX = 8 << 20
-#: Process, start in seconds since 1970, first job, last job, bytes of lines in flight: always of the same length.
+#: Process id, start in seconds since 1970, first job, last job, bytes of lines in flight. The length is fixed.
 _HEADER = b"%10d %12d %18d %18d %8d\n"
 _HEADER_SIZE = len(_HEADER % (0, 0, 0, 0, 0))
 
 #: Commands listed one by one; `grass show` lists the others.
 LISTED_MAX = 20
-#: Jobs per request, and in all. Of a call with more jobs, the report is about the last ones.
+#: Jobs per request and per report. A report about a call with more jobs covers the last ones.
 ASKED_AT_ONCE = 10_000
 ASKED_MAX = 100_000
 #: Characters of a command that are shown.
 SHOWN_MAX = 200
-#: States by interest; every other state is a way of waiting.
+#: The order of states in a report; every other state counts as waiting.
 ORDER = ("failed", "cancelled", "running", "placed", "waiting", "succeeded")
 
 Job = dict[str, Any]
 
 
 class RunFile:
-    """The file about this call. Where the file cannot be written, `say` tells so once and the call goes on."""
+    """The file about this call. If the file cannot be written, `say` gets one message and the call goes on."""
 
     def __init__(self, home: str, queue: str, say: Callable[[str], None]) -> None:
         self._path = f"{home}/{FOLDER}/{queue}"
         self._say = say
         self._has_failed = False
         self._began = int(time.time())
-        #: The ids of the first and last stored job; 0 before there is one.
+        #: The ids of the first and last stored job; 0 before the first submission.
         self._first = self._last = 0
         self._lines = b""
         self._descriptor = -1
@@ -80,13 +80,13 @@ class RunFile:
             self._tell(error)
 
     def confirm(self, first: int = 0, last: int = 0) -> None:
-        """No line is in flight any more: the lines are these jobs, or are known not to be stored."""
+        """Clear the lines in flight: they are stored as these jobs, or surely not stored."""
         if first:
             self._first, self._last = self._first or first, last
         self.put_in_flight(b"")
 
     def close(self) -> None:
-        """Remove the file, unless lines are in flight: then the next call reports them."""
+        """Remove the file; with lines in flight it stays, and the next call reports them."""
         if self._descriptor < 0 or self._lines:
             return
         try:
@@ -100,18 +100,18 @@ class RunFile:
         content = _HEADER % (os.getpid(), self._began, self._first, self._last, len(lines)) + lines
         written = 0
         while written < len(content):
-            # A full disk takes a part at first; the write of the next part fails and says why.
+            # A full disk may take a part first; the next write then fails with the reason.
             written += os.pwrite(self._descriptor, content[written:], written)
 
     def _tell(self, error: OSError) -> None:
         if not self._has_failed:
             self._has_failed = True
-            then = "if it is killed, the next one may not tell what became of its commands"
-            self._say(f"the note about this call cannot be kept ({error.strerror}); {then}")
+            then = "if this call is killed, the next call may not report its commands"
+            self._say(f"the file about this call cannot be written ({error.strerror}); {then}")
 
 
 class KilledRun(NamedTuple):
-    """A call that was killed, as its file tells."""
+    """The file of a killed call, as read."""
 
     path: str
     pid: int
@@ -122,7 +122,7 @@ class KilledRun(NamedTuple):
 
     @property
     def queue(self) -> str:
-        """The name of the queue that the call made."""
+        """The name of the call's queue."""
         return os.path.basename(self.path)  # noqa: PTH119
 
 
@@ -134,11 +134,11 @@ def report_killed_runs(client: ApiClient, messages: Messages) -> None:
                 if _report(client, run, messages):
                     os.unlink(run.path)
     except (GrassError, OSError) as error:
-        messages.say(f"what became of an earlier call cannot be told now: {error}")
+        messages.say(f"an earlier call cannot be reported now: {error}")
 
 
 def _killed_runs(home: str, messages: Messages, locks: ExitStack) -> Iterator[KilledRun]:
-    """Yield the killed calls; `locks` keeps every other call from reporting them too."""
+    """Yield the killed calls; `locks` keeps other processes from reporting the same calls."""
     folder = f"{home}/{FOLDER}"
     try:
         names = sorted(name for name in os.listdir(folder) if not name.endswith(UNREADABLE))
@@ -149,14 +149,14 @@ def _killed_runs(home: str, messages: Messages, locks: ExitStack) -> Iterator[Ki
             run = _locked(path, locks)
         except (OSError, ValueError):
             os.rename(path, path + UNREADABLE)
-            messages.say(f"the note about an earlier call cannot be read; it is kept as {path + UNREADABLE}")
+            messages.say(f"the file about an earlier call cannot be read; it is kept as {path + UNREADABLE}")
         else:
             if run is not None:
                 yield run
 
 
 def _locked(path: str, locks: ExitStack) -> KilledRun | None:
-    """Lock and read a file; return None if its call lives. Raise if it is no such file."""
+    """Lock and read a file; return None if its call still runs. Raise ValueError if the content is invalid."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         locks.callback(os.close, descriptor)
@@ -165,9 +165,9 @@ def _locked(path: str, locks: ExitStack) -> KilledRun | None:
         return None
     about = os.fstat(descriptor)
     if not about.st_nlink:
-        return None  # another call has reported it meanwhile
+        return None  # another process has just reported this call
     if not about.st_size:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # its call is about to lock it, or was killed before it read a line
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # the call is about to lock it, or was killed before it read a line
         return None
     content = os.pread(descriptor, _HEADER_SIZE + LINES_MAX, 0)
     pid, began, first, last, size = map(int, content[:_HEADER_SIZE].split())
@@ -185,9 +185,9 @@ def _report(client: ApiClient, run: KilledRun, messages: Messages) -> bool:
         _list(jobs, run.queue, messages)
     is_over = all(job.get("state") in FINAL_STATES for job in jobs)
     if not is_over:
-        messages.write(f"  they go on; grass kill queue:{run.queue} ends those that have not ended\n".encode())
+        messages.write(f"  unfinished commands go on; grass kill queue:{run.queue} ends them\n".encode())
     if run.lines and not any(job["id"] > run.last for job in jobs):
-        messages.say(f"{killed}; these it had read, and not handed over:")
+        messages.say(f"{killed}; these commands were read but not submitted:")
         messages.write(run.lines)
     return is_over
 
@@ -196,13 +196,13 @@ def _jobs(client: ApiClient, run: KilledRun) -> Iterator[Job]:
     selectors = []
     if run.last:
         first = max(run.first, run.last - ASKED_MAX + 1)
-        # The lines in flight may be stored: then their jobs come after the last known one.
+        # The lines in flight may be stored: their job ids then follow the last known id.
         last = run.last + (ASKED_MAX if run.lines else 0)
         selectors = [f"{low}-{min(low + ASKED_AT_ONCE - 1, last)}" for low in range(first, last + 1, ASKED_AT_ONCE)]
     elif run.lines:
         selectors = [f"queue:{run.queue}"]
     for selector in selectors:
-        with suppress(NotFound):  # somebody has cleaned them away
+        with suppress(NotFound):  # the jobs were removed with `grass clean`
             yield from (job for job in client.show([selector])["jobs"] if job.get("queue") == run.queue)
 
 

@@ -1,4 +1,4 @@
-"""Submits commands to the daemon: once each, whatever breaks on the way."""
+"""Submits each command to the daemon exactly once, also across restarts of the daemon."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from grassq.errors import BadInput, GrassError, StoreUnavailable, Unreachable
 from grassq.net.client import ApiClient
 from grassq.net.encoding import new_key, word_value
 
-#: A daemon that does not answer, or cannot store anything now, is asked again for this long.
+#: Seconds for which a daemon is asked again that does not answer or cannot store anything now.
 PATIENCE_S = 60.0
 PAUSE_S = 1.0
 
-#: Placeholders that Grass would fill in. Commands of simple_gpu_scheduler have none: their braces stay as typed.
+#: Placeholders that Grass would fill in. Commands of simple_gpu_scheduler have none, so their braces are escaped.
 _PLACEHOLDERS = JOB_PLACEHOLDERS | {SLOT.encode(), SLOTS_OF.encode()}
 _WRONG = re.compile(r"commands\[([0-9]{1,9})\]: (.+)", re.DOTALL)
 
@@ -36,13 +36,13 @@ class SubmitResult(NamedTuple):
     stored: Sequence[Command]
     #: The commands that the daemon refuses, each with its reason.
     refused: list[tuple[Command, str]]
-    #: The commands that could not be submitted, in the same order, and why.
+    #: The commands that could not be submitted, in input order, and the error.
     left: Sequence[Command] = ()
     trouble: GrassError | None = None
 
 
 class LineSubmitter:
-    """Submits commands to one queue, from one directory and with this environment."""
+    """Submits commands to one queue, with this directory and environment."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LineSubmitter:
         self._run_file = RunFile(client.home, queue, messages.say)
 
     def store(self, commands: Sequence[Command]) -> SubmitResult:
-        """Store the commands, in order, all that the daemon takes."""
+        """Store the commands in order, without those that the daemon refuses."""
         refused: list[tuple[Command, str]] = []
         first, trouble = 0, None
         while commands and not first and trouble is None:
@@ -78,7 +78,7 @@ class LineSubmitter:
                     refused.append((commands[wrong[0]], wrong[1]))
                     commands = [*commands[: wrong[0]], *commands[wrong[0] + 1 :]]
         if trouble is not None:
-            # A daemon that did not answer may have stored them: they stay in flight, and the next call reports them.
+            # A daemon that did not answer may have stored the commands: they stay in flight for the next call's report.
             if not isinstance(trouble, Unreachable):
                 self._run_file.confirm()
             return SubmitResult(0, (), refused, commands, trouble)
@@ -87,7 +87,7 @@ class LineSubmitter:
         return SubmitResult(first, commands, refused)
 
     def close(self) -> None:
-        """End the call: its file goes, unless nobody knows whether some commands are stored."""
+        """Remove the file about this call; it stays if commands may or may not be stored."""
         self._run_file.close()
 
     def _submit(self, commands: Sequence[Command]) -> int:
@@ -109,19 +109,19 @@ class LineSubmitter:
             select.select([self._signals], [], [], PAUSE_S)
         if answer.get("warnings"):
             try:
-                self._make_queue()  # somebody has deleted it, and the jobs would wait for it for ever
+                self._make_queue()  # the queue was deleted, and the jobs would wait for it forever
             except GrassError as error:
-                self._messages.say(str(error))  # the subscription misses the queue too, and makes it
+                self._messages.say(str(error))  # the next subscription finds no queue either, and creates it
         return int(answer["first"])
 
     def _is_lasting(self, error: GrassError) -> bool:
-        """Return whether the daemon would give the same answer again."""
+        """Tell whether the daemon would give the same answer again."""
         if isinstance(error, Unreachable | StoreUnavailable):
             return False
         if _wrong_command(error) is not None:
             return True
         try:
-            # What keeps a daemon from starting comes as the same kinds of error, and can be put right.
+            # The same error classes also report why a daemon cannot start, and a user can fix the cause.
             self._client.info()
         except GrassError:
             return False
@@ -129,7 +129,7 @@ class LineSubmitter:
 
 
 def _wrong_command(error: GrassError) -> tuple[int, str] | None:
-    """Return the index of the command that the error is about, and what is wrong with it; None if about no command."""
+    """Return the index of the invalid command and the reason; None if the error is about no command."""
     wrong = _WRONG.fullmatch(str(error)) if isinstance(error, BadInput) else None
     return None if wrong is None else (int(wrong[1]), wrong[2])
 

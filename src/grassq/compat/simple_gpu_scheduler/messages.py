@@ -1,4 +1,4 @@
-"""Our stderr: messages, and a progress bar that is hidden while something else is written to the terminal."""
+"""Writes to stderr: messages, and a progress bar that is hidden while other text is written to the terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from grassq.cli.progress import ProgressBar
 
-#: Seconds between two drawings of the bar.
+#: Seconds between two redraws of the bar.
 DRAW_S = 0.2
 
 
 class Messages:
-    """Writes messages and the bar to stderr."""
+    """Writes messages and the progress bar to stderr."""
 
     def __init__(self) -> None:
         self._is_watched = os.isatty(2)
@@ -27,11 +27,11 @@ class Messages:
         self._drawn = 0.0
 
     def say(self, message: str) -> None:
-        """Write one line, with the name of the program."""
+        """Write one line that begins with the program name."""
         self.write(f"{PROGRAM}: {render.clean(message)}\n".encode("utf-8", "backslashreplace"))
 
     def write(self, data: bytes) -> None:
-        """Write bytes as they are; a stderr that cannot be written is no failure."""
+        """Write bytes unchanged; ignore an unwritable stderr."""
         self.hide()
         try:
             render.write(data, fd=2)
@@ -39,7 +39,7 @@ class Messages:
             return
 
     def draw(self, table: JobTable) -> float | None:
-        """Draw the bar on a terminal; return in how many seconds to draw it again, or None without a terminal."""
+        """Draw the bar; return the seconds until the next redraw, or None if stderr is no terminal."""
         if not self._is_watched:
             return None
         now = monotonic()
@@ -72,10 +72,10 @@ class Messages:
             self._drop()
 
     def _drop(self) -> None:
-        """Draw nothing any more: the terminal is gone, as after a logout."""
+        """Stop drawing: the terminal is gone, as after a logout."""
         self._bar = None
         self._is_watched = False
-        # Python writes the buffered rest at exit; a second failure there would change the exit code.
+        # Python flushes stderr at exit; a second failure there would change the exit code.
         silence = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(silence, 2)
         os.close(silence)

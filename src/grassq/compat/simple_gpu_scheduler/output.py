@@ -1,4 +1,4 @@
-"""Our stdout: the output of several commands, mixed in whole lines."""
+"""Writes to stdout: the output of several commands, mixed in whole lines."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import os
 import select
 import stat
 
-#: Bytes of an unfinished line that are kept back; a longer line is passed on in pieces.
+#: Bytes of an unfinished line that are kept back; a longer line is written in pieces.
 HELD_MAX = 64 << 10
-#: Bytes that wait for the reader of stdout; with more, no event is taken until there is room.
+#: Bytes that wait for the reader of stdout; above this limit no event is taken.
 PENDING_MAX = 1 << 20
-#: Bytes that a ready pipe takes at once; a longer write could block.
+#: Bytes per write to a pipe; a longer write could block.
 PIPE_TAKES = select.PIPE_BUF
 FILE_TAKES = 1 << 20
 
-#: Stands for this program where the id of a job stands for a command.
+#: Used as the job id of lines that this program writes.
 _OURSELVES = 0
 
 
 class Output:
-    """Collects the output of commands and writes as much as the reader takes without blocking."""
+    """Collects the output of commands and writes it without blocking."""
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
@@ -29,32 +29,32 @@ class Output:
         #: The unfinished line of each job.
         self._held: dict[int, bytes] = {}
         self._pending = bytearray()
-        #: The writer whose unfinished line was passed on; None after a whole line.
+        #: The job whose unfinished line was written last; None after a whole line.
         self._open: int | None = None
-        #: The reason why stdout cannot be written any more.
+        #: The reason why stdout cannot be written.
         self.trouble = ""
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether there are bytes that the reader has not taken."""
+        """Whether bytes wait for the reader."""
         return bool(self._pending)
 
     @property
     def is_midline(self) -> bool:
-        """Return whether the last passed line has no end yet."""
+        """Whether the last line written is unfinished."""
         return self._open is not None
 
     @property
     def has_room(self) -> bool:
-        """Return whether more may be put in."""
+        """Whether fewer than PENDING_MAX bytes wait."""
         return len(self._pending) < PENDING_MAX
 
     def line(self, content: bytes) -> None:
-        """Write a line of our own."""
+        """Write a line of this program."""
         self._put(_OURSELVES, content + b"\n")
 
     def write(self, job: int, data: bytes) -> None:
-        """Take bytes of a command; pass them on up to the last end of a line."""
+        """Take bytes of a command; write them up to the last line end."""
         data = self._held.pop(job, b"") + data
         end = data.rfind(b"\n") + 1
         if len(data) - end > HELD_MAX:
@@ -65,12 +65,12 @@ class Output:
             self._held[job] = data[end:]
 
     def end(self, job: int) -> None:
-        """Pass on the unfinished line of a command that has ended."""
+        """Write the unfinished line of a command that has ended."""
         rest = self._held.pop(job, b"")
         if rest:
             self._put(job, rest)
         if self._open == job:
-            # Nothing that follows belongs to this line, not even the output of a later attempt.
+            # Even the output of a later attempt starts on a new line.
             self._open = -1
 
     def flush(self) -> None:
@@ -86,13 +86,13 @@ class Output:
                 return
             del self._pending[:written]
 
-    def _put(self, who: int, data: bytes) -> None:
+    def _put(self, job: int, data: bytes) -> None:
         if self.trouble:
             return
-        if self._open is not None and self._open != who:
+        if self._open is not None and self._open != job:
             self._pending += b"\n"
         self._pending += data
-        self._open = None if data.endswith(b"\n") else who
+        self._open = None if data.endswith(b"\n") else job
 
 
 def is_file(descriptor: int) -> bool:

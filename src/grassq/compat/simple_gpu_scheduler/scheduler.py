@@ -1,4 +1,4 @@
-"""The main loop: submits commands from stdin, and writes their output to stdout, until both are over."""
+"""The main loop: submits commands from stdin and writes their output to stdout, until both have ended."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from grassq.errors import GrassError, NotFound, Refused, Unreachable
 from grassq.net.client import ApiClient, compact
 from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted, Place
 
-#: With this many unfinished jobs, stdin is not read; the commands of one read may come on top.
+#: With this many unfinished jobs, stdin is not read. One read may exceed the limit by its commands.
 UNFINISHED_MAX = 10_000
 READ_SIZE = 64 << 10
-#: After FAILURES_MAX subscriptions in a row that lasted less than STEADY_S seconds, the call gives up.
+#: The call gives up after FAILURES_MAX subscriptions in a row that each lasted less than STEADY_S seconds.
 STEADY_S = 30.0
 FAILURES_MAX = 20
 PAUSE_S = 1.0
@@ -48,7 +48,7 @@ class Scheduler:
         self._messages = messages
         self._signals = signals
         self._asked = 0
-        #: Jobs that were cancelled after a signal, and commands that could not be submitted then.
+        #: Jobs cancelled after a signal, and commands that could not be submitted after a signal.
         self._cancelled: set[int] = set()
         self._unstored: Sequence[Command] = ()
         self._cancel_at = 0.0
@@ -67,13 +67,13 @@ class Scheduler:
         self._submitter = LineSubmitter(client, self._queue, cwd, self._create_queue, messages, signals)
 
     def run(self) -> int:
-        """Run until the input and all commands are over; return the exit code."""
+        """Run until the input and all commands have ended; return the exit code."""
         while self._is_reading or self._table or (self._output.is_waiting and not self._output.trouble):
             for act in self._await():
                 act()
         self._messages.hide()
         if not self._table.first:
-            # So quick that the queue may have no subscriber yet: then the daemon would wait for one.
+            # The queue may have no subscriber yet, and the daemon would wait for the first one.
             with suppress(NotFound):
                 self._client.delete_queue(self._queue)
         self._event_reader.close()
@@ -96,7 +96,7 @@ class Scheduler:
         self._client.create_queue([os.fsencode(word) for word in words], cwd=b"/", temporary=True)
 
     def _await(self) -> list[Callable[[], None]]:
-        """Wait until there is something to do, and return it; signals first."""
+        """Wait for signals, output, events or input; return what to do, signals first."""
         acts = {self._signals.fileno(): self._signalled}
         poll = select.poll()
         poll.register(self._signals, select.POLLIN)
@@ -120,7 +120,7 @@ class Scheduler:
 
     def _read(self) -> None:
         if not self._is_reading:
-            return  # a signal that ends the reading came at the same moment
+            return  # a signal in the same round of the loop has ended the reading
         try:
             data = os.read(0, READ_SIZE)
         except BlockingIOError:
@@ -142,22 +142,22 @@ class Scheduler:
             if isinstance(each, Command):
                 commands.append(each)
             else:
-                self._complain(f"line {each.number}: {each.why}; it is not run")
+                self._complain(f"line {each.number}: {each.why}; skipped")
         result = self._submitter.store(commands)
         self._table.add(result.first, result.stored)
         for command, why in result.refused:
-            self._complain(f"{command.shown.decode('utf-8', 'backslashreplace')}: {why}; it is not run")
+            self._complain(f"{command.shown.decode('utf-8', 'backslashreplace')}: {why}; skipped")
         if result.trouble is None:
             return
         self._table.unstarted += len(result.left)
         if self._signals.first:
-            self._messages.say(f"{result.trouble}; asked to stop, it is not tried again")
+            self._messages.say(f"{result.trouble}; not tried again after a signal")
             self._unstored = result.left  # listed with the other commands that were not started
             return
         self._list(result.left)
         if self._table:
-            goes_on = f"what was handed over before goes on ({len(self._table)} not ended)"
-            self._messages.say(f"{goes_on}; grass kill queue:{self._queue} ends it")
+            goes_on = f"submitted commands go on ({len(self._table)} not ended)"
+            self._messages.say(f"{goes_on}; grass kill queue:{self._queue} ends them")
         raise result.trouble
 
     def _complain(self, why: str) -> None:
@@ -187,8 +187,8 @@ class Scheduler:
             self._output.end(frame.job)
             command = self._table.end(frame.job, frame.state)
             if command is not None and frame.unread:
-                self._messages.say(f"of job {frame.job} not all output can be passed on: {frame.unread}")
-            # A command that was cancelled after a signal is listed at that moment.
+                self._messages.say(f"job {frame.job}: a part of the output is missing: {frame.unread}")
+            # Commands cancelled after a signal are listed when they are cancelled.
             if command is not None and frame.state != SUCCEEDED and not (frame.state == CANCELLED and self._asked):
                 self._tell_failure(frame, command)
         elif isinstance(frame, JobShown):
@@ -215,23 +215,22 @@ class Scheduler:
         self._messages.say(f"`{text}` {how}; grass log {end.job}")
 
     def _lose(self, job: int) -> None:
-        """Count a job as failed that the daemon does not know any more: somebody removed it or replaced the store."""
+        """Count a job as failed that the daemon has no record of: it was removed, or the store was replaced."""
         self._output.end(job)
         if self._table.end(job, "lost") is not None:
             self._flush()  # on a terminal this comes after what the command wrote
-            why = "the daemon does not know it any more"
-            self._messages.say(f"job {job} is gone: {why}; what became of it is not known")
+            self._messages.say(f"job {job} is gone: the daemon has no record of it, and its result is unknown")
 
     def _subscribe(self, places: Mapping[int, Place]) -> EventReader:
         table = self._table
-        # The event reader calls this on its own thread. Read in this order: a job up to `last` that is missing among
-        # the unfinished has ended by then.
+        # Called on the event reader's thread. `last` is read first, so a job up to `last` that is not among the
+        # unfinished jobs has ended.
         return EventReader(
             self._client.subscribe(self._queue, 1, places, known=lambda: (table.last, table.unfinished()))
         )
 
     def _subscribe_again(self, error: GrassError) -> None:
-        """Subscribe again from where we were: the daemon was away for longer than a client waits."""
+        """Subscribe again from the last position, after the daemon was away for longer than a client waits."""
         now = monotonic()
         self._failures = self._failures + 1 if now - self._subscribed < STEADY_S else 1
         if self._failures > FAILURES_MAX:
@@ -241,9 +240,9 @@ class Scheduler:
         if self._failures > 1:
             sleep(PAUSE_S)
         elif not isinstance(error, NotFound):
-            self._messages.say(f"{error}; asking again")
-        # Somebody may have deleted the queue, or it went while we were suspended: its jobs wait for it. One that is
-        # there stays as it is; what keeps us from making it is met again, and counted, by the next subscription.
+            self._messages.say(f"{error}; trying again")
+        # The queue may have been deleted, or removed while this process was suspended; its jobs then wait for it.
+        # Creating an existing queue changes nothing. An error here comes back, and is counted, at the subscription.
         with suppress(GrassError):
             self._create_queue()
         self._event_reader = self._subscribe(places)
@@ -255,7 +254,7 @@ class Scheduler:
             self._output.flush()
         if self._output.trouble and not self._told_of_output:
             self._told_of_output = True
-            why = f"stdout cannot be written any more ({self._output.trouble})"
+            why = f"stdout cannot be written ({self._output.trouble})"
             self._messages.say(f"{why}; the commands run on, and `grass log` has their output")
 
     def _signalled(self) -> None:
@@ -266,24 +265,24 @@ class Scheduler:
             self._end_all()
 
     def _stop(self) -> None:
-        """Start no command any more; running commands finish."""
+        """Start no more commands; running commands finish."""
         was_reading, self._is_reading = self._is_reading, False
         left = self._reader.left()
         cancelled = self._cancel_waiting()
         self._table.unstarted += bool(left)
         running = len(self._table) - len(cancelled)
-        # Senders of other signals than ctrl-C mostly have no terminal, and only ctrl-C means more when it comes again.
-        more = "ctrl-C once more" if self._signals.first == SIGINT else f"grass kill queue:{self._queue}"
-        ends = f"{running} running, which finish; {more} ends them" if running else "none is running"
-        self._messages.say(f"no command starts any more; {ends}" + ("; the input was not read further" * was_reading))
+        # Only a repeated ctrl-C has a further effect, and the sender of another signal may have no terminal.
+        more = "another ctrl-C" if self._signals.first == SIGINT else f"grass kill queue:{self._queue}"
+        ends = f"{running} running will finish ({more} ends them)" if running else "none is running"
+        self._messages.say(f"no more commands start; {ends}" + ("; the rest of the input is not read" * was_reading))
         self._list([*cancelled, *self._unstored, *([Command(left, left, left)] if left else [])])
 
     def _cancel_again(self, *, at_once: bool) -> None:
-        """Cancel again: a job that was about to start may have been queued again since, and would start later."""
+        """Cancel again: a job that was about to start may have been requeued since then."""
         now = monotonic()
         if at_once or now >= self._cancel_at:
             self._cancel_at = now + PAUSE_S
-            with suppress(Unreachable):  # the daemon starts again, and tells of itself when it has
+            with suppress(Unreachable):  # the daemon restarts, and its next events come here again
                 self._list(self._cancel_waiting())
 
     def _cancel_waiting(self) -> list[Command]:
@@ -293,7 +292,7 @@ class Scheduler:
         return [waiting[job] for job in cancelled]
 
     def _list(self, commands: Sequence[Command]) -> None:
-        """Print commands that were not started as they can be piped in again."""
+        """Print commands that were not started, in a form that can be piped in again."""
         if commands:
             count = f"{len(commands)} command{'s were' if len(commands) > 1 else ' was'}"
             typed = b"".join(each.typed + b"\n" for each in commands)
@@ -301,7 +300,7 @@ class Scheduler:
 
     def _end_all(self) -> None:
         if self._table:
-            self._messages.say(f"ending {len(self._table)} commands; once more leaves them")
+            self._messages.say(f"ending {len(self._table)} commands; another ctrl-C leaves them running")
             self._cancel(self._table.unfinished(), unstarted=False)
 
     def _cancel(self, jobs: Collection[int], *, unstarted: bool) -> list[int]:
@@ -310,6 +309,6 @@ class Scheduler:
         try:
             answer = self._client.kill(compact(jobs), unstarted=unstarted)
         except (NotFound, Refused):
-            return []  # all of them have ended or started by now
-        # This includes a prefetched job: it is withdrawn, and then cancelled.
+            return []  # all of these jobs have ended or started
+        # Includes prefetched jobs: the daemon withdraws and then cancels them.
         return [int(job) for job in answer["ids"]]

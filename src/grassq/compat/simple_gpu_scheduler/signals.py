@@ -1,4 +1,4 @@
-"""Signals behind a descriptor that can be polled; the third ctrl-C ends the process."""
+"""Turns signals into a descriptor that can be polled; the third ctrl-C ends the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FrameType
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: What the signals so far ask for.
+#: What the signals so far request.
 STOP = 1
 END_ALL = 2
 LEAVE = 3
@@ -21,44 +21,44 @@ class Leave(BaseException):
 
 
 class Signals:
-    """Collects the signals that ask us to stop.
+    """Collects SIGINT, SIGTERM and SIGHUP.
 
-    Only a ctrl-C means more when it comes again. A closed terminal sends SIGHUP twice, `timeout` SIGTERM twice and a
-    supervisor one after the other: none of them knows what runs here, and whoever wants it ended says so.
+    Only a repeated ctrl-C has a further effect. A closed terminal sends SIGHUP twice, `timeout` sends SIGTERM twice,
+    and a supervisor sends both; none of them means that running commands should be ended.
     """
 
     def __init__(self) -> None:
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._interrupts = 0
-        #: The first signal; 0 before there is one.
+        #: The first signal; 0 if there was none.
         self.first = 0
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         for number in WATCHED:
-            # Who started us with a signal ignored (nohup, a shell's background) wants it to stay so.
+            # A signal that was ignored at start (nohup, a background job of a shell) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._heard)
+                signal.signal(number, self._handle)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when a signal has come."""
+        """Return a descriptor that is readable after a signal."""
         return self._reading
 
     def take(self) -> int:
-        """Return what the signals ask for: 0, STOP or END_ALL. For LEAVE the handler raises."""
+        """Return 0, STOP or END_ALL. For LEAVE the signal handler raises `Leave`."""
         with suppress(BlockingIOError):
             os.read(self._reading, READ_SIZE)
         return max(self._interrupts, STOP) if self.first else 0
 
-    def _heard(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         self.first = self.first or number
         self._interrupts += number == signal.SIGINT
-        # Raised once: a ctrl-C that is held down would interrupt the leaving itself.
+        # Raised once: a ctrl-C that is held down would interrupt the exit itself.
         if number == signal.SIGINT and self._interrupts == LEAVE:
             raise Leave
 
 
 def ignore() -> None:
-    """Ignore all signals: nothing is left that could be stopped, and a signal would only break the end."""
-    # For a signal in this very moment Python would print a traceback that says the exception was ignored.
+    """Ignore all three signals at exit: a signal could only interrupt the exit itself."""
+    # A signal at this moment would make Python print a traceback about an ignored exception.
     sys.unraisablehook = _unraisable
     for number in WATCHED:
         signal.signal(number, signal.SIG_IGN)

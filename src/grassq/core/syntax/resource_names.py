@@ -1,4 +1,4 @@
-"""The resources Grass knows by name: no other module of `core` spells one. Every other name comes from a person.
+"""The resources Grass knows by name: no other module of `core` spells one. Every other name is a user's.
 
 Light to import, because the command line needs it.
 """
@@ -15,6 +15,6 @@ SLOTS_OF = VRAM_OF
 SLOT = "slot"
 #: Resources that count in MiB.
 SIZES = frozenset({"mem", "disk", VRAM})
-#: Resources that are options on every machine, so that a line means the same everywhere. Only these may be followed
-#: by a separate amount word.
+#: Resources that are options on every machine, so a command line means the same everywhere. Only these take the amount
+#: as a separate word.
 COMMON_RESOURCES = POOLS | {VRAM, VRAM_OF}
