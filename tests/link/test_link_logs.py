@@ -229,6 +229,46 @@ def test_copies_survive_a_restart_and_are_removed_with_their_jobs(tmp_path: Path
     play(test)
 
 
+class _Slow:
+    """A reader whose log never ends; `asked` counts the questions."""
+
+    asked = 0
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
+        self.asked += 1
+        await asyncio.sleep(0)
+        return b"x", 1000
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        return 0
+
+
+def open_below(folder: Path) -> list[Path]:
+    """The descriptors of this process that are open on files of a folder."""
+    return [path for path in Path("/proc/self/fd").iterdir() if folder in path.resolve().parents]
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_copy_that_is_given_up_midway_leaves_no_open_file_and_no_part(turns: int, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            await copied(one, await a_job(one, worker, b"all of it"))
+            reader, folder = _Slow(), tmp_path / "other"
+            cache = LogCache(folder, one.broker.engine, lambda worker: reader, most_bytes=MIB)
+            cache.start()
+            cache.greet(worker.info.name)
+            await until(lambda: reader.asked)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await cache.close()
+            await asyncio.get_running_loop().shutdown_default_executor()
+            assert not list(folder.iterdir())
+            assert not open_below(folder)
+
+    play(test)
+
+
 def test_what_ended_while_its_worker_went_away_is_copied_when_it_is_back(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path) as one:

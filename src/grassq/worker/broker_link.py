@@ -200,8 +200,8 @@ class BrokerLink:
             raise _refusal(error.status, dict(error.headers or {})) from None
         except aiohttp.ServerFingerprintMismatch:
             raise TurnedAway(
-                "the certificate differs from the one of the broker that this worker joined; to join again:"
-                " `grass join --anew CODE`"
+                "the certificate is not the one of the broker that this worker joined; if the broker has a new"
+                " certificate, `grass join --anew CODE`"
             ) from None
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:

@@ -188,20 +188,17 @@ class LogCache:
         name = f"{key.job}.{key.attempt}.{key.stream}" + (f".cut{half}" if cut else "")
         part = self._folder / (name + _PART)
         try:
-            file = await asyncio.to_thread(part.open, "wb")
-            with file:
-                await _pull(reader, key, file.write, 0, half if cut else size)
-                if cut:
-                    mark = b"\n[grass: %d bytes are not in this copy]\n" % (size - 2 * half)
-                    file.write(mark)
-                    await _pull(reader, key, file.write, size - half, size)
-                written = file.tell()
+            _append(part, b"")
+            await _pull(reader, key, part, 0, half if cut else size)
+            if cut:
+                _append(part, b"\n[grass: %d bytes are not in this copy]\n" % (size - 2 * half))
+                await _pull(reader, key, part, size - half, size)
             self._forget(key)
-            part.rename(self._folder / name)
+            kept = part.rename(self._folder / name)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        self._note(key, _Kept(self._folder / name, written, half if cut else None))
+        self._note(key, _Kept(kept, kept.stat().st_size, half if cut else None))
         self._evict()
 
     def _note(self, key: Key, kept: _Kept) -> None:
@@ -238,12 +235,18 @@ class LogCache:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pull(reader: LogReader, key: Key, write: Callable[[bytes], object], offset: int, end: int) -> None:
+def _append(part: Path, data: bytes) -> None:
+    # Opened for each piece: no open file is left behind when the copying is cancelled.
+    with part.open("ab") as file:
+        file.write(data)
+
+
+async def _pull(reader: LogReader, key: Key, part: Path, offset: int, end: int) -> None:
     while offset < end:
         data = (await reader.read(key.job, key.attempt, key.stream, offset))[0][: end - offset]
         if not data:
             return
-        write(data)
+        _append(part, data)
         offset += len(data)
 
 
