@@ -42,7 +42,7 @@ def test__json_writes_and_reads_without_json() -> None:
     """`net.encoding` uses `encode_basestring_ascii` and `make_scanner`, and falls back to `json` without them."""
     import _json
 
-    assert encoding.quote is _json.encode_basestring_ascii
+    assert vars(encoding)["quote"] is _json.encode_basestring_ascii
     source = f"sys.path.insert(0, {os.path.dirname(home.__file__) + '/..'!r})"  # noqa: PTH120
     used = "from grassq.net import encoding; assert encoding.parse(b'{\"a\": [1, null]}') == {'a': [1, None]}"
     assert not loads(f"{source}; {used}", "json")

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from bench.homes import own_home
 from bench.peers.base import NOTHING, SLOTS, Contestant, Latency, Trouble, gaps_between, limit_s, stamps
-from grassq.net.client import FINAL_STATES
+from grassq.net.encoding import FINAL_STATES
 from grassq.sdk import Client, Job
 
 QUEUE = "bench"

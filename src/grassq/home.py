@@ -113,29 +113,24 @@ class Sender:
         self.cwd, self.env, self.umask = cwd, env, umask
 
     @classmethod
-    def local(cls, cwd: bytes | None, env: Mapping[bytes, bytes] | None, mask: int | None) -> Sender:
-        """Return what goes to this machine's daemon: what is given, and the rest as this process has it."""
-        return cls(
-            working_directory() if cwd is None else cwd,
-            environment() if env is None else env,
-            umask() if mask is None else mask,
-        )
-
-    @classmethod
-    def remote(cls) -> Sender:
-        """Return what goes to a broker on another machine: nothing of this one. A job there gets the worker's."""
-        return cls(b"/", {}, 0o022)
-
-    @classmethod
     def to(
         cls,
         broker: str | None,
         cwd: bytes | None = None,
         env: Mapping[bytes, bytes] | None = None,
-        umask: int | None = None,
+        mask: int | None = None,
     ) -> Sender:
-        """Return what goes to a broker, or to this machine's daemon if there is no broker."""
-        return cls.local(cwd, env, umask) if broker is None else cls.remote()
+        """Return what goes to this machine's daemon: what is given, and the rest as this process has it.
+
+        Nothing of this machine goes to a broker: a job there gets the worker's directory, environment and umask.
+        """
+        if broker is not None:
+            return cls(b"/", {}, 0o022)
+        return cls(
+            working_directory() if cwd is None else cwd,
+            environment() if env is None else env,
+            umask() if mask is None else mask,
+        )
 
 
 def umask() -> int:

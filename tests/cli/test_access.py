@@ -95,7 +95,7 @@ def test_join_says_what_to_type_next_and_the_daemon_finds_it(
     done = grass("join", code_for(certificate, broker.address))
     assert done.returncode == 0, done.stderr
     assert f"grass daemon --no-broker --connect {broker.address}" in done.stdout
-    found = remote_broker.worker_credential(str(home), [broker.address])
+    found = remote_broker.credential(str(home), [broker.address], "worker")
     assert found.token.startswith("0a1b2c3d.") and found.scope == "worker"
     assert [each.addresses for each in remote_broker.joined(str(home))] == [[broker.address]]
 

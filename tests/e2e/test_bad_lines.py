@@ -143,7 +143,7 @@ def test_a_nul_byte_is_refused(user: Grass) -> None:
         for cwd, env in ((b"/\0", {}), (b"/", {b"A\0": b"1"})):
             with pytest.raises(BadInput):
                 client.submit([{"command": ["true"]}], cwd=cwd, env=env, umask=0o22)
-        body = enqueue_body([b"echo", b"\0"], Sender.remote(), new_key())
+        body = enqueue_body([b"echo", b"\0"], Sender.to("a broker"), new_key())
         answer = exchange(client.home, "POST", "/v1/enqueue", body)
         assert answer.headers["grass-exit"] == "2" and b"NUL" in answer.body
     user.nothing_was_stored()

@@ -168,38 +168,38 @@ def test_a_home_that_cannot_be_written_can_still_be_used(home: Path, tmp_path: P
         (home / broker_file.LOCK_NAME).unlink()
         (home / broker_file.LOCK_NAME).mkdir()  # in the way of every writer, root's too
         alias = Address("localhost", broker.port)
-        assert remote_broker.login_credential(str(home), alias).token == TOKEN
+        assert remote_broker.credential(str(home), [alias], "login").token == TOKEN
 
 
 def test_credentials_of_a_listed_address_need_no_network(home: Path) -> None:
     gone = closed_port()
     let_in(home, PRINT, gone, HERE, worker="w.s")
-    mine = remote_broker.worker_credential(str(home), [HERE])
+    mine = remote_broker.credential(str(home), [HERE], "worker")
     assert (mine.token, mine.name, mine.store_id, mine.fingerprint) == ("w.s", "box", STORE_ID, PRINT)
     assert mine.addresses == [HERE, gone]
-    assert remote_broker.login_credential(str(home), gone).token == TOKEN
+    assert remote_broker.credential(str(home), [gone], "login").token == TOKEN
 
 
 def test_credentials_at_a_new_address_are_found_by_its_certificate(home: Path, tmp_path: Path) -> None:
     certificate = Certificate(tmp_path)
     with FakeBroker(certificate, lambda request: None) as broker:
         let_in(home, certificate.fingerprint, HERE, worker="w.s")
-        found = remote_broker.worker_credential(str(home), [broker.address])
+        found = remote_broker.credential(str(home), [broker.address], "worker")
         assert (found.token, found.addresses) == ("w.s", [broker.address, HERE])
         assert broker.heard == b""
     # From now on it is listed, so that it need not be up.
-    assert remote_broker.worker_credential(str(home), [broker.address]).token == "w.s"
+    assert remote_broker.credential(str(home), [broker.address], "worker").token == "w.s"
     # A worker whose broker is away waits for it: it has joined no other, and the certificate will tell.
     away = closed_port()
-    assert remote_broker.worker_credential(str(home), [away]).addresses[0] == away
+    assert remote_broker.credential(str(home), [away], "worker").addresses[0] == away
     with pytest.raises(Unreachable):
-        remote_broker.login_credential(str(home), [closed_port()])
+        remote_broker.credential(str(home), [closed_port()], "login")
 
 
 def test_a_machine_that_has_not_joined_is_told_how(home: Path) -> None:
     let_in(home, PRINT, HERE)
     with pytest.raises(Refused, match=r"has not joined my\.server\.com:7500: .*`grass join CODE`"):
-        remote_broker.worker_credential(str(home), [HERE])
+        remote_broker.credential(str(home), [HERE], "worker")
     assert remote_broker.joined(str(home)) == []
 
 

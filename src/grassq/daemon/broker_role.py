@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import os
 import secrets
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -22,23 +20,14 @@ from grassq import home as homes
 from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
-from grassq.broker.views import timestamp
 from grassq.core.messages import WorkerMessage
 from grassq.core.planner.board import ReservationPolicy
 from grassq.core.planner.workers import in_process
 from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
-from grassq.daemon.context import (
-    SHUTDOWN_S,
-    DaemonContext,
-    SystemClock,
-    cancel,
-    host_name,
-    raise_file_limit,
-    serve_user,
-)
-from grassq.daemon.home_lock import user_socket, working_place
+from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, raise_file_limit, serve_user
+from grassq.daemon.home_lock import working_place
 from grassq.errors import StoreUnavailable, UnknownSchema
 from grassq.run import rundir
 from grassq.settings import STORE_MEMORY
@@ -49,7 +38,7 @@ from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
 from grassq.web.listen.identity import Identity
-from grassq.web.listen.tcp import is_wildcard, listen, make_runner
+from grassq.web.listen.tcp import is_wildcard, listen
 from grassq.web.logs.cache import LogCache
 from grassq.web.routes.tokens import Reach
 from grassq.web.submit.json5_text import parse_object
@@ -170,17 +159,12 @@ async def _open_entrances(
     links = WorkerRegistry(engine, alarm=partial(_alarm, audit))
     directory = _directory(stack, setup, engine, links, worker)
     default = parse_request(parse_object(setup.values.default_request, "default_request"))
-    api = Api(
-        engine, directory, default, setup.stopping.set, _about(setup, engine, url), guard=guard, link=links.socket
-    )
-    runner = make_runner(api.app(), SHUTDOWN_S)
-    await runner.setup()
-    sock = stack.enter_context(user_socket(setup.home))
-    stack.push_async_callback(runner.cleanup)
-    # First of all: what waits for the links to end would wait out its whole time.
-    stack.push_async_callback(links.close)
+    about = {**setup.describe(shown_url(url), engine.status.store_id), "bind": setup.mode.bind}
+    api = Api(engine, directory, default, setup.stopping.set, about, guard=guard, link=links.socket)
     _forget_joined(setup.home)
-    await serve_user(runner, sock)
+    runner = await serve_user(stack, setup.home, api.app())
+    # Closed before the web server, which waits until every connection has ended.
+    stack.push_async_callback(links.close)
     if identity is not None:
         await _open_to_others(stack, setup, runner, api, identity)
 
@@ -213,18 +197,6 @@ def _alarm(audit: Audit, words: str) -> None:
         at=time.time(), who="broker", name="", peer="", method="GET", path="/v1/worker", about=words, result="refused"
     )
     audit.write(entry, sync=True)
-
-
-def _about(setup: DaemonContext, engine: Engine, url: str) -> dict[str, object]:
-    return {
-        "pid": os.getpid(),
-        "home": setup.home,
-        "store": shown_url(url),
-        "store_id": engine.status.store_id,
-        "started": timestamp(time.time()),
-        "python": sys.executable,
-        "bind": setup.mode.bind,
-    }
 
 
 def _identity(setup: DaemonContext) -> Identity | None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import socket
+import sys
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from aiohttp import web
 from msgspec import Struct
 
+from grassq.broker.views import timestamp
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
+from grassq.daemon.home_lock import user_socket
 from grassq.daemon.saved_mode import SavedMode
 from grassq.settings import Settings
+from grassq.web.listen.tcp import make_runner
 from grassq.web.submit.json5_text import parse_object
 from grassq.worker.default_env import DefaultEnvironment
 
@@ -57,6 +63,17 @@ class DaemonContext(Struct, frozen=True):
             return None
         return {name: supply_of(limit) for name, limit in parse_limits(parse_object(text, "--capacity")).items()}
 
+    def describe(self, store: str, store_id: str) -> dict[str, object]:
+        """Return what `grass doctor` shows of the process."""
+        return {
+            "pid": os.getpid(),
+            "home": self.home,
+            "store": store,
+            "store_id": store_id,
+            "started": timestamp(time.time()),
+            "python": sys.executable,
+        }
+
 
 def host_name() -> str:
     """What a new worker is called."""
@@ -76,6 +93,11 @@ async def cancel(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def serve_user(runner: web.AppRunner, sock: socket.socket) -> None:
-    """Answer on the user's own socket."""
+async def serve_user(stack: AsyncExitStack, home: str, app: web.Application) -> web.AppRunner:
+    """Answer on the socket of the home, until the stack is closed."""
+    runner = make_runner(app, SHUTDOWN_S)
+    await runner.setup()
+    sock = stack.enter_context(user_socket(home))
+    stack.push_async_callback(runner.cleanup)
     await web.SockSite(runner, sock, backlog=BACKLOG).start()
+    return runner

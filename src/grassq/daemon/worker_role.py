@@ -6,26 +6,20 @@ Commands and the SDK on this machine go to that broker directly; the daemon only
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from grassq import atomic_files
 from grassq import home as homes
-from grassq.broker.views import timestamp
 from grassq.core.endpoint import Endpoint
 from grassq.core.syntax.addresses import parse_addresses
-from grassq.daemon.context import SHUTDOWN_S, DaemonContext, cancel, raise_file_limit, serve_user
-from grassq.daemon.home_lock import user_socket
+from grassq.daemon.context import DaemonContext, cancel, raise_file_limit, serve_user
 from grassq.errors import GrassError, Refused
 from grassq.net import broker as remote_broker
 from grassq.net.broker import Credential
 from grassq.run.own_daemon import LOCK_NAME
-from grassq.web.listen.tcp import make_runner
 from grassq.web.worker_only.routes import OwnWorkerRoutes
 from grassq.worker import offers
 from grassq.worker.broker_link import BrokerLink
@@ -55,22 +49,11 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
     stack.push_async_callback(worker.close)
     dialling = asyncio.create_task(link.run(worker))
     stack.push_async_callback(cancel, dialling)
-    about = {
-        "pid": os.getpid(),
-        "home": setup.home,
-        "store": "",
-        "store_id": credential.store_id,
-        "started": timestamp(time.time()),
-        "python": sys.executable,
-    }
-    own = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about)
-    runner = make_runner(own.app(), SHUTDOWN_S)
-    await runner.setup()
-    sock = stack.enter_context(user_socket(setup.home))
-    stack.push_async_callback(runner.cleanup)
     addresses = ",".join(map(str, credential.addresses))
     atomic_files.write_aside(setup.home, homes.JOINED_NAME, f"{addresses}\n".encode(), sync=True)
-    await serve_user(runner, sock)
+    about = setup.describe("", credential.store_id)
+    routes = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about)
+    await serve_user(stack, setup.home, routes.app())
     setup.say(f"worker {credential.name} of the broker at {', '.join(map(str, credential.addresses))}")
     return [ticking, dialling]
 
@@ -78,7 +61,7 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
 def _credential(setup: DaemonContext) -> Credential:
     """What this machine joined its broker with."""
     if setup.mode.connect is not None:
-        return remote_broker.worker_credential(setup.home, parse_addresses(setup.mode.connect, "--connect"))
+        return remote_broker.credential(setup.home, parse_addresses(setup.mode.connect, "--connect"), "worker")
     joined = remote_broker.joined(setup.home)
     if len(joined) != 1:
         raise Refused("say which broker to work for: --connect HOST:PORT; `grass join CODE` joins one")
@@ -87,20 +70,12 @@ def _credential(setup: DaemonContext) -> Credential:
 
 def _way_to_work(setup: DaemonContext, first: Credential) -> Endpoint:
     """How to come to the broker now: who joins again, or learns another address, need not start anew."""
-    try:
-        now = _known(setup, first)
-    except GrassError:
-        now = first
-    return Endpoint(tuple(now.addresses), now.fingerprint, now.token)
-
-
-def _known(setup: DaemonContext, first: Credential) -> Credential:
-    same = [each for each in remote_broker.joined(setup.home) if each.store_id == first.store_id]
-    if not same:
-        return first
-    newest = same[-1]
-    newest.addresses = list(dict.fromkeys([*first.addresses, *newest.addresses]))
-    return newest
+    now = first
+    with suppress(GrassError):
+        for each in remote_broker.joined(setup.home):
+            if each.store_id == first.store_id:
+                now = each
+    return Endpoint(tuple(dict.fromkeys([*first.addresses, *now.addresses])), now.fingerprint, now.token)
 
 
 def _place(home: str, store_id: str) -> str:

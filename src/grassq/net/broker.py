@@ -84,16 +84,6 @@ def open_broker(home: str, text: str) -> Broker:
     return Broker(everywhere, token_for)
 
 
-def login_credential(home: str, address: Address | Sequence[Address]) -> Credential:
-    """Return this user's login at a broker; dial only an address never seen before, to see which broker is there."""
-    return _credential(home, [address] if isinstance(address, Address) else list(address), "login")
-
-
-def worker_credential(home: str, addresses: Sequence[Address]) -> Credential:
-    """Return what this machine joined a broker with; dial only addresses never seen before."""
-    return _credential(home, list(addresses), "worker")
-
-
 def joined(home: str) -> list[Credential]:
     """Return every broker this machine has joined as a worker."""
     entries = broker_file.load(home).entries
@@ -112,7 +102,8 @@ def no_right(address: Address, kind: Kind) -> Refused:
     )
 
 
-def _credential(home: str, addresses: list[Address], kind: Kind) -> Credential:
+def credential(home: str, addresses: list[Address], kind: Kind) -> Credential:
+    """Return this user's login at a broker, or what this machine joined it with; dial only unknown addresses."""
     book = broker_file.load(home)
     for entry in _listed(book, addresses):
         right = getattr(entry, kind)

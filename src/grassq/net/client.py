@@ -13,7 +13,7 @@ from grassq import home as homes
 from grassq.core.syntax.numbers import id_ranges
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.home import Sender
-from grassq.net.encoding import FINAL_STATES, new_key, query, word_value
+from grassq.net.encoding import new_key, query, word_value
 from grassq.net.event_lines import EventLines
 from grassq.net.event_stream import SILENT_S, EventStream, Known
 from grassq.net.event_stream import Place as ReadTo
@@ -293,8 +293,8 @@ class ApiClient:
     def _change_jobs(self, verb: str, selectors: Iterable[str], **extra: object) -> Document:
         return self._change(f"jobs/{verb}", {"selectors": list(selectors), **extra})
 
-    def _change(self, verb: str, document: Document, key: str | None = None) -> Document:
-        body = json.dumps({**document, "key": key or new_key()}).encode("ascii")
+    def _change(self, verb: str, document: Document) -> Document:
+        body = json.dumps({**document, "key": new_key()}).encode("ascii")
         return self._answer(self._ask("POST", f"/v1/{verb}", body))
 
     def _get(self, path: str, pairs: Iterable[tuple[str, object]]) -> Document:
@@ -423,16 +423,3 @@ def _parse(response: Response) -> Document | None:
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
-
-
-__all__ = [
-    "FINAL_STATES",
-    "POLL_LIMIT_S",
-    "WAIT_AT_ONCE",
-    "ApiClient",
-    "Document",
-    "LogStream",
-    "Tell",
-    "compact",
-    "read_answer",
-]

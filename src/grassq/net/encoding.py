@@ -19,19 +19,6 @@ if TYPE_CHECKING:
 
     from grassq.home import Sender
 
-__all__ = [
-    "FINAL_STATES",
-    "enqueue_body",
-    "new_key",
-    "percent",
-    "query",
-    "quote",
-    "text",
-    "version_warning",
-    "word",
-    "word_value",
-]
-
 #: States in which a job stays for ever.
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 

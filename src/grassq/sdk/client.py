@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 from grassq import home as homes
 from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
-from grassq.net.client import FINAL_STATES, POLL_LIMIT_S, WAIT_AT_ONCE, compact
+from grassq.net.client import POLL_LIMIT_S, WAIT_AT_ONCE, compact
 from grassq.net.client import ApiClient as _Requests
-from grassq.net.encoding import word_value
+from grassq.net.encoding import FINAL_STATES, word_value
 from grassq.sdk.job import Job
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from grassq.core.outcome import in_words
 from grassq.errors import GrassError
-from grassq.net.client import FINAL_STATES
+from grassq.net.encoding import FINAL_STATES
 
 if TYPE_CHECKING:
     from grassq.sdk.client import Client

@@ -18,6 +18,7 @@ from grassq.web.responses import Handler, document, version_header
 from grassq.web.routes.jobs import Jobs
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
+from grassq.web.submit.handler import Submissions
 from grassq.web.workers.directory import WorkersApi
 
 
@@ -43,7 +44,8 @@ class Api:
         self._link = link
         self.guard = guard or Guard()
         self.tokens = Tokens(engine, self.guard)
-        self._jobs = Jobs(engine, directory, default)
+        self._jobs = Jobs(engine, directory)
+        self._submissions = Submissions(engine, default)
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary)
 
@@ -66,7 +68,7 @@ class Api:
 
     def routes(self) -> list[Route]:
         """The table: nothing is served that is not in it."""
-        jobs, queues, tokens = self._jobs, self._queues, self.tokens
+        submissions, jobs, queues, tokens = self._submissions, self._jobs, self._queues, self.tokens
         table: list[tuple[str, str, Handler, Need]] = [
             ("POST", "/v1/redeem", tokens.redeem, "open"),
             ("GET", "/v1/show", jobs.show, "read"),
@@ -76,9 +78,9 @@ class Api:
             ("GET", "/v1/events", jobs.events, "read"),
             ("GET", r"/v1/jobs/{id:\d{1,15}}/log", jobs.log, "read"),
             ("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit"),
-            ("POST", "/v1/enqueue", jobs.enqueue, "submit"),
-            ("POST", "/v1/submit", jobs.submit, "submit"),
-            ("POST", "/v1/submit-many", jobs.submit_many, "submit"),
+            ("POST", "/v1/enqueue", submissions.enqueue, "submit"),
+            ("POST", "/v1/submit", submissions.submit, "submit"),
+            ("POST", "/v1/submit-many", submissions.submit_many, "submit"),
             ("POST", "/v1/jobs/kill", jobs.kill, "submit"),
             ("POST", "/v1/jobs/rerun", jobs.rerun, "submit"),
             ("POST", "/v1/jobs/hold", jobs.hold, "submit"),

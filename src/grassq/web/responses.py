@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
 
 from grassq import __version__
 from grassq.broker import views
 from grassq.broker.actions.bulk import BulkResult
 from grassq.core import protocol
 from grassq.core.syntax.enqueue import Enqueue
-from grassq.errors import EXIT_USAGE, BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
+from grassq.errors import BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
 from grassq.web.listen.abort import cut
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -62,32 +61,19 @@ async def version_header(request: web.Request, response: web.StreamResponse) -> 
     response.headers["Grass-Version"] = __version__
 
 
-class Reply(Struct, frozen=True):
-    """The parts of an answer; `response` makes the answer of them."""
-
-    body: bytes
-    status: int = 200
-    headers: dict[str, str] = {}
-    kind: str = "application/json"
-    #: What the request was about, for the audit.
-    about: str = ""
-
-    def response(self) -> web.Response:
-        """Return the answer for aiohttp."""
-        return web.Response(status=self.status, body=self.body, headers=self.headers, content_type=self.kind)
-
-
-def enqueued(exit_code: int, out: str, err: str, *, about: str = "", **said: object) -> Reply:
-    """What `grass enqueue` prints and returns, so that it need not read JSON; `said` is for Grass-NAME headers."""
+def enqueued(exit_code: int, out: str, err: str, **extra: object) -> web.Response:
+    """Return what `grass enqueue` prints and its exit code, so that it need not read JSON; `extra` become headers."""
     body = out.encode("utf-8", "backslashreplace")
     headers = {"Grass-Exit": str(exit_code), "Grass-Stdout": str(len(body))}
-    headers |= {f"Grass-{name.capitalize()}": str(value) for name, value in said.items() if value is not None}
-    return Reply(body + err.encode("utf-8", "backslashreplace"), 200, headers, "application/octet-stream", about)
+    headers |= {f"Grass-{name.capitalize()}": str(value) for name, value in extra.items() if value is not None}
+    body += err.encode("utf-8", "backslashreplace")
+    return web.Response(body=body, headers=headers, content_type="application/octet-stream")
 
 
-def document(content: object, status: int = 200) -> web.Response:
-    """An answer as JSON."""
-    return Reply(msgspec.json.encode(content), status).response()
+def document(content: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Return an answer in JSON."""
+    body = msgspec.json.encode(content)
+    return web.Response(status=status, body=body, headers=headers, content_type="application/json")
 
 
 def bulk_document(done: BulkResult) -> dict[str, object]:
@@ -141,11 +127,10 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
 async def error_answer(request: web.Request, error: GrassError | web.HTTPException) -> web.Response:
     """Return the answer to a refused request; if its body is still on the way, send the answer and close."""
     if isinstance(error, web.HTTPException):
-        message = f"{request.method} {request.path}: {error.reason}"
-        answer = document({"error": {"exit": EXIT_USAGE, "message": message}}, error.status)
+        answer = refusal(BadInput(f"{request.method} {request.path}: {error.reason}"), error.status)
     else:
         if isinstance(error, Gone):
-            # Cut off and not answered: then the client asks again, and the next broker or daemon answers.
+            # The client gets no answer and asks again: then the next daemon answers.
             cut(request.transport)
         answer = refusal(error, error_status(error))
     if answer.status >= 400 and request.body_exists and not request.content.at_eof():
@@ -153,20 +138,15 @@ async def error_answer(request: web.Request, error: GrassError | web.HTTPExcepti
     return answer
 
 
-def refusal(error: GrassError, status: int) -> web.Response:
-    """Why not, in a sentence."""
-    return refused(error, status).response()
-
-
 def error_document(error: GrassError) -> dict[str, object]:
     """Return a refusal as data."""
     return {"error": {"exit": error.exit_code, "message": str(error)}}
 
 
-def refused(error: GrassError, status: int) -> Reply:
-    """Why not, in a sentence. Who asked for a WebSocket sees only the headers, so it is there as well."""
+def refusal(error: GrassError, status: int) -> web.Response:
+    """Return a refusal. Its message is in a header too, because a client of a WebSocket sees only the headers."""
     words = " ".join(str(error).split())[:WORDS_MAX].encode("ascii", "replace").decode("ascii")
-    return Reply(msgspec.json.encode(error_document(error)), status, {protocol.ERROR_HEADER: words})
+    return document(error_document(error), status, {protocol.ERROR_HEADER: words})
 
 
 async def _tell_and_close(request: web.Request, answer: web.Response) -> None:

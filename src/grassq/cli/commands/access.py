@@ -118,7 +118,7 @@ def _choose(directory: str, text: str) -> None:
     if text == home.LOCAL:
         return broker_file.choose(directory, None)
     addresses = parse_addresses(text, "the broker")
-    remote_broker.login_credential(directory, addresses)  # raises, with the way to log in, if there is no token
+    remote_broker.credential(directory, addresses, "login")  # raises, with the way to log in, if there is no token
     broker_file.choose(directory, ",".join(map(str, addresses)))
 
 

@@ -12,7 +12,8 @@ from grassq.cli import render
 from grassq.cli.ansi_filter import AnsiFilter
 from grassq.cli.connect import connect
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError
-from grassq.net.client import FINAL_STATES, ApiClient
+from grassq.net.client import ApiClient
+from grassq.net.encoding import FINAL_STATES
 
 ASK_AGAIN_S = 0.5
 #: The message about a selector that names several jobs counts up to this many.

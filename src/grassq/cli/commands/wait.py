@@ -13,7 +13,8 @@ from grassq.cli.connect import connect
 from grassq.cli.progress import progress
 from grassq.core.syntax.durations import duration_s
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT
-from grassq.net.client import FINAL_STATES, WAIT_AT_ONCE, ApiClient, compact
+from grassq.net.client import WAIT_AT_ONCE, ApiClient, compact
+from grassq.net.encoding import FINAL_STATES
 
 POLL_S = 20.0
 #: With a progress bar, or with --any.

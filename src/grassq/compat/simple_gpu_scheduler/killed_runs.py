@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 from grassq.cli import job_text, render
 from grassq.compat.simple_gpu_scheduler.messages import Messages
 from grassq.errors import GrassError, NotFound
-from grassq.net.client import FINAL_STATES, ApiClient
+from grassq.net.client import ApiClient
+from grassq.net.encoding import FINAL_STATES
 
 FOLDER = "sgs"
 #: Suffix of a file whose header cannot be read.

@@ -146,21 +146,17 @@ class Guard:
         encoding = request.headers.get("Content-Encoding", "identity")
         if encoding.strip().lower() != "identity":
             raise Denied(415, "send bodies as they are: Content-Encoding is not taken")
-        transport = request.transport
-        if transport is None:
-            raise Denied(400, "the connection is gone")
-        connection = transport.get_protocol()
-        if not isinstance(connection, ClientConnection) or transport.get_extra_info("sslcontext") is None:
-            return await self._serve_local(request, handler, transport)
+        connection = None if request.transport is None else request.transport.get_protocol()
+        if not isinstance(connection, ClientConnection) or request.get_extra_info("sslcontext") is None:
+            return await self._serve_local(request, handler)
         _check_sender(request, self._hosts)
         need = self._need(request)
-        peer = _peer(transport)
+        peer = _peer(request)
         if need == "local":
             raise Denied(403, "this is done on the broker's own machine only")
         if need == "open":
-            return await self._do(
-                request, handler, RequestContext(connection, peer, need, None, AuditNote("nobody", ""))
-            )
+            context = RequestContext(connection, peer, need, None, AuditNote("nobody", ""))
+            return await self._do(request, handler, context)
         token = self._token(request)
         if token is None:
             raise Denied(401, f"this broker asks for a token it knows, not revoked or expired: {HOW_IN}")
@@ -172,18 +168,13 @@ class Guard:
         assert task is not None
         connection.tasks.add(task)
         try:
-            return await self._do(
-                request,
-                handler,
-                RequestContext(connection, peer, need, caller, AuditNote(f"token {token.id}", token.name)),
-            )
+            note = AuditNote(f"token {token.id}", token.name)
+            return await self._do(request, handler, RequestContext(connection, peer, need, caller, note))
         finally:
             connection.tasks.discard(task)
 
-    async def _serve_local(
-        self, request: web.Request, handler: Handler, transport: asyncio.Transport
-    ) -> web.StreamResponse:
-        note = AuditNote(f"uid {own_uid(transport)}", OWNER.name)
+    async def _serve_local(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        note = AuditNote(f"uid {_own_uid(request)}", OWNER.name)
         need = self._need(request)
         if need == "worker":
             raise Denied(403, "a worker comes in over TCP, with a token of its own: `grass join CODE`")
@@ -323,15 +314,13 @@ class _Sparing:
 @web.middleware
 async def same_user(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Only the unix socket, and only its owner and root; for an application that is served nowhere else."""
-    if request.transport is None:
-        raise Denied(400, "the connection is gone")
-    own_uid(request.transport)
+    _own_uid(request)
     return await handler(request)
 
 
-def own_uid(transport: asyncio.Transport) -> int:
-    """Who is at the other end of the unix socket; other users and other sockets are refused."""
-    peer = transport.get_extra_info("socket")
+def _own_uid(request: web.Request) -> int:
+    """Return the uid of the client on the unix socket; refuse other users, and connections of another kind."""
+    peer = request.get_extra_info("socket")
     if peer is None or peer.family != socket.AF_UNIX:
         raise Denied(403, "only the user's own socket is served without TLS")
     _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
@@ -340,8 +329,8 @@ def own_uid(transport: asyncio.Transport) -> int:
     return int(uid)
 
 
-def _peer(transport: asyncio.Transport) -> str:
-    host, port = (transport.get_extra_info("peername") or ("gone", 0))[:2]
+def _peer(request: web.Request) -> str:
+    host, port = (request.get_extra_info("peername") or ("gone", 0))[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -355,15 +344,14 @@ def _check_sender(request: web.Request, hosts: set[str]) -> None:
     if not request.raw_path.startswith("/"):
         raise Denied(400, "this broker is no proxy")
     named = request.headers.getall("Host", [])
-    if len(named) != 1 or not _is_ours(named[0].strip().lower(), hosts):
+    host = named[0].strip().lower() if len(named) == 1 else ""
+    if not _is_ours(host, hosts):
         raise Denied(
             421, "this broker is not called that; use its address or a name of its certificate (setting `hosts`)"
         )
     origins = request.headers.getall("Origin", [])
     site = request.headers.get("Sec-Fetch-Site", "none")
-    if any(origin.lower() != f"https://{named[0].strip().lower()}" for origin in origins):
-        raise Denied(403, "requests made for another web site are not taken")
-    if site not in ("none", "same-origin"):
+    if site not in ("none", "same-origin") or any(origin.lower() != f"https://{host}" for origin in origins):
         raise Denied(403, "requests made for another web site are not taken")
 
 

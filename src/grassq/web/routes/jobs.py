@@ -1,4 +1,4 @@
-"""The routes about jobs: submit, show, change."""
+"""The routes about stored jobs: list, show, wait, read logs, change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter
 from grassq.core.model import FINAL, Job, State
 from grassq.core.names import shown
-from grassq.core.resources.amounts import Request
 from grassq.core.syntax import selectors
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import BadInput, GrassError
@@ -30,8 +29,6 @@ from grassq.web.logs.serve import serve_log
 from grassq.web.responses import bulk_document, digest, document
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.streams import DocumentStream, SlowAnswer
-from grassq.web.submit import handler as submissions
-from grassq.web.submit.handler import Submissions
 from grassq.web.workers.directory import WorkersApi
 
 WAIT_MAX_S = 30.0
@@ -46,22 +43,9 @@ Page = Callable[[Reading, Batch], tuple[list[views.Document], Reading]]
 class Jobs:
     """The handlers of the routes."""
 
-    def __init__(self, engine: Engine, directory: WorkersApi, default: Request) -> None:
+    def __init__(self, engine: Engine, directory: WorkersApi) -> None:
         self._engine = engine
         self._directory = directory
-        self.submissions = Submissions(engine, default)
-
-    async def enqueue(self, request: web.Request) -> web.Response:
-        """Store a job from the words after `grass enqueue`, and answer with the text to print."""
-        return await _submit(request, self.submissions.enqueue)
-
-    async def submit(self, request: web.Request) -> web.Response:
-        """Store jobs from a JSON body."""
-        return await _submit(request, self.submissions.submit)
-
-    async def submit_many(self, request: web.Request) -> web.Response:
-        """Store jobs that differ only in their command."""
-        return await _submit(request, self.submissions.submit_many)
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read."""
@@ -210,12 +194,6 @@ class Jobs:
 def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
     """Return the jobs that a kept job is a rerun of."""
     return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
-
-
-async def _submit(request: web.Request, submit: submissions.Handler) -> web.Response:
-    reply = await submit(request[BODY], request[CALLER])
-    request[NOTE].about = reply.about
-    return reply.response()
 
 
 def _selectors(texts: list[str]) -> list[Selector]:

@@ -103,7 +103,7 @@ class Queues:
         if offer == Offer(DEFAULT_QUEUE):
             raise Refused("the queue 'default' always exists, and it has no limits to remove")
         await self._directory.queue_admin(body.worker).withdraw(body.name)
-        await self._engine.change(lambda batch: service.once(batch, body.key, digest(raw), lambda: Done([])))
+        await self._once(raw, body.key, lambda batch: Done([]))
         if body.name == DEFAULT_QUEUE:
             return document({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
         return await self._deleted(body.name)
@@ -131,27 +131,26 @@ class Queues:
         """New starts again."""
         raw = request[BODY]
         body = requests.decode(raw, requests.PauseBody)
+        if body.restored and body.queue is not None:
+            raise BadInput("--restored concerns the whole broker, not one queue")
         if body.restored:
-            if body.queue is not None:
-                raise BadInput("--restored concerns the whole broker, not one queue")
             return await self._set_paused(raw, body.key, service.accept_restored)
         return await self._set_paused(raw, body.key, lambda batch: service.resume(batch, body.queue))
 
     async def _set_paused(self, raw: bytes, key: str, action: Callable[[Batch], Done]) -> web.Response:
-        done = await self._engine.change(lambda batch: service.once(batch, key, digest(raw), lambda: action(batch)))
+        done = await self._once(raw, key, action)
         paused = await self._engine.read(lambda batch: sorted(batch.board.paused))
         return document({"queues": paused, "notes": done.notes})
+
+    async def _once(self, raw: bytes, key: str, action: Callable[[Batch], Done]) -> Done:
+        return await self._engine.change(lambda batch: service.once(batch, key, digest(raw), lambda: action(batch)))
 
     async def drain(self, request: web.Request) -> web.Response:
         """Give a worker no more jobs; what runs there finishes."""
         raw = request[BODY]
         body = requests.decode(raw, DrainBody)
         request[NOTE].about = _about("undo" if body.undo else "", body.worker)
-        done = await self._engine.change(
-            lambda batch: service.once(
-                batch, body.key, digest(raw), lambda: service.drain(batch, body.worker, body.undo)
-            )
-        )
+        done = await self._once(raw, body.key, lambda batch: service.drain(batch, body.worker, body.undo))
         return document({"worker": body.worker, "drained": not body.undo, "notes": done.notes})
 
     async def remove_worker(self, request: web.Request) -> web.Response:
@@ -190,6 +189,4 @@ def _offer(batch: Batch, queue: str, worker: str | None) -> Offer | None:
 
 def _left_without(batch: Batch, queue: str) -> int:
     """How many jobs wait for a queue that no worker offers any more."""
-    if next(batch.board.offering(queue), None) is not None:
-        return 0
-    return batch.board.unfinished(queue)
+    return batch.board.unfinished(queue) if next(batch.board.offering(queue), None) is None else 0

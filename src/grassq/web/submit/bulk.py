@@ -35,15 +35,15 @@ class JobTemplate:
         self._program_check = program_check or ProgramCheck()
         offer = known.offers.get(options.queue)
         self._has_prefix = offer is not None and bool(offer.prefix)
-        self._words = self._pattern(None)
-        self._shell = None if options.shell is None else self._pattern(options.shell)
+        self._words = self._draft(())
+        self._shell = None if options.shell is None else self._draft((), options.shell)
         #: Whether a first word names a program, of those met so far: mostly it is one and the same.
         self._starts: dict[bytes, bool] = {}
         self._checked: set[bytes] = set()
 
-    def _pattern(self, shell: bytes | None) -> Draft:
+    def _draft(self, words: tuple[bytes, ...], shell: bytes | None = None) -> Draft:
         options = replace(self._options, shell=shell)
-        return validate.draft((), options, self._request, self._who, self._known, self._program_check)
+        return validate.draft(words, options, self._request, self._who, self._known, self._program_check)
 
     def of_line(self, line: bytes) -> Draft:
         """The job of one line: plain words that name a program are started as they are, the rest a shell reads."""
@@ -62,7 +62,7 @@ class JobTemplate:
             queue = shown(self._options.queue)
             raise BadInput(f"queue {queue} has a command of its own, so it takes plain words, not a line for a shell")
         if self._shell is None:
-            self._shell = self._pattern(b"")
+            self._shell = self._draft((), b"")
         return _cast(self._shell, (line,))
 
     def of_words(self, words: tuple[bytes, ...]) -> Draft:
@@ -72,15 +72,11 @@ class JobTemplate:
         joined = b"".join(words)
         if b"\0" in joined or b"{" in joined or len(joined) > validate.WORDS_MAX:
             # Rare, and looked at by whoever looks at a single job.
-            self._whole(words)
+            self._draft(words)
         if words and words[0] not in self._checked:
-            self._whole(words[:1])
+            self._draft(words[:1])
             self._checked.add(words[0])
         return _cast(self._words, words)
-
-    def _whole(self, words: tuple[bytes, ...]) -> None:
-        options = replace(self._options, shell=None)
-        validate.draft(words, options, self._request, self._who, self._known, self._program_check)
 
     def _may_start(self, word: bytes) -> bool:
         known = self._starts.get(word)

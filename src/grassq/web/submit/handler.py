@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-import msgspec
+from aiohttp import web
 
 from grassq.broker import service
 from grassq.broker.engine import BRIEF_MAX, Engine
@@ -17,8 +17,9 @@ from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Gone, GrassError
 from grassq.store.base import Submission
 from grassq.web import requests
-from grassq.web.access.principal import Principal
-from grassq.web.responses import Reply, digest, enqueue_text, enqueued, lines_text, range_text
+from grassq.web.access.auth import BODY, NOTE
+from grassq.web.access.principal import CALLER
+from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text
 from grassq.web.submit import bulk, validate
 from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.submitter import Submitter
@@ -29,7 +30,6 @@ LARGE = 64 << 10
 NO_LINES = "grass: --stdin takes a command a line from stdin; this command is of another release than the daemon\n"
 
 T = TypeVar("T")
-Handler = Callable[[bytes, Principal], Awaitable[Reply]]
 
 
 class Submissions:
@@ -64,12 +64,13 @@ class Submissions:
         # It is large, or a program or a directory that was taken to be there is missing.
         return await asyncio.to_thread(read, self._program_check)
 
-    async def enqueue(self, raw: bytes, caller: Principal) -> Reply:
+    async def enqueue(self, request: web.Request) -> web.Response:
         """Split what was typed, store the job or the jobs, and answer with the very text to print."""
+        raw = request[BODY]
         try:
             body = await _decoded(raw, requests.EnqueueBody)
             words = [requests.word_bytes(word) for word in body.words]
-            who, known = body.submitter(caller), await self._known()
+            who, known = body.submitter(request[CALLER]), await self._known()
             try:
                 typed, drafts = await self._look(partial(self._read, body, words, who, known), raw)
             except GrassError:
@@ -89,11 +90,12 @@ class Submissions:
         notes = "".join(f"grass: {note}\n" for note in typed.warnings)
         options = typed.options
         if typed.command.stdin:
-            about = f"jobs {range_text(ids)} in {options.queue}"
+            request[NOTE].about = f"jobs {range_text(ids)} in {options.queue}"
             name = (options.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
-            return enqueued(0, lines_text(typed, ids, name), notes, about=about)
+            return enqueued(0, lines_text(typed, ids, name), notes)
         follow = ids[0] if body.verb == "run" or typed.command.sync else None
-        return enqueued(0, enqueue_text(typed, ids[0]), notes, about=f"job {ids[0]} in {options.queue}", follow=follow)
+        request[NOTE].about = f"job {ids[0]} in {options.queue}"
+        return enqueued(0, enqueue_text(typed, ids[0]), notes, follow=follow)
 
     def _read(
         self,
@@ -114,25 +116,25 @@ class Submissions:
         template = bulk.JobTemplate(typed.options, request, who, known, program_check)
         return typed, bulk.of_lines(requests.word_bytes(body.lines), template)
 
-    async def submit(self, raw: bytes, caller: Principal) -> Reply:
+    async def submit(self, request: web.Request) -> web.Response:
         """Store jobs a program made."""
-        body = await _decoded(raw, requests.SubmitBody)
+        body = await _decoded(request[BODY], requests.SubmitBody)
         if not 1 <= len(body.jobs) <= requests.JOBS_MAX:
             raise BadInput(f"a submission has 1 to {requests.JOBS_MAX:,} jobs")
-        who, known = body.submitter(caller), await self._known()
+        who, known = body.submitter(request[CALLER]), await self._known()
 
         def read(program_check: ProgramCheck) -> list[service.Draft]:
             return [_draft(job, who, known, self._default, program_check) for job in body.jobs]
 
-        ids, warnings = await self._submitted(read, known, body.key, raw)
-        return Reply(msgspec.json.encode({"ids": ids, "warnings": warnings}), about=f"jobs {range_text(ids)}")
+        ids, warnings = await self._submitted(request, read, known, body.key)
+        return document({"ids": ids, "warnings": warnings})
 
-    async def submit_many(self, raw: bytes, caller: Principal) -> Reply:
+    async def submit_many(self, request: web.Request) -> web.Response:
         """Store jobs of a program that share everything but the command."""
-        body = await _decoded(raw, requests.ManyBody)
+        body = await _decoded(request[BODY], requests.ManyBody)
         if body.job.command or body.job.shell:
             raise BadInput("of many commands, `job` has none of its own")
-        who, known = body.submitter(caller), await self._known()
+        who, known = body.submitter(request[CALLER]), await self._known()
 
         def read(program_check: ProgramCheck) -> list[service.Draft]:
             options = body.job.options()
@@ -140,24 +142,32 @@ class Submissions:
             template = bulk.JobTemplate(options, request, who, known, program_check)
             return bulk.of_commands(body.commands, template)
 
-        ids, warnings = await self._submitted(read, known, body.key, raw)
-        # They follow one another: the first and how many say it all.
-        which = {"first": ids[0], "count": len(ids), "warnings": warnings}
-        return Reply(msgspec.json.encode(which), about=f"jobs {range_text(ids)}")
+        ids, warnings = await self._submitted(request, read, known, body.key)
+        # The ids are consecutive, so the first id and the count are enough.
+        return document({"first": ids[0], "count": len(ids), "warnings": warnings})
 
     async def _submitted(
-        self, read: Callable[[ProgramCheck], list[service.Draft]], known: validate.QueueSnapshot, key: str, raw: bytes
+        self,
+        request: web.Request,
+        read: Callable[[ProgramCheck], list[service.Draft]],
+        known: validate.QueueSnapshot,
+        key: str,
     ) -> tuple[list[int], list[str]]:
+        """Store the drafts that `read` makes; return their ids, and warnings."""
+        raw, warnings = request[BODY], []
         try:
             drafts = await self._look(read, raw)
         except GrassError:
             stored = await self._stored(key, raw)
             if stored is None:
                 raise
-            return service.ids_of(stored), []
-        missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
-        warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
-        return await self._store(drafts, key, raw), warnings
+            ids = service.ids_of(stored)
+        else:
+            missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
+            warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
+            ids = await self._store(drafts, key, raw)
+        request[NOTE].about = f"jobs {range_text(ids)}"
+        return ids, warnings
 
     async def _store(self, drafts: list[service.Draft], key: str, raw: bytes, as_sweep: bool = False) -> list[int]:
         if not drafts:

@@ -33,7 +33,7 @@ def parse_value(text: str, what: str) -> object:
 def _as_json(text: str, what: str) -> bytes:
     # Kept as text: a cached dict could be changed by whoever got it. json5 takes milliseconds, so it is asked last.
     try:
-        return msgspec.json.encode(_strict(text))
+        return msgspec.json.encode(json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant))
     except ValueError:
         pass
     try:
@@ -44,10 +44,6 @@ def _as_json(text: str, what: str) -> bytes:
             "{gpu: 0.5} or {gpu: {'2': 1}}"
         ) from None
     return msgspec.json.encode(value)
-
-
-def _strict(text: str) -> object:
-    return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
