@@ -1,7 +1,7 @@
 """Small files that exist whole or not at all, and are never reached through a link.
 
-This module writes, reads and checks files; its callers know what the files say. Every shim and many a call of the
-command line load it, so it needs light modules of the standard library only.
+This module writes, reads and checks files; its callers know the contents. Every shim and many commands load it, so it
+imports only light modules of the standard library.
 """
 
 # pathlib would cost 13 ms.
@@ -22,16 +22,16 @@ TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read th
 if TYPE_CHECKING:
     from typing import Any
 
-#: How each of our files is opened: never through a link, never inherited by a job.
+#: The flags of every open: never through a link, never inherited by a job.
 OURS = os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: a job may have put a fifo in our file's place, and opening a fifo would block for ever.
+# O_NONBLOCK: a job may have replaced the file by a fifo, and opening a fifo would block for ever.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | OURS
 # No such file, a link, or a socket. Any other error is raised: unreadable now does not mean absent.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 def is_there(path: str) -> bool:
-    """Tell whether anything of this name exists; OSError if unknown."""
+    """Tell whether anything has this name; raise OSError if unknown."""
     try:
         os.lstat(path)
     except OSError as exc:
@@ -42,7 +42,7 @@ def is_there(path: str) -> bool:
 
 
 def size(path: str) -> int:
-    """Return how many bytes one of our files has; 0 if there is no plain file of this name."""
+    """Return the size of a file in bytes; 0 if no plain file has this name."""
     try:
         found = os.lstat(path)
     except OSError as exc:
@@ -53,7 +53,7 @@ def size(path: str) -> int:
 
 
 def open_read(path: str) -> int | None:
-    """Return a descriptor to read one of our files, or None if there is no plain file of this name."""
+    """Return a descriptor to read a file; None if no plain file has this name."""
     try:
         fd = os.open(path, _READ)
     except OSError as exc:
@@ -67,7 +67,7 @@ def open_read(path: str) -> int | None:
 
 
 def write_new(path: str, name: str, data: bytes) -> bool:
-    """Write a file that has no reader yet; False if the name exists."""
+    """Write a file that has no reader yet; return False if the name exists."""
     try:
         fd = os.open(f"{path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
     except FileExistsError:
@@ -80,9 +80,9 @@ def write_new(path: str, name: str, data: bytes) -> bool:
 
 
 def create(path: str, name: str, data: bytes) -> int | None:
-    """Make a file that must not exist yet, and return a descriptor to write on; None if it exists."""
-    # Written under a name of its own and then linked: a link fails if the name exists, as O_EXCL does, and the file
-    # has its line from the first moment it can be seen. It is never empty and never torn.
+    """Make a file that must not exist yet, and return a descriptor to write to it; None if it exists."""
+    # Written under another name and then linked: a link fails if the name exists, as O_EXCL does, and the file has its
+    # line from the first moment it can be seen. It is never empty and never torn.
     aside = _unique(path, name)
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OURS, 0o600)
     try:
@@ -99,7 +99,7 @@ def create(path: str, name: str, data: bytes) -> int | None:
 
 
 def write_aside(path: str, name: str, data: bytes, sync: bool) -> None:
-    """Write a file for its owner alone under another name, and rename it: a reader sees the old or the new file, whole.
+    """Write a file for its owner only under another name, and rename it: a reader sees the old or the new file, whole.
 
     With `sync` the file and its directory are on the disk when this returns.
     """
@@ -133,7 +133,7 @@ def _sync_dir(path: str) -> None:
 
 
 def make_dirs(path: str) -> None:
-    """Make a directory and its parents, for this user alone."""
+    """Make a directory and its parents, for this user only."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -149,14 +149,14 @@ def touch(path: str, name: str) -> None:
 
 
 def read(path: str, limit: int) -> bytes | None:
-    """Return what a file holds, up to a limit; None if there is no plain file of this name."""
+    """Return the contents of a file, up to a limit; None if no plain file has this name."""
     fd = open_read(path)
     if fd is None:
         return None
     try:
         data = b""
         while len(data) < limit:
-            # Read no more than the file holds: memory for a whole limit would be allocated for each read.
+            # Ask for no more than the file holds: `os.read` allocates as much as it is asked for.
             wanted = min(limit - len(data), max(1, os.fstat(fd).st_size + 1 - len(data)))
             block = os.read(fd, wanted)
             data += block
@@ -173,19 +173,19 @@ def line(content: dict[str, Any]) -> bytes:
 
 
 def checked(body: bytes) -> bytes:
-    """Return a body and its checksum as a line."""
+    """Return a line with a body and its checksum."""
     return b"%s %08x\n" % (body, zlib.crc32(body))
 
 
 def unchecked(data: bytes) -> bytes | None:
-    """Return the body of a line with its checksum; None if it is torn or damaged."""
+    """Return the body of a line with a checksum; None if the line is torn or damaged."""
     body = data[: -len(b" 01234567\n")]
     # Compared as bytes, not as numbers: no bit of the line may differ.
     return body if data == checked(body) else None
 
 
 def parse(data: bytes) -> dict[str, Any] | None:
-    """Return a JSON object, or None if the bytes are none."""
+    """Return a JSON object; None if the bytes are no JSON object."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""File descriptors. Loaded by every call of the command line, so it needs `os` and `sys` only."""
+"""File descriptors. Every command loads it, so it imports `os` and `sys` only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null as each of the descriptors 0-2 that is closed: else a socket or a file would get that number."""
+    """Open /dev/null as each closed descriptor among 0-2; otherwise a socket or a file would get the number."""
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         while os.open(os.devnull, os.O_RDWR) <= 2:
             pass

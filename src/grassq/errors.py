@@ -1,17 +1,17 @@
-"""Everything Grass can refuse or fail with.
+"""Every error of Grass, with the exit code of a command.
 
-GrassError                   exit 1   something went wrong; the message says what and what to do
-├── BadInput                 exit 2   the given words, amounts or files are invalid
-├── NotFound                 exit 3   no job, queue or program of this name
-├── Unreachable              exit 4   no daemon or broker answers
-│   └── Gone                 exit 4   this daemon is ending; ask again to reach the next one
-├── Refused                  exit 5   understood, but it cannot be done or can never fit
-│   ├── HomeTaken            exit 5   another daemon serves this home
-│   └── StoreUnavailable     exit 5   the store cannot be read or written now
-│       └── UnknownSchema    exit 5   another version of Grass wrote this store
-├── Deposed                  exit 1   another broker has taken the store over
-├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug)
-└── GuardFailed              exit 1   a guarded update matched no row (a bug; the board and the store disagree)
+GrassError                   exit 1   something went wrong; the message says what and what to do.
+├── BadInput                 exit 2   the given words, amounts or files are invalid.
+├── NotFound                 exit 3   no job, queue or program has this name.
+├── Unreachable              exit 4   no daemon or broker answers.
+│   └── Gone                 exit 4   this daemon is ending; ask again to reach the next one.
+├── Refused                  exit 5   understood, but it cannot be done or can never fit.
+│   ├── HomeTaken            exit 5   another daemon serves this home.
+│   └── StoreUnavailable     exit 5   the store cannot be read or written now.
+│       └── UnknownSchema    exit 5   another version of Grass wrote this store.
+├── Deposed                  exit 1   another broker has taken the store over.
+├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug).
+└── GuardFailed              exit 1   a guarded update matched no row (a bug; the board and the store disagree).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BadInput(GrassError):
 
 
 class NotFound(GrassError):
-    """No job, queue or program of this name."""
+    """No job, queue or program has this name."""
 
     exit_code = EXIT_NOT_FOUND
 
@@ -69,11 +69,11 @@ class StoreUnavailable(Refused):
 
 
 class UnknownSchema(StoreUnavailable):
-    """Another version of Grass wrote this store; this one must not change it."""
+    """Another version of Grass wrote this store; this version must not change it."""
 
 
 class Deposed(GrassError):
-    """Another broker has taken the store over; this one must do nothing more."""
+    """Another broker has taken the store over; this broker must do nothing more."""
 
 
 class InvalidMove(GrassError):

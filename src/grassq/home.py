@@ -1,6 +1,6 @@
-"""Where state lives, and what the caller's environment says.
+"""The directory of a user's state, and what the environment says about it.
 
-Loaded by every call of the command line, so it needs `os` only.
+Every command loads it, so it imports `os` only.
 """
 
 # pathlib would cost 13 ms, more than the rest of an enqueue.
@@ -22,10 +22,10 @@ SOCKET_NAME = "grass.sock"
 LOG_NAME = "daemon.log"
 #: Holds the address that `grass use` chose.
 BROKER_NAME = "broker"
-#: Holds the addresses of the broker that this machine works for; there while the home keeps no queue of its own.
+#: Holds the addresses of the broker that this machine works for; exists while the home has no queue of its own.
 JOINED_NAME = "joined"
 BROKER_LIMIT = 4096
-#: Said instead of an address: this machine's own queue, or the broker's if the machine is only a worker.
+#: In place of an address: this machine's own queue, or the broker's if the machine is only a worker.
 LOCAL = "local"
 MOUNTINFO = "/proc/self/mountinfo"
 #: Bytes of the mount table read at most; machines with thousands of container mounts stay below.
@@ -45,10 +45,10 @@ NETWORK_FILE_SYSTEMS = frozenset({
 
 
 def find(environ: Mapping[str, str], *, mountinfo: str = MOUNTINFO) -> str:
-    """The directory that holds this user's queue: $GRASS_HOME, else the XDG state directory, else a local stand-in."""
+    """Return the directory of this user's queue: $GRASS_HOME, else the XDG state directory, else a local stand-in."""
     explicit = environ.get("GRASS_HOME", "")
     path = _absolute(explicit) if explicit else _default(environ)
-    # A socket is made only in a directory that passed the check below, so the usual call reads no mount table.
+    # A socket is made only in a directory that passed the check below, so most calls read no mount table.
     if os.path.exists(path + "/" + SOCKET_NAME):
         return path
     kind = file_system(path, mountinfo=mountinfo)
@@ -63,7 +63,7 @@ def find(environ: Mapping[str, str], *, mountinfo: str = MOUNTINFO) -> str:
 
 
 def current() -> str:
-    """The home this process's environment asks for."""
+    """Return the home that this process's environment names."""
     return find(os.environ)
 
 
@@ -93,19 +93,19 @@ def joined(home: str) -> str:
 
 
 def certificate_password() -> str | None:
-    """$GRASS_CERT_PASS, which is taken out of the environment so that nothing we start inherits it."""
+    """Return $GRASS_CERT_PASS and remove it from the environment, so that no child process inherits it."""
     return os.environ.pop("GRASS_CERT_PASS", None)
 
 
 def environment() -> dict[bytes, bytes]:
-    """A copy of this process's environment, as bytes."""
-    # CPython keeps it as bytes; a copy by way of its public face encodes every name and decodes every value twice.
+    """Return a copy of this process's environment, as bytes."""
+    # CPython keeps it as bytes; a copy of `os.environb` encodes every name and decodes every value twice.
     kept: dict[bytes, bytes] | None = getattr(os.environ, "_data", None)
     return dict(os.environb if kept is None else kept)
 
 
 class Sender:
-    """What of this machine goes with a request: a directory, an environment and a umask."""
+    """What is sent of this machine with a request: a directory, an environment and a umask."""
 
     __slots__ = ("cwd", "env", "umask")
 
@@ -154,17 +154,17 @@ def working_directory() -> bytes:
 
 
 def environment_text() -> Mapping[str, str]:
-    """This process's environment, as text; for the settings."""
+    """Return this process's environment as text."""
     return os.environ
 
 
 def stand_in() -> str:
-    """The directory used instead of a default one on a network file system."""
+    """Return the directory used when the default directory is on a network file system."""
     return f"/var/tmp/grass-{os.getuid()}"
 
 
 def file_system(path: str, *, mountinfo: str = MOUNTINFO) -> str:
-    """The type of the file system that holds `path` (or will, once it is made); "" where it cannot be told."""
+    """Return the type of the file system that holds `path`, or will hold it; "" if it is unknown."""
     table = _read(mountinfo)
     real = os.fsencode(os.path.realpath(path))
     longest, kind = -1, b""
@@ -181,7 +181,7 @@ def file_system(path: str, *, mountinfo: str = MOUNTINFO) -> str:
 
 
 def prepare(path: str) -> bool:
-    """Make the home, readable by its owner alone, and check that it can be used; True when it was made now."""
+    """Make the home for its owner only, and check that it can be used; return True if it was made now."""
     made = _make(path)
     try:
         status = os.lstat(path) if path == stand_in() else os.stat(path)
@@ -206,7 +206,7 @@ def _line_of(home: str, name: str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
-        # Not taken for "none": the job would silently go into another queue.
+        # Not read as "none": the job would go into another queue without a word.
         again = "`grass use`" if name == BROKER_NAME else "`grass restart`"
         raise Refused(f"cannot read {home}/{name}: {error.strerror}; {again} writes it anew") from error
     try:
@@ -216,7 +216,7 @@ def _line_of(home: str, name: str) -> str:
 
 
 def _default(environ: Mapping[str, str]) -> str:
-    # The XDG rules say that a relative path there is to be ignored.
+    # By the XDG rules a relative path is ignored.
     state = environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):
         return os.path.normpath(state) + "/grass"
@@ -279,7 +279,7 @@ def _make(path: str) -> bool:
         os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
         os.mkdir(path, 0o700)
     except FileExistsError:
-        # Made by another command at the same moment, or a file is in the way: the checks tell which.
+        # Another command made it at the same moment, or a file has the name: the checks tell which.
         return False
     except NotADirectoryError as error:
         raise BadInput(f"cannot make {path}: a part of that path is not a directory; set GRASS_HOME") from error
@@ -289,7 +289,7 @@ def _make(path: str) -> bool:
 
 
 def _close_to_others(path: str, mode: int) -> None:
-    # Only an empty directory is surely meant for us alone: GRASS_HOME=/tmp typed by root must not close /tmp.
+    # Only an empty directory is surely for Grass alone: GRASS_HOME=/tmp typed by root must not close /tmp.
     if not os.listdir(path):
         os.chmod(path, 0o700)
     elif mode & 0o022:

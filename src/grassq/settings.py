@@ -14,7 +14,7 @@ from grassq.errors import BadInput
 
 FILE_NAME = "grass.toml"
 STORE_MEMORY = "memory"
-#: A worker uses three quarters of a lease; the rest must outlast what a frozen broker may still confirm.
+#: A worker uses three quarters of a lease; the rest must be longer than a frozen broker may still confirm.
 LEASE_MIN_S = 20.0
 
 
@@ -25,7 +25,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     store: str = ""
     #: What the machine has, as JSON5; empty to detect it.
     capacity: str = ""
-    #: What a job asks that names no amount, as JSON5.
+    #: The request of a job that names no amount, as JSON5.
     default_request: str = "{cpu: 1}"
     #: How many jobs may pass the first blocked job of a queue before it gets a reservation.
     passes: int = 64

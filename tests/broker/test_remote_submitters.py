@@ -70,7 +70,7 @@ def test_the_owner_on_this_machine_is_no_guest() -> None:
         ("train --env PATH=/x y", "5: this can never run: queue 'train' takes no variable PATH from other machines"),
         ("train --env SEED=1 --env A=2 y", "5: this can never run: queue 'train' takes no variable A from"),
         ("train --shell x", "2: queue 'train' has a command of its own"),
-        ("open --cwd sub true", "2: --cwd 'sub' on another machine must be a whole path"),
+        ("open --cwd sub true", "2: --cwd 'sub' on another machine must be an absolute path"),
         ("true", "3: there is no queue 'true'"),
         ("--gpu=1 job2 true", "3: there is no queue 'job2'"),
         ("A=1 true", "3: there is no queue 'A=1'"),
@@ -106,7 +106,7 @@ def test_a_variable_the_queue_allows_is_taken() -> None:
 
 def test_a_token_of_named_queues_reaches_no_other() -> None:
     assert enqueue(DeciderFixture(WORKER), "train x", BOB).state is State.PLACED
-    assert refusal("open true", BOB) == "5: your token does not reach queue 'open'; those it reaches: train"
+    assert refusal("open true", BOB) == "5: your token may not use queue 'open'; it may use: train"
 
 
 def test_a_job_goes_only_to_workers_whose_queue_admits_it() -> None:
@@ -193,7 +193,7 @@ def test_a_queue_for_another_machine_has_a_whole_path_or_that_machines(tmp_path:
     assert offer("q make").cwd == offer("q --worker here make").cwd == here.cwd
     assert offer("q --worker there make").cwd is None
     assert offer("q --worker there --cwd /no/such make").cwd == b"/no/such"
-    with pytest.raises(BadInput, match="must be a whole path"):
+    with pytest.raises(BadInput, match="must be an absolute path"):
         offer("q --worker there --cwd sub make")
     with pytest.raises(BadInput, match="there is no directory"):
         offer("q --cwd sub make")

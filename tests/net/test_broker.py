@@ -136,17 +136,17 @@ def test_a_new_address_with_an_unknown_certificate_gets_no_token(
     home: Path, tmp_path: Path, broker: FakeBroker
 ) -> None:
     with FakeBroker(Certificate(tmp_path), shown) as stranger:
-        with pytest.raises(Refused, match=r"no right to use .* ask its owner for a code"):
+        with pytest.raises(Refused, match=r"no access to .* ask its owner for a code"):
             client(home, stranger.address).show()
         assert stranger.heard == b""
 
 
 def test_without_a_login_nothing_is_dialled(home: Path, certificate: Certificate) -> None:
     with FakeBroker(certificate, shown) as broker:
-        with pytest.raises(Refused, match=r"no right to use 127\.0\.0\.1:[0-9]+: ask .* `grass login CODE`"):
+        with pytest.raises(Refused, match=r"no access to 127\.0\.0\.1:[0-9]+: ask .* `grass login CODE`"):
             client(home, broker.address)
         let_in(home, certificate.fingerprint, broker.address, login=None, worker=TOKEN)
-        with pytest.raises(Refused, match="no right to use"):
+        with pytest.raises(Refused, match="no access to"):
             client(home, broker.address)
     assert broker.handshakes == 0
 

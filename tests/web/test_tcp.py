@@ -101,7 +101,7 @@ def test_who_shows_a_token_may_stay(hurried: None) -> None:
 
 
 def test_many_strangers_are_cut_one_by_one_and_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp, "STRANGERS_MAX", 8)
+    monkeypatch.setattr(tcp, "UNAUTHENTICATED_MAX", 8)
 
     async def test(fixture: BrokerFixture) -> None:
         token = await fixture.token("read")
@@ -118,7 +118,7 @@ def test_many_strangers_are_cut_one_by_one_and_keep_nobody_out(monkeypatch: pyte
 def test_a_flood_from_one_address_cuts_nobody_at_another_and_nobody_with_a_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tcp, "STRANGERS_MAX", 4)
+    monkeypatch.setattr(tcp, "UNAUTHENTICATED_MAX", 4)
 
     async def test(fixture: BrokerFixture) -> None:
         token = await fixture.token("read")
@@ -335,7 +335,7 @@ def test_one_ipv6_network_counts_as_one_peer() -> None:
 
 
 def test_the_broker_stops_with_connections_of_every_kind_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp, "STRANGERS_MAX", 2)
+    monkeypatch.setattr(tcp, "UNAUTHENTICATED_MAX", 2)
 
     async def test(fixture: BrokerFixture) -> None:
         token = await fixture.token("read")

@@ -1,4 +1,4 @@
-"""The daemon as a broker: its store, its engine, the doors to it, and this machine's own worker if it has one."""
+"""The daemon as a broker: its store, its engine, its sockets, and this machine's own worker if it has one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, raise_file_limit, serve_user
-from grassq.daemon.home_lock import working_place
+from grassq.daemon.home_lock import open_run_root
 from grassq.errors import StoreUnavailable, UnknownSchema
 from grassq.run import rundir
 from grassq.settings import STORE_MEMORY
@@ -56,30 +56,32 @@ REMIND_S = 86400.0
 
 
 async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[asyncio.Task[None]]:
-    """Build everything, take it down with the stack; the tasks that end only by that, or by a bug."""
-    keeps = setup.values.store != STORE_MEMORY
-    place = stack.enter_context(working_place(setup.home, keeps))
+    """Build everything, to be closed with the stack; return the tasks that must not end before."""
+    durable = setup.values.store != STORE_MEMORY
+    run_root = stack.enter_context(open_run_root(setup.home, durable))
     url = setup.values.store or f"sqlite:{setup.home}/{STORE_NAME}"
     led = await _lead(setup, url) if is_postgres(url) else None
     if setup.stopping.is_set():
         return []  # told to stop while it stood by
-    book = None if setup.mode.no_worker else _book(place, setup, keeps)
-    engine = Engine(lambda: _decider(setup, led or open_store(url), place, None if book is None else book.name))
+    offer_file = None if setup.mode.no_worker else _offer_file(run_root, setup, durable)
+    engine = Engine(
+        lambda: _decider(setup, led or open_store(url), run_root, None if offer_file is None else offer_file.name)
+    )
     stack.push_async_callback(engine.close)
     running = asyncio.create_task(engine.run())
     parts = [running]
-    worker = None if book is None else _worker(place, book, setup, engine, keeps)
+    worker = None if offer_file is None else _worker(run_root, offer_file, setup, engine, durable)
     stack.push_async_callback(cancel, running)
     if worker is not None:
         engine.connect(worker.name, worker.deliver)
         parts.append(await worker.start())
         stack.push_async_callback(worker.close)
-    await _open_entrances(stack, setup, engine, worker, url, place)
+    await _open_sockets(stack, setup, engine, worker, url, run_root)
     return parts
 
 
 async def _lead(setup: DaemonContext, url: str) -> Store | None:
-    """Wait until no other broker leads; meanwhile this one listens on nothing."""
+    """Wait until no other broker leads; meanwhile this broker listens on nothing."""
     store = open_store(url)
     try:
         stands_by = False
@@ -108,51 +110,51 @@ async def _try_lead(store: RelationalStore, stands_by: bool) -> bool:
     except StoreUnavailable as error:
         if not stands_by:
             raise
-        # The leader has the same trouble; who stands by goes on doing so.
+        # The leader has the same trouble, so this broker stands by and tries again.
         log.warning("standing_by_without_store error=%s", error)
         return False
 
 
-def _decider(setup: DaemonContext, store: Store, place: str, local: str | None) -> Decider:
+def _decider(setup: DaemonContext, store: Store, run_root: str, local: str | None) -> Decider:
     return Decider(
         store,
         SystemClock(),
         incarnation=secrets.token_hex(8),
         patience=ReservationPolicy(setup.values.passes, setup.values.patience_s),
-        floor_id=next(iter(rundir.numbers(f"{place}/jobs")), 0),
+        floor_id=next(iter(rundir.numbers(f"{run_root}/jobs")), 0),
         lease_s=setup.values.lease_s,
         roles=in_process(local),
     )
 
 
-def _book(place: str, setup: DaemonContext, keeps: bool) -> offers.OfferFile:
+def _offer_file(run_root: str, setup: DaemonContext, durable: bool) -> offers.OfferFile:
     name = setup.mode.name or host_name()
-    book = offers.load(place, name) if keeps else offers.OfferFile(name)
-    if keeps:
-        offers.save(place, book)
-    return book
+    offer_file = offers.load(run_root, name) if durable else offers.OfferFile(name)
+    if durable:
+        offers.save(run_root, offer_file)
+    return offer_file
 
 
-def _worker(place: str, book: offers.OfferFile, setup: DaemonContext, engine: Engine, keeps: bool) -> Worker:
+def _worker(run_root: str, offer_file: offers.OfferFile, setup: DaemonContext, engine: Engine, durable: bool) -> Worker:
     def send(message: WorkerMessage) -> None:
-        engine.post(FromWorker(book.name, message))
+        engine.post(FromWorker(offer_file.name, message))
 
     machine = LocalMachine(
-        place,
+        run_root,
         store=engine.status.store_id,
         capacity=setup.capacity,
-        with_daemon=not keeps,
+        with_daemon=not durable,
         environment=setup.default_env,
         nofile=raise_file_limit(),
     )
-    return Worker(machine, offers.Offers(book, place if keeps else None), send, labels=setup.mode.labels)
+    return Worker(machine, offers.Offers(offer_file, run_root if durable else None), send, labels=setup.mode.labels)
 
 
-async def _open_entrances(
-    stack: AsyncExitStack, setup: DaemonContext, engine: Engine, worker: Worker | None, url: str, place: str
+async def _open_sockets(
+    stack: AsyncExitStack, setup: DaemonContext, engine: Engine, worker: Worker | None, url: str, run_root: str
 ) -> None:
     identity = _identity(setup)
-    audit = Audit(place)
+    audit = Audit(run_root)
     stack.callback(audit.close)
     hosts = [*(identity.names if identity else ()), *filter(None, setup.values.hosts.split(","))]
     guard = Guard(audit, hosts)
@@ -166,7 +168,7 @@ async def _open_entrances(
     # Closed before the web server, which waits until every connection has ended.
     stack.push_async_callback(links.close)
     if identity is not None:
-        await _open_to_others(stack, setup, runner, api, identity)
+        await _listen_on_tcp(stack, setup, runner, api, identity)
 
 
 def _forget_joined(home: str) -> None:
@@ -191,7 +193,7 @@ def _directory(
 
 
 def _alarm(audit: Audit, words: str) -> None:
-    """Write to the log and to the audit that somebody connects with an identity that is in use."""
+    """Write to the log and the audit that a worker connects with an identity that is in use."""
     log.error("alarm %s", words)
     entry = AuditEntry(
         at=time.time(), who="broker", name="", peer="", method="GET", path="/v1/worker", about=words, result="refused"
@@ -200,10 +202,10 @@ def _alarm(audit: Audit, words: str) -> None:
 
 
 def _identity(setup: DaemonContext) -> Identity | None:
-    """The certificate others know us by, if we are to be found by others at all."""
+    """Return the certificate of a broker that listens on TCP; None for another broker."""
     if setup.mode.bind is None:
         return None
-    # Loads `cryptography`, which a daemon that nobody else reaches need not wait for.
+    # Imported here: `cryptography` is slow to load, and only a broker on TCP needs it.
     from grassq.web.listen import certificate
 
     password = None if setup.cert_pass is None else setup.cert_pass.encode()
@@ -213,7 +215,7 @@ def _identity(setup: DaemonContext) -> Identity | None:
     return certificate.load(setup.mode.cert, password)
 
 
-async def _open_to_others(
+async def _listen_on_tcp(
     stack: AsyncExitStack, setup: DaemonContext, runner: web.AppRunner, api: Api, identity: Identity
 ) -> None:
     assert setup.mode.bind is not None
@@ -227,7 +229,7 @@ async def _open_to_others(
     stack.push_async_callback(cancel, reminding)
     setup.say(f"broker at {', '.join(map(str, addresses))}")
     if setup.background:
-        # A code is for eyes, not for a file that stays.
+        # A code must not stay in a log file.
         setup.say("`grass token create` makes a code for a person, with --scope worker for a worker")
         return
     code = await api.tokens.start_up_code()
@@ -237,7 +239,7 @@ async def _open_to_others(
 
 
 async def _remind(identity: Identity) -> None:
-    """Say every day that the certificate is about to expire, or has."""
+    """Log a warning every day while the certificate has expired or is about to."""
     while True:
         if (words := identity.expiry(time.time())) is not None:
             log.warning("certificate %s", words)
@@ -245,7 +247,7 @@ async def _remind(identity: Identity) -> None:
 
 
 def reachable(typed: Sequence[Address]) -> list[Address]:
-    """Where others find what is bound: as typed, and for a wildcard every address this machine has."""
+    """Return the addresses that clients can use: as typed, and for a wildcard every address of this machine."""
     found = [each for each in typed if not is_wildcard(each.host)]
     for each in typed:
         if is_wildcard(each.host):
@@ -254,7 +256,7 @@ def reachable(typed: Sequence[Address]) -> list[Address]:
 
 
 def _own_addresses(version: int) -> list[str]:
-    """The addresses of this machine, those that others can reach first."""
+    """Return the addresses of this machine, loopback last."""
     found = []
     for entries in psutil.net_if_addrs().values():
         for entry in entries:

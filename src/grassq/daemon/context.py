@@ -1,4 +1,4 @@
-"""What a daemon is started with, and the small things that every kind of daemon needs."""
+"""What a daemon is started with, and the helpers of both roles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from grassq.web.submit.json5_text import parse_object
 from grassq.worker.default_env import DefaultEnvironment
 
 SHUTDOWN_S = 2.0
-#: How many connections may wait on the user's own socket.
+#: The most connections that wait to be accepted on the unix socket.
 BACKLOG = 1024
 
 
@@ -32,32 +32,32 @@ class SystemClock:
     """The clock of this machine."""
 
     def wall(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return time.time()
 
     def mono(self) -> float:
-        """Seconds that only ever grow."""
+        """Return seconds that only ever grow."""
         return time.monotonic()
 
 
 class DaemonContext(Struct, frozen=True):
-    """Everything said on the command line, in the settings and by the surroundings."""
+    """Everything from the command line, the settings and the environment."""
 
     home: str
     mode: SavedMode
     values: Settings
-    #: What jobs from other machines are given instead of their sender's surroundings.
+    #: What jobs from other machines get instead of their sender's environment.
     default_env: DefaultEnvironment
     stopping: asyncio.Event
     cert_pass: str | None = None
-    #: Tells something to whoever sits at the terminal, or writes it to the log.
+    #: Prints a line on the terminal, or writes it to the log.
     say: Callable[[str], None] = lambda line: None
-    #: Nobody sits at a terminal.
+    #: Whether the daemon has no terminal.
     background: bool = False
 
     @property
     def capacity(self) -> Capacity | None:
-        """What the machine was said to have; None to look for it."""
+        """The capacity that was set; None to detect it."""
         text = self.values.capacity
         if not text:
             return None
@@ -76,19 +76,19 @@ class DaemonContext(Struct, frozen=True):
 
 
 def host_name() -> str:
-    """What a new worker is called."""
+    """Return the name of a new worker."""
     return socket.gethostname().partition(".")[0] or "local"
 
 
 def raise_file_limit() -> int:
-    """Let this process open as many files as it may; the limit its jobs are to have."""
+    """Raise this process's limit of open files to the maximum; return the limit that jobs get."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return soft
 
 
 async def cancel(task: asyncio.Task[None]) -> None:
-    """End a task and wait until it has."""
+    """Cancel a task and wait for its end."""
     task.cancel()
     await asyncio.wait([task])
 

@@ -1,4 +1,4 @@
-"""The home a daemon serves: its lock, its log, its socket, and the directory its run dirs go to."""
+"""The home of a daemon: its lock, its log, its socket, and the directory of its run dirs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from grassq.run import processes
 from grassq.run.own_daemon import LOCK_NAME
 
 MEMORY_PREFIX = "memory."
-MEMORY_MARK = "daemon"  # in a directory we made: pid and start ticks of its daemon
+MEMORY_MARK = "daemon"  # a file with the pid and start ticks of the daemon that made the directory
 LOG_BYTES_MAX = 5 << 20
-PLACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
 
 
 def log_to(home: str, *, background: bool) -> None:
@@ -39,18 +39,18 @@ def log_to(home: str, *, background: bool) -> None:
 
 @contextlib.contextmanager
 def errors_in_words(home: str) -> Iterator[None]:
-    """Say in a sentence that the home's disk is full, read-only or closed to us."""
+    """Raise Refused if the home's disk is full, read-only or not accessible."""
     try:
         yield
     except OSError as error:
-        if error.errno not in PLACE_ERRORS:
+        if error.errno not in DISK_ERRORS:
             raise
         raise Refused(f"the daemon cannot work in {home}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
-def only_one(home: str) -> Iterator[None]:
-    """Hold the home's lock: taken before socket, store or clean-up, released by the kernel whatever happens."""
+def hold_lock(home: str) -> Iterator[None]:
+    """Hold the home's lock; raise HomeTaken if another daemon holds it. The kernel releases it after a crash."""
     fd = os.open(f"{home}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -66,33 +66,33 @@ def only_one(home: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def working_place(home: str, keeps: bool) -> Iterator[str]:
-    """Where run dirs go: the home, or for a store in memory a directory that ends with this process."""
-    for left in Path(home).glob(f"{MEMORY_PREFIX}*"):
-        if _is_left(left):
-            shutil.rmtree(left, ignore_errors=True)
-    if keeps:
+def open_run_root(home: str, durable: bool) -> Iterator[str]:
+    """Yield the directory of the run dirs: the home, or for a store in memory one that ends with this process."""
+    for stale in Path(home).glob(f"{MEMORY_PREFIX}*"):
+        if _is_stale(stale):
+            shutil.rmtree(stale, ignore_errors=True)
+    if durable:
         yield home
         return
     pid = os.getpid()
-    place = Path(home) / f"{MEMORY_PREFIX}{pid}"
+    directory = Path(home) / f"{MEMORY_PREFIX}{pid}"
     try:
-        place.mkdir(0o700)
+        directory.mkdir(0o700)
     except FileExistsError:
-        raise Refused(f"{place} is in the way; move it away") from None
-    (place / MEMORY_MARK).write_text(f"{pid} {processes.start_ticks(pid)}\n", encoding="ascii")
+        raise Refused(f"{directory} exists already; move it away") from None
+    (directory / MEMORY_MARK).write_text(f"{pid} {processes.start_ticks(pid)}\n", encoding="ascii")
     try:
-        yield str(place)
+        yield str(directory)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
-def _is_left(place: Path) -> bool:
-    """Whether this is what a daemon with its store in memory left: ours by name, owner and mark, and it is gone."""
-    number = place.name.removeprefix(MEMORY_PREFIX)
+def _is_stale(directory: Path) -> bool:
+    """Tell whether a daemon with its store in memory, which has ended, left this directory."""
+    number = directory.name.removeprefix(MEMORY_PREFIX)
     try:
-        status = place.lstat()
-        pid, ticks = (int(word) for word in (place / MEMORY_MARK).read_text(encoding="ascii").split())
+        status = directory.lstat()
+        pid, ticks = (int(word) for word in (directory / MEMORY_MARK).read_text(encoding="ascii").split())
     except (OSError, ValueError):
         return False
     ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and is_number(number)
@@ -101,12 +101,12 @@ def _is_left(place: Path) -> bool:
 
 @contextlib.contextmanager
 def user_socket(home: str) -> Iterator[socket.socket]:
-    """The user's own socket, bound through the opened directory: its path may be longer than a socket's may."""
+    """Yield the unix socket, bound through the opened directory: the path may be longer than a socket address."""
     folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     path = Path(f"/proc/self/fd/{folder}/{homes.SOCKET_NAME}")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Stale by construction: we hold the home's lock.
+        # No daemon listens there: this process holds the home's lock.
         path.unlink(missing_ok=True)
         sock.bind(str(path))
         yield sock

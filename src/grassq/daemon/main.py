@@ -1,4 +1,4 @@
-"""The daemon: builds store, broker, worker and web, joins them, and takes them down again."""
+"""Start and stop of a daemon, in the role that its options name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from grassq.core.syntax.store_urls import is_postgres
 from grassq.daemon import home_lock
 from grassq.daemon.broker_role import open_broker
 from grassq.daemon.context import DaemonContext
-from grassq.daemon.saved_mode import SavedMode, recall, remember
+from grassq.daemon.saved_mode import SavedMode, load_mode, save_mode
 from grassq.daemon.worker_role import open_worker
 from grassq.errors import Deposed, GrassError, HomeTaken, Refused
 from grassq.run.own_daemon import LOCK_NAME
@@ -45,7 +45,7 @@ def run(
     name: str | None = None,
     ready_fd: int | None = None,
 ) -> int:
-    """Serve a home until told to stop; the exit code of `grass daemon`."""
+    """Serve a home until told to stop; return the exit code of `grass daemon`."""
     background = ready_fd is not None
     try:
         default_env = default_envs.of_this_process(homes.environment(), background=background)
@@ -54,12 +54,12 @@ def run(
         typed = SavedMode(bind, connect, no_worker, no_broker, cert, labels, name, capacity, store)
         with home_lock.errors_in_words(home):
             home_lock.log_to(home, background=background)
-            with home_lock.only_one(home):
-                mode = recall(home) if background and typed == SavedMode() else typed
+            with home_lock.hold_lock(home):
+                mode = load_mode(home) if background and typed == SavedMode() else typed
                 flags = {"capacity": mode.capacity, "store": mode.store}
                 values = settings_module.load(home, homes.environment_text(), flags)
                 setup = DaemonContext(home, mode, values, default_env, asyncio.Event(), cert_pass, _say, background)
-                return _serve_for_good(setup, ready_fd)
+                return _serve_or_stand_by(setup, ready_fd)
     except GrassError as error:
         _tell_starter(
             ready_fd, f"taken {error}" if isinstance(error, HomeTaken) else f"error {error.exit_code} {error}"
@@ -70,22 +70,22 @@ def run(
 
 
 def copy_store(source: str, target: str, progress: Callable[[int, int], None]) -> int:
-    """Copy everything of one store into another, empty one; how many jobs it was. No daemon may use either."""
-    # A store holds environments: for its owner alone.
+    """Copy a store into another, empty one; return the number of jobs. No daemon may use either store."""
+    # A store holds environments, so only its owner may read it.
     os.umask(0o077)
     with contextlib.ExitStack() as stack:
         files = [Path(url.removeprefix("sqlite:")) for url in (source, target) if not is_postgres(url)]
         for folder in {file.parent for file in files}:
             if (folder / LOCK_NAME).exists():
                 try:
-                    stack.enter_context(home_lock.only_one(str(folder)))
+                    stack.enter_context(home_lock.hold_lock(str(folder)))
                 except HomeTaken:
                     raise Refused(f"a daemon serves {folder}; `grass stop` it first (jobs run on)") from None
         return copy(source, target, progress)
 
 
-def _serve_for_good(setup: DaemonContext, ready_fd: int | None) -> int:
-    """Serve; a broker whose store another has taken over stands by and may lead again."""
+def _serve_or_stand_by(setup: DaemonContext, ready_fd: int | None) -> int:
+    """Serve; when another broker takes the store over, stand by to lead again."""
     while True:
         try:
             return asyncio.run(_serve(setup, ready_fd))
@@ -102,7 +102,7 @@ def _tell_starter(ready_fd: int | None, line: str) -> None:
 
 
 def _say(line: str) -> None:
-    """Tell whoever sits at the terminal; in the background that is the daemon's log."""
+    """Print a line on the terminal; in the background stdout is the daemon's log."""
     with contextlib.suppress(OSError):
         os.write(sys.stdout.fileno(), f"grass: {line}\n".encode("utf-8", "backslashreplace"))
 
@@ -113,10 +113,10 @@ async def _serve(setup: DaemonContext, ready_fd: int | None) -> int:
     async with contextlib.AsyncExitStack() as stack:
         parts = await (open_worker if setup.mode.no_broker else open_broker)(stack, setup)
         for part in parts:
-            part.add_done_callback(lambda ended: _has_ended(ended, setup.stopping))
+            part.add_done_callback(lambda ended: _part_ended(ended, setup.stopping))
         if not setup.stopping.is_set():
-            # Not before it works: a start in the background would repeat a mistake for ever.
-            remember(setup.home, setup.mode)
+            # Saved only now: a daemon that cannot start must not leave options for the next start.
+            save_mode(setup.home, setup.mode)
             log.info("ready version=%s pid=%s home=%s", __version__, os.getpid(), setup.home)
         _tell_starter(ready_fd, "ready")
         await setup.stopping.wait()
@@ -128,8 +128,8 @@ async def _serve(setup: DaemonContext, ready_fd: int | None) -> int:
     return 1 if failed else 0
 
 
-def _has_ended(task: asyncio.Task[None], stopping: asyncio.Event) -> None:
-    """Half a daemon serves nobody: it ends whole, its jobs run on, and the next command starts another."""
+def _part_ended(task: asyncio.Task[None], stopping: asyncio.Event) -> None:
+    """Stop the daemon when one of its parts has failed: jobs run on, and the next command starts a new daemon."""
     if task.cancelled():
         return
     if not isinstance(task.exception(), Deposed):

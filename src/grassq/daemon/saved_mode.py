@@ -1,6 +1,6 @@
-"""How a home is served: alone, as a broker others can reach, or as a worker of another broker.
+"""The options of the daemon's command line: alone, as a broker for other machines, or as a worker of another broker.
 
-Remembered in the home, so that a daemon started by a command in the background serves it the same way again.
+They are saved in the home, so that a daemon started by a command in the background uses them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE_MAX = 64 << 10
 
 
 class SavedMode(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was said on the daemon's command line that another start must not forget."""
+    """The options of the daemon's command line that the next start needs."""
 
     bind: str | None = None
     connect: str | None = None
@@ -33,13 +33,13 @@ class SavedMode(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether any start would do the same: this machine's queue on this machine, kept where it always is."""
+        """Whether a start without options does the same: queue and worker on this machine, store in the home."""
         elsewhere = self.store not in (None, STORE_MEMORY)
         return not (self.bind or self.connect or self.no_worker or self.no_broker or self.labels or elsewhere)
 
 
-def recall(home: str) -> SavedMode:
-    """How this home was served last."""
+def load_mode(home: str) -> SavedMode:
+    """Return the saved options of this home."""
     path = Path(home) / FILE_NAME
     try:
         with path.open("rb") as file:
@@ -47,14 +47,14 @@ def recall(home: str) -> SavedMode:
     except FileNotFoundError:
         return SavedMode()
     except (msgspec.MsgspecError, OSError) as error:
-        raise Refused(f"{path} cannot be read: {error}; say `grass daemon` with its options again") from error
+        raise Refused(f"{path} cannot be read: {error}; run `grass daemon` with its options again") from error
 
 
-def remember(home: str, mode: SavedMode) -> None:
-    """Serve this home like that again, when a command starts a daemon in the background."""
+def save_mode(home: str, mode: SavedMode) -> None:
+    """Save the options for daemons that a command starts in the background."""
     path = Path(home) / FILE_NAME
     if mode.is_plain:
         path.unlink(missing_ok=True)
         return
-    # For the owner alone: a store's address may hold a password.
+    # For the owner only: a store's address may hold a password.
     atomic_files.write_aside(home, FILE_NAME, msgspec.json.encode(mode), sync=True)

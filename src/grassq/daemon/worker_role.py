@@ -1,6 +1,6 @@
-"""The daemon as a worker of a broker elsewhere: it dials out and runs what it is given.
+"""The daemon as a worker of a broker elsewhere: it connects to the broker and runs what the broker orders.
 
-Commands and the SDK on this machine go to that broker directly; the daemon only tells them its addresses, in a file.
+Commands and the SDK on this machine go to that broker directly; they read its addresses from a file the daemon writes.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ BROKERS_NAME = "brokers"
 
 
 async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[asyncio.Task[None]]:
-    """Build everything, take it down with the stack; the tasks that end only by that, or by a bug."""
+    """Build everything, to be closed with the stack; return the tasks that must not end before."""
     credential = await asyncio.to_thread(_credential, setup)
-    place = _place(setup.home, credential.store_id)
-    book = replace(offers.load(place, credential.name), name=credential.name)
-    offers.save(place, book)
-    link = BrokerLink(place, credential.store_id, lambda: _way_to_work(setup, credential))
+    run_root = _run_root(setup.home, credential.store_id)
+    offer_file = replace(offers.load(run_root, credential.name), name=credential.name)
+    offers.save(run_root, offer_file)
+    link = BrokerLink(run_root, credential.store_id, lambda: _endpoint(setup, credential))
     machine = LocalMachine(
-        place,
+        run_root,
         store=credential.store_id,
         capacity=setup.capacity,
         environment=setup.default_env,
         remote_broker=True,
         nofile=raise_file_limit(),
     )
-    worker = Worker(machine, offers.Offers(book, place), link.send, labels=setup.mode.labels)
+    worker = Worker(machine, offers.Offers(offer_file, run_root), link.send, labels=setup.mode.labels)
     ticking = await worker.start()
     stack.push_async_callback(worker.close)
     dialling = asyncio.create_task(link.run(worker))
@@ -59,7 +59,7 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
 
 
 def _credential(setup: DaemonContext) -> Credential:
-    """What this machine joined its broker with."""
+    """Return what this machine joined its broker with."""
     if setup.mode.connect is not None:
         return remote_broker.credential(setup.home, parse_addresses(setup.mode.connect, "--connect"), "worker")
     joined = remote_broker.joined(setup.home)
@@ -68,8 +68,8 @@ def _credential(setup: DaemonContext) -> Credential:
     return joined[0]
 
 
-def _way_to_work(setup: DaemonContext, first: Credential) -> Endpoint:
-    """How to come to the broker now: who joins again, or learns another address, need not start anew."""
+def _endpoint(setup: DaemonContext, first: Credential) -> Endpoint:
+    """Return how to reach the broker now: a new `grass join` may have brought another token or address."""
     now = first
     with suppress(GrassError):
         for each in remote_broker.joined(setup.home):
@@ -78,12 +78,12 @@ def _way_to_work(setup: DaemonContext, first: Credential) -> Endpoint:
     return Endpoint(tuple(dict.fromkeys([*first.addresses, *now.addresses])), now.fingerprint, now.token)
 
 
-def _place(home: str, store_id: str) -> str:
-    """Where the run dirs for one broker are: never among those of this home's own store, for ids would meet."""
-    place = Path(home) / BROKERS_NAME / store_id
-    place.mkdir(0o700, parents=True, exist_ok=True)
-    lock = place / LOCK_NAME
+def _run_root(home: str, store_id: str) -> str:
+    """Return the directory of the run dirs for one broker. Ids of two stores overlap, so each store has one."""
+    run_root = Path(home) / BROKERS_NAME / store_id
+    run_root.mkdir(0o700, parents=True, exist_ok=True)
+    lock = run_root / LOCK_NAME
     if not lock.is_symlink():
-        # A daemon that a job starts is known by its home's lock; the run dirs of this place find it here.
+        # A job that starts a daemon finds its own daemon by the lock beside its run dir.
         lock.symlink_to(Path("..") / ".." / LOCK_NAME)
-    return str(place)
+    return str(run_root)

@@ -31,13 +31,13 @@ def start(home: str, *, timeout_s: float = START_TIMEOUT_S, python: str = sys.ex
     finally:
         os.close(writing)
     try:
-        report = _hear(reading, monotonic() + timeout_s)
+        report = _read_report(reading, monotonic() + timeout_s)
     finally:
         os.close(reading)
         _reap(child)
     if report is None:
         raise Unreachable(f"the daemon did not start within {timeout_s:g} s; see {home}/{homes.LOG_NAME}")
-    _judge(home, report)
+    _check_report(home, report)
 
 
 def _spawn(home: str, writing: int, python: str) -> int:
@@ -102,7 +102,7 @@ def _inherited(*, above: int) -> list[int]:
     return found
 
 
-def _hear(reading: int, deadline: float) -> bytes | None:
+def _read_report(reading: int, deadline: float) -> bytes | None:
     import select
 
     poll = select.poll()
@@ -140,7 +140,7 @@ def _is_alive(child: int) -> bool:
         os.close(descriptor)
 
 
-def _judge(home: str, report: bytes) -> None:
+def _check_report(home: str, report: bytes) -> None:
     line = report.split(b"\n", 1)[0].decode("utf-8", "backslashreplace")
     if line == "ready":
         return

@@ -1,4 +1,4 @@
-"""A broker on another machine: its addresses, how it is recognised, and the token it is shown."""
+"""A broker on another machine: its addresses, its certificate, and the token for it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class WrongBroker(Refused):
-    """A machine shows another certificate than the one its address is known for."""
+    """A machine shows another certificate than the one known for its address."""
 
 
 class Broker:
-    """Where requests go: addresses that are tried in turn, and how the certificate at each one is judged."""
+    """Where requests go: addresses that are tried in turn, and the check of the certificate at each one."""
 
     __slots__ = ("addresses", "tell", "token_for")
 
@@ -46,14 +46,14 @@ class Credential:
 
     __slots__ = ("addresses", "fingerprint", "name", "scope", "store_id", "token")
 
-    def __init__(self, addresses: list[Address], entry: KnownBroker, right: Permission) -> None:
+    def __init__(self, addresses: list[Address], entry: KnownBroker, permission: Permission) -> None:
         self.addresses = addresses
         #: SHA-256 of its certificate.
         self.fingerprint = entry.fingerprint
         self.store_id = entry.store_id
-        self.token = right.token
-        self.name = right.name
-        self.scope = right.scope
+        self.token = permission.token
+        self.name = permission.name
+        self.scope = permission.scope
 
 
 def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None = None) -> Broker:
@@ -70,16 +70,16 @@ def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None =
 def open_broker(home: str, text: str) -> Broker:
     """Return the broker that `--broker`, GRASS_BROKER or `grass use` names, with this user's login."""
     addresses = parse_addresses(text, "the broker")
-    book = broker_file.load(home)
-    listed = _listed(book, addresses)
-    is_new = any(book.at(address) is None for address in addresses)
-    if not any(entry.login for entry in (book.entries if is_new else listed)):
-        raise no_right(addresses[0], "login")
+    known = broker_file.load(home)
+    listed = _listed(known, addresses)
+    is_new = any(known.at(address) is None for address in addresses)
+    if not any(entry.login for entry in (known.entries if is_new else listed)):
+        raise no_permission(addresses[0], "login")
     # Also at its other known addresses: a standby broker may have taken over there.
     everywhere = [*addresses, *(address for entry in listed for address in entry.addresses)]
 
     def token_for(address: Address, shown: bytes) -> str:
-        return _recognise(home, book, address, shown, "login")[1].token
+        return _recognise(home, known, address, shown, "login")[1].token
 
     return Broker(everywhere, token_for)
 
@@ -90,11 +90,11 @@ def joined(home: str) -> list[Credential]:
     return [Credential(entry.addresses, entry, entry.worker) for entry in entries if entry.worker is not None]
 
 
-def no_right(address: Address, kind: Kind) -> Refused:
-    """Say how to get in."""
+def no_permission(address: Address, kind: Kind) -> Refused:
+    """Return an error that says how to get access."""
     if kind == "login":
         return Refused(
-            f"no right to use {address}: ask its owner for a code (`grass token create` there), then `grass login CODE`"
+            f"no access to {address}: ask its owner for a code (`grass token create` there), then `grass login CODE`"
         )
     return Refused(
         f"this machine has not joined {address}: ask its owner for a code (`grass token create --scope worker` there),"
@@ -104,49 +104,49 @@ def no_right(address: Address, kind: Kind) -> Refused:
 
 def credential(home: str, addresses: list[Address], kind: Kind) -> Credential:
     """Return this user's login at a broker, or what this machine joined it with; dial only unknown addresses."""
-    book = broker_file.load(home)
-    for entry in _listed(book, addresses):
-        right = getattr(entry, kind)
-        if right is not None:
-            return Credential(list(dict.fromkeys([*addresses, *entry.addresses])), entry, right)
-    strange = [address for address in addresses if book.at(address) is None]
-    if not strange or not any(getattr(entry, kind) for entry in book.entries):
-        raise no_right(addresses[0], kind)
+    known = broker_file.load(home)
+    for entry in _listed(known, addresses):
+        permission = getattr(entry, kind)
+        if permission is not None:
+            return Credential(list(dict.fromkeys([*addresses, *entry.addresses])), entry, permission)
+    strange = [address for address in addresses if known.at(address) is None]
+    if not strange or not any(getattr(entry, kind) for entry in known.entries):
+        raise no_permission(addresses[0], kind)
     from grassq.net import tls
     from grassq.net.http import NoDaemon
 
     try:
-        connection, (entry, right) = tls.dial(strange, lambda at, shown: _recognise(home, book, at, shown, kind))
+        connection, (entry, permission) = tls.dial(strange, lambda at, shown: _recognise(home, known, at, shown, kind))
         connection.close()
     except NoDaemon:
-        # No broker can be recognised there now. If only one is known it must be that one; otherwise its pin will tell.
-        only = [each for each in book.entries if each.worker is not None]
+        # No broker can be recognised there now. If this machine has joined only one, take it: the pin is checked later.
+        only = [each for each in known.entries if each.worker is not None]
         if kind != "worker" or len(only) != 1 or only[0].worker is None:
             raise
-        entry, right = only[0], only[0].worker
-    return Credential(list(dict.fromkeys([*addresses, *entry.addresses])), entry, right)
+        entry, permission = only[0], only[0].worker
+    return Credential(list(dict.fromkeys([*addresses, *entry.addresses])), entry, permission)
 
 
-def _listed(book: KnownBrokers, addresses: list[Address]) -> list[KnownBroker]:
-    found = [book.at(address) for address in addresses]
+def _listed(known: KnownBrokers, addresses: list[Address]) -> list[KnownBroker]:
+    found = [known.at(address) for address in addresses]
     return list(dict.fromkeys(entry for entry in found if entry is not None))
 
 
 def _recognise(
-    home: str, book: KnownBrokers, address: Address, shown: bytes, kind: Kind
+    home: str, known: KnownBrokers, address: Address, shown: bytes, kind: Kind
 ) -> tuple[KnownBroker, Permission]:
     """Return the broker listed with this address, or at a new address the one whose certificate is known."""
-    listed = book.at(address)
+    listed = known.at(address)
     if listed is not None and listed.fingerprint != shown:
         raise _wrong(address, listed.fingerprint, shown)
-    entry = listed or book.showing(shown)
-    right: Permission | None = None if entry is None else getattr(entry, kind)
-    if entry is None or right is None:
-        raise no_right(address, kind)
+    entry = listed or known.showing(shown)
+    permission: Permission | None = None if entry is None else getattr(entry, kind)
+    if entry is None or permission is None:
+        raise no_permission(address, kind)
     if listed is None:
         broker_file.remember(home, shown, address)
         entry.addresses = [*entry.addresses, address]
-    return entry, right
+    return entry, permission
 
 
 def _wrong(address: Address, expected: bytes, got: bytes) -> WrongBroker:

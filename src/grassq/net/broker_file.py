@@ -25,7 +25,7 @@ BROKERS_MAX = 256
 PENDING_MAX = 16
 LOCK_TIMEOUT_S = 10.0
 
-#: How one comes: as a person who uses the queue, or as a machine that runs jobs.
+#: The two uses of a token: by a user of the queue, or by a machine that runs jobs.
 Kind = Literal["login", "worker"]
 
 
@@ -89,14 +89,14 @@ def load(home: str) -> KnownBrokers:
             )
         if status.st_mode & 0o077:
             raise Refused(
-                f"{path} holds tokens and others may open it (mode {stat.S_IMODE(status.st_mode):04o});"
-                f" `chmod 600 {path}`, and get new codes if somebody has"
+                f"{path} holds tokens and other users may open it (mode {stat.S_IMODE(status.st_mode):04o});"
+                f" `chmod 600 {path}`, and get new codes if another user has opened it"
             )
         content = file.read(FILE_MAX + 1)
     try:
         if len(content) > FILE_MAX:
             raise ValueError(f"longer than {FILE_MAX} bytes")
-        return _book(json.loads(content))
+        return _decode(json.loads(content))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadInput):
         raise Refused(f"{path} is damaged; move it away and `grass login` again with a new code") from None
 
@@ -111,23 +111,23 @@ def changing(home: str) -> Iterator[KnownBrokers]:
         raise Refused(f"cannot write in {home}: {error.strerror}") from error
     try:
         _take(lock, home)
-        book = load(home)
-        yield book
-        _write(home, FILE_NAME, json.dumps(_document(book), indent=1).encode("ascii") + b"\n")
+        known = load(home)
+        yield known
+        _write(home, FILE_NAME, json.dumps(_document(known), indent=1).encode("ascii") + b"\n")
     finally:
         os.close(lock)
 
 
 def remember(home: str, fingerprint: bytes, address: Address) -> None:
-    """Add an address of a broker that was recognised there; if it cannot be written, the next call finds it again."""
-    with suppress(Refused), changing(home) as book:
-        entry = book.showing(fingerprint)
-        if entry is not None and book.at(address) is None:
+    """Add an address of a broker that was recognised there; if it cannot be written, the next command adds it."""
+    with suppress(Refused), changing(home) as known:
+        entry = known.showing(fingerprint)
+        if entry is not None and known.at(address) is None:
             entry.addresses = [*entry.addresses, address][-ADDRESSES_MAX:]
 
 
 def choose(home: str, text: str | None) -> None:
-    """Keep what `grass use` says; None for the local daemon."""
+    """Save the choice of `grass use`; None for the local daemon."""
     homes.prepare(home)
     if text is not None:
         return _write(home, homes.BROKER_NAME, f"{text}\n".encode())
@@ -157,20 +157,20 @@ def _write(home: str, name: str, content: bytes) -> None:
         raise Refused(f"cannot write {home}/{name}: {error.strerror}") from error
 
 
-def _book(document: Any) -> KnownBrokers:
+def _decode(document: Any) -> KnownBrokers:
     if document["v"] != VERSION:
         raise ValueError("another version")
-    book = KnownBrokers()
+    known = KnownBrokers()
     for each in document["brokers"]:
         addresses = [parse_address(text) for text in each["addresses"]]
         entry = KnownBroker(addresses, bytes.fromhex(each["fingerprint"]), _text(each["store_id"]))
-        entry.login, entry.worker = _right(each.get("login")), _right(each.get("worker"))
-        book.entries.append(entry)
-    book.pending = {_text(code): _text(secret) for code, secret in document.get("pending", {}).items()}
-    return book
+        entry.login, entry.worker = _permission(each.get("login")), _permission(each.get("worker"))
+        known.entries.append(entry)
+    known.pending = {_text(code): _text(secret) for code, secret in document.get("pending", {}).items()}
+    return known
 
 
-def _right(document: Any) -> Permission | None:
+def _permission(document: Any) -> Permission | None:
     if document is None:
         return None
     return Permission(_text(document["token"]), _text(document["name"]), _text(document.get("scope", "worker")))
@@ -183,22 +183,24 @@ def _text(value: Any) -> str:
     return value
 
 
-def _document(book: KnownBrokers) -> dict[str, object]:
-    if len(book.entries) > BROKERS_MAX:
+def _document(known: KnownBrokers) -> dict[str, object]:
+    if len(known.entries) > BROKERS_MAX:
         raise Refused(f"{FILE_NAME} holds {BROKERS_MAX} brokers; remove some that are not needed any more")
     brokers = [
         {
             "addresses": [str(address) for address in entry.addresses],
             "fingerprint": entry.fingerprint.hex(),
             "store_id": entry.store_id,
-            "login": _right_document(entry.login),
-            "worker": _right_document(entry.worker),
+            "login": _permission_document(entry.login),
+            "worker": _permission_document(entry.worker),
         }
-        for entry in book.entries
+        for entry in known.entries
     ]
-    pending = dict(list(book.pending.items())[-PENDING_MAX:])
+    pending = dict(list(known.pending.items())[-PENDING_MAX:])
     return {"v": VERSION, "brokers": brokers, **({"pending": pending} if pending else {})}
 
 
-def _right_document(right: Permission | None) -> dict[str, str] | None:
-    return None if right is None else {"token": right.token, "name": right.name, "scope": right.scope}
+def _permission_document(permission: Permission | None) -> dict[str, str] | None:
+    return (
+        None if permission is None else {"token": permission.token, "name": permission.name, "scope": permission.scope}
+    )

@@ -1,4 +1,4 @@
-"""Every request a daemon answers, as one method each; documents in, documents out."""
+"""Every request a daemon answers, one method each; documents in, documents out."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from grassq.net.retry import exchange, persist
 if TYPE_CHECKING:
     from grassq.net.http import Target
 
-#: The daemon answers a long poll after this many seconds at the latest.
+#: The longest time, in seconds, until the daemon answers a long poll.
 POLL_LIMIT_S = 30.0
-#: Who waits for all of many jobs waits for so many at a time: an answer tells of every job it is about.
+#: `wait` asks about at most this many jobs per request, because the answer lists each one.
 WAIT_AT_ONCE = 10_000
 #: The largest request a daemon takes.
 REQUEST_MAX = 64 << 20
-#: The status of a refusal that has nothing to do with what was asked: the store cannot be read or written.
+#: The status of a refusal because the store cannot be read or written, whatever was asked.
 NOT_NOW = 503
 
 Document = dict[str, Any]
@@ -42,7 +42,7 @@ Tell = Callable[[str], None]
 class ApiClient:
     """A sync client of one home's daemon, or of a broker. Keeps one connection open, for threads too; survives a fork.
 
-    To a broker on another machine nothing is sent of this one: no environment, no directory, no umask.
+    Nothing of this machine is sent to a broker on another machine: no environment, no directory, no umask.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class ApiClient:
         self.broker = broker
         self.autostart = autostart
         self._tell = tell
-        self._place: Target = self.home if broker is None else _find_broker(self.home, broker, tell)
+        self._target: Target = self.home if broker is None else _find_broker(self.home, broker, tell)
         #: Version of the daemon that answered last.
         self.daemon_version: str | None = None
         self._connection: Connection | None = None
-        self._written: tuple[dict[bytes, bytes], str] | None = None
+        self._encoded_env: tuple[dict[bytes, bytes], str] | None = None
         self._lock = threading.Lock()
         _clients.add(self)
 
@@ -73,7 +73,7 @@ class ApiClient:
             self._drop()
 
     def another(self) -> ApiClient:
-        """A client like this one, with a connection of its own."""
+        """Return a client like this one, with its own connection."""
         return ApiClient(self.home, autostart=self.autostart, broker=self.broker, tell=self._tell)
 
     def submit(
@@ -86,7 +86,7 @@ class ApiClient:
         key: str | None = None,
     ) -> Document:
         """Store jobs, all or none; ids in the order given."""
-        return self._hand_over("submit", {"jobs": list(jobs)}, Sender.to(self.broker, cwd, env, umask), key)
+        return self._submit("submit", {"jobs": list(jobs)}, Sender.to(self.broker, cwd, env, umask), key)
 
     def submit_many(
         self,
@@ -98,11 +98,11 @@ class ApiClient:
         umask: int | None = None,
         key: str | None = None,
     ) -> Document:
-        """Store a job of each command, all or none; `job` is what they have in common. Ids follow one another."""
+        """Store a job for each command, all or none; `job` has the common options. The ids are consecutive."""
         document: Document = {"job": job, "commands": commands}
-        return self._hand_over("submit-many", document, Sender.to(self.broker, cwd, env, umask), key)
+        return self._submit("submit-many", document, Sender.to(self.broker, cwd, env, umask), key)
 
-    def _hand_over(self, verb: str, document: Document, sender: Sender, key: str | None) -> Document:
+    def _submit(self, verb: str, document: Document, sender: Sender, key: str | None) -> Document:
         rest = json.dumps({**document, "cwd": word_value(sender.cwd), "umask": sender.umask, "key": key or new_key()})
         body = f'{rest[:-1]}, "env": {self._environment(sender.env)}}}'.encode("ascii")
         if len(body) > REQUEST_MAX:
@@ -110,34 +110,34 @@ class ApiClient:
         return self._answer(self._ask("POST", f"/v1/{verb}", body))
 
     def _environment(self, env: Mapping[bytes, bytes]) -> str:
-        # Mostly the same as last time: writing it down takes longer than all the rest of a request.
-        kept = self._written
+        # Cached, because it mostly stays the same and encoding takes longer than all the rest of a request.
+        kept = self._encoded_env
         if kept is None or kept[0] != env:
             pairs = [[word_value(name), word_value(value)] for name, value in env.items()]
-            kept = self._written = dict(env), json.dumps(pairs)
+            kept = self._encoded_env = dict(env), json.dumps(pairs)
         return kept[1]
 
     def show(self, selectors: Iterable[str] = ()) -> Document:
-        """Jobs, queues, workers and totals."""
+        """Return jobs, queues, workers and totals."""
         return self._get("/v1/show", [("selector", each) for each in selectors])
 
     def jobs(self, selectors: Iterable[str] = (), **asked: object) -> Document:
-        """One page of jobs: those that selectors name, or by the filters, order, limit and cursor of GET /v1/jobs."""
+        """Return one page of jobs, by selectors, or by the filters, order, limit and cursor of GET /v1/jobs."""
         return self._get("/v1/jobs", [*(("selector", each) for each in selectors), *asked.items()])
 
     def why(self, selectors: Iterable[str]) -> Document:
-        """Why jobs are where they are."""
+        """Explain why jobs wait, or where they are."""
         return self._get("/v1/why", [("selector", each) for each in selectors])
 
     def wait(self, selectors: Iterable[str], *, timeout_s: float, any_one: bool = False) -> Document:
-        """Answers when all jobs (or any one) are final, or after `timeout_s`, at most 30.
+        """Return when all jobs (or any one) are final, or after `timeout_s`, at most 30.
 
-        On a connection of its own, so that other threads can ask meanwhile.
+        Uses another connection, so that other threads can ask meanwhile.
         """
         pairs: list[tuple[str, object]] = [("selector", each) for each in selectors]
         pairs.append(("timeout_s", f"{min(max(timeout_s, 0.0), POLL_LIMIT_S):.3f}"))
         pairs.append(("any", 1 if any_one else None))
-        response = exchange(self._place, "GET", "/v1/wait" + query(pairs), autostart=self.autostart)
+        response = exchange(self._target, "GET", "/v1/wait" + query(pairs), autostart=self.autostart)
         self._note(response)
         return read_answer(response, self.broker)
 
@@ -151,52 +151,52 @@ class ApiClient:
         follow: bool = False,
         tail: int | None = None,
     ) -> LogStream:
-        """Open a job's log on a connection of its own; with `follow` it ends when the attempt is over.
+        """Open a job's log on another connection; with `follow` it ends when the attempt has ended.
 
-        A daemon that dies meanwhile is no end: the next one is asked for the rest.
+        If the daemon ends meanwhile, the next daemon is asked for the rest.
         """
 
         def ask(offset: int, attempt: int | None, tail: int | None) -> tuple[Response, Iterator[bytes], Connection]:
             pairs = [("stream", stream), ("offset", offset), ("attempt", attempt), ("tail", tail)]
-            target = f"/v1/jobs/{job}/log" + query([*pairs, ("follow", int(follow))])
-            # A job that waits for its turn may be silent for days.
-            return self._stream(target, None if follow else ANSWER_TIMEOUT_S)
+            path = f"/v1/jobs/{job}/log" + query([*pairs, ("follow", int(follow))])
+            # A job that waits for its turn may write nothing for days.
+            return self._stream(path, None if follow else ANSWER_TIMEOUT_S)
 
         return LogStream(ask, offset, attempt, tail)
 
     def events(self, selectors: Iterable[str] = (), *, tell: Tell = lambda words: None) -> EventLines:
-        """Changes of jobs as they are committed: an iterator of documents that goes on for ever.
+        """Iterate over changes of jobs as they are committed, for ever.
 
-        A daemon that goes away is not started again but waited for, and `tell` is told so.
+        A daemon that goes away is not started again but waited for, and `tell` gets a message.
         """
         chosen: list[tuple[str, object]] = [("selector", each) for each in selectors]
 
         def ask(since: str | None, autostart: bool) -> tuple[Iterator[bytes], Connection]:
-            target = "/v1/events" + query([*chosen, ("since", since)])
-            _, parts, connection = self._stream(target, SILENT_S, autostart=autostart and self.autostart)
+            path = "/v1/events" + query([*chosen, ("since", since)])
+            _, parts, connection = self._stream(path, SILENT_S, autostart=autostart and self.autostart)
             return parts, connection
 
         return EventLines(ask, tell)
 
     def kill(self, selectors: Iterable[str], *, grace_s: float | None = None, unstarted: bool = False) -> Document:
-        """Stop running jobs, and cancel the others; with `unstarted`, cancel those others only.
+        """Stop running jobs, and cancel the others; with `unstarted`, only cancel jobs that have not started.
 
         This answer and those below have `count` and `ids` of the changed jobs, the `jobs` themselves if they are few,
-        and `notes`; of a kill, how many jobs are `stopping`, and the shortest and longest `grace_s`.
+        and `notes`. A kill also answers with the number of `stopping` jobs and the shortest and longest `grace_s`.
         """
         extra = {"unstarted": True} if unstarted else {}
         return self._change_jobs("kill", selectors, grace_s=grace_s, **extra)
 
     def rerun(self, selectors: Iterable[str], *, failed: bool = False) -> Document:
-        """Submit the same jobs again, or with `failed` those of them that failed; answers the new ones."""
+        """Submit the same jobs again, or with `failed` only the failed ones; return the new jobs."""
         return self._change_jobs("rerun", selectors, **({"failed": True} if failed else {}))
 
     def hold(self, selectors: Iterable[str]) -> Document:
-        """Park jobs that have not started."""
+        """Keep jobs that have not started from starting."""
         return self._change_jobs("hold", selectors)
 
     def release(self, selectors: Iterable[str]) -> Document:
-        """Let held jobs go on."""
+        """Let held jobs start again."""
         return self._change_jobs("release", selectors)
 
     def priority(self, selectors: Iterable[str], priority: int) -> Document:
@@ -210,7 +210,7 @@ class ApiClient:
     def create_queue(self, words: Iterable[bytes], *, cwd: bytes | None = None, temporary: bool = False) -> Document:
         """Make or replace a queue; the words are those of `grass create-queue`.
 
-        A temporary one is deleted when it has no subscriber and all its jobs have ended.
+        A temporary queue is deleted when it has no subscriber and all its jobs have ended.
         """
         where = Sender.to(self.broker, cwd, {}).cwd
         document: Document = {"words": [word_value(each) for each in words], "cwd": word_value(where)}
@@ -223,11 +223,11 @@ class ApiClient:
         offsets: Mapping[int, ReadTo] | None = None,
         known: Known | None = None,
     ) -> EventStream:
-        """What becomes of a queue's jobs from an id on, and what they write, as it happens: an iterator of frames.
+        """Stream what happens to a queue's jobs from an id on, and their output: an iterator of frames.
 
-        `offsets` has the attempt and how far it was read, by job id: these are told on from there. `known` tells the
-        last job that the caller knows of and those up to it that have not ended; others are not told again. Lasts until
-        it is closed, on a connection of its own; a daemon that dies meanwhile is no end.
+        `offsets` has (attempt, bytes read) by job id; their output continues there. `known` has the last job id the
+        caller knows, and the ids up to it that have not ended; ended jobs are not reported again. The stream uses
+        another connection and lasts until it is closed, also when the daemon is replaced.
         """
 
         def ask(
@@ -235,9 +235,9 @@ class ApiClient:
         ) -> tuple[Iterator[bytes], Connection]:
             read = ",".join([f"{job}:{attempt}:{offset}" for job, (attempt, offset) in offsets.items()])
             ended = ",".join([f"{first}-{last}" for first, last in over])
-            # Numbers with commas and colons between: as they are, for an address has a bound.
-            target = f"/v1/queues/{queue}/subscribe?from={first_id}&offsets={read}&over={ended}"
-            _, parts, connection = self._stream(target, SILENT_S)
+            # Not percent-encoded: the characters are safe, and the length of a request line is limited.
+            path = f"/v1/queues/{queue}/subscribe?from={first_id}&offsets={read}&over={ended}"
+            _, parts, connection = self._stream(path, SILENT_S)
             return parts, connection
 
         return EventStream(ask, first_id, offsets or {}, known)
@@ -248,23 +248,23 @@ class ApiClient:
         return self._change("delete-queue", {"name": name, **where, **({"at_broker": True} if at_broker else {})})
 
     def pause(self, queue: str | None = None) -> Document:
-        """No new starts in one queue, or in all."""
+        """Start no new jobs in one queue, or in all."""
         return self._change("pause", {"queue": queue})
 
     def resume(self, queue: str | None = None, *, restored: bool = False) -> Document:
-        """Starts again in one queue, or in all; `restored` waits no more for workers a restored broker misses."""
+        """Start jobs again in one queue, or in all; with `restored`, no longer wait for workers after a restore."""
         return self._change("resume", {"queue": queue} | ({"restored": True} if restored else {}))
 
     def drain(self, worker: str, *, undo: bool = False) -> Document:
-        """No new starts on a worker; what runs there finishes."""
+        """Start no new jobs on a worker; running jobs finish."""
         return self._change("drain", {"worker": worker, "undo": undo})
 
     def remove_worker(self, worker: str, *, lost: bool = False) -> Document:
-        """Forget a worker and end its token; `lost` gives up the jobs it has."""
+        """Remove a worker and revoke its token; `lost` gives up the jobs it has."""
         return self._change("remove-worker", {"worker": worker, "lost": lost})
 
     def tokens(self) -> Document:
-        """Every token and code."""
+        """Return every token and code."""
         return self._get("/v1/tokens", [])
 
     def create_token(
@@ -275,19 +275,19 @@ class ApiClient:
         return self._change("tokens/create", document)
 
     def revoke_token(self, id_: str) -> Document:
-        """End a token or a code at once, on open connections too."""
+        """Revoke a token or a code at once, on open connections too."""
         return self._change("tokens/revoke", {"id": id_})
 
     def audit(self, *, last: int | None = None) -> Document:
-        """Return who changed what: the newest entries of the audit."""
+        """Return the newest entries of the audit."""
         return self._get("/v1/audit", [("last", last)])
 
     def info(self) -> Document:
-        """What the daemon says of itself."""
+        """Return what the daemon reports about itself."""
         return self._get("/v1/info", [])
 
     def stop(self) -> Document:
-        """End the daemon; jobs run on."""
+        """Stop the daemon; jobs run on."""
         return self._answer(self._ask("POST", "/v1/stop", b"{}"))
 
     def _change_jobs(self, verb: str, selectors: Iterable[str], **extra: object) -> Document:
@@ -300,19 +300,19 @@ class ApiClient:
     def _get(self, path: str, pairs: Iterable[tuple[str, object]]) -> Document:
         return self._answer(self._ask("GET", path + query(pairs)))
 
-    def _ask(self, method: str, target: str, body: bytes = b"") -> Response:
+    def _ask(self, method: str, path: str, body: bytes = b"") -> Response:
         with self._lock:
-            response = persist(lambda: self._once(method, target, body), self._place, autostart=self.autostart)
+            response = persist(lambda: self._once(method, path, body), self._target, autostart=self.autostart)
         self._note(response)
         return response
 
     def _stream(
-        self, target: str, timeout_s: float | None, *, autostart: bool | None = None
+        self, path: str, timeout_s: float | None, *, autostart: bool | None = None
     ) -> tuple[Response, Iterator[bytes], Connection]:
         def ask() -> tuple[Response, Iterator[bytes], Connection]:
-            connection = Connection(self._place, timeout_s=timeout_s)
+            connection = Connection(self._target, timeout_s=timeout_s)
             try:
-                response, parts = connection.stream(target)
+                response, parts = connection.stream(path)
                 if response.status != 200:
                     response.body = b"".join(bounded(parts))
                     raise _failure(response, self.broker)
@@ -322,16 +322,16 @@ class ApiClient:
             return response, parts, connection
 
         autostart = self.autostart if autostart is None else autostart
-        response, parts, connection = persist(ask, self._place, autostart=autostart)
+        response, parts, connection = persist(ask, self._target, autostart=autostart)
         self._note(response)
         return response, parts, connection
 
-    def _once(self, method: str, target: str, body: bytes) -> Response:
+    def _once(self, method: str, path: str, body: bytes) -> Response:
         connection = self._connection
         if connection is None:
-            connection = self._connection = Connection(self._place)
+            connection = self._connection = Connection(self._target)
         try:
-            response = connection.request(method, target, body, keep=True)
+            response = connection.request(method, path, body, keep=True)
         except BaseException:
             self._drop()
             raise
@@ -345,7 +345,7 @@ class ApiClient:
             connection.close()
 
     def _forked(self) -> None:
-        # The parent's connection would give us its answers, and its lock may be held by a thread we do not have.
+        # Both processes would read from one connection, and a thread of the parent may hold the lock.
         self._lock = threading.Lock()
         self._drop()
 
@@ -368,7 +368,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def compact(ids: Iterable[int], *, limit: int = 4000) -> list[str]:
-    """Ids as selectors (`3-7,9`), each short enough for one request line."""
+    """Return ids as selectors (`3-7,9`), each short enough for one request line."""
     selectors: list[str] = []
     for first, last in id_ranges(sorted(set(ids))):
         text = str(first) if first == last else f"{first}-{last}"
@@ -380,12 +380,12 @@ def compact(ids: Iterable[int], *, limit: int = 4000) -> list[str]:
 
 
 def read_answer(response: Response, broker: str | None = None) -> Document:
-    """The document in an answer, or what it says went wrong."""
+    """Return the document in an answer, or raise the error it reports."""
     if response.status != 200:
         raise _failure(response, broker)
     document = _parse(response)
     if document is not None and "error" in document:
-        # A daemon that had begun to answer when it failed.
+        # The daemon failed after it had begun to answer.
         raise _failure(response, broker)
     if document is None:
         advice = "try `grass restart`" if broker is None else "ask its owner"
@@ -413,7 +413,7 @@ def _failure(response: Response, broker: str | None) -> GrassError:
     if broker is None:
         return Unreachable(f"the daemon answered {response.status} without a reason; `grass restart` (jobs run on)")
     if response.status in (401, 403):
-        return Refused(f"{broker} does not let you in ({response.status}); `grass login` with a new code")
+        return Refused(f"{broker} denies you access ({response.status}); `grass login` with a new code")
     return Unreachable(f"{broker} answered {response.status} without a reason; is it a Grass broker?")
 
 

@@ -1,4 +1,4 @@
-"""How words, keys and addresses are written on the wire, without `json`: an enqueue must not wait for its import."""
+"""Words, keys and addresses on the wire, without `json`: an enqueue must not wait for its import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from grassq.home import Sender
 
-#: States in which a job stays for ever.
+#: States that a job never leaves.
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 _BLANKS = " \t\r\n"
@@ -27,13 +27,13 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def word(value: bytes) -> str:
-    """One word as JSON text, what `json.dumps` makes of its `word_value`."""
+    """Return one word as JSON text, as `json.dumps` writes its `word_value`."""
     written = word_value(value)
     return quote(written) if isinstance(written, str) else '{"b64":' + quote(written["b64"]) + "}"
 
 
 def word_value(value: bytes) -> str | dict[str, str]:
-    """One word as a JSON value: a string if it is UTF-8, else its base64."""
+    """Return one word as a JSON value: a string if it is UTF-8, else its base64."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -41,7 +41,7 @@ def word_value(value: bytes) -> str | dict[str, str]:
 
 
 def text(value: bytes) -> str:
-    """As `word`, for what may be long: whichever way of writing it is short."""
+    """Return one word as `word` does, or as base64 if the text would be much longer."""
     written = word(value)
     if 3 * len(written) <= 4 * len(value) + 1024:
         return written
@@ -49,9 +49,9 @@ def text(value: bytes) -> str:
 
 
 def parse(data: bytes) -> object:
-    """What a JSON text says; ValueError if it is none. Without `json`, which takes longer to load than to use."""
+    """Return the value of a JSON text; raise ValueError if it is none. Without `json`, which is slow to load."""
     written = data.decode()
-    how: Any = _Plainly()
+    how: Any = _ScannerOptions()
     try:
         from _json import make_scanner
 
@@ -66,8 +66,8 @@ def parse(data: bytes) -> object:
     return json.loads(written)
 
 
-class _Plainly:
-    """How the C helper is told to read: as `json.loads` does."""
+class _ScannerOptions:
+    """The C helper's options, the same as in `json.loads`."""
 
     strict = True
     object_hook = object_pairs_hook = None
@@ -79,14 +79,14 @@ class _Plainly:
 
 
 def new_key() -> str:
-    """A name for one changing request; repeating the request under it changes nothing twice."""
+    """Return a key for one changing request; the daemon carries out a repeated request with the same key only once."""
     return os.urandom(16).hex()
 
 
 def enqueue_body(
     words: Iterable[bytes], sender: Sender, key: str, verb: str = "enqueue", lines: bytes | None = None
 ) -> bytes:
-    """Return the body of POST /v1/enqueue; with --stdin, `lines` are what came from there."""
+    """Return the body of POST /v1/enqueue; `lines` is the input of --stdin."""
     parts = (
         '{"words":[',
         ",".join([word(each) for each in words]),
@@ -101,19 +101,19 @@ def enqueue_body(
 
 
 def percent(text: str) -> str:
-    """`text` as a part of an address."""
+    """Return `text` percent-encoded."""
     raw = text.encode("utf-8", "surrogateescape")
     return "".join([chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in raw])
 
 
 def query(pairs: Iterable[tuple[str, object]]) -> str:
-    """`?name=value&...` for an address; a value of None is left out."""
+    """Return `?name=value&...`; a value of None is left out."""
     text = "&".join([f"{name}={percent(str(value))}" for name, value in pairs if value is not None])
     return "?" + text if text else ""
 
 
 def version_warning(daemon: str | None) -> str:
-    """Return a sentence when the daemon is of another release than this command, else an empty text."""
+    """Return a warning if the daemon is of another release than this command, else ""."""
     if daemon in (None, __version__):
         return ""
     return f"the daemon is version {daemon}, this command is {__version__}; `grass restart` (jobs run on)"

@@ -1,4 +1,4 @@
-"""Changes of jobs as the daemon tells them, over connections that may break: each change once, and in order."""
+"""Changes of jobs as the daemon reports them, over connections that may break: each change once, and in order."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from grassq.errors import Unreachable
 from grassq.net.http import Connection
 
 LINE_MAX = 1 << 20
-#: How long to wait before a daemon that is away is asked again: at first, and at most.
+#: Seconds until a daemon that is away is asked again: at first, and at most.
 AWAY_S, AWAY_MAX_S = 0.2, 2.0
 
-#: Opens the stream after a position, or from now on; starts a daemon that is away only if told so.
+#: Opens the stream after a position, or from now on; starts a daemon that is away only if the flag is set.
 Ask = Callable[[str | None, bool], tuple[Iterator[bytes], Connection]]
 
 
 class EventLines:
-    """Iterates over lines as documents, for ever: a daemon that goes away is waited for, and then asked for the rest.
+    """Iterates over lines as documents, for ever: waits for a daemon that goes away, and asks it for the rest.
 
-    `reread` says that changes were missed: read how things are now. Heartbeats are left out, and so is the `subscribed`
-    of every connection but the first.
+    `reread` says that changes were missed: read the jobs again. Heartbeats are left out, and so is `subscribed` after
+    the first connection.
     """
 
     def __init__(self, ask: Ask, tell: Callable[[str], None]) -> None:
-        """`tell` is called when the daemon is away, once for each time."""
+        """Read the streams that `ask` opens; `tell` gets a message each time the daemon goes away."""
         self._ask = ask
         self._tell = tell
         self._since: str | None = None
@@ -64,16 +64,16 @@ class EventLines:
         for part in parts:
             *lines, buffer = (buffer + part).split(b"\n")
             if len(buffer) > LINE_MAX:
-                raise _strange()
+                raise _unexpected()
             for line in lines:
                 try:
                     document = json.loads(line)
                 except (ValueError, RecursionError):
-                    raise _strange() from None
+                    raise _unexpected() from None
                 if not isinstance(document, dict):
-                    raise _strange()
+                    raise _unexpected()
                 yield document
 
 
-def _strange() -> Unreachable:
+def _unexpected() -> Unreachable:
     return Unreachable("the daemon sends events that cannot be read; is it another version? try `grass restart`")

@@ -1,6 +1,6 @@
 """One HTTP/1.1 exchange with the daemon over its unix socket, or with a broker over TLS; every read is bounded.
 
-Every enqueue imports it: `_socket` and `os` only (`socket` alone costs 9 ms).
+Every enqueue imports it, so it imports `_socket` and `os` only (`socket` alone costs 9 ms).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ANSWER_TIMEOUT_S = 60.0
 HEAD_LIMIT = 64 << 10
 BODY_LIMIT = 256 << 20
 CHUNK_LINE_LIMIT = 4096
-#: Digits of a number, and how many interim answers are skipped.
+#: The most digits of a number, and the most interim answers that are skipped.
 NUMBER_MAX = 18
 INTERIM_MAX = 16
 READ_SIZE = 64 << 10
@@ -52,7 +52,7 @@ ERRORS: dict[int, type[GrassError]] = {
 
 
 class NoDaemon(Unreachable):
-    """No daemon listens there."""
+    """No daemon listens in the home, or no broker at its addresses."""
 
 
 class Broken(Unreachable):
@@ -60,7 +60,7 @@ class Broken(Unreachable):
 
 
 class Response:
-    """What the daemon answered: status, headers (names in lower case) and the body's bytes."""
+    """A daemon's answer: status, headers (names in lower case) and body."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -73,15 +73,15 @@ class Response:
 class Connection:
     """An open connection to a home's daemon or to a broker; `request` may be called again while it is kept open."""
 
-    def __init__(self, place: Target, *, timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
-        self._who = "the daemon"
+    def __init__(self, target: Target, *, timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
+        self._peer = "the daemon"
         self._headers: tuple[str, ...] = ()
         self._socket: socket
-        if isinstance(place, str):
-            self._socket = _connect(place)
+        if isinstance(target, str):
+            self._socket = _connect(target)
         else:
-            self._who = f"the broker {place}"
-            self._socket, self._headers = place.open()
+            self._peer = f"the broker {target}"
+            self._socket, self._headers = target.open()
         self._socket.settimeout(timeout_s)
         self._buffer = b""
         self.reusable = False
@@ -91,31 +91,31 @@ class Connection:
         self._socket.close()
 
     def interrupt(self) -> None:
-        """End the connection under a reader in any thread: the reader gets `Broken`."""
+        """End the connection in any thread: a reader gets `Broken`."""
         try:
             self._socket.shutdown(SHUT_RDWR)
         except OSError:
             # It has ended already.
             return
 
-    def request(self, method: str, target: str, body: bytes = b"", *, keep: bool = False) -> Response:
+    def request(self, method: str, path: str, body: bytes = b"", *, keep: bool = False) -> Response:
         """Send one request and read the whole answer."""
-        self._send(method, target, body, keep)
+        self._send(method, path, body, keep)
         response = self._head()
         response.body = b"".join(bounded(self._body(response.headers)))
         if response.headers.get("connection", "").lower() == "close":
             self.reusable = False
         return response
 
-    def stream(self, target: str) -> tuple[Response, Iterator[bytes]]:
+    def stream(self, path: str) -> tuple[Response, Iterator[bytes]]:
         """GET an answer of unknown length: return its head, and its bytes as they come. Broken: its end is missing."""
-        self._send("GET", target, b"", False)
+        self._send("GET", path, b"", False)
         response = self._head()
         return response, self._body(response.headers)
 
-    def _send(self, method: str, target: str, body: bytes, keep: bool) -> None:
+    def _send(self, method: str, path: str, body: bytes, keep: bool) -> None:
         self.reusable = False
-        lines = [f"{method} {target} HTTP/1.1", "Host: grass", f"Connection: {'keep-alive' if keep else 'close'}"]
+        lines = [f"{method} {path} HTTP/1.1", "Host: grass", f"Connection: {'keep-alive' if keep else 'close'}"]
         lines += self._headers
         if method == "POST":
             lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
@@ -132,25 +132,25 @@ class Connection:
         for _ in range(INTERIM_MAX):
             while (end := self._buffer.find(b"\r\n\r\n")) < 0:
                 if len(self._buffer) > HEAD_LIMIT:
-                    raise self._strange(" (endless header)")
+                    raise self._unexpected(" (endless header)")
                 self._fill()
             if end > HEAD_LIMIT:
-                raise self._strange(" (header too long)")
+                raise self._unexpected(" (header too long)")
             head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
             response = _parse_head(head)
             if response is None:
-                raise self._strange("")
+                raise self._unexpected("")
             if response.status >= 200:
                 return response
-        raise self._strange(" (no end of interim answers)")
+        raise self._unexpected(" (no end of interim answers)")
 
     def _body(self, headers: dict[str, str]) -> Iterator[bytes]:
         if "chunked" in headers.get("transfer-encoding", "").lower():
             return self._chunked()
         length = headers.get("content-length", "")
         if not is_number(length):
-            # Also where there is none: an answer that ends with the connection may be incomplete.
-            raise self._strange(" (length)")
+            # A missing length too: an answer that ends with the connection may be incomplete.
+            raise self._unexpected(" (length)")
         return self._exactly(int(length), whole=True)
 
     def _exactly(self, length: int, *, whole: bool) -> Iterator[bytes]:
@@ -166,7 +166,7 @@ class Connection:
     def _chunked(self) -> Iterator[bytes]:
         while size := _chunk_size(self._line()):
             if size < 0:
-                raise self._strange(" (chunk size)")
+                raise self._unexpected(" (chunk size)")
             yield from self._exactly(size, whole=False)
             self._line()
         while self._line():
@@ -176,7 +176,7 @@ class Connection:
     def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
             if len(self._buffer) > CHUNK_LINE_LIMIT:
-                raise self._strange(" (chunk)")
+                raise self._unexpected(" (chunk)")
             self._fill()
         line, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
         return line
@@ -184,7 +184,7 @@ class Connection:
     def _fill(self) -> None:
         part = self._receive()
         if not part:
-            raise Broken(f"{self._who} closed the connection before it answered")
+            raise Broken(f"{self._peer} closed the connection before it answered")
         self._buffer += part
 
     def _receive(self) -> bytes:
@@ -194,15 +194,15 @@ class Connection:
             raise self._broken(error) from error
 
     def _broken(self, error: OSError) -> Unreachable:
-        # With a number the kernel gave up a dead connection; without one our own timeout ended.
+        # With an errno, the kernel gave up a dead connection; without one, the timeout of this socket ended.
         if isinstance(error, TimeoutError) and error.errno != ETIMEDOUT:
             # Not Broken: the daemon has the request and may be at work on it, so sending it again would only add load.
-            hint = "; `grass doctor` tells more" if self._who == "the daemon" else ""
-            return Unreachable(f"{self._who} took the request and has not answered in time{hint}")
-        return Broken(f"the connection to {self._who} broke: {error.strerror or error}")
+            hint = "; `grass doctor` tells more" if self._peer == "the daemon" else ""
+            return Unreachable(f"{self._peer} took the request and has not answered in time{hint}")
+        return Broken(f"the connection to {self._peer} broke: {error.strerror or error}")
 
-    def _strange(self, what: str) -> Unreachable:
-        where = "what listens on the socket" if self._who == "the daemon" else self._who
+    def _unexpected(self, what: str) -> Unreachable:
+        where = "what listens on the socket" if self._peer == "the daemon" else self._peer
         return Unreachable(f"{where} does not answer like a Grass daemon{what}")
 
 
@@ -211,14 +211,14 @@ def _connect(home: str) -> socket:
         # Through the opened directory: a socket address holds 107 bytes, and the path of a home may be longer.
         directory = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError) as error:
-        # Where a file is in the way, starting a daemon explains it better.
+        # If a file has the name, starting a daemon gives a better message.
         raise NoDaemon(f"no daemon runs in {home}") from error
     except OSError as error:
         raise Refused(f"cannot open {home}: {error.strerror}; set GRASS_HOME to another directory") from error
     try:
         owner = os.fstat(directory).st_uid
         if owner != os.geteuid():
-            # The environment travels with a job: it must never reach another user's socket.
+            # The environment is sent with a job, and must never reach another user's socket.
             raise Refused(f"{home} belongs to uid {owner}, not to you; set GRASS_HOME to a directory of your own")
         return _dial(home, f"/proc/self/fd/{directory}/{SOCKET_NAME}")
     finally:
@@ -264,8 +264,8 @@ def _parse_head(head: bytes) -> Response | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a header's value is a number."""
-    # Of the digits there are, `int` takes only some, and only so many.
+    """Tell whether a header's value is a number."""
+    # `int` takes other digits too, and refuses very long numbers.
     return text.isascii() and text.isdigit() and len(text) <= NUMBER_MAX
 
 
@@ -279,7 +279,7 @@ def _chunk_size(line: bytes) -> int:
 
 
 def bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Return the parts of an answer that is held in memory whole, up to the limit."""
+    """Yield the parts of an answer that is kept in memory; raise Unreachable above BODY_LIMIT."""
     size = 0
     for part in parts:
         size += len(part)

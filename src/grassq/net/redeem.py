@@ -35,26 +35,26 @@ def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None
     reached: list[Address] = []
 
     def note(address: Address, shown: bytes) -> str | None:
-        token = known(address, shown)
+        token = check(address, shown)
         reached.append(address)
         return token
 
-    known, broker.token_for = broker.token_for, note
+    check, broker.token_for = broker.token_for, note
     response = exchange(broker, "POST", "/v1/redeem", json.dumps(document).encode("ascii"))
     if response.status in FINAL_STATUSES:
-        with broker_file.changing(home) as book:
-            book.pending.pop(f"{kind}:{code.id}", None)
+        with broker_file.changing(home) as known:
+            known.pending.pop(f"{kind}:{code.id}", None)
     answer = read_answer(response)
     try:
-        right = Permission(f"{_word(answer['token'])}.{secret}", _word(answer["name"]), _word(answer["scope"]))
+        permission = Permission(f"{_word(answer['token'])}.{secret}", _word(answer["name"]), _word(answer["scope"]))
         store_id = _word(answer["store_id"])
     except (KeyError, ValueError):
         raise Unreachable(f"the answer of {broker} cannot be read; is it another version?") from None
-    with broker_file.changing(home) as book:
-        entry = _enter(book, code, reached[-1], addresses, store_id)
-        setattr(entry, kind, right)
-        book.pending.pop(f"{kind}:{code.id}", None)
-    return Credential(entry.addresses, entry, right)
+    with broker_file.changing(home) as known:
+        entry = _enter(known, code, reached[-1], addresses, store_id)
+        setattr(entry, kind, permission)
+        known.pending.pop(f"{kind}:{code.id}", None)
+    return Credential(entry.addresses, entry, permission)
 
 
 def refuse_second_join(home: str, text: str) -> None:
@@ -76,24 +76,24 @@ def _word(value: object) -> str:
 
 def _secret(home: str, code: str) -> str:
     # Written down before it is used: the broker takes a code once, but the same secret for it any number of times.
-    with broker_file.changing(home) as book:
+    with broker_file.changing(home) as known:
         fresh = b2a_base64(os.urandom(SECRET_BYTES), newline=False).decode("ascii")
-        return book.pending.setdefault(code, fresh.translate({43: 45, 47: 95}).rstrip("="))
+        return known.pending.setdefault(code, fresh.translate({43: 45, 47: 95}).rstrip("="))
 
 
-def _enter(book: KnownBrokers, code: Code, reached: Address, addresses: list[Address], store_id: str) -> KnownBroker:
+def _enter(known: KnownBrokers, code: Code, reached: Address, addresses: list[Address], store_id: str) -> KnownBroker:
     """Return the broker's entry: the address it was met at, then those it names, unless another broker has them."""
-    for other in book.entries:
+    for other in known.entries:
         if other.fingerprint != code.fingerprint and reached in other.addresses:
             # It has a new certificate, or another broker is there now. The old tokens stay with the old fingerprint:
             # a stranger with a code must not see them.
             other.addresses.remove(reached)
-    entry = book.showing(code.fingerprint)
+    entry = known.showing(code.fingerprint)
     if entry is None:
         entry = KnownBroker([], code.fingerprint, store_id)
-        book.entries.append(entry)
+        known.entries.append(entry)
     entry.store_id = store_id
-    free = [each for each in [*addresses, *code.addresses] if book.at(each) is None]
+    free = [each for each in [*addresses, *code.addresses] if known.at(each) is None]
     entry.addresses = list(dict.fromkeys([reached, *entry.addresses, *free]))[:ADDRESSES_MAX]
-    book.entries[:] = [each for each in book.entries if each.addresses]
+    known.entries[:] = [each for each in known.entries if each.addresses]
     return entry

@@ -19,43 +19,43 @@ if TYPE_CHECKING:
 
 TRIES = 3
 TRIES_WITHIN_S = 10.0
-#: Seconds a broker on another machine may be away, because it restarts or another one takes over.
+#: Seconds a broker on another machine may be away, because it restarts or another broker takes over.
 AWAY_S = 30.0
 AWAY_PAUSE_S = 0.1
 AWAY_PAUSE_MAX_S = 0.5
 
 
 def exchange(
-    place: Target,
+    target: Target,
     method: str,
-    target: str,
+    path: str,
     body: bytes = b"",
     *,
     autostart: bool = True,
     timeout_s: float | None = ANSWER_TIMEOUT_S,
 ) -> Response:
-    """Send one request on a connection of its own; start this machine's daemon if none answers."""
+    """Send one request on its own connection; start this machine's daemon if none answers."""
 
     def ask() -> Response:
-        connection = Connection(place, timeout_s=timeout_s)
+        connection = Connection(target, timeout_s=timeout_s)
         try:
-            return connection.request(method, target, body)
+            return connection.request(method, path, body)
         finally:
             connection.close()
 
-    return persist(ask, place, autostart=autostart)
+    return persist(ask, target, autostart=autostart)
 
 
-def fetch(place: Target, target: str) -> tuple[Response, Iterator[bytes] | None]:
-    """GET an answer: whole, or, if it is written bit by bit, its head and its bytes as they come.
+def fetch(target: Target, path: str) -> tuple[Response, Iterator[bytes] | None]:
+    """GET an answer: whole, or, if it is written in parts, its head and its bytes as they come.
 
     A connection that breaks before the head is tried again; Broken is raised if the end of the bytes is missing.
     """
 
     def ask() -> tuple[Response, Iterator[bytes] | None]:
-        connection = Connection(place)
+        connection = Connection(target)
         try:
-            response, parts = connection.stream(target)
+            response, parts = connection.stream(path)
             if response.status == 200 and "transfer-encoding" in response.headers:
                 return response, _to_the_end(connection, parts)
             response.body = b"".join(bounded(parts))
@@ -65,7 +65,7 @@ def fetch(place: Target, target: str) -> tuple[Response, Iterator[bytes] | None]
         connection.close()
         return response, None
 
-    return persist(ask, place)
+    return persist(ask, target)
 
 
 def _to_the_end(connection: Connection, parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -75,11 +75,11 @@ def _to_the_end(connection: Connection, parts: Iterator[bytes]) -> Iterator[byte
         connection.close()
 
 
-def persist(ask: Callable[[], Answer], place: Target, *, autostart: bool = True) -> Answer:
-    """Call `ask` until it is answered: at most three broken connections in ten seconds, a broker for half a minute."""
-    if not isinstance(place, str):
-        return _seek(ask, place)
-    home = place
+def persist(ask: Callable[[], Answer], target: Target, *, autostart: bool = True) -> Answer:
+    """Call `ask` until it returns: at most TRIES broken connections to a daemon, or AWAY_S seconds for a broker."""
+    if not isinstance(target, str):
+        return _ask_broker(ask, target)
+    home = target
     deadline = monotonic() + TRIES_WITHIN_S
     starts = breaks = 0
     while True:
@@ -98,11 +98,11 @@ def persist(ask: Callable[[], Answer], place: Target, *, autostart: bool = True)
             breaks += 1
             if breaks >= TRIES or monotonic() > deadline:
                 raise Unreachable(f"{error}; tried {breaks} times; see {home}/daemon.log") from error
-            # Not before the first repeat: usually an idle connection was closed by the daemon.
+            # No pause before the first repeat: usually the daemon closed an idle connection.
             sleep(0.2 * (breaks - 1))
 
 
-def _seek(ask: Callable[[], Answer], broker: Broker) -> Answer:
+def _ask_broker(ask: Callable[[], Answer], broker: Broker) -> Answer:
     deadline, pause = 0.0, AWAY_PAUSE_S
     while True:
         try:
@@ -110,12 +110,12 @@ def _seek(ask: Callable[[], Answer], broker: Broker) -> Answer:
         except (NoDaemon, Broken) as error:
             now = monotonic()
             if not deadline:
-                # Counted from the first failure: before that the daemon may have been answering for long.
+                # Counted from the first failure: the request before it may have taken long.
                 deadline = now + AWAY_S
             elif now + pause > deadline:
                 raise Unreachable(f"the broker {broker} does not answer ({error}); tried for {AWAY_S:g} s") from error
             elif broker.tell is not None:
-                # Not at the first failure: usually an idle connection was closed by the broker.
+                # Not at the first failure: usually the broker closed an idle connection.
                 tell, broker.tell = broker.tell, None
                 tell(f"the broker {broker} does not answer; asking again for up to {AWAY_S:g} s")
         sleep(pause)

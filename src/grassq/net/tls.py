@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_S = 5.0
 #: Seconds for one round over all addresses.
 ROUND_S = 30.0
 #: How many machines behind one name are tried.
-PLACES_MAX = 16
+SOCKADDRS_MAX = 16
 #: A silent peer is given up after about KEEPALIVE_IDLE_S + 3 * KEEPALIVE_S.
 KEEPALIVE_IDLE_S = 15
 KEEPALIVE_S = 5
@@ -43,7 +43,7 @@ class _Absent(Exception):
     """No broker answers at this address now."""
 
 
-def dial(addresses: Iterable[Address], judge: Callable[[Address, bytes], Found]) -> tuple[ssl.SSLSocket, Found]:
+def dial(addresses: Iterable[Address], check: Callable[[Address, bytes], Found]) -> tuple[ssl.SSLSocket, Found]:
     """Connect to the first address whose certificate passes; only the handshake has been sent by then.
 
     `judge` gets the address and the fingerprint it shows, and raises a GrassError for a wrong one. NoDaemon means that
@@ -54,7 +54,7 @@ def dial(addresses: Iterable[Address], judge: Callable[[Address, bytes], Found])
     refused: GrassError | None = None
     for address in addresses:
         try:
-            return _dial_one(address, judge, deadline)
+            return _dial_one(address, check, deadline)
         except _Absent as error:
             absent.append(str(error))
         except GrassError as error:
@@ -65,17 +65,17 @@ def dial(addresses: Iterable[Address], judge: Callable[[Address, bytes], Found])
 
 
 def _dial_one(
-    address: Address, judge: Callable[[Address, bytes], Found], deadline: float
+    address: Address, check: Callable[[Address, bytes], Found], deadline: float
 ) -> tuple[ssl.SSLSocket, Found]:
     """Try every machine of an address; a wrong certificate is reported rather than an absent machine."""
     absent = "no time was left to try it"
     refused: GrassError | None = None
-    for family, place in _places(address):
+    for family, sockaddr in _resolve(address):
         left = deadline - monotonic()
         if left <= 0:
             break
         try:
-            connection = _shake_hands(family, place, min(CONNECT_TIMEOUT_S, left))
+            connection = _shake_hands(family, sockaddr, min(CONNECT_TIMEOUT_S, left))
         except ssl.SSLError as error:
             if error.reason in _NO_TLS:
                 refused = refused or Unreachable(f"what listens at {address} speaks no TLS 1.2 or newer: no broker")
@@ -86,7 +86,7 @@ def _dial_one(
             continue
         try:
             certificate = connection.getpeercert(binary_form=True) or b""
-            return connection, judge(address, hashlib.sha256(certificate).digest())
+            return connection, check(address, hashlib.sha256(certificate).digest())
         except GrassError as error:
             connection.close()
             refused = refused or error
@@ -98,7 +98,7 @@ def _dial_one(
     raise _Absent(f"{address}: {absent}")
 
 
-def _places(address: Address) -> list[tuple[int, tuple[object, ...]]]:
+def _resolve(address: Address) -> list[tuple[int, tuple[object, ...]]]:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
@@ -107,14 +107,14 @@ def _places(address: Address) -> list[tuple[int, tuple[object, ...]]]:
         raise Unreachable(f"no machine is called {address.host}") from error
     except OSError as error:
         raise _Absent(f"{address}: {error.strerror}") from error
-    return [(family, place) for family, _, _, _, place in found[:PLACES_MAX]]
+    return [(family, sockaddr) for family, _, _, _, sockaddr in found[:SOCKADDRS_MAX]]
 
 
-def _shake_hands(family: int, place: tuple[object, ...], timeout_s: float) -> ssl.SSLSocket:
+def _shake_hands(family: int, sockaddr: tuple[object, ...], timeout_s: float) -> ssl.SSLSocket:
     plain = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         plain.settimeout(timeout_s)
-        plain.connect(place)
+        plain.connect(sockaddr)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A log may be silent for days, and a broker that lost its power is silent too.
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

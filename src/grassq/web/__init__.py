@@ -1,7 +1,7 @@
 """The HTTP API: on the user's own unix socket, and over TLS for other machines where that was asked for.
 
 Enter at `app.py`, the table of every route. `requests.py` has the bodies, `responses.py` the answers and how errors
-are told. `routes` has the handlers, `access` who may do what, `submit` how a submission is checked, `events` and
+are told. `routes` has the handlers, `access` the rights of callers, `submit` how a submission is checked, `events` and
 `logs` the two streams, `workers` the connections of workers, `listen` sockets and certificates.
 
 May import `broker` and `core`; of `store` the record types only, of `run` only how a program is found.

@@ -1,4 +1,4 @@
-"""The API: the table of every route, what it needs, and who answers it."""
+"""The API: the table of every route, with its handler and what it needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from grassq.web.workers.directory import WorkersApi
 
 
 class Api:
-    """Every route, and what the handlers work with."""
+    """Every route, and what the handlers share."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Api:
         guard: Guard | None = None,
         link: Handler | None = None,
     ) -> None:
-        """`link` talks with workers that dial in; without it there is no way in for them."""
+        """Build the handlers; `link` serves workers that dial in, and without it no worker can."""
         self._engine = engine
         self._directory = directory
         self._stop = stop
@@ -50,7 +50,7 @@ class Api:
         self._queues = Queues(engine, directory, self.guard, self._temporary)
 
     def app(self) -> web.Application:
-        """The application: routes, limits, one guard before all of them and one way errors are told."""
+        """Return the application: routes, and the access check that also answers errors."""
         app = web.Application(middlewares=[self.guard.check])
         app.on_response_prepare.append(version_header)
         app.on_startup.append(self._begin)
@@ -67,7 +67,7 @@ class Api:
         self._engine.subscriptions.close()
 
     def routes(self) -> list[Route]:
-        """The table: nothing is served that is not in it."""
+        """Return the table of routes; nothing else is served."""
         submissions, jobs, queues, tokens = self._submissions, self._jobs, self._queues, self.tokens
         table: list[tuple[str, str, Handler, Need]] = [
             ("POST", "/v1/redeem", tokens.redeem, "open"),
@@ -105,7 +105,7 @@ class Api:
         return [Route(*row) for row in table]
 
     async def info(self, request: web.Request) -> web.Response:
-        """What the daemon is and how it fares."""
+        """Answer with what `doctor` shows of the daemon."""
         totals = await self._engine.read(lambda batch: batch.store.totals())
         folders = await asyncio.to_thread(self._directory.folders)
         unknown = await self._engine.read(partial(service.unknown, ids=folders))
@@ -121,7 +121,7 @@ class Api:
         )
 
     async def stop(self, request: web.Request) -> web.Response:
-        """End the daemon; jobs run on."""
+        """Stop the daemon; jobs run on."""
         running = await self._engine.read(lambda batch: len(batch.board.holding))
         self._stop()
         return document({"running": running})

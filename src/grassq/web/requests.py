@@ -31,7 +31,7 @@ Word = str | dict[str, str]
 Command = Word | list[Word]
 
 JOBS_MAX = 100_000
-#: Environments kept as they are stored, by their text: the next request sends the same one. Larger ones are not kept.
+#: Decoded environments, cached by their text, because the next request mostly sends the same one. Larger ones are not.
 ENVIRONMENTS_KEPT = 8
 ENVIRONMENT_KEPT_MAX = 64 << 10
 LABELS_MAX = 100
@@ -40,14 +40,14 @@ T = TypeVar("T")
 
 
 class From(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who sends: where, and with which environment and umask."""
+    """The sender of a request: its directory, environment and umask."""
 
     cwd: Word = "/"
     env: msgspec.Raw = msgspec.Raw(b"[]")
     umask: int = 0o022
 
     def submitter(self, caller: Principal) -> Submitter:
-        """Return who sends this, by the connection it came on."""
+        """Return the submitter, by the connection the request came on."""
         if caller.token is not None:
             return Submitter.remote(caller)
         cwd = word_bytes(self.cwd)
@@ -57,18 +57,18 @@ class From(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):
-    """What was typed after `grass enqueue`, untouched."""
+    """What was typed after `grass enqueue`, unchanged."""
 
     words: list[Word]
     key: str
-    #: A sweep is what --stdin makes of its lines, under one name.
+    #: `sweep` stores the lines of --stdin under one name.
     verb: Literal["enqueue", "run", "sweep"] = "enqueue"
     #: With --stdin: a command on each line.
     lines: Word | None = None
 
 
 class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One job of an SDK submission: the options of a job, some of them in a form that JSON can have."""
+    """One job of an SDK submission: the options of a job, in types that JSON has."""
 
     command: tuple[Word, ...] = ()
     shell: bool = False
@@ -106,7 +106,7 @@ class SubmitBody(From, kw_only=True, forbid_unknown_fields=True):
 
 
 class ManyBody(From, kw_only=True, forbid_unknown_fields=True):
-    """Many commands submitted by a program, and what all of them have in common."""
+    """Many commands submitted by a program, and the options that all of them share."""
 
     job: JobBody
     commands: list[Command]
@@ -114,16 +114,16 @@ class ManyBody(From, kw_only=True, forbid_unknown_fields=True):
 
 
 class SelectBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs, and what to do with them."""
+    """Selected jobs, and the parameters of an action on them."""
 
     selectors: list[str]
     key: str
     grace_s: float | None = None
     priority: int = NEUTRAL_PRIORITY
     older_s: float | None = None
-    #: Kill only what has not been placed yet.
+    #: Kill only jobs that have not been placed yet.
     unstarted: bool = False
-    #: Run again only what failed and has not been run again since; of no selector, of all jobs.
+    #: Rerun only jobs that failed and were not rerun since; without a selector, among all jobs.
     failed: bool = False
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class SelectBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class QueueBody(From, kw_only=True, forbid_unknown_fields=True):
-    """What was typed after `grass create-queue`, untouched."""
+    """What was typed after `grass create-queue`, unchanged."""
 
     words: list[Word]
     key: str
@@ -150,16 +150,16 @@ class NameBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PauseBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A queue to pause or resume, or everything."""
+    """A queue to pause or resume; without one, all queues."""
 
     key: str
     queue: str | None = None
-    #: Go on after a backup was restored, without the workers that have not spoken yet.
+    #: Go on after a restored backup without the workers that have not connected yet.
     restored: bool = False
 
 
 def decode(raw: bytes, kind: type[T]) -> T:
-    """Read a body, or say in one line what is wrong with it."""
+    """Decode a body; raise BadInput with one line if it is invalid."""
     try:
         body = msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -187,7 +187,7 @@ _kept_environment = lru_cache(maxsize=ENVIRONMENTS_KEPT)(_read_environment)
 
 
 def word_bytes(word: Word) -> bytes:
-    """The bytes of a word."""
+    """Return the bytes of a word."""
     try:
         return rundir.decode_word(word)
     except ValueError:
@@ -195,11 +195,11 @@ def word_bytes(word: Word) -> bytes:
 
 
 def pairs_bytes(pairs: Iterable[tuple[Word, Word]]) -> Pairs:
-    """NAME=value pairs as bytes; NUL and a name with = cannot be passed to a program."""
+    """Return NAME=value pairs as bytes; refuse NUL bytes and names with =, which no program can be given."""
     read = tuple((word_bytes(name), word_bytes(value)) for name, value in pairs)
     for name, value in read:
         if not name or b"=" in name or b"\0" in name or b"\0" in value:
-            raise BadInput("an environment variable has an impossible name or a NUL byte")
+            raise BadInput("an environment variable has an invalid name or a NUL byte")
     return read
 
 

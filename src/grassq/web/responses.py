@@ -1,4 +1,4 @@
-"""How answers look on the wire."""
+"""Answers: documents, text for the command line, and refusals."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from grassq.web.listen.abort import cut
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: What is still read of a refused request after its answer, so that the answer is not lost in a reset; then it is cut.
+#: What is still read of a refused request after its answer, so that a reset does not destroy the answer.
 REST_BYTES_MAX = 64 << 10
 REST_S = 1.0
-#: Of a refusal in a header.
+#: The most characters of a refusal in a header.
 WORDS_MAX = 500
 
 
 class Denied(Refused):
-    """Not let in, or not so far; `status` is HTTP's word for it."""
+    """Access is denied; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -45,19 +45,19 @@ _STATUS: tuple[tuple[type[GrassError], int], ...] = (
 
 
 def error_status(error: GrassError) -> int:
-    """The HTTP status that goes with an error."""
+    """Return the HTTP status for an error."""
     if isinstance(error, Denied):
         return error.status
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def digest(raw: bytes) -> bytes:
-    """What a request is known by when its key comes again."""
+    """Return the digest that tells whether a repeated key came with the same request."""
     return hashlib.sha256(raw).digest()
 
 
 async def version_header(request: web.Request, response: web.StreamResponse) -> None:
-    """Every answer says which daemon gave it."""
+    """Add the daemon's version to every answer."""
     response.headers["Grass-Version"] = __version__
 
 
@@ -77,7 +77,7 @@ def document(content: object, status: int = 200, headers: dict[str, str] | None 
 
 
 def bulk_document(done: BulkResult) -> dict[str, object]:
-    """Return what an action on jobs did, as data: the ids, and if they are few the jobs themselves."""
+    """Return what an action on jobs did, as data: the ids, and the jobs themselves if they are few."""
     return {
         "count": len(done.ids),
         "ids": done.ids,
@@ -89,7 +89,7 @@ def bulk_document(done: BulkResult) -> dict[str, object]:
 
 
 def enqueue_text(typed: Enqueue, job: int) -> str:
-    """The line `grass enqueue` prints."""
+    """Return the line `grass enqueue` prints."""
     if typed.command.json:
         return msgspec.json.encode({"id": job, "queue": typed.options.queue}).decode() + "\n"
     if typed.command.quiet:
@@ -98,7 +98,7 @@ def enqueue_text(typed: Enqueue, job: int) -> str:
 
 
 def lines_text(typed: Enqueue, ids: Sequence[int], sweep: str | None = None) -> str:
-    """The line `grass enqueue --stdin` prints, or `grass sweep`: how many jobs, and which."""
+    """Return the line `grass enqueue --stdin` or `grass sweep` prints: the number of jobs, and their ids."""
     count, which = len(ids), range_text(ids)
     if typed.command.json:
         told = {"first": ids[0] if ids else None, "count": count, "queue": typed.options.queue}
@@ -111,13 +111,13 @@ def lines_text(typed: Enqueue, ids: Sequence[int], sweep: str | None = None) -> 
 
 
 def range_text(ids: Sequence[int]) -> str:
-    """Ids that follow one another, as a selector."""
+    """Return consecutive ids as a selector."""
     return "" if not ids else str(ids[0]) if len(ids) == 1 else f"{ids[0]}-{ids[-1]}"
 
 
 @web.middleware
 async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tell every refusal as one sentence and the exit code that goes with it."""
+    """Answer every error with one message and an exit code."""
     try:
         return await handler(request)
     except (GrassError, web.HTTPException) as error:

@@ -1,4 +1,4 @@
-"""The audit: who did what from where, one JSON line each, in two files of bounded size."""
+"""The audit: one JSON line for each change (caller, address, request, result), in two files of bounded size."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ LINE_MAX = 4096
 #: Characters of one field; paths and names come from outside.
 TEXT_MAX = 200
 SHOWN_MAX = 10_000
+NO_CALLER = "nobody"
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line. A line holds no secret and no body."""
 
     at: float
-    #: `token 1a2b3c4d` or `uid 1000`; `nobody` before a code is redeemed.
+    #: `token 1a2b3c4d` or `uid 1000`; NO_CALLER before a code is redeemed.
     who: str
     name: str
     #: The peer's address, or `local`.
@@ -39,9 +40,9 @@ class AuditEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     #: The token, the worker or the queue that the request was about.
     about: str = ""
-    #: The HTTP status, and the exit code where the answer has one.
+    #: The HTTP status, and the exit code if the answer has one.
     result: str
-    #: The number of failures before this one that were left out, to keep within bounds.
+    #: The number of failures left out before this one (see FAILURES_PER_MINUTE).
     missed: int = 0
 
 
@@ -59,7 +60,7 @@ class Audit:
         return os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def write(self, entry: AuditEntry, *, sync: bool = False) -> None:
-        """Append a line, and sync the file if asked. A disk error is only logged: the request has been done by then."""
+        """Append a line, and sync the file if asked. A disk error is only logged: the request is already done."""
         texts = ("who", "name", "peer", "method", "path", "result", "about")
         entry = msgspec.structs.replace(entry, **{name: _printable(getattr(entry, name)) for name in texts})
         with self._lock:

@@ -1,6 +1,6 @@
-"""Who may come in: on the unix socket its owner and root, over TCP the holder of a token with the right scope.
+"""Access rules: on the unix socket for its owner and root, over TCP for tokens with the right scope.
 
-One middleware stands before every route and method, on every socket, and what is not in its table is refused.
+One middleware runs before every route and method, on every socket. It refuses each route that is not in its table.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from msgspec import Struct
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import GrassError
 from grassq.store.base import Scope, Token
-from grassq.web.access.audit import Audit, AuditEntry
+from grassq.web.access.audit import NO_CALLER, Audit, AuditEntry
 from grassq.web.access.principal import CALLER, OWNER, Principal
 from grassq.web.listen.tcp import ClientConnection
 from grassq.web.responses import Denied, Handler, error_answer, errors_in_words
 
-#: Bodies: the largest, and how long one may take to arrive.
+#: The largest body, and the seconds it may take to arrive.
 BODY_MAX = 64 << 20
 BODY_S = 120.0
-#: The largest body of somebody without a token.
+#: The largest body of a client without a token.
 OPEN_BODY_MAX = 64 << 10
-#: Over TCP, bodies larger than this (or of unsaid size) are read a few at a time.
+#: Over TCP, LARGE_AT_ONCE bodies of more than LARGE bytes, or of unknown size, are read at a time.
 LARGE = 1 << 20
 LARGE_AT_ONCE = 4
 #: Connections one token may have open.
 CONNECTIONS_MAX = 256
-#: Failed redemptions told to the audit; a stranger must not fill it.
+#: Failed redemptions that the audit records; more are only counted, so that nothing can fill the audit.
 FAILURES_PER_MINUTE = 60
-HOW_IN = "`grass login CODE` with a code from the broker (a worker: `grass join CODE`)"
+HOW_TO_LOG_IN = "`grass login CODE` with a code from the broker (a worker: `grass join CODE`)"
 
 Need = Literal["open", "read", "submit", "admin", "worker", "local"]
-#: Which scopes meet a need; over TCP nothing meets `local`, and `open` needs none.
-_MEETS: dict[str, frozenset[Scope]] = {
+#: The scopes that meet each need. Over TCP no scope meets `local`; `open` needs no scope.
+_SCOPES_FOR: dict[str, frozenset[Scope]] = {
     "read": frozenset({"read", "submit", "admin"}),
     "submit": frozenset({"submit", "admin"}),
     "admin": frozenset({"admin"}),
     "worker": frozenset({"worker"}),
 }
-#: POST requests below these paths are told to the audit on the unix socket too.
-_ALWAYS_TOLD = ("/v1/tokens", "/v1/redeem", "/v1/worker", "/v1/remove-worker")
+#: POST requests below these paths are recorded by the audit on the unix socket too.
+_ALWAYS_AUDITED = ("/v1/tokens", "/v1/redeem", "/v1/worker", "/v1/remove-worker")
 _CREDENTIALS = struct.Struct("3i")
 
 
 class AuditNote(Struct):
-    """What a handler may tell the audit: who it turned out to be, and what it was about."""
+    """What a handler tells the audit: the caller, and the object of the request."""
 
     who: str
     name: str
@@ -69,7 +69,7 @@ BODY = web.RequestKey("body", bytes)
 
 
 class RequestContext(Struct, frozen=True):
-    """A request as it came: its connection, its peer, what it needs, and who sent it."""
+    """A request as it came: its connection, its peer, what it needs, and its caller."""
 
     #: The TCP connection; None on the unix socket.
     connection: ClientConnection | None
@@ -80,7 +80,7 @@ class RequestContext(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """One way in: method, path, who does it, and what it needs."""
+    """One route: method, path, handler, and what it needs."""
 
     method: str
     path: str
@@ -89,54 +89,54 @@ class Route(Struct, frozen=True):
 
 
 class Guard:
-    """Knows the tokens and the open connections, and lets requests through or not."""
+    """Knows the tokens and the open connections, and lets requests through or refuses them."""
 
     def __init__(
         self, audit: Audit | None = None, hosts: Iterable[str] = (), now: Callable[[], float] = time.time
     ) -> None:
-        """`hosts` are the names we may be called by, beside addresses: the certificate's, and what the user set."""
+        """Answer to `hosts` beside addresses: the names in the certificate, and the setting `hosts`."""
         self.audit = audit
         self._now = now
         self._hosts = {"grass", "localhost", *_own_names(), *(host.lower().rstrip(".") for host in hosts)}
         self._needs: dict[web.AbstractRoute, Need] = {}
         #: The routes whose POST requests on the unix socket are told to the audit.
-        self._told: set[web.AbstractRoute] = set()
+        self._audited: set[web.AbstractRoute] = set()
         self._tokens: dict[str, Token] = {}
         self._connections: dict[str, set[ClientConnection]] = {}
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._failures = _Sparing(FAILURES_PER_MINUTE)
+        self._failures = _RateLimit(FAILURES_PER_MINUTE)
 
     def protect(self, app: web.Application, routes: Iterable[Route]) -> None:
-        """Give an application its routes; one without a known need is a mistake found here, before anybody asks."""
+        """Add routes to an application; raise ValueError if the need of a route is unknown."""
         for route in routes:
             if route.need not in get_args(Need):
-                raise ValueError(f"{route.method} {route.path} needs {route.need!r}, which nobody can have")
+                raise ValueError(f"{route.method} {route.path} needs {route.need!r}, which is no known need")
             added = app.router.add_route(route.method, route.path, route.handler)
             self._needs[added] = route.need
-            if route.method == "POST" and route.path.startswith(_ALWAYS_TOLD):
-                self._told.add(added)
+            if route.method == "POST" and route.path.startswith(_ALWAYS_AUDITED):
+                self._audited.add(added)
         for known in app.router.routes():
             if known not in self._needs:
-                raise ValueError(f"{known.method} {known.resource} is in no table of needs")
+                raise ValueError(f"{known.method} {known.resource} is in no table of routes")
 
     def load(self, tokens: Iterable[Token]) -> None:
-        """The tokens that count from now on."""
+        """Replace all tokens."""
         self._tokens = {}
         for token in tokens:
             self.put(token)
 
-    def put(self, token: Token, spare: asyncio.Task[object] | None = None) -> None:
-        """A token is new or has ended; if so its connections are cut, but one request may still give its answer."""
+    def put(self, token: Token, keep: asyncio.Task[object] | None = None) -> None:
+        """Add or update a token. If it has ended, cut its connections, except for the request `keep`."""
         if token.is_code:
             return
         self._tokens[token.id] = token
         if token.ended is not None:
             for connection in self._connections.pop(token.id, set()):
-                connection.cut(spare)
+                connection.cut(keep)
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request through, or refuse it in a sentence."""
+        """Let a request through, or refuse it with a message."""
         try:
             return await self._serve(request, handler)
         except (GrassError, web.HTTPException) as error:
@@ -145,7 +145,7 @@ class Guard:
     async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         encoding = request.headers.get("Content-Encoding", "identity")
         if encoding.strip().lower() != "identity":
-            raise Denied(415, "send bodies as they are: Content-Encoding is not taken")
+            raise Denied(415, "Content-Encoding is not supported; send the body as it is")
         connection = None if request.transport is None else request.transport.get_protocol()
         if not isinstance(connection, ClientConnection) or request.get_extra_info("sslcontext") is None:
             return await self._serve_local(request, handler)
@@ -153,17 +153,17 @@ class Guard:
         need = self._need(request)
         peer = _peer(request)
         if need == "local":
-            raise Denied(403, "this is done on the broker's own machine only")
+            raise Denied(403, "this can be done on the broker's own machine only")
         if need == "open":
-            context = RequestContext(connection, peer, need, None, AuditNote("nobody", ""))
+            context = RequestContext(connection, peer, need, None, AuditNote(NO_CALLER, ""))
             return await self._do(request, handler, context)
         token = self._token(request)
         if token is None:
-            raise Denied(401, f"this broker asks for a token it knows, not revoked or expired: {HOW_IN}")
-        # Whoever may make queues could make one for any program: an admin need not take that detour.
+            raise Denied(401, f"no valid token (missing, unknown, revoked or expired): {HOW_TO_LOG_IN}")
+        # An admin may make queues, so an admin could make a queue for any program anyway.
         bare = token.bare or token.scope == "admin"
         caller = Principal(token.scope, token.id, token.name, token.queues, bare)
-        self._hold(connection, token.id)
+        self._attach(connection, token.id)
         task = asyncio.current_task()
         assert task is not None
         connection.tasks.add(task)
@@ -177,8 +177,8 @@ class Guard:
         note = AuditNote(f"uid {_own_uid(request)}", OWNER.name)
         need = self._need(request)
         if need == "worker":
-            raise Denied(403, "a worker comes in over TCP, with a token of its own: `grass join CODE`")
-        if request.match_info.route in self._told:
+            raise Denied(403, "a worker connects over TCP, with its own token: `grass join CODE`")
+        if request.match_info.route in self._audited:
             return await self._do(request, handler, RequestContext(None, "local", need, OWNER, note))
         request[NOTE], request[CALLER] = note, OWNER
         request[BODY] = await self._body(request, need, is_remote=False)
@@ -189,11 +189,11 @@ class Guard:
             raise wrong
         need = self._needs.get(request.match_info.route)
         if need is None:
-            raise Denied(403, "nobody may do this")
+            raise Denied(403, "no token may do this")
         return need
 
     def _token(self, request: web.Request) -> Token | None:
-        """The token shown, if it is good now; neither the answer nor its time tells which part was wrong."""
+        """Return the token of a request if it is valid now. Neither answer nor timing tells which part was wrong."""
         shown = request.headers.getall("Authorization", [])
         kind, _, word = (shown[0] if len(shown) == 1 else "").partition(" ")
         id_, _, secret = word.strip().partition(".")
@@ -204,38 +204,38 @@ class Guard:
             return None
         return token if token.expires is None or self._now() < token.expires else None
 
-    def _hold(self, connection: ClientConnection, token: str) -> None:
-        """This connection is the token's: it ends with it."""
+    def _attach(self, connection: ClientConnection, token: str) -> None:
+        """Count a connection for its token, so that it ends with the token."""
         mine = self._connections.setdefault(token, set())
         if connection not in mine:
             if len(mine) >= CONNECTIONS_MAX:
                 raise Denied(429, f"this token has {CONNECTIONS_MAX} connections open already; close some first")
             mine.add(connection)
-            connection.closing.append(lambda gone: self._let_go(gone, token))
+            connection.closing.append(lambda gone: self._detach(gone, token))
         connection.end_limits()
 
-    def _let_go(self, connection: ClientConnection, token: str) -> None:
+    def _detach(self, connection: ClientConnection, token: str) -> None:
         mine = self._connections.get(token, set())
         mine.discard(connection)
         if not mine:
             self._connections.pop(token, None)
 
     async def _do(self, request: web.Request, handler: Handler, context: RequestContext) -> web.StreamResponse:
-        """Do it, and tell the audit who did and how it went."""
+        """Run the handler, and write caller and result to the audit."""
 
         async def allowed(request: web.Request) -> web.StreamResponse:
             caller = context.caller
             request[NOTE] = context.note
             if caller is not None:
                 request[CALLER] = caller
-                if not caller.is_local and caller.scope not in _MEETS[context.need]:
-                    raise Denied(403, f"a {caller.scope} token may not do this; it takes one of scope {context.need}")
+                if not caller.is_local and caller.scope not in _SCOPES_FOR[context.need]:
+                    raise Denied(403, f"a {caller.scope} token may not do this; this needs the scope {context.need}")
             request[BODY] = await self._body(request, context.need, is_remote=context.connection is not None)
             return await handler(request)
 
         connects = context.need == "worker" and context.caller is not None and context.caller.scope == "worker"
         if connects:
-            await self._tell(request, context, "connects")
+            await self._write_audit(request, context, "connects")
         result = "cut"
         try:
             answer = await errors_in_words(request, allowed)
@@ -244,9 +244,9 @@ class Guard:
             return answer
         finally:
             if request.method == "POST" or connects:
-                await self._tell(request, context, result)
+                await self._write_audit(request, context, result)
 
-    async def _tell(self, request: web.Request, context: RequestContext, result: str) -> None:
+    async def _write_audit(self, request: web.Request, context: RequestContext, result: str) -> None:
         missed: int | None = 0
         if context.need == "open" and result != "200":
             missed = self._failures.take()
@@ -260,11 +260,11 @@ class Guard:
         if context.need in ("read", "submit"):
             self.audit.write(entry)
         else:
-            # A request that is being cut is written down too.
+            # `shield`: the entry is also written when the request is cancelled.
             await asyncio.shield(asyncio.to_thread(self.audit.write, entry, sync=True))
 
     async def _body(self, request: web.Request, need: Need, *, is_remote: bool) -> bytes:
-        """The whole body of a request: within its time, and not larger than it may be."""
+        """Return the whole body of a request; refuse a body that is too large or too slow."""
         if request.method != "POST" or not request.body_exists:
             return b""
         most = OPEN_BODY_MAX if need == "open" else BODY_MAX
@@ -272,8 +272,8 @@ class Guard:
         if size is not None and size > most:
             raise Denied(413, f"the body is larger than {most:,} bytes")
         if size is not None and request.content.is_eof():
-            return request.content.read_nowait()  # all of it came with the head
-        # Not those of somebody without a token: small as they are, they would keep the turns of those who have one.
+            return request.content.read_nowait()  # the whole body came with the head
+        # Small bodies of clients without a token do not count: they would take the turns of clients with a token.
         large = is_remote and need != "open" and (size is None or size > LARGE)
         body = bytearray()
         try:
@@ -289,8 +289,8 @@ class Guard:
         return bytes(body)
 
 
-class _Sparing:
-    """At most so many a minute; the next one is told how many were left out."""
+class _RateLimit:
+    """A limit per minute, and a count of what was left out."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -299,7 +299,7 @@ class _Sparing:
         self._missed = 0
 
     def take(self) -> int | None:
-        """How many were left out before this one; None if this one is left out too."""
+        """Return how many were left out before this one; None if this one is left out too."""
         minute = int(time.monotonic() // 60)
         if minute != self._minute:
             self._minute, self._count = minute, 0
@@ -313,7 +313,7 @@ class _Sparing:
 
 @web.middleware
 async def same_user(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Only the unix socket, and only its owner and root; for an application that is served nowhere else."""
+    """Refuse every client but the owner and root on the unix socket."""
     _own_uid(request)
     return await handler(request)
 
@@ -340,19 +340,20 @@ def _own_names() -> set[str]:
 
 
 def _check_sender(request: web.Request, hosts: set[str]) -> None:
-    """No page of another site may talk to us through a browser, whatever name it made point here."""
+    """Refuse requests that a web page of another site sends through a browser, whatever host name it uses."""
     if not request.raw_path.startswith("/"):
         raise Denied(400, "this broker is no proxy")
     named = request.headers.getall("Host", [])
     host = named[0].strip().lower() if len(named) == 1 else ""
     if not _is_ours(host, hosts):
         raise Denied(
-            421, "this broker is not called that; use its address or a name of its certificate (setting `hosts`)"
+            421,
+            "this broker does not have this host name; use its address or a name in its certificate (setting `hosts`)",
         )
     origins = request.headers.getall("Origin", [])
     site = request.headers.get("Sec-Fetch-Site", "none")
     if site not in ("none", "same-origin") or any(origin.lower() != f"https://{host}" for origin in origins):
-        raise Denied(403, "requests made for another web site are not taken")
+        raise Denied(403, "requests from another web site are refused")
 
 
 def _is_ours(host: str, hosts: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Who asks: the owner on the user's own socket, or the holder of a token."""
+"""The caller of a request: the owner on the unix socket, or the holder of a token."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from grassq.store.base import Scope
 
 
 class Principal(Struct, frozen=True):
-    """Somebody who was let in, and what they may do."""
+    """An accepted caller and its rights."""
 
     scope: Scope
-    #: The id of the token; None on the user's own socket.
+    #: The id of the token; None on the unix socket.
     token: str | None = None
-    #: A word for the audit and the log: a user, a person or a worker.
+    #: The name in the audit and the log: of a user or of a worker.
     name: str = "owner"
-    #: The only queues this token may submit to; None for every one.
+    #: The only queues this token may submit to; None for every queue.
     queues: tuple[str, ...] | None = None
-    #: It may use queues that have no command of their own.
+    #: Whether the caller may use queues without a command of their own.
     bare: bool = False
 
     @property
     def is_local(self) -> bool:
-        """Whether this is the owner, on the socket nobody else can open."""
+        """Whether the caller is the owner, on the unix socket."""
         return self.token is None
 
 
 OWNER = Principal("admin", bare=True)
 
-#: Where a request keeps its caller: `request[CALLER]`. (aiohttp warns of plain text as a key.)
+#: The key of the caller in a request: `request[CALLER]`. (aiohttp warns of a plain string as a key.)
 CALLER = web.RequestKey("caller", Principal)

@@ -1,10 +1,10 @@
-"""Listening: sockets, certificates, and limits that hold before a token was seen.
+"""Listening: sockets, certificates, and the limits before a token is shown.
 
-`tcp.py` opens the TLS listener and bounds connections without a token; `certificate.py` makes or reads the
+`tcp.py` opens the TLS listener and limits connections without a token; `certificate.py` makes or reads the
 certificate; `identity.py` is what clients pin; `abort.py` cuts a connection.
 
 May import what `grassq.web` may.
 
-When strangers open more connections than the bound, new ones without a token are closed; a connection whose request
-had a valid token does not count, so strangers cannot keep people out.
+When there are too many connections without a token, the oldest connection of the address with most of them is cut.
+A connection with a valid token does not count, so a flood cannot keep users out.
 """

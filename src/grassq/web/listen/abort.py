@@ -1,4 +1,4 @@
-"""How connections end: cut off at once, whatever waits in their buffers, or noticed when the client hangs up."""
+"""How connections end: cut at once, or by a client that hangs up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiohttp import web
 
 
 def cut(transport: asyncio.BaseTransport | None) -> None:
-    """End a connection without a word; one that has ended already is left alone."""
+    """End a connection at once, with whatever is in its buffers; do nothing if it has ended."""
     if isinstance(transport, asyncio.WriteTransport):
         # The TLS transport of Python 3.11.2, which Debian 12 has, cannot be aborted after its connection is lost.
         with contextlib.suppress(AttributeError):
@@ -25,13 +25,13 @@ async def write_until_hangup(
 ) -> bool:
     """Write an answer that may be silent for days; return whether it was written whole.
 
-    The writing is cancelled when the client hangs up. Nothing else can be asked over this connection afterwards.
-    `started` is given the task, so that others can cancel it too.
+    The writing is cancelled when the client hangs up. The connection takes no other request afterwards. `started` gets
+    the task, so that other code can cancel it too.
     """
     task = asyncio.get_running_loop().create_task(writing)
     if started is not None:
         started(task)
-    # As a WebSocket hears of it: nothing else tells while there is nothing to write.
+    # As aiohttp does it for a WebSocket: without a parser, a hang-up shows only at the next write.
     request.protocol.set_parser(cast(Any, _HangUp(task.cancel)))
     try:
         await asyncio.wait([task])
@@ -44,7 +44,7 @@ async def write_until_hangup(
 
 
 class _HangUp:
-    """Hears that the client has gone, in the place of a parser of requests; ignores what it still sends."""
+    """Takes the place of aiohttp's request parser: reports that the client hung up, and ignores what it sends."""
 
     def __init__(self, gone: Callable[[], object]) -> None:
         self._gone = gone
@@ -54,5 +54,5 @@ class _HangUp:
         return False, b""
 
     def feed_eof(self) -> None:
-        """Tell that nothing more will come."""
+        """Report that the client hung up."""
         self._gone()

@@ -31,16 +31,16 @@ FILE_NAME = "tls.pem"
 DER_SEQUENCE = b"\x30"
 FILE_MAX = 1 << 20
 OWN_DAYS = 3653
-#: What a name in a certificate may be at most.
+#: The most characters of a common name.
 COMMON_NAME_MAX = 64
-NO_PASSWORD = "the certificate file {} has no password: whoever can read it has the key"
+NO_PASSWORD = "the certificate file {} has no password: every user that can read it has the key"
 PEM_MARK = b"-----BEGIN "
 
 Loaded = tuple[PrivateKeyTypes, list[x509.Certificate], list[str]]
 
 
 def load(path: str | Path, password: bytes | None = None) -> Identity:
-    """Read a certificate and its key from PKCS#12 or PEM; what is wrong with it is said in a sentence."""
+    """Read a certificate and its key from PKCS#12 or PEM; raise BadInput if they cannot be used."""
     data = _read(Path(path))
     key, chain, notes = (_from_pem if PEM_MARK in data else _from_pkcs12)(str(path), data, password)
     if _public(key.public_key()) != _public(chain[0].public_key()):
@@ -51,7 +51,7 @@ def load(path: str | Path, password: bytes | None = None) -> Identity:
 
 
 def own(home: str, hosts: Iterable[str], now: float) -> Identity:
-    """The home's own certificate; made the first time, for this machine and these names and addresses, and kept."""
+    """Return the home's own certificate; the first time, make it for this machine and these hosts."""
     path = Path(home) / FILE_NAME
     if not path.exists():
         _make(path, [host for host in hosts if not is_wildcard(host)], now)
@@ -120,7 +120,7 @@ def _identity(path: str, key: PrivateKeyTypes, chain: list[x509.Certificate], no
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     try:
-        _give(context, pem + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        _load_chain(context, pem + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     except (ssl.SSLError, ValueError) as error:
         raise BadInput(f"TLS cannot use {path}: {error}") from None
     first = chain[0]
@@ -134,8 +134,8 @@ def _identity(path: str, key: PrivateKeyTypes, chain: list[x509.Certificate], no
     )
 
 
-def _give(context: ssl.SSLContext, pem: bytes) -> None:
-    """The ssl module reads keys from files only: this one is in memory, and nobody else can open it."""
+def _load_chain(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load a key from memory: the ssl module reads files only, and no other process can open this one."""
     fd = os.memfd_create("grass-tls", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(fd), "wb") as file:
@@ -146,7 +146,7 @@ def _give(context: ssl.SSLContext, pem: bytes) -> None:
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The names and addresses a certificate was made for."""
+    """Return the names and addresses a certificate was made for."""
     names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     with contextlib.suppress(x509.ExtensionNotFound, ValueError):
         others = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -191,4 +191,6 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.DNSName(host)
     except ValueError:
-        raise GrassError(f"the name {host!r} of this machine fits into no certificate; give one with --cert") from None
+        raise GrassError(
+            f"the name {host!r} of this machine cannot be in a certificate; give a certificate with --cert"
+        ) from None

@@ -22,15 +22,15 @@ from grassq.web.listen.identity import Identity
 
 log = logging.getLogger(__name__)
 
-#: From connecting to the first request with a valid token, the TLS handshake included.
+#: Seconds from connecting to the first request with a valid token, the TLS handshake included.
 HELLO_S = 10.0
 #: Connections that have not shown a token. Each costs about 300 KB, nearly all of it TLS. When there are more, the
 #: oldest of the address that has most of them is cut: a flood from one address cuts no connection of another.
-STRANGERS_MAX = 96
+UNAUTHENTICATED_MAX = 96
 BACKLOG = 1024
-#: How long a close may take until the peer agrees.
+#: Seconds until a closing connection is cut.
 CLOSE_S = 2.0
-#: How long sent bytes may stay unacknowledged.
+#: Milliseconds that sent bytes may stay unacknowledged.
 UNACKED_MS = 30_000
 KEEPALIVE_S = 75.0
 HEADER_MAX = 8190
@@ -38,18 +38,20 @@ HEADERS_MAX = 64
 
 
 class ClientConnection(asyncio.Protocol):
-    """One TCP connection. It has HELLO_S to bring a request with a valid token, and counts as a stranger until then."""
+    """One TCP connection. Limits apply until it has brought a request with a valid token, within HELLO_S."""
 
-    def __init__(self, server: web.Server, context: ssl.SSLContext, strangers: dict[ClientConnection, None]) -> None:
+    def __init__(
+        self, server: web.Server, context: ssl.SSLContext, unauthenticated: dict[ClientConnection, None]
+    ) -> None:
         self.peer = ""
-        #: The requests under way.
+        #: The requests in progress.
         self.tasks: set[asyncio.Task[object]] = set()
         #: Called when the connection has ended.
         self.closing: list[Callable[[ClientConnection], None]] = []
         self.handshake: asyncio.Task[None] | None = None
         self._inner: asyncio.Protocol = server()
         self._context = context
-        self._strangers = strangers
+        self._unauthenticated = unauthenticated
         #: The plain connection during the handshake, then the TLS connection.
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -59,13 +61,13 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the TLS handshake and the time to show a token; cut another connection if there are too many."""
         assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()  # the handshake reads
+        transport.pause_reading()  # the TLS handshake reads
         self._transport = transport
         self.peer = network_of((transport.get_extra_info("peername") or ("gone",))[0])
-        self._strangers[self] = None
-        if len(self._strangers) > STRANGERS_MAX:
-            [(busiest, _)] = Counter(each.peer for each in self._strangers).most_common(1)
-            next(each for each in self._strangers if each.peer == busiest).cut()
+        self._unauthenticated[self] = None
+        if len(self._unauthenticated) > UNAUTHENTICATED_MAX:
+            [(busiest, _)] = Counter(each.peer for each in self._unauthenticated).most_common(1)
+            next(each for each in self._unauthenticated if each.peer == busiest).cut()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(HELLO_S, self.cut)
         self.handshake = loop.create_task(self._shake_hands(transport))
@@ -82,9 +84,9 @@ class ClientConnection(asyncio.Protocol):
                     ssl_handshake_timeout=HELLO_S, ssl_shutdown_timeout=CLOSE_S,
                 )  # fmt: skip
         except OSError as error:
-            # No TLS, too old a TLS, or a peer that went away: not an error of ours.
+            # The peer speaks no TLS or too old a TLS, or has gone: not an error of this daemon.
             log.debug("handshake_failed peer=%s error=%s", self.peer, error)
-            # Its frames hold the connection, 300 KB, until the garbage collector runs.
+            # The traceback would hold the connection, 300 KB, until the garbage collector runs.
             error.__traceback__ = None
         self.handshake = None
         if secure is None or plain.is_closing() or self._transport is None:
@@ -98,33 +100,33 @@ class ClientConnection(asyncio.Protocol):
             self._early = b""
 
     def end_limits(self) -> None:
-        """End the limits for strangers: a request brought a valid token."""
-        self._strangers.pop(self, None)
+        """End the limits: a request brought a valid token."""
+        self._unauthenticated.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
 
-    def cut(self, spare: asyncio.Task[object] | None = None) -> None:
-        """Close at once, whatever is under way; but let the request `spare` give its answer."""
-        self._strangers.pop(self, None)
-        for task in self.tasks - {spare}:
+    def cut(self, keep: asyncio.Task[object] | None = None) -> None:
+        """Close the connection and cancel its requests, except for the request `keep`, which may still answer."""
+        self._unauthenticated.pop(self, None)
+        for task in self.tasks - {keep}:
             task.cancel()
-        if spare not in self.tasks:
+        if keep not in self.tasks:
             cut(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection, and tell everybody who counts it."""
+        """Drop the connection, and call every `closing` function."""
         self.end_limits()
         for tell in self.closing:
             tell(self)
         self.closing.clear()
-        # Without this the two objects hold each other, with 300 KB each, until the garbage collector runs.
+        # Otherwise the two objects hold each other, with 300 KB each, until the garbage collector runs.
         self._transport = None
         if self._is_open:
             self._is_open = False
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Hand bytes of a request on; the first may come before the handshake's task has run."""
+        """Hand bytes of a request on; the first bytes may come before the handshake's task has run."""
         if self._is_open:
             self._inner.data_received(data)
         else:
@@ -135,32 +137,32 @@ class ClientConnection(asyncio.Protocol):
         return self._inner.eof_received() if self._is_open else None
 
     def pause_writing(self) -> None:
-        """Tell the web server that the peer takes no more for now."""
+        """Tell the web server that the peer reads nothing for now."""
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the web server that the peer takes more again."""
+        """Tell the web server that the peer reads again."""
         self._inner.resume_writing()
 
 
 def is_wildcard(host: str) -> bool:
     """Return whether a host stands for every address of this machine, as 0.0.0.0, 0, ::, * and no host do."""
     try:
-        # As the system reads an IPv4 address: `0` is one, too.
+        # As the system reads an IPv4 address: `0` is an address too.
         return ipaddress.ip_address(host if ":" in host else socket.inet_aton(host)).is_unspecified
     except (OSError, ValueError):
         return host in ("", "*")
 
 
 def network_of(address: str) -> str:
-    """Return what counts as one peer: an IPv4 address, or the /64 network that any IPv6 host has to itself."""
+    """Return what counts as one peer: an IPv4 address, or the /64 network of an IPv6 address."""
     if ":" not in address:
         return address
     return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
 
 
-class _TheirFault(logging.Filter):
-    """Keeps errors of bytes that are no HTTP out of the log: a stranger could fill it with them."""
+class _PeerErrors(logging.Filter):
+    """Keeps errors about bytes that are no HTTP out of the log, which a peer could fill with them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -168,17 +170,17 @@ class _TheirFault(logging.Filter):
 
 
 def make_runner(app: web.Application, shutdown_s: float) -> web.AppRunner:
-    """Return what serves the application on every socket, with the limits of this module."""
+    """Return a runner that serves the application on every socket, with the limits of this module."""
     http_log = logging.getLogger("grassq.web.http")
     if not http_log.filters:
-        http_log.addFilter(_TheirFault())
+        http_log.addFilter(_PeerErrors())
     return web.AppRunner(
         app,
         shutdown_timeout=shutdown_s,
         access_log=None,
         logger=http_log,
         keepalive_timeout=KEEPALIVE_S,
-        # What a refused request still sends is read by `responses.errors_in_words`, within its own limits.
+        # `responses.errors_in_words` reads what a refused request still sends, within its own limits.
         lingering_time=0,
         max_line_size=HEADER_MAX,
         max_field_size=HEADER_MAX,
@@ -190,7 +192,7 @@ def make_runner(app: web.Application, shutdown_s: float) -> web.AppRunner:
 async def listen(
     stack: contextlib.AsyncExitStack, runner: web.AppRunner, addresses: Sequence[Address], identity: Identity
 ) -> list[socket.socket]:
-    """Serve a runner that is set up on TCP, with TLS. Bind every address, or raise a sentence that says why not."""
+    """Serve a runner on TCP with TLS. Bind every address, or raise a GrassError that says why not."""
     server = runner.server
     assert server is not None
     sockets: list[socket.socket] = []
@@ -199,20 +201,20 @@ async def listen(
             stack.callback(sock.close)
             sockets.append(sock)
     #: Oldest first.
-    strangers: dict[ClientConnection, None] = {}
-    stack.push_async_callback(_end, strangers)
+    unauthenticated: dict[ClientConnection, None] = {}
+    stack.push_async_callback(_end, unauthenticated)
     for sock in sockets:
         listener = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(server, identity.context, strangers), sock=sock, backlog=BACKLOG
+            lambda: ClientConnection(server, identity.context, unauthenticated), sock=sock, backlog=BACKLOG
         )
         stack.callback(listener.close)
     return sockets
 
 
-async def _end(strangers: dict[ClientConnection, None]) -> None:
+async def _end(unauthenticated: dict[ClientConnection, None]) -> None:
     """Cut every connection without a token; the other connections end with the web server."""
-    handshakes = [each.handshake for each in strangers if each.handshake is not None]
-    for each in list(strangers):
+    handshakes = [each.handshake for each in unauthenticated if each.handshake is not None]
+    for each in list(unauthenticated):
         each.cut()
     if handshakes:
         await asyncio.wait(handshakes)
@@ -248,10 +250,10 @@ def _bound(family: int, where: tuple[object, ...]) -> socket.socket:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # So that :: and 0.0.0.0 can be bound both, and each means what it says.
+            # So that :: and 0.0.0.0 can both be bound.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(where)
-        # Here and not later: that somebody else has the address may come out only now.
+        # Listen here: only now may the system report that another program has the address.
         sock.listen(BACKLOG)
     except OSError:
         sock.close()
@@ -264,7 +266,9 @@ def _problem(address: Address, where: str, error: OSError) -> str:
         case errno.EADDRINUSE:
             return f"--bind {address}: port {address.port} of {where} is taken by another program; choose another port"
         case errno.EADDRNOTAVAIL:
-            return f"--bind {address}: {where} is no address of this machine; 0.0.0.0 or [::] stands for all it has"
+            return (
+                f"--bind {address}: {where} is no address of this machine; 0.0.0.0 or [::] stands for all its addresses"
+            )
         case errno.EACCES:
             return f"--bind {address}: ports below 1024 are for root; choose another, such as 7500"
         case _:

@@ -30,7 +30,7 @@ from grassq.web.workers.directory import WorkersApi
 
 
 class DrainBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A worker that shall be given no more jobs, or is again."""
+    """A worker that gets no more jobs; with `undo`, a worker that gets jobs again."""
 
     worker: str
     key: str
@@ -38,7 +38,7 @@ class DrainBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RemoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A worker to forget; `lost` gives its jobs up too."""
+    """A worker to remove; `lost` gives its jobs up too."""
 
     worker: str
     key: str
@@ -46,7 +46,7 @@ class RemoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Queues:
-    """The handlers, and what they work with."""
+    """The handlers."""
 
     def __init__(self, engine: Engine, directory: WorkersApi, guard: Guard, temporary: TemporaryQueues) -> None:
         self._engine = engine
@@ -55,16 +55,16 @@ class Queues:
         self._temporary = temporary
 
     async def create_queue(self, request: web.Request) -> web.Response:
-        """Make or replace a queue, on this machine or on the worker named."""
+        """Make or replace a queue, on this machine or on the named worker."""
         body = requests.decode(request[BODY], requests.QueueBody)
-        who = body.submitter(request[CALLER])
+        submitter = body.submitter(request[CALLER])
         typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
         if not typed.at_broker:
             _check_machine(request, typed.worker)
         elif body.temporary:
             raise BadInput("a queue defined at the broker cannot be temporary")
         roles = await self._engine.read(lambda batch: batch.board.roles)
-        offer = replace(await asyncio.to_thread(validate.read_offer, typed, who, roles), temporary=body.temporary)
+        offer = replace(await asyncio.to_thread(validate.read_offer, typed, submitter, roles), temporary=body.temporary)
         request[NOTE].about = _about(offer.queue, typed.worker)
         if typed.at_broker:
             template, notes = QueueTemplate(offer, typed.labels), list[str]()
@@ -73,17 +73,17 @@ class Queues:
             status, notes = await self._directory.queue_admin(typed.worker).offer(offer)
         if offer.temporary:
             self._temporary.made(offer.queue)
-        # Answered after the worker's word of it is stored, so the next command sees the queue.
+        # The engine handles messages in order: after this read it has stored the worker's new offer.
         await self._engine.read(lambda batch: None)
         shown_as = {"json": typed.json, "quiet": typed.quiet}
         return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
 
     async def subscribe(self, request: web.Request) -> web.StreamResponse:
-        """What becomes of a queue's jobs and what they write, as it happens."""
+        """Stream what happens to a queue's jobs, and their output."""
         return await serve_queue_stream(request, self._engine, self._directory, self._temporary)
 
     async def delete_queue(self, request: web.Request) -> web.Response:
-        """Delete a queue: what runs finishes, what waits, waits for it to come back."""
+        """Delete a queue: running jobs finish, waiting jobs wait until the queue exists again."""
         raw = request[BODY]
         body = requests.decode(raw, requests.NameBody)
         if not body.at_broker:
@@ -120,7 +120,7 @@ class Queues:
         return document({"name": queue, "notes": notes})
 
     async def pause(self, request: web.Request) -> web.Response:
-        """No new starts."""
+        """Start no new jobs."""
         raw = request[BODY]
         body = requests.decode(raw, requests.PauseBody)
         if body.restored:
@@ -128,7 +128,7 @@ class Queues:
         return await self._set_paused(raw, body.key, lambda batch: service.pause(batch, body.queue))
 
     async def resume(self, request: web.Request) -> web.Response:
-        """New starts again."""
+        """Start jobs again."""
         raw = request[BODY]
         body = requests.decode(raw, requests.PauseBody)
         if body.restored and body.queue is not None:
@@ -146,7 +146,7 @@ class Queues:
         return await self._engine.change(lambda batch: service.once(batch, key, digest(raw), lambda: action(batch)))
 
     async def drain(self, request: web.Request) -> web.Response:
-        """Give a worker no more jobs; what runs there finishes."""
+        """Give a worker no more jobs; running jobs finish."""
         raw = request[BODY]
         body = requests.decode(raw, DrainBody)
         request[NOTE].about = _about("undo" if body.undo else "", body.worker)
@@ -154,7 +154,7 @@ class Queues:
         return document({"worker": body.worker, "drained": not body.undo, "notes": done.notes})
 
     async def remove_worker(self, request: web.Request) -> web.Response:
-        """Forget a worker, and end its token in the same breath."""
+        """Remove a worker and revoke its token in one change."""
         raw = request[BODY]
         body = requests.decode(raw, RemoveBody)
         request[NOTE].about = _about("lost" if body.lost else "", body.worker)
@@ -181,12 +181,12 @@ def _about(what: str, worker: str | None) -> str:
 
 
 def _offer(batch: Batch, queue: str, worker: str | None) -> Offer | None:
-    """The queue on one worker; without a name on this machine's own."""
+    """Return the offer of a queue on one worker; without a name, on this machine's own."""
     name = worker or batch.board.roles.default
     found = (state.own_offer(queue) for state in batch.board.workers.values() if name in (None, state.info.name))
     return next((offer for offer in found if offer is not None), None)
 
 
 def _left_without(batch: Batch, queue: str) -> int:
-    """How many jobs wait for a queue that no worker offers any more."""
+    """Return how many jobs wait for a queue that no worker offers any more."""
     return batch.board.unfinished(queue) if next(batch.board.offering(queue), None) is None else 0

@@ -1,4 +1,4 @@
-"""The routes about who may come in: codes, tokens, and the audit."""
+"""The routes about access: codes, tokens, and the audit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LAST_MAX = 10_000
 
 
 class CreateBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What a new code gives the right to."""
+    """The rights of a new code."""
 
     scope: Scope
     key: str
@@ -46,14 +46,14 @@ class CreateBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RevokeBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A token or code to end."""
+    """A token or code to revoke."""
 
     id: str
     key: str
 
 
 class RedeemBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A code, and the digest of the secret its bearer has made."""
+    """A code, and the digest of the secret that the client made."""
 
     code: str
     secret: str
@@ -63,34 +63,34 @@ class RedeemBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Reach(Struct, frozen=True):
-    """Where this broker is found, and how it is known."""
+    """The addresses and the fingerprint of this broker, for join codes."""
 
     addresses: list[Address]
     fingerprint: bytes
 
 
 class Tokens:
-    """The handlers, and what they work with."""
+    """The handlers."""
 
     def __init__(self, engine: Engine, guard: Guard) -> None:
         self._engine = engine
         self._guard = guard
         #: Set once the broker listens on TCP.
         self.reach: Reach | None = None
-        #: A code asked for again with the same key is the same code, and its secret is kept nowhere.
+        #: Id and secret of a code are derived from the request's key: a repeated request gets the same code.
         self._seed = secrets.token_bytes(32)
 
     async def load(self) -> None:
-        """Read the tokens that are good now."""
+        """Load all tokens from the store."""
         self._guard.load(await self._engine.read(lambda batch: batch.store.tokens()))
 
     async def list(self, request: web.Request) -> web.Response:
-        """Every token and code; what opens anything is in none of them."""
+        """Answer with every token and code, without their secrets."""
         tokens, now = await self._engine.read(lambda batch: (batch.store.tokens(), batch.now))
         return document({"tokens": [_document(token, now) for token in tokens]})
 
     async def create(self, request: web.Request) -> web.Response:
-        """Make a code for one person or one worker."""
+        """Make a code for one user or one worker."""
         body = requests.decode(request[BODY], CreateBody)
         if body.name:
             tokens.check_holder_name(body.name)
@@ -102,7 +102,7 @@ class Tokens:
         return document({"code": text, "id": token.id, "expires": _moment(token.expires)})
 
     async def start_up_code(self) -> str:
-        """The code a broker shows when it starts: for one person who submits, or for one worker."""
+        """Return the code a broker prints when it starts: for one user with the scope `submit`, or for one worker."""
         body = CreateBody(scope="submit", key=secrets.token_hex(16), name=tokens.START_UP)
         _, text = await self._code(body)
         return text
@@ -110,7 +110,9 @@ class Tokens:
     async def _code(self, body: CreateBody) -> tuple[Token, str]:
         reach = self.reach
         if reach is None:
-            raise Refused("this daemon listens on its own socket only; `grass daemon --bind HOST` lets others come in")
+            raise Refused(
+                "this daemon listens on its own socket only; `grass daemon --bind HOST` opens it to other machines"
+            )
         id_ = self._derived("id", body.key).hex()[:8]
         secret = base64.urlsafe_b64encode(self._derived("secret", body.key)).decode("ascii").rstrip("=")
 
@@ -137,7 +139,7 @@ class Tokens:
         return hmac.digest(self._seed, f"{what} {key}".encode("ascii"), "sha256")
 
     async def redeem(self, request: web.Request) -> web.Response:
-        """Exchange a code for a token; the new secret itself never comes here."""
+        """Exchange a code for a token; the client sends only the digest of the new secret."""
         body = requests.decode(request[BODY], RedeemBody)
         try:
             digest = bytes.fromhex(body.digest)
@@ -168,14 +170,14 @@ class Tokens:
         )
 
     async def revoke(self, request: web.Request) -> web.Response:
-        """End a token or a code; its open connections end too."""
+        """Revoke a token or a code, and end its open connections."""
         body = requests.decode(request[BODY], RevokeBody)
         token = await self._engine.change(lambda batch: tokens.revoke(batch, body.id))
         request[NOTE].about = f"{'code' if token.is_code else 'token'} {token.id} {token.name}"
         answer = document({"id": token.id, "name": token.name})
         if token.id == request[CALLER].token:
             answer.force_close()
-        self._guard.put(token, spare=asyncio.current_task())
+        self._guard.put(token, keep=asyncio.current_task())
         return answer
 
     async def audit(self, request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Many jobs at once: lines or commands that share everything but the command itself."""
+"""Bulk submissions: lines or commands that share everything except the command itself."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from grassq.web.submit.submitter import Submitter
 
 
 class JobTemplate:
-    """Makes job after job after one pattern; what all have in common is checked once."""
+    """Makes many jobs from one set of options, which is checked once."""
 
     def __init__(
         self,
         options: JobOptions,
         request: Request,
-        who: Submitter,
+        submitter: Submitter,
         known: validate.QueueSnapshot,
         program_check: ProgramCheck | None = None,
     ) -> None:
-        """`options` hold for every job; with a shell, every line is for it."""
-        self._options, self._request, self._who, self._known = options, request, who, known
+        """Check the common options. If they name a shell, every line is for the shell."""
+        self._options, self._request, self._submitter, self._known = options, request, submitter, known
         self._program_check = program_check or ProgramCheck()
         offer = known.offers.get(options.queue)
         self._has_prefix = offer is not None and bool(offer.prefix)
         self._words = self._draft(())
         self._shell = None if options.shell is None else self._draft((), options.shell)
-        #: Whether a first word names a program, of those met so far: mostly it is one and the same.
-        self._starts: dict[bytes, bool] = {}
+        #: Whether each first word met so far names a program.
+        self._programs: dict[bytes, bool] = {}
         self._checked: set[bytes] = set()
 
     def _draft(self, words: tuple[bytes, ...], shell: bytes | None = None) -> Draft:
         options = replace(self._options, shell=shell)
-        return validate.draft(words, options, self._request, self._who, self._known, self._program_check)
+        return validate.draft(words, options, self._request, self._submitter, self._known, self._program_check)
 
     def of_line(self, line: bytes) -> Draft:
-        """The job of one line: plain words that name a program are started as they are, the rest a shell reads."""
+        """Return the job of one line: plain words that name a program run without a shell, other lines in a shell."""
         if self._options.shell is None and len(line) <= shell_lines.LINE_BYTES_MAX:
             words = shell_lines.plain_words(line)
             if words and self._may_start(words[0]):
                 if b"{" in line:
                     validate.check_placeholders(words, self._request, self._known, self._options.queue)
-                return _cast(self._words, words)
+                return _with_command(self._words, words)
         return self._of_shell_line(line)
 
     def _of_shell_line(self, line: bytes) -> Draft:
@@ -63,42 +63,42 @@ class JobTemplate:
             raise BadInput(f"queue {queue} has a command of its own, so it takes plain words, not a line for a shell")
         if self._shell is None:
             self._shell = self._draft((), b"")
-        return _cast(self._shell, (line,))
+        return _with_command(self._shell, (line,))
 
     def of_words(self, words: tuple[bytes, ...]) -> Draft:
-        """The job of a program and its words."""
+        """Return the job of a program and its arguments."""
         if not words and not self._has_prefix:
             raise BadInput("there is nothing to run: the command is empty")
         joined = b"".join(words)
         if b"\0" in joined or b"{" in joined or len(joined) > validate.WORDS_MAX:
-            # Rare, and looked at by whoever looks at a single job.
+            # Rare, and checked as for a single job.
             self._draft(words)
         if words and words[0] not in self._checked:
             self._draft(words[:1])
             self._checked.add(words[0])
-        return _cast(self._words, words)
+        return _with_command(self._words, words)
 
     def _may_start(self, word: bytes) -> bool:
-        known = self._starts.get(word)
+        known = self._programs.get(word)
         if known is None:
-            known = self._starts[word] = self._has_prefix or (
+            known = self._programs[word] = self._has_prefix or (
                 shell_lines.may_be_program(word) and self._is_program(word)
             )
         return known
 
     def _is_program(self, word: bytes) -> bool:
-        if self._who.is_remote:
-            return True  # what is a program on the worker, only the worker knows
-        env, cwd = validate.default_env(self._options, self._who, self._known)
+        if self._submitter.is_remote:
+            return True  # only the worker knows its programs
+        env, cwd = validate.default_env(self._options, self._submitter, self._known)
         return self._program_check.is_program(word, env, cwd)
 
 
-def _cast(pattern: Draft, command: tuple[bytes, ...]) -> Draft:
+def _with_command(pattern: Draft, command: tuple[bytes, ...]) -> Draft:
     return replace(pattern, spec=replace(pattern.spec, command=command))
 
 
 def of_lines(text: bytes, template: JobTemplate) -> list[Draft]:
-    """A job of every line that holds a command; what is wrong with one is said with its number."""
+    """Return a job for every line that holds a command; an error names the line."""
     drafts: list[Draft] = []
     with gc_paused():
         for number, line in enumerate(shell_lines.split(text), 1):
@@ -117,7 +117,7 @@ def of_lines(text: bytes, template: JobTemplate) -> list[Draft]:
 
 
 def of_commands(commands: Sequence[requests.Command], template: JobTemplate) -> list[Draft]:
-    """A job of each command: of a string as of a line, of a list as of words; the place of a wrong one is said."""
+    """Return a job for each command, a line or a list of words; an error names the index."""
     if not 1 <= len(commands) <= shell_lines.LINES_MAX:
         raise BadInput(f"a submission has 1 to {shell_lines.LINES_MAX:,} commands")
     drafts: list[Draft] = []

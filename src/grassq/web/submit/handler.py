@@ -1,4 +1,4 @@
-"""Submitting jobs: from the bytes of a request to the answer, whichever connection they came by."""
+"""The routes that submit jobs."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from grassq.web.submit import bulk, validate
 from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.submitter import Submitter
 
-#: Larger requests are read on another thread, so that others are answered meanwhile.
+#: Larger requests are read on another thread, so that the event loop can answer others.
 LARGE = 64 << 10
-#: Said by a request for `--stdin` that has no lines yet; a command that does not know it prints this.
+#: The answer to `--stdin` without lines; a command of another release, which does not send them, prints it.
 NO_LINES = "grass: --stdin takes a command a line from stdin; this command is of another release than the daemon\n"
 
 T = TypeVar("T")
 
 
 class Submissions:
-    """Reads what is submitted, checks it, and has it stored: all of a request, or nothing."""
+    """Reads, checks and stores what is submitted: a whole request, or nothing."""
 
     def __init__(self, engine: Engine, default: Request) -> None:
         self._engine = engine
         self._default = default
-        self._known_now = validate.QueueSnapshot({}, frozenset())
-        self._known_at = 0
+        self._snapshot = validate.QueueSnapshot({}, frozenset())
+        self._generation = 0
         self._program_check = ProgramCheck()
 
     async def _known(self) -> validate.QueueSnapshot:
         generation = self._engine.status.generation
-        if generation != self._known_at:
-            self._known_now = await self._engine.read(lambda batch: validate.snapshot_of(batch.board))
-            self._known_at = generation
-        return self._known_now
+        if generation != self._generation:
+            self._snapshot = await self._engine.read(lambda batch: validate.snapshot_of(batch.board))
+            self._generation = generation
+        return self._snapshot
 
-    async def _look(self, read: Callable[[ProgramCheck], T], raw: bytes) -> T:
-        """Read and check a request: here with what the cache knows; a thread looks for what it does not know."""
+    async def _check(self, read: Callable[[ProgramCheck], T], raw: bytes) -> T:
+        """Read and check a request with what the cache knows; check the rest on a thread."""
         if len(raw) <= LARGE:
             cached = self._program_check.cached()
             try:
@@ -61,20 +61,20 @@ class Submissions:
             else:
                 if not cached.unknown or await asyncio.to_thread(self._program_check.confirm, cached):
                     return result
-        # It is large, or a program or a directory that was taken to be there is missing.
+        # The request is large, or a program or directory that was not in the cache is missing.
         return await asyncio.to_thread(read, self._program_check)
 
     async def enqueue(self, request: web.Request) -> web.Response:
-        """Split what was typed, store the job or the jobs, and answer with the very text to print."""
+        """Split what was typed, store the job or the jobs, and answer with the text to print."""
         raw = request[BODY]
         try:
             body = await _decoded(raw, requests.EnqueueBody)
             words = [requests.word_bytes(word) for word in body.words]
-            who, known = body.submitter(request[CALLER]), await self._known()
+            submitter, known = body.submitter(request[CALLER]), await self._known()
             try:
-                typed, drafts = await self._look(partial(self._read, body, words, who, known), raw)
+                typed, drafts = await self._check(partial(self._read, body, words, submitter, known), raw)
             except GrassError:
-                # Said again after a broken connection, the words may no longer make sense though the job is stored.
+                # A repeated request may be invalid by now although its jobs are stored.
                 stored = await self._stored(body.key, raw)
                 if stored is None:
                     raise
@@ -101,11 +101,11 @@ class Submissions:
         self,
         body: requests.EnqueueBody,
         words: list[bytes],
-        who: Submitter,
+        submitter: Submitter,
         known: validate.QueueSnapshot,
         program_check: ProgramCheck,
     ) -> tuple[enqueue_syntax.Enqueue, list[service.Draft]]:
-        typed, draft = validate.read_enqueue(words, who, known, self._default, program_check)
+        typed, draft = validate.read_enqueue(words, submitter, known, self._default, program_check)
         if not typed.command.stdin and body.lines is None:
             return typed, [draft]
         if not typed.command.stdin or body.verb == "run":
@@ -113,33 +113,33 @@ class Submissions:
         if body.lines is None:
             return typed, []
         request = validate.request_of(typed.options, self._default)
-        template = bulk.JobTemplate(typed.options, request, who, known, program_check)
+        template = bulk.JobTemplate(typed.options, request, submitter, known, program_check)
         return typed, bulk.of_lines(requests.word_bytes(body.lines), template)
 
     async def submit(self, request: web.Request) -> web.Response:
-        """Store jobs a program made."""
+        """Store jobs that a program made."""
         body = await _decoded(request[BODY], requests.SubmitBody)
         if not 1 <= len(body.jobs) <= requests.JOBS_MAX:
             raise BadInput(f"a submission has 1 to {requests.JOBS_MAX:,} jobs")
-        who, known = body.submitter(request[CALLER]), await self._known()
+        submitter, known = body.submitter(request[CALLER]), await self._known()
 
         def read(program_check: ProgramCheck) -> list[service.Draft]:
-            return [_draft(job, who, known, self._default, program_check) for job in body.jobs]
+            return [_draft(job, submitter, known, self._default, program_check) for job in body.jobs]
 
         ids, warnings = await self._submitted(request, read, known, body.key)
         return document({"ids": ids, "warnings": warnings})
 
     async def submit_many(self, request: web.Request) -> web.Response:
-        """Store jobs of a program that share everything but the command."""
+        """Store jobs of a program that share everything except the command."""
         body = await _decoded(request[BODY], requests.ManyBody)
         if body.job.command or body.job.shell:
-            raise BadInput("of many commands, `job` has none of its own")
-        who, known = body.submitter(request[CALLER]), await self._known()
+            raise BadInput("`job` must have no command: the commands are in `commands`")
+        submitter, known = body.submitter(request[CALLER]), await self._known()
 
         def read(program_check: ProgramCheck) -> list[service.Draft]:
             options = body.job.options()
             request = validate.request_of(options, self._default)
-            template = bulk.JobTemplate(options, request, who, known, program_check)
+            template = bulk.JobTemplate(options, request, submitter, known, program_check)
             return bulk.of_commands(body.commands, template)
 
         ids, warnings = await self._submitted(request, read, known, body.key)
@@ -156,7 +156,7 @@ class Submissions:
         """Store the drafts that `read` makes; return their ids, and warnings."""
         raw, warnings = request[BODY], []
         try:
-            drafts = await self._look(read, raw)
+            drafts = await self._check(read, raw)
         except GrassError:
             stored = await self._stored(key, raw)
             if stored is None:
@@ -172,8 +172,8 @@ class Submissions:
     async def _store(self, drafts: list[service.Draft], key: str, raw: bytes, as_sweep: bool = False) -> list[int]:
         if not drafts:
             return []
-        known_by = await _off_loop(digest, raw)
-        handler = partial(service.submit, drafts=drafts, key=key, digest=known_by, as_sweep=as_sweep)
+        request_digest = await _off_loop(digest, raw)
+        handler = partial(service.submit, drafts=drafts, key=key, digest=request_digest, as_sweep=as_sweep)
         return await self._engine.change(handler, key=key, recall=service.ids_of, short=len(drafts) <= BRIEF_MAX)
 
     async def _stored(self, key: str, raw: bytes) -> Submission | None:
@@ -190,7 +190,7 @@ async def _off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
 
 def _draft(
     job: requests.JobBody,
-    who: Submitter,
+    submitter: Submitter,
     known: validate.QueueSnapshot,
     default: Request,
     program_check: ProgramCheck,
@@ -201,4 +201,4 @@ def _draft(
         raise BadInput("there is nothing to run: the command is empty")
     if job.shell and len(words) != 1:
         raise BadInput("a shell job is one line")
-    return validate.draft(words, options, validate.request_of(options, default), who, known, program_check)
+    return validate.draft(words, options, validate.request_of(options, default), submitter, known, program_check)

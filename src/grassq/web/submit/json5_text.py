@@ -15,7 +15,7 @@ TEXT_MAX = 64 * 1024
 
 
 def parse_object(text: str, what: str) -> dict[str, object]:
-    """Read an object such as {gpu: 0.5}; anything else is one clear sentence."""
+    """Return an object such as {gpu: 0.5}; raise BadInput if the text is anything else."""
     if len(text) > TEXT_MAX:
         raise BadInput(f"{what} is longer than {TEXT_MAX:,} characters")
     value = msgspec.json.decode(_as_json(text, what))
@@ -25,13 +25,13 @@ def parse_object(text: str, what: str) -> dict[str, object]:
 
 
 def parse_value(text: str, what: str) -> object:
-    """Read any JSON5 value."""
+    """Return any JSON5 value."""
     return parse_object(f"{{x: {text}}}", what)["x"]
 
 
 @lru_cache(maxsize=1024)
 def _as_json(text: str, what: str) -> bytes:
-    # Kept as text: a cached dict could be changed by whoever got it. json5 takes milliseconds, so it is asked last.
+    # Cached as text, because a caller could change a cached dict. json5 takes milliseconds, so `json` goes first.
     try:
         return msgspec.json.encode(json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant))
     except ValueError:

@@ -1,4 +1,4 @@
-"""From what was typed or sent to a job that can be stored: split, filled in and checked, with nothing changed yet."""
+"""From what was typed or sent to a job that can be stored: split, completed and checked. Nothing is changed yet."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ WORDS_MAX = 2 << 20
 
 
 class QueueSnapshot(Struct, frozen=True):
-    """What the board knows that reading a submission needs."""
+    """What the board knows that is needed to read a submission."""
 
-    #: By queue; of one that several workers have, what they have together.
+    #: By queue. If several workers offer a queue, their offers are merged.
     offers: dict[str, Offer]
     resources: frozenset[str]
     roles: WorkerRoles = WorkerRoles()
-    #: The queues that only workers on this disk have: their jobs are checked here, beforehand.
+    #: Queues offered only by workers on this disk: their jobs' programs are checked at submission.
     local_queues: frozenset[str] = frozenset()
 
     def has_slots(self, queue: str) -> bool:
-        """Whether the jobs of a queue take slots, wherever they run."""
+        """Tell whether the jobs of a queue take slots on every worker."""
         offer = self.offers.get(queue)
         return offer is not None and bool(offer.slots)
 
     def runs_here(self, queue: str, worker: str | None) -> bool:
-        """Tell whether a worker on this disk will run a job, whatever happens."""
+        """Tell whether only a worker on this disk can run the job."""
         return queue in self.local_queues if worker is None else self.roles.is_here(worker) and queue in self.offers
 
 
 def snapshot_of(board: Board) -> QueueSnapshot:
-    """What the board knows now."""
+    """Return what the board knows now."""
     offers: dict[str, Offer] = {}
     elsewhere: set[str] = set()
     for name in sorted(board.workers, key=lambda name: (name != board.roles.default, name)):
         for offer in board.workers[name].info.offers:
-            offers[offer.queue] = _together(offers[offer.queue], offer) if offer.queue in offers else offer
+            offers[offer.queue] = _merged(offers[offer.queue], offer) if offer.queue in offers else offer
             if name not in board.roles.shares_disk:
                 elsewhere.add(offer.queue)
     for queue, template in board.templates.items():
@@ -65,36 +65,39 @@ def snapshot_of(board: Board) -> QueueSnapshot:
     return QueueSnapshot(offers, frozenset(board.resource_names()), board.roles, frozenset(offers.keys() - elsewhere))
 
 
-def _together(one: Offer, other: Offer) -> Offer:
-    """A queue that several workers have, as far as reading a line goes."""
-    # Where one has no slots, what a job asks for counts.
+def _merged(one: Offer, other: Offer) -> Offer:
+    """Return two workers' offers of one queue as one, for reading a command line."""
+    # If one worker has no slots, the job's request counts.
     slots = one.slots if other.slots else ()
     return replace(one, prefix=one.prefix or other.prefix, limits={**other.limits, **one.limits}, slots=slots)
 
 
 def read_enqueue(
     words: Sequence[bytes],
-    who: Submitter,
+    submitter: Submitter,
     known: QueueSnapshot,
     default: Request,
     program_check: ProgramCheck | None = None,
 ) -> tuple[Enqueue, Draft]:
-    """Split the words of an `enqueue`, read its amounts and check it; with --stdin the draft has no command yet."""
+    """Split the words of an `enqueue`, parse its amounts and check it; with --stdin the draft has no command yet."""
     program_check = program_check or ProgramCheck()
     typed = split(
-        words, known, lambda word: program_check.is_program(word, who.env.values, who.cwd), is_remote=who.is_remote
+        words,
+        known,
+        lambda word: program_check.is_program(word, submitter.env.values, submitter.cwd),
+        is_remote=submitter.is_remote,
     )
     if typed.command.broker is not None:
-        # The command line follows it only there, and takes it away: whoever reads on must not guess whose it is.
+        # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
         raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
     request = request_of(typed.options, default)
-    return typed, draft(typed.words, typed.options, request, who, known, program_check)
+    return typed, draft(typed.words, typed.options, request, submitter, known, program_check)
 
 
 def split(
     words: Sequence[bytes], known: QueueSnapshot, is_program: Callable[[bytes], bool], *, is_remote: bool = False
 ) -> Enqueue:
-    """Split the words of an `enqueue`, given what is known of queues and what counts as a program."""
+    """Split the words of an `enqueue`, given the known queues and a test for programs."""
     views = {name: KnownQueue(bool(o.prefix), frozenset(o.limits)) for name, o in known.offers.items()}
     return enqueue_syntax.split_enqueue(words, SubmitContext(views, known.resources, is_program, is_remote))
 
@@ -107,19 +110,19 @@ def request_of(options: JobOptions, default: Request) -> Request:
     return default if options.request is None else parse_request(options.request)
 
 
-def read_offer(typed: enqueue_syntax.CreateQueue, who: Submitter, roles: WorkerRoles) -> Offer:
-    """A queue as typed: with a command of its own it runs where it was made, unless told otherwise.
+def read_offer(typed: enqueue_syntax.CreateQueue, submitter: Submitter, roles: WorkerRoles) -> Offer:
+    """Return a queue as typed. A queue with a command runs in the directory it was made in, unless --cwd names another.
 
-    Made for another machine than the one it was typed on, it runs in that worker's directory, or where --cwd says.
+    A queue made for another machine runs in the worker's directory, or in the --cwd.
     """
     limits = limits_of(typed.slots) if typed.slots else read_limits(typed)
     cwd = typed.cwd
-    if who.is_remote or typed.at_broker or not roles.is_here(typed.worker):
+    if submitter.is_remote or typed.at_broker or not roles.is_here(typed.worker):
         _check_absolute(cwd)
     else:
-        cwd = who.cwd if cwd is None and typed.prefix else cwd
+        cwd = submitter.cwd if cwd is None and typed.prefix else cwd
         if cwd is not None:
-            cwd = os.path.join(who.cwd, cwd)
+            cwd = os.path.join(submitter.cwd, cwd)
             ProgramCheck().check_directory(cwd)
     return Offer(
         typed.name,
@@ -135,7 +138,7 @@ def read_offer(typed: enqueue_syntax.CreateQueue, who: Submitter, roles: WorkerR
 
 
 def read_limits(typed: enqueue_syntax.CreateQueue) -> Limits:
-    """The limits of a queue, from --capacity or from --NAME=AMOUNT flags."""
+    """Return the limits of a queue, from --capacity or from --NAME=AMOUNT flags."""
     if typed.capacity is not None:
         return parse_limits(parse_object(typed.capacity, "--capacity"))
     return parse_limits({name: _limit_value(name, text) for name, text in typed.limits.items()})
@@ -153,79 +156,81 @@ def draft(
     words: tuple[bytes, ...],
     options: JobOptions,
     request: Request,
-    who: Submitter,
+    submitter: Submitter,
     known: QueueSnapshot,
     program_check: ProgramCheck | None = None,
 ) -> Draft:
-    """Return a job ready to be stored; refuse what its sender may not do, and what cannot run if it will run here.
+    """Return a job ready to be stored; refuse what its submitter may not do, and what cannot run on this machine.
 
-    Whether a worker takes what comes from another machine is for the planner to say, at once and at every start.
+    The planner decides whether a worker takes a job from another machine, at submission and at every start.
     """
     program_check = program_check or ProgramCheck()
-    _check_right(options, who)
+    _check_right(options, submitter)
     _check_values(words, options, request, known)
-    env, cwd = default_env(options, who, known)
+    env, cwd = default_env(options, submitter, known)
     shell = _shell(options.shell, env)
     offer = known.offers.get(options.queue)
-    if who.is_remote:
+    if submitter.is_remote:
         _check_absolute(options.cwd)
     elif offer is not None and known.runs_here(options.queue, options.worker):
         program_check.check_directory(cwd)
         _check_program((*offer.prefix, *((shell,) if shell else words)), env, cwd, program_check)
     elif offer is None and options.cwd is not None and known.roles.is_here(options.worker):
         program_check.check_directory(cwd)
-    if len(who.env.encoded) > ENVIRONMENT_MAX:
+    if len(submitter.env.encoded) > ENVIRONMENT_MAX:
         raise BadInput(f"the environment is larger than {ENVIRONMENT_MAX:,} bytes")
     spec = Spec(
         command=words,
         queue=options.queue,
         request=request,
-        cwd=_directory(options, who),
-        env_digest=who.env.digest,
-        umask=who.umask,
+        cwd=_directory(options, submitter),
+        env_digest=submitter.env.digest,
+        umask=submitter.umask,
         shell=shell,
         env=options.env,
         own_cwd=options.cwd is not None,
-        constraints=_constraints(options, who),
-        by=who.by,
+        constraints=_constraints(options, submitter),
+        by=submitter.by,
         **{name: getattr(options, name) for name in SPEC_FIELDS},
     )
-    return Draft(spec, who.env.encoded, options.name, options.priority, options.hold)
+    return Draft(spec, submitter.env.encoded, options.name, options.priority, options.hold)
 
 
-def default_env(options: JobOptions, who: Submitter, known: QueueSnapshot) -> tuple[Mapping[bytes, bytes], bytes]:
+def default_env(options: JobOptions, submitter: Submitter, known: QueueSnapshot) -> tuple[Mapping[bytes, bytes], bytes]:
     """Return the environment and the directory a job would have on this machine."""
     offer = known.offers.get(options.queue)
-    cwd = _directory(options, who)
+    cwd = _directory(options, submitter)
     if offer is not None and offer.cwd is not None and options.cwd is None:
         cwd = offer.cwd
-    env = who.env.values
+    env = submitter.env.values
     if options.env or (offer is not None and offer.env):
         env = {**env, **dict(offer.env if offer else ()), **dict(options.env)}
     return env, cwd
 
 
-def _constraints(options: JobOptions, who: Submitter) -> Constraints:
-    """What the job demands of its worker, and, of one from another machine, what its sender chose."""
+def _constraints(options: JobOptions, submitter: Submitter) -> Constraints:
+    """Return what the job demands of its worker, and for a remote submitter what the submitter chose."""
     worker = None if options.worker is None else check_mark(options.worker, "worker name")
     labels = tuple(sorted({check_mark(label, "label") for label in options.labels}))
     names = tuple(sorted({name for name, _ in options.env}))
     remote = (
-        RemoteSubmitter(who.bare, names, options.cwd is not None, options.shell is not None) if who.is_remote else None
+        RemoteSubmitter(submitter.bare, names, options.cwd is not None, options.shell is not None)
+        if submitter.is_remote
+        else None
     )
     constraints = Constraints(worker, labels, remote)
     return ANYWHERE if constraints == ANYWHERE else constraints
 
 
-def _check_right(options: JobOptions, who: Submitter) -> None:
-    if who.queues is not None and options.queue not in who.queues:
-        allowed = ", ".join(who.queues) or "none"
-        raise Refused(f"your token does not reach queue {shown(options.queue)}; those it reaches: {allowed}")
+def _check_right(options: JobOptions, submitter: Submitter) -> None:
+    if submitter.queues is not None and options.queue not in submitter.queues:
+        allowed = ", ".join(submitter.queues) or "none"
+        raise Refused(f"your token may not use queue {shown(options.queue)}; it may use: {allowed}")
 
 
 def _check_absolute(cwd: bytes | None) -> None:
     if cwd is not None and not cwd.startswith(b"/"):
-        raise BadInput(f"--cwd {shown(cwd, PATH_SHOWN)} on another machine must be a whole path, from / on")
+        raise BadInput(f"--cwd {shown(cwd, PATH_SHOWN)} on another machine must be an absolute path")
 
 
 def _check_values(words: tuple[bytes, ...], options: JobOptions, request: Request, known: QueueSnapshot) -> None:
@@ -241,7 +246,7 @@ def _check_values(words: tuple[bytes, ...], options: JobOptions, request: Reques
 
 
 def check_placeholders(texts: Sequence[bytes], request: Request, known: QueueSnapshot, queue: str) -> None:
-    """Refuse `{gpu}` in what is to run when no gpu is asked for; who takes a slot holds what that has."""
+    """Refuse `{gpu}` in a command that requests no gpu; a job in a queue with slots gets what its slot has."""
     if not any(b"{" in text for text in texts) or known.has_slots(queue):
         return
     held = {name for name, _ in request} | ({VRAM_OF} if VRAM in dict(request) else set())
@@ -254,12 +259,12 @@ def check_placeholders(texts: Sequence[bytes], request: Request, known: QueueSna
         )
 
 
-def _directory(options: JobOptions, who: Submitter) -> bytes:
+def _directory(options: JobOptions, submitter: Submitter) -> bytes:
     if options.cwd is None:
-        return who.cwd
+        return submitter.cwd
     if b"\0" in options.cwd:
         raise BadInput("--cwd holds a NUL byte")
-    return os.path.join(who.cwd, options.cwd)
+    return os.path.join(submitter.cwd, options.cwd)
 
 
 def _shell(shell: bytes | None, env: Mapping[bytes, bytes]) -> bytes | None:
@@ -269,7 +274,7 @@ def _shell(shell: bytes | None, env: Mapping[bytes, bytes]) -> bytes | None:
 def _check_program(
     words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes, program_check: ProgramCheck
 ) -> None:
-    # Without a word there is no command yet: lines follow, each of which is looked at.
+    # No words means --stdin: the lines follow, and each is checked.
     if words and not placeholders(words[0]) and not program_check.is_program(words[0], env, cwd):
         where = shown(cwd, PATH_SHOWN)
         raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}")

@@ -1,8 +1,8 @@
-"""The socket of a daemon that is a worker only: what concerns this machine is answered here.
+"""The socket of a daemon that is only a worker: requests about this machine are answered here.
 
-`routes.py` has start, stop, queues and doctor of this machine. Everything else is the broker's.
+`routes.py` has stop, queues and doctor of this machine. Every other request goes to the broker.
 
 May import what `grassq.web` may.
 
-When the broker is out of touch, commands about this machine still work, and jobs that run here run on.
+When the broker cannot be reached, commands about this machine still work, and jobs that run here run on.
 """

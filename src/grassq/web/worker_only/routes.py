@@ -1,6 +1,6 @@
-"""The local socket of a machine that is only a worker: its queues, what `doctor` asks, and stopping.
+"""The routes of a daemon that is only a worker: its queues, `doctor`, and `stop`.
 
-Every other request belongs to the broker, and clients send it there themselves.
+Clients send every other request to the broker themselves.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class OwnWorker(Protocol):
 
     @property
     def queues(self) -> tuple[Offer, ...]:
-        """What it offers."""
+        """The queues it offers."""
 
     @property
     def held(self) -> int:
-        """How many attempts run here."""
+        """The number of attempts that run here."""
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
         """Make or replace a queue."""
@@ -42,14 +42,14 @@ class OwnWorker(Protocol):
         """Delete a queue."""
 
     def describe(self) -> dict[str, object]:
-        """What `doctor` wants to know."""
+        """Return what `doctor` shows of the worker."""
 
     def strays(self) -> list[dict[str, str]]:
         """Return the attempts here that a restored broker has no record of."""
 
 
 class OwnWorkerRoutes:
-    """The handlers, and what they work with."""
+    """The handlers."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class OwnWorkerRoutes:
         stop: Callable[[], None],
         about: dict[str, object],
     ) -> None:
-        """`link` describes the connection to the broker."""
+        """Serve the worker; `link` returns a description of the connection to the broker."""
         self._worker = worker
         self._link = link
         self._stop = stop
         self._about = about
 
     def app(self) -> web.Application:
-        """Return the application, for the owner of the socket alone."""
+        """Return the application, for the owner of the socket only."""
         app = web.Application(client_max_size=BODY_MAX, middlewares=[errors_in_words, same_user])
         app.on_response_prepare.append(version_header)
         app.router.add_post("/v1/create-queue", self.create_queue)
@@ -76,7 +76,7 @@ class OwnWorkerRoutes:
         return app
 
     async def refuse(self, request: web.Request) -> web.Response:
-        """Refuse what only a broker can do."""
+        """Refuse a request that only a broker can answer."""
         raise Refused("this machine is only a worker and keeps no queue; ask its broker: --broker HOST:PORT")
 
     async def create_queue(self, request: web.Request) -> web.Response:
@@ -91,7 +91,7 @@ class OwnWorkerRoutes:
         return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
 
     async def delete_queue(self, request: web.Request) -> web.Response:
-        """Delete a queue of this machine; what runs finishes."""
+        """Delete a queue of this machine; running jobs finish."""
         body = requests.decode(await request.read(), requests.NameBody)
         if body.worker is not None:
             await self.refuse(request)
@@ -104,13 +104,13 @@ class OwnWorkerRoutes:
         return document({"name": body.name, "notes": []})
 
     async def info(self, request: web.Request) -> web.Response:
-        """What the daemon is and how it fares."""
+        """Answer with what `doctor` shows of the daemon."""
         jobs = {"running": self._worker.held}
         about = {"version": __version__, **self._about, **self._worker.describe(), "broker": self._link()}
         strays = await asyncio.to_thread(self._worker.strays)
         return document({**about, "jobs": jobs, "strays": strays, "read_only": None})
 
     async def stop(self, request: web.Request) -> web.Response:
-        """End the daemon; jobs run on."""
+        """Stop the daemon; jobs run on."""
         self._stop()
         return document({"running": self._worker.held})
