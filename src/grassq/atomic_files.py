@@ -172,16 +172,16 @@ def line(content: dict[str, Any]) -> bytes:
     return json.dumps(content).encode("ascii") + b"\n"
 
 
-def checked(body: bytes) -> bytes:
+def with_checksum(body: bytes) -> bytes:
     """Return a line with a body and its checksum."""
     return b"%s %08x\n" % (body, zlib.crc32(body))
 
 
-def unchecked(data: bytes) -> bytes | None:
+def verify_checksum(data: bytes) -> bytes | None:
     """Return the body of a line with a checksum; None if the line is torn or damaged."""
     body = data[: -len(b" 01234567\n")]
     # Compared as bytes, not as numbers: no bit of the line may differ.
-    return body if data == checked(body) else None
+    return body if data == with_checksum(body) else None
 
 
 def parse(data: bytes) -> dict[str, Any] | None:

@@ -278,11 +278,9 @@ def _make(path: str) -> bool:
     try:
         os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
         os.mkdir(path, 0o700)
-    except FileExistsError:
-        # Another command made it at the same moment, or a file has the name: the checks tell which.
+    except (FileExistsError, NotADirectoryError):
+        # Another command made it at the same moment, or a file is in its path: the checks tell which.
         return False
-    except NotADirectoryError as error:
-        raise BadInput(f"cannot make {path}: a part of that path is not a directory; set GRASS_HOME") from error
     except OSError as error:
         raise Refused(f"cannot make {path}: {error.strerror}; set GRASS_HOME to a directory you can write") from error
     return True

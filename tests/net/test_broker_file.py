@@ -69,7 +69,7 @@ def test_it_is_for_its_owner_alone_whatever_the_umask(home: Path) -> None:
 def test_a_file_others_can_open_is_refused_as_ssh_does(home: Path, mode: int) -> None:
     let_in(home, PRINT, HERE)
     path_of(home).chmod(mode)
-    with pytest.raises(Refused, match=r"others may open it \(mode 0[0-7]{3}\); `chmod 600 "):
+    with pytest.raises(Refused, match=r"other users may open it \(mode 0[0-7]{3}\); `chmod 600 "):
         broker_file.load(str(home))
     done = calls.grass(home, "show", "--broker", str(HERE))
     assert (done.returncode, "chmod 600" in done.stderr) == (5, True)

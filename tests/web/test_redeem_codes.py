@@ -347,7 +347,7 @@ def test_a_submit_token_changes_its_own_jobs_only(verb: str) -> None:
             await act(fixture, "kill", None, "all")
         for foreign in (owners, bobs, f"{owners}-{bobs}"):
             refused = await act(fixture, verb, ann, foreign)
-            assert refused.status == 409 and "somebody else" in refused.words, (foreign, refused)
+            assert refused.status == 409 and "another token" in refused.words, (foreign, refused)
         before = await states(fixture)
         assert (await act(fixture, verb, ann, anns)).status == 200
         after = await states(fixture)

@@ -107,7 +107,7 @@ class ApiClient:
         body = f'{rest[:-1]}, "env": {self._environment(sender.env)}}}'.encode("ascii")
         if len(body) > REQUEST_MAX:
             raise BadInput(f"the request is larger than {REQUEST_MAX:,} bytes; submit in parts")
-        return self._answer(self._ask("POST", f"/v1/{verb}", body))
+        return self._ask("POST", f"/v1/{verb}", body)
 
     def _environment(self, env: Mapping[bytes, bytes]) -> str:
         # Cached, because it mostly stays the same and encoding takes longer than all the rest of a request.
@@ -288,23 +288,23 @@ class ApiClient:
 
     def stop(self) -> Document:
         """Stop the daemon; jobs run on."""
-        return self._answer(self._ask("POST", "/v1/stop", b"{}"))
+        return self._ask("POST", "/v1/stop", b"{}")
 
     def _change_jobs(self, verb: str, selectors: Iterable[str], **extra: object) -> Document:
         return self._change(f"jobs/{verb}", {"selectors": list(selectors), **extra})
 
     def _change(self, verb: str, document: Document) -> Document:
         body = json.dumps({**document, "key": new_key()}).encode("ascii")
-        return self._answer(self._ask("POST", f"/v1/{verb}", body))
+        return self._ask("POST", f"/v1/{verb}", body)
 
     def _get(self, path: str, pairs: Iterable[tuple[str, object]]) -> Document:
-        return self._answer(self._ask("GET", path + query(pairs)))
+        return self._ask("GET", path + query(pairs))
 
-    def _ask(self, method: str, path: str, body: bytes = b"") -> Response:
+    def _ask(self, method: str, path: str, body: bytes = b"") -> Document:
         with self._lock:
             response = persist(lambda: self._once(method, path, body), self._target, autostart=self.autostart)
         self._note(response)
-        return response
+        return read_answer(response, self.broker)
 
     def _stream(
         self, path: str, timeout_s: float | None, *, autostart: bool | None = None
@@ -351,9 +351,6 @@ class ApiClient:
 
     def _note(self, response: Response) -> None:
         self.daemon_version = response.headers.get("grass-version", self.daemon_version)
-
-    def _answer(self, response: Response) -> Document:
-        return read_answer(response, self.broker)
 
 
 _clients: weakref.WeakSet[ApiClient] = weakref.WeakSet()

@@ -182,16 +182,13 @@ class Connection:
         return line
 
     def _fill(self) -> None:
-        part = self._receive()
+        try:
+            part = self._socket.recv(READ_SIZE)
+        except OSError as error:
+            raise self._broken(error) from error
         if not part:
             raise Broken(f"{self._peer} closed the connection before it answered")
         self._buffer += part
-
-    def _receive(self) -> bytes:
-        try:
-            return self._socket.recv(READ_SIZE)
-        except OSError as error:
-            raise self._broken(error) from error
 
     def _broken(self, error: OSError) -> Unreachable:
         # With an errno, the kernel gave up a dead connection; without one, the timeout of this socket ended.

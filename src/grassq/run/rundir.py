@@ -284,7 +284,7 @@ def read_lease(path: str, boot: str) -> LeaseRecord | None:
 
 def follow(predecessor: str, order: bytes) -> None:
     """Let the shim that runs `leader` begin the ordered attempt when `leader` has ended."""
-    atomic_files.write_aside(predecessor, "next", atomic_files.checked(order), sync=False)
+    atomic_files.write_aside(predecessor, "next", atomic_files.with_checksum(order), sync=False)
 
 
 def prefetched(path: str) -> bytes | None:
@@ -292,7 +292,7 @@ def prefetched(path: str) -> bytes | None:
     if not os.access(f"{path}/next", os.F_OK):
         return None
     try:
-        return atomic_files.unchecked(atomic_files.read(f"{path}/next", SPEC_LIMIT) or b"")
+        return atomic_files.verify_checksum(atomic_files.read(f"{path}/next", SPEC_LIMIT) or b"")
     except OSError:
         return None
 
@@ -347,7 +347,7 @@ def numbers(folder: str) -> list[int]:
 def write_exit(path: str, record: dict[str, Any], sync: bool) -> None:
     """Record the end of the attempt, whole or not at all."""
     body = json.dumps({"v": FORMAT, **record}).encode("ascii")
-    atomic_files.write_aside(path, "exit", atomic_files.checked(body), sync)
+    atomic_files.write_aside(path, "exit", atomic_files.with_checksum(body), sync)
 
 
 def read_exit(path: str) -> dict[str, Any] | None:
@@ -355,7 +355,7 @@ def read_exit(path: str) -> dict[str, Any] | None:
     data = atomic_files.read(f"{path}/exit", RECORD_LIMIT)
     if not data:
         return None
-    body = atomic_files.unchecked(data)
+    body = atomic_files.verify_checksum(data)
     record = None if body is None else atomic_files.parse(body)
     return record if record is not None and _is_whole(record) else None
 

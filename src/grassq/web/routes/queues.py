@@ -109,9 +109,7 @@ class Queues:
         return await self._deleted(body.name)
 
     async def _delete_template(self, body: requests.NameBody, raw: bytes) -> web.Response:
-        await self._engine.change(
-            lambda batch: service.once(batch, body.key, digest(raw), lambda: service.delete_template(batch, body.name))
-        )
+        await self._once(raw, body.key, lambda batch: service.delete_template(batch, body.name))
         return await self._deleted(body.name)
 
     async def _deleted(self, queue: str) -> web.Response:

@@ -6,6 +6,6 @@ a job; `json5_text.py` reads JSON5.
 
 May import what `grassq.web` may.
 
-When anything is wrong, the first problem is reported in one line with an exit code. Nothing is stored then, of a bulk
-submission too.
+When anything is wrong, the first problem is reported in one line with an exit code. Nothing is stored then:
+a bulk submission is stored whole or not at all.
 """
