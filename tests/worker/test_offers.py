@@ -13,7 +13,7 @@ from tests.builders import a_worker, an_offer
 from grassq.core.model import OFFERS_MAX, Offer
 from grassq.errors import Refused
 from grassq.worker import offers
-from grassq.worker.offers import OfferFile
+from grassq.worker.offers import OfferFile, Offers
 
 FULL = replace(
     an_offer("exp", gpu=[0, 1], cpu=4, ram={"pool": 5}), prefix=(b"\xff",), cwd=b"/d", env=((b"K", b"\xfe"),)
@@ -62,24 +62,29 @@ def test_a_book_too_large_to_be_read_again_is_refused_and_the_old_one_stays(tmp_
 
 
 def test_the_default_queue_is_always_there_and_may_be_defined() -> None:
-    assert offers.all_offers(OfferFile("box")) == (Offer("default"),)
+    assert Offers(OfferFile("box")).all == (Offer("default"),)
     own = an_offer("default", gpu=1)
-    assert offers.all_offers(OfferFile("box", (own,))) == (own,)
+    assert Offers(OfferFile("box", (own,))).all == (own,)
 
 
 def test_offers_are_replaced_by_name_and_removed_by_name() -> None:
-    book = offers.with_offer(offers.with_offer(OfferFile("box"), an_offer("b")), an_offer("a"))
-    assert [offer.queue for offer in book.offers] == ["a", "b"]
-    book = offers.with_offer(book, FULL)
-    assert offers.with_offer(book, an_offer("exp")).offers[2] == an_offer("exp")
-    assert [offer.queue for offer in offers.without(book, "a").offers] == ["b", "exp"]
+    book = Offers(OfferFile("box"))
+    book.put(an_offer("b"))
+    book.put(an_offer("a"))
+    assert [offer.queue for offer in book.all] == ["default", "a", "b"]
+    book.put(FULL)
+    book.put(an_offer("exp"))
+    assert book.all[3] == an_offer("exp")
+    book.remove("a")
+    assert [offer.queue for offer in book.all] == ["default", "b", "exp"]
 
 
 def test_there_is_a_most_of_queues() -> None:
-    book = OfferFile("box", tuple(an_offer(f"q{i}") for i in range(OFFERS_MAX)))
+    book = Offers(OfferFile("box", tuple(an_offer(f"q{i}") for i in range(OFFERS_MAX))))
     with pytest.raises(Refused, match="1000 queues already"):
-        offers.with_offer(book, an_offer("one-more"))
-    assert len(offers.with_offer(book, an_offer("q7", gpu=1)).offers) == OFFERS_MAX
+        book.put(an_offer("one-more"))
+    book.put(an_offer("q7", gpu=1))
+    assert len(book.all) == OFFERS_MAX + 1
 
 
 BOX = a_worker("box", gpu=2, cpu=8)

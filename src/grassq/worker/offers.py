@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
@@ -43,17 +44,22 @@ class Offers:
     @property
     def all(self) -> tuple[Offer, ...]:
         """Every offer, with `default`, which always exists."""
-        return all_offers(self._file)
+        known = self._file.offers
+        return known if any(offer.queue == DEFAULT_QUEUE for offer in known) else (Offer(DEFAULT_QUEUE), *known)
 
     def put(self, offer: Offer) -> None:
         """Add or replace an offer."""
-        self._set(with_offer(self._file, offer))
+        others = [known for known in self._file.offers if known.queue != offer.queue]
+        if len(others) >= OFFERS_MAX:
+            raise Refused(f"there are {OFFERS_MAX} queues already; delete one first")
+        self._set(sorted((*others, offer), key=lambda known: known.queue))
 
     def remove(self, queue: str) -> None:
         """Remove the offer of a queue."""
-        self._set(without(self._file, queue))
+        self._set(offer for offer in self._file.offers if offer.queue != queue)
 
-    def _set(self, file: OfferFile) -> None:
+    def _set(self, offers: Iterable[Offer]) -> None:
+        file = OfferFile(self._file.name, tuple(offers))
         if self._home is not None:
             save(self._home, file)
         self._file = file
@@ -84,26 +90,6 @@ def save(home: str, book: OfferFile) -> None:
         atomic_files.write_aside(home, FILE_NAME, content, sync=True)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
-
-
-def all_offers(book: OfferFile) -> tuple[Offer, ...]:
-    """Return the offers of a file, and `default`, which always exists."""
-    if any(offer.queue == DEFAULT_QUEUE for offer in book.offers):
-        return book.offers
-    return (Offer(DEFAULT_QUEUE), *book.offers)
-
-
-def with_offer(book: OfferFile, offer: Offer) -> OfferFile:
-    """Return the file with one offer added or replaced."""
-    others = tuple(known for known in book.offers if known.queue != offer.queue)
-    if len(others) >= OFFERS_MAX:
-        raise Refused(f"there are {OFFERS_MAX} queues already; delete one first")
-    return OfferFile(book.name, tuple(sorted((*others, offer), key=lambda known: known.queue)))
-
-
-def without(book: OfferFile, queue: str) -> OfferFile:
-    """Return the file without a queue."""
-    return OfferFile(book.name, tuple(offer for offer in book.offers if offer.queue != queue))
 
 
 def check(offer: Offer, info: WorkerInfo) -> list[str]:
