@@ -112,7 +112,7 @@ def test_a_table_locked_by_somebody_else_does_not_hang_a_commit(database: str, m
     assert store.try_lead()
     with psycopg.connect(database) as other:
         other.execute("lock table job")
-        with pytest.raises(StoreUnavailable, match="is too slow or locked by somebody else"):
+        with pytest.raises(StoreUnavailable, match="is too slow or locked by another session"):
             store.commit(new(a_job(1)))
     store.commit(new(a_job(1)))
     assert store.number == 1

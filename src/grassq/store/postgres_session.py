@@ -106,7 +106,7 @@ _SENTENCES = (
     (("42501",), "{where}: this user may not do that ({why}); it must own the database"),
     (("42P07",), "{where} has tables of another program ({why}); give Grass a database of its own"),
     (("25006", "session is read-only"), "{where} is a copy that cannot be written; name the primary"),
-    (("55P03", "57014"), "{where} is too slow or locked by somebody else ({why})"),
+    (("55P03", "57014"), "{where} is too slow or locked by another session ({why})"),
     (("could not translate host name", "failed to resolve host"), "{where}: no host of that name ({why})"),
 )
 
