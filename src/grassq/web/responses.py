@@ -127,7 +127,9 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
 async def error_answer(request: web.Request, error: GrassError | web.HTTPException) -> web.Response:
     """Return the answer to a refused request; if its body is still on the way, send the answer and close."""
     if isinstance(error, web.HTTPException):
-        answer = refusal(BadInput(f"{request.method} {request.path}: {error.reason}"), error.status)
+        # Without the header: a worker explains such a status itself, and says what to do.
+        problem = BadInput(f"{request.method} {request.path}: {error.reason}")
+        answer = document(error_document(problem), error.status)
     else:
         if isinstance(error, Gone):
             # The client gets no answer and asks again: then the next daemon answers.
