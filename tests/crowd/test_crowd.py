@@ -76,17 +76,16 @@ def _check_ledgers(crowd: Crowd, ids: list[int]) -> None:
     for worker in crowd.workers:
         depth = accumulate(1 if line.what == "begin" else -1 for line in worker.lines())
         assert 0 < max(depth) <= SLOTS, worker.name
-        assert {line.attempt for line in worker.lines()} == {1}
 
 
 def _check_records(crowd: Crowd, jobs: list[dict[str, Any]]) -> None:
-    """What the broker tells is what happened, and where."""
-    where = {line.job: worker.name for worker in crowd.workers for line in worker.lines()}
+    """What the broker tells is what happened, and where. A prefetched attempt may have been withdrawn before."""
+    ran = {line.job: (line.attempt, worker.name) for worker in crowd.workers for line in worker.lines()}
     for job in jobs:
         code = job["id"] % 7
         state = "failed" if code else "succeeded"
         told = (job["state"], job["exit_code"], job["signal"], job["attempt"], job["worker"])
-        assert told == (state, code, None, 1, where[job["id"]]), job
+        assert told == (state, code, None, *ran[job["id"]]), job
 
 
 def _check_logs(crowd: Crowd) -> None:

@@ -69,7 +69,7 @@ def test_jobs_run_on_without_the_daemon_and_are_known_afterwards(grass: Grass) -
     running = grass.enqueue("q", "--gpu=1", "--", "sh", "-c", waits)
     queued = grass.enqueue("q", "--gpu=1", "--", "true")
     pid = grass.until(running, "running")["pid"]
-    assert "1 running job runs on" in grass.ok("stop")
+    assert "1 running job goes on" in grass.ok("stop")
     assert is_alive(pid)
     grass.open_gate("go")
     eventually(lambda: not is_alive(pid), "the job ends by itself")
