@@ -214,7 +214,7 @@ def test_silence_of_somebody_unknown_is_no_news() -> None:
     fixture = two()
     assert fixture.silent("nobody").orders == []
     fixture.hello(a_worker("c", cpu=8), fresh=False)
-    assert "c" not in fixture.decider.board.workers, "who is not known begins with a fresh hello"
+    assert "c" not in fixture.decider.board.workers, "an unknown worker must begin with a fresh hello"
 
 
 # A broker that has just begun.

@@ -80,7 +80,7 @@ def test_a_late_start_of_a_forgotten_job_starts_nothing() -> None:
     bench.runner.found = RunState()
     assert bench.order(START) == [] and bench.tick(ORDER_AGAIN_S) == []
     assert bench.did() == []
-    assert isinstance(bench.order(CHECK)[0], Lost), "whoever asks is told that it is not here"
+    assert isinstance(bench.order(CHECK)[0], Lost), "a check is answered: the attempt is not here"
 
 
 def test_only_so_many_forgotten_jobs_are_remembered_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ class _Shim:
         # earlier attempt; a SIGTERM for this attempt comes after its `stop`, which is looked for next.
         self.asked = False
         try:
-            lasts = self._start(attempt) and not self._is_brief(attempt)
+            lasts = self._start(attempt) and not self._is_short(attempt)
             if lasts:
                 self._tell_started(attempt, claim)
         finally:
@@ -195,7 +195,7 @@ class _Shim:
         attempt.record["started"] = time.time()
         return True
 
-    def _is_brief(self, attempt: _Attempt) -> bool:
+    def _is_short(self, attempt: _Attempt) -> bool:
         """Wait a moment; tell whether everything has ended by then."""
         deadline = time.monotonic() + BRIEF_S
         left_s = BRIEF_S
