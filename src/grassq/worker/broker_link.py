@@ -145,7 +145,10 @@ class BrokerLink:
         except (ConnectionEnded, aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             welcomed = self._session is not None and self._session.met
             why = str(error) or "no answer in time"
-            self._say(logging.WARNING, "broker_out_of_touch" if welcomed else "broker_not_reached", f"{address}: {why}")
+            # A refusal at another address says what to do: an address without an answer does not replace it.
+            if welcomed or not self._refused:
+                event = "broker_out_of_touch" if welcomed else "broker_not_reached"
+                self._say(logging.WARNING, event, f"{address}: {why}")
         finally:
             self._session = None
         return welcomed
