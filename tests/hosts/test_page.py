@@ -56,15 +56,15 @@ def test_every_block_of_the_page_does_what_it_says(site: Site) -> None:
     _serve(worker, daemon)
     _type(worker, queues.text)
 
-    [lines] = PAGE["A person"]
-    person = site.machine("laptop")
-    person.ok("login", broker.code())
-    assert "cifar100" in _type(person, lines.text)
-    person.ok("use", "my.server.com")
-    person.ok("wait", "all")
-    assert [person.log(job["id"]) for job in jobs_of(person)] == ["a paper\n", "lr --lr=0.01\n"]
-    person.ok("use", "local")
-    assert jobs_of(person) == []
+    [lines] = PAGE["A user"]
+    user = site.machine("laptop")
+    user.ok("login", broker.code())
+    assert "cifar100" in _type(user, lines.text)
+    user.ok("use", "my.server.com")
+    user.ok("wait", "all")
+    assert [user.log(job["id"]) for job in jobs_of(user)] == ["a paper\n", "lr --lr=0.01\n"]
+    user.ok("use", "local")
+    assert jobs_of(user) == []
 
 
 def test_two_brokers_are_started_as_the_page_says(site: Site, server: postgres.Server) -> None:
