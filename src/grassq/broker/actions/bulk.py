@@ -17,7 +17,7 @@ from grassq.errors import Refused
 from grassq.store.base import Submission
 
 #: How many jobs one step reads or changes. The engine is held for one step, commit included: below 50 ms.
-STEP_JOBS = 200
+STEP_JOBS = 100
 #: A result has the jobs themselves up to this many; of more jobs it has the ids.
 LISTED_MAX = 10
 NOTES_MAX = 20
