@@ -187,11 +187,13 @@ class Engine:
         if self._arrived.is_set():
             return
         wake = self.decider.next_wake()
+        loop = asyncio.get_running_loop()
+        timer = None if wake is None else loop.call_later(max(wake, WAKE_MIN_S), self._arrived.set)
         try:
-            async with asyncio.timeout(None if wake is None else max(wake, WAKE_MIN_S)):
-                await self._arrived.wait()
-        except TimeoutError:
-            pass
+            await self._arrived.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _act(self, effects: Effects) -> None:
         for call, answer in effects.answers:
