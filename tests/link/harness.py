@@ -123,14 +123,11 @@ class Broker:
         self.alarms: list[str] = []
         self.engine = Engine(lambda: Decider(SqliteStore(store), SystemClock(), incarnation=f"{time.monotonic_ns()}"))
         self.links = WorkerRegistry(self.engine, times=times, alarm=self.alarms.append)
-        self.cache = LogCache(folder / "cache", self.engine, self._reader, most_bytes=1 << 20, log_max=64 << 10)
+        self.cache = LogCache(folder / "cache", self.engine, self.links.get, most_bytes=1 << 20, log_max=64 << 10)
         self.directory = WorkerDirectory(self.links, None, self.cache)
         self.task: asyncio.Task[None] | None = None
         self.address = Address("127.0.0.1", 1)
         self.keys = 0
-
-    def _reader(self, worker: str) -> Any:
-        return self.directory.remote(worker)
 
     async def start(self, stack: AsyncExitStack, host: str = "127.0.0.1", port: int = 0) -> None:
         self.task = asyncio.create_task(self.engine.run())

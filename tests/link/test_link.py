@@ -188,7 +188,7 @@ def test_an_impostor_with_another_certificate_never_sees_the_token(tmp_path: Pat
             worker.way = replace(worker.way, fingerprint=b"\1" * 32)
             await until(lambda: worker.link.describe()["refused"])
             assert "the certificate is not the one" in str(worker.link.describe()["trouble"])
-            assert one.broker.links.names() == []
+            assert one.broker.links.all() == []
             # Joined again: the new pin counts without a restart.
             worker.way = one.worker("other").way
             worker.way = replace(worker.way, token="w.secret")

@@ -13,7 +13,8 @@ from aiohttp import web
 from tests.link.harness import play
 
 from grassq.core.model import Offer
-from grassq.web.worker_only.routes import OwnWorkerRoutes
+from grassq.web.logs.tail import LogReader
+from grassq.web.routes.worker_only import OwnWorkerRoutes
 
 KEY = "0" * 32
 
@@ -24,6 +25,11 @@ class FakeWorker:
     def __init__(self) -> None:
         self.queues: tuple[Offer, ...] = ()
         self.held = 2
+        self.name = "box"
+
+    @property
+    def logs(self) -> LogReader:
+        raise NotImplementedError
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
         self.queues = (*self.queues, offer)
@@ -32,7 +38,13 @@ class FakeWorker:
     async def withdraw(self, queue: str) -> None:
         self.queues = tuple(offer for offer in self.queues if offer.queue != queue)
 
-    def strays(self) -> list[dict[str, str]]:
+    async def remove(self, ids: list[int], spare: set[int]) -> None:
+        raise NotImplementedError
+
+    def folders(self) -> list[int]:
+        return []
+
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
         return []
 
     def describe(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A broker with its doors open: the real engine, store, application and TLS, on the unix socket and on loopback."""
+"""A broker that listens: the real engine, store, application and TLS, on the unix socket and on loopback."""
 
 from __future__ import annotations
 
@@ -36,21 +36,23 @@ from grassq.web.access.principal import CALLER
 from grassq.web.app import Api
 from grassq.web.listen import certificate
 from grassq.web.listen.tcp import listen, make_runner
-from grassq.web.logs.tail import Source
 from grassq.web.routes.tokens import Reach
+from grassq.web.workers.directory import WorkerDirectory
+from grassq.web.workers.registry import WorkerRegistry
 
 Test = Callable[["BrokerFixture"], Coroutine[Any, Any, None]]
 WAIT_S = 30.0
 
 
-class NoFleet:
-    """A broker without workers that could be asked; it remembers the queues it was told to make."""
+class NoWorkers(WorkerDirectory):
+    """No worker is connected; the queues that are made are recorded."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(WorkerRegistry(engine))
         self.made: list[tuple[str | None, Offer]] = []
         self.asked: str | None = None
 
-    def queue_admin(self, worker: str | None = None) -> NoFleet:
+    def queue_admin(self, worker: str | None = None) -> NoWorkers:
         if worker == "gone":
             raise Refused("worker 'gone' is out of touch")
         self.asked = worker
@@ -62,21 +64,6 @@ class NoFleet:
 
     async def withdraw(self, queue: str) -> None:
         self.made = [(worker, offer) for worker, offer in self.made if offer.queue != queue]
-
-    def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
-        raise Refused(f"worker {worker} is out of touch")
-
-    async def remove(self, ids: list[int], spare: set[int]) -> None:
-        pass
-
-    def describe(self) -> dict[str, object]:
-        return {}
-
-    def folders(self) -> list[int]:
-        return []
-
-    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
-        return []
 
 
 class Answer(Struct):
@@ -98,14 +85,14 @@ class Answer(Struct):
 
 
 class BrokerFixture:
-    """The broker, and ways to knock."""
+    """The broker, and ways to ask it."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.clock = HandClock()
-        self.directory = NoFleet()
         self.audit = Audit(str(home))
         self.engine = Engine(lambda: Decider(SqliteStore(MEMORY), self.clock, incarnation="life-1"))
+        self.directory = NoWorkers(self.engine)
         self.guard = Guard(self.audit, ["broker.example", "*.lab.example"], now=self.clock.wall)
         self.api = Api(
             self.engine, self.directory, a_request(cpu=1), self._stop, {"pid": 1}, guard=self.guard, link=self._link
@@ -267,7 +254,7 @@ async def is_closed(reader: asyncio.StreamReader, seconds: float = WAIT_S) -> bo
 
 
 def play(test: Test) -> None:
-    """Run a test in a house of its own."""
+    """Run a test with a broker of its own."""
 
     async def all_of_it(home: Path) -> None:
         fixture = BrokerFixture(home)

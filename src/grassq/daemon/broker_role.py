@@ -181,15 +181,12 @@ def _directory(
 ) -> WorkerDirectory:
     local = None if worker is None else worker.name
     folder = Path(setup.home) / CACHE_NAME
-    cache = LogCache(
-        folder, engine, lambda name: directory.remote(name), most_bytes=setup.values.log_cache_mib << 20, local=local
-    )
-    directory = WorkerDirectory(links, worker, cache)
+    cache = LogCache(folder, engine, links.get, most_bytes=setup.values.log_cache_mib << 20, local=local)
     if setup.mode.bind is not None:
         cache.start()
         links.on_welcome(cache.greet)
         stack.push_async_callback(cache.close)
-    return directory
+    return WorkerDirectory(links, worker, cache)
 
 
 def _alarm(audit: Audit, words: str) -> None:

@@ -20,7 +20,7 @@ from grassq.errors import GrassError, Refused
 from grassq.net import broker as remote_broker
 from grassq.net.broker import Credential
 from grassq.run.own_daemon import LOCK_NAME
-from grassq.web.worker_only.routes import OwnWorkerRoutes
+from grassq.web.routes.worker_only import OwnWorkerRoutes
 from grassq.worker import offers
 from grassq.worker.broker_link import BrokerLink
 from grassq.worker.local_machine import LocalMachine

@@ -12,14 +12,17 @@ from grassq import __version__
 from grassq.broker import service
 from grassq.broker.engine import Engine
 from grassq.core.resources.amounts import Request
-from grassq.web.access.auth import Guard, Need, Route
+from grassq.web.access.auth import Guard, Route
+from grassq.web.events.json_lines import serve_events
 from grassq.web.events.temporary_queues import TemporaryQueues
-from grassq.web.responses import Handler, document, version_header
-from grassq.web.routes.jobs import Jobs
+from grassq.web.logs.serve import serve_log
+from grassq.web.responses import Handler, document, errors_in_words, version_header
+from grassq.web.routes.job_list import serve_jobs
+from grassq.web.routes.jobs import CHANGES, Jobs
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
 from grassq.web.submit.handler import Submissions
-from grassq.web.workers.directory import WorkersApi
+from grassq.web.workers.directory import WorkerDirectory
 
 
 class Api:
@@ -28,7 +31,7 @@ class Api:
     def __init__(
         self,
         engine: Engine,
-        directory: WorkersApi,
+        directory: WorkerDirectory,
         default: Request,
         stop: Callable[[], None],
         about: dict[str, object],
@@ -51,7 +54,7 @@ class Api:
 
     def app(self) -> web.Application:
         """Return the application: routes, and the access check that also answers errors."""
-        app = web.Application(middlewares=[self.guard.check])
+        app = web.Application(middlewares=[errors_in_words, self.guard.check])
         app.on_response_prepare.append(version_header)
         app.on_startup.append(self._begin)
         app.on_shutdown.append(self._end)
@@ -69,40 +72,36 @@ class Api:
     def routes(self) -> list[Route]:
         """Return the table of routes; nothing else is served."""
         submissions, jobs, queues, tokens = self._submissions, self._jobs, self._queues, self.tokens
-        table: list[tuple[str, str, Handler, Need]] = [
-            ("POST", "/v1/redeem", tokens.redeem, "open"),
-            ("GET", "/v1/show", jobs.show, "read"),
-            ("GET", "/v1/jobs", jobs.page, "read"),
-            ("GET", "/v1/why", jobs.why, "read"),
-            ("GET", "/v1/wait", jobs.wait, "read"),
-            ("GET", "/v1/events", jobs.events, "read"),
-            ("GET", r"/v1/jobs/{id:\d{1,15}}/log", jobs.log, "read"),
-            ("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit"),
-            ("POST", "/v1/enqueue", submissions.enqueue, "submit"),
-            ("POST", "/v1/submit", submissions.submit, "submit"),
-            ("POST", "/v1/submit-many", submissions.submit_many, "submit"),
-            ("POST", "/v1/jobs/kill", jobs.kill, "submit"),
-            ("POST", "/v1/jobs/rerun", jobs.rerun, "submit"),
-            ("POST", "/v1/jobs/hold", jobs.hold, "submit"),
-            ("POST", "/v1/jobs/release", jobs.release, "submit"),
-            ("POST", "/v1/jobs/priority", jobs.priority, "submit"),
-            ("POST", "/v1/jobs/clean", jobs.clean, "submit"),
-            ("POST", "/v1/create-queue", queues.create_queue, "admin"),
-            ("POST", "/v1/delete-queue", queues.delete_queue, "admin"),
-            ("POST", "/v1/pause", queues.pause, "admin"),
-            ("POST", "/v1/resume", queues.resume, "admin"),
-            ("POST", "/v1/drain", queues.drain, "admin"),
-            ("POST", "/v1/remove-worker", queues.remove_worker, "admin"),
-            ("GET", "/v1/tokens", tokens.list, "admin"),
-            ("POST", "/v1/tokens/create", tokens.create, "admin"),
-            ("POST", "/v1/tokens/revoke", tokens.revoke, "admin"),
-            ("GET", "/v1/audit", tokens.audit, "admin"),
-            ("GET", "/v1/info", self.info, "admin"),
-            ("POST", "/v1/stop", self.stop, "local"),
+        engine, directory = self._engine, self._directory
+        table = [
+            Route("POST", "/v1/redeem", tokens.redeem, "open"),
+            Route("GET", "/v1/show", jobs.show, "read"),
+            Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine), "read"),
+            Route("GET", "/v1/why", jobs.why, "read"),
+            Route("GET", "/v1/wait", jobs.wait, "read"),
+            Route("GET", "/v1/events", partial(serve_events, engine=engine), "read"),
+            Route("GET", r"/v1/jobs/{id:\d{1,15}}/log", partial(serve_log, engine=engine, sources=directory), "read"),
+            Route("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit"),
+            Route("POST", "/v1/enqueue", submissions.enqueue, "submit"),
+            Route("POST", "/v1/submit", submissions.submit, "submit"),
+            Route("POST", "/v1/submit-many", submissions.submit_many, "submit"),
+            *(Route("POST", f"/v1/jobs/{verb}", partial(jobs.change, verb), "submit") for verb in CHANGES),
+            Route("POST", "/v1/create-queue", queues.create_queue, "admin"),
+            Route("POST", "/v1/delete-queue", queues.delete_queue, "admin"),
+            Route("POST", "/v1/pause", queues.pause, "admin"),
+            Route("POST", "/v1/resume", queues.resume, "admin"),
+            Route("POST", "/v1/drain", queues.drain, "admin"),
+            Route("POST", "/v1/remove-worker", queues.remove_worker, "admin"),
+            Route("GET", "/v1/tokens", tokens.list, "admin"),
+            Route("POST", "/v1/tokens/create", tokens.create, "admin"),
+            Route("POST", "/v1/tokens/revoke", tokens.revoke, "admin"),
+            Route("GET", "/v1/audit", tokens.audit, "admin"),
+            Route("GET", "/v1/info", self.info, "admin"),
+            Route("POST", "/v1/stop", self.stop, "local"),
         ]
         if self._link is not None:
-            table.append(("GET", "/v1/worker", self._link, "worker"))
-        return [Route(*row) for row in table]
+            table.append(Route("GET", "/v1/worker", self._link, "worker"))
+        return table
 
     async def info(self, request: web.Request) -> web.Response:
         """Answer with what `doctor` shows of the daemon."""

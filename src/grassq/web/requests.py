@@ -20,6 +20,8 @@ from grassq.core.job_options import (
 )
 from grassq.core.names import DEFAULT_QUEUE, check_name
 from grassq.core.syntax.numbers import is_number
+from grassq.core.syntax.selectors import Selector
+from grassq.core.syntax.selectors import parse as parse_selector
 from grassq.errors import BadInput
 from grassq.run import rundir
 from grassq.web.access.principal import Principal
@@ -35,6 +37,7 @@ JOBS_MAX = 100_000
 ENVIRONMENTS_KEPT = 8
 ENVIRONMENT_KEPT_MAX = 64 << 10
 LABELS_MAX = 100
+SELECTORS_MAX = 10_000
 
 T = TypeVar("T")
 
@@ -201,6 +204,18 @@ def pairs_bytes(pairs: Iterable[tuple[Word, Word]]) -> Pairs:
         if not name or b"=" in name or b"\0" in name or b"\0" in value:
             raise BadInput("an environment variable has an invalid name or a NUL byte")
     return read
+
+
+def selectors(request: web.Request) -> list[Selector]:
+    """Return the selectors in a request's query."""
+    return parse_selectors(request.query.getall("selector", []))
+
+
+def parse_selectors(texts: list[str]) -> list[Selector]:
+    """Return the selectors in texts; raise BadInput for a wrong one, and for too many."""
+    if len(texts) > SELECTORS_MAX:
+        raise BadInput(f"more than {SELECTORS_MAX:,} selectors; use a range such as 3-7")
+    return [parse_selector(text) for text in texts]
 
 
 def number(request: web.Request, name: str, default: int, most: int) -> int:

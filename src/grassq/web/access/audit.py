@@ -27,7 +27,7 @@ SHOWN_MAX = 10_000
 NO_CALLER = "nobody"
 
 
-class AuditEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AuditEntry(Struct, kw_only=True, omit_defaults=True):
     """One line. A line holds no secret and no body."""
 
     at: float

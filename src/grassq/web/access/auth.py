@@ -19,14 +19,14 @@ from typing import Literal, get_args
 
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import replace
 
 from grassq.core.syntax.numbers import is_number
-from grassq.errors import GrassError
 from grassq.store.base import Scope, Token
 from grassq.web.access.audit import NO_CALLER, Audit, AuditEntry
 from grassq.web.access.principal import CALLER, OWNER, Principal
 from grassq.web.listen.tcp import ClientConnection
-from grassq.web.responses import Denied, Handler, error_answer, errors_in_words
+from grassq.web.responses import Denied, Handler, errors_in_words
 
 #: The largest body, and the seconds it may take to arrive.
 BODY_MAX = 64 << 20
@@ -55,28 +55,10 @@ _ALWAYS_AUDITED = ("/v1/tokens", "/v1/redeem", "/v1/worker", "/v1/remove-worker"
 _CREDENTIALS = struct.Struct("3i")
 
 
-class AuditNote(Struct):
-    """What a handler tells the audit: the caller, and the object of the request."""
-
-    who: str
-    name: str
-    about: str = ""
-
-
-NOTE = web.RequestKey("note", AuditNote)
+#: The line of a request in the audit; a handler says what the request was about.
+ENTRY = web.RequestKey("entry", AuditEntry)
 #: The body, read whole before a handler is called.
 BODY = web.RequestKey("body", bytes)
-
-
-class RequestContext(Struct, frozen=True):
-    """A request as it came: its connection, its peer, what it needs, and its caller."""
-
-    #: The TCP connection; None on the unix socket.
-    connection: ClientConnection | None
-    peer: str
-    need: Need
-    caller: Principal | None
-    note: AuditNote
 
 
 class Route(Struct, frozen=True):
@@ -136,13 +118,7 @@ class Guard:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request through, or refuse it with a message."""
-        try:
-            return await self._serve(request, handler)
-        except (GrassError, web.HTTPException) as error:
-            return await error_answer(request, error)
-
-    async def _serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let a request through, or refuse it."""
         encoding = request.headers.get("Content-Encoding", "identity")
         if encoding.strip().lower() != "identity":
             raise Denied(415, "Content-Encoding is not supported; send the body as it is")
@@ -151,37 +127,36 @@ class Guard:
             return await self._serve_local(request, handler)
         _check_sender(request, self._hosts)
         need = self._need(request)
-        peer = _peer(request)
         if need == "local":
             raise Denied(403, "this can be done on the broker's own machine only")
         if need == "open":
-            context = RequestContext(connection, peer, need, None, AuditNote(NO_CALLER, ""))
-            return await self._do(request, handler, context)
+            request[ENTRY] = self._entry(request, NO_CALLER, "", _peer(request))
+            return await self._do(request, handler, need)
         token = self._token(request)
         if token is None:
             raise Denied(401, f"no valid token (missing, unknown, revoked or expired): {HOW_TO_LOG_IN}")
         # An admin may make queues, so an admin could make a queue for any program anyway.
         bare = token.bare or token.scope == "admin"
-        caller = Principal(token.scope, token.id, token.name, token.queues, bare)
+        request[CALLER] = Principal(token.scope, token.id, token.name, token.queues, bare)
+        request[ENTRY] = self._entry(request, f"token {token.id}", token.name, _peer(request))
         self._attach(connection, token.id)
         task = asyncio.current_task()
         assert task is not None
         connection.tasks.add(task)
         try:
-            note = AuditNote(f"token {token.id}", token.name)
-            return await self._do(request, handler, RequestContext(connection, peer, need, caller, note))
+            return await self._do(request, handler, need)
         finally:
             connection.tasks.discard(task)
 
     async def _serve_local(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        note = AuditNote(f"uid {_own_uid(request)}", OWNER.name)
+        request[ENTRY] = self._entry(request, f"uid {_own_uid(request)}", OWNER.name, "local")
+        request[CALLER] = OWNER
         need = self._need(request)
         if need == "worker":
             raise Denied(403, "a worker connects over TCP, with its own token: `grass join CODE`")
         if request.match_info.route in self._audited:
-            return await self._do(request, handler, RequestContext(None, "local", need, OWNER, note))
-        request[NOTE], request[CALLER] = note, OWNER
-        request[BODY] = await self._body(request, need, is_remote=False)
+            return await self._do(request, handler, need)
+        request[BODY] = await self._body(request, need)
         return await handler(request)
 
     def _need(self, request: web.Request) -> Need:
@@ -220,22 +195,19 @@ class Guard:
         if not mine:
             self._connections.pop(token, None)
 
-    async def _do(self, request: web.Request, handler: Handler, context: RequestContext) -> web.StreamResponse:
+    async def _do(self, request: web.Request, handler: Handler, need: Need) -> web.StreamResponse:
         """Run the handler, and write caller and result to the audit."""
+        caller = request.get(CALLER)
 
         async def allowed(request: web.Request) -> web.StreamResponse:
-            caller = context.caller
-            request[NOTE] = context.note
-            if caller is not None:
-                request[CALLER] = caller
-                if not caller.is_local and caller.scope not in _SCOPES_FOR[context.need]:
-                    raise Denied(403, f"a {caller.scope} token may not do this; this needs the scope {context.need}")
-            request[BODY] = await self._body(request, context.need, is_remote=context.connection is not None)
+            if caller is not None and not caller.is_local and caller.scope not in _SCOPES_FOR[need]:
+                raise Denied(403, f"a {caller.scope} token may not do this; this needs the scope {need}")
+            request[BODY] = await self._body(request, need)
             return await handler(request)
 
-        connects = context.need == "worker" and context.caller is not None and context.caller.scope == "worker"
+        connects = need == "worker" and caller is not None and caller.scope == "worker"
         if connects:
-            await self._write_audit(request, context, "connects")
+            await self._write_audit(request, need, "connects")
         result = "cut"
         try:
             answer = await errors_in_words(request, allowed)
@@ -244,26 +216,27 @@ class Guard:
             return answer
         finally:
             if request.method == "POST" or connects:
-                await self._write_audit(request, context, result)
+                await self._write_audit(request, need, result)
 
-    async def _write_audit(self, request: web.Request, context: RequestContext, result: str) -> None:
+    def _entry(self, request: web.Request, who: str, name: str, peer: str) -> AuditEntry:
+        return AuditEntry(
+            at=self._now(), who=who, name=name, peer=peer, method=request.method, path=request.path, result=""
+        )
+
+    async def _write_audit(self, request: web.Request, need: Need, result: str) -> None:
         missed: int | None = 0
-        if context.need == "open" and result != "200":
+        if need == "open" and result != "200":
             missed = self._failures.take()
         if self.audit is None or missed is None:
             return
-        note = context.note
-        entry = AuditEntry(
-            at=self._now(), who=note.who, name=note.name, peer=context.peer, method=request.method, path=request.path,
-            about=note.about, result=result, missed=missed,
-        )  # fmt: skip
-        if context.need in ("read", "submit"):
+        entry = replace(request[ENTRY], at=self._now(), result=result, missed=missed)
+        if need in ("read", "submit"):
             self.audit.write(entry)
         else:
             # `shield`: the entry is also written when the request is cancelled.
             await asyncio.shield(asyncio.to_thread(self.audit.write, entry, sync=True))
 
-    async def _body(self, request: web.Request, need: Need, *, is_remote: bool) -> bytes:
+    async def _body(self, request: web.Request, need: Need) -> bytes:
         """Return the whole body of a request; refuse a body that is too large or too slow."""
         if request.method != "POST" or not request.body_exists:
             return b""
@@ -274,7 +247,7 @@ class Guard:
         if size is not None and request.content.is_eof():
             return request.content.read_nowait()  # the whole body came with the head
         # Small bodies of clients without a token do not count: they would take the turns of clients with a token.
-        large = is_remote and need != "open" and (size is None or size > LARGE)
+        large = need != "open" and not request[CALLER].is_local and (size is None or size > LARGE)
         body = bytearray()
         try:
             async with asyncio.timeout(BODY_S), self._large if large else contextlib.nullcontext():
@@ -309,13 +282,6 @@ class _RateLimit:
             return None
         missed, self._missed = self._missed, 0
         return missed
-
-
-@web.middleware
-async def same_user(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse every client but the owner and root on the unix socket."""
-    _own_uid(request)
-    return await handler(request)
 
 
 def _own_uid(request: web.Request) -> int:

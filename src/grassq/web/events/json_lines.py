@@ -22,6 +22,7 @@ from grassq.broker.subscriptions import Filter, Position, Subscription
 from grassq.broker.views import timestamp
 from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, LastJob, Selector
 from grassq.errors import BadInput, GrassError
+from grassq.web import requests
 from grassq.web.listen.abort import cut, write_until_hangup
 
 #: A line is sent at least this often, so that both ends notice a lost connection.
@@ -33,10 +34,10 @@ LINES_AT_ONCE = 1000
 EPOCH_MAX = 64
 
 
-async def serve_events(request: web.Request, engine: Engine, selectors: Sequence[Selector]) -> web.StreamResponse:
+async def serve_events(request: web.Request, engine: Engine) -> web.StreamResponse:
     """Answer with changes of the selected jobs, or of all without selectors, until the reader disconnects."""
     since = _since(request.query.get("since"))
-    resolved = await engine.read(partial(_resolved, selectors=selectors))
+    resolved = await engine.read(partial(_resolved, selectors=requests.selectors(request)))
     stream = ChangeLines(engine, resolved, since)
     with stream.subscription:
         response = web.StreamResponse()

@@ -17,7 +17,7 @@ from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import Offer, State
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import GrassError
-from grassq.web.workers.directory import WorkersApi
+from grassq.web.workers.directory import WorkerDirectory
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class PendingRemoval(Struct):
 class TemporaryQueues:
     """Counts subscribers, and deletes temporary queues that are not needed any more. Used from the event loop only."""
 
-    def __init__(self, engine: Engine, directory: WorkersApi) -> None:
+    def __init__(self, engine: Engine, directory: WorkerDirectory) -> None:
         self._engine = engine
         self._directory = directory
         #: Queues without a subscriber, and the time from which they may be deleted.

@@ -18,7 +18,7 @@ from grassq.core.names import shown
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import BadInput
 from grassq.store.base import Sort
-from grassq.web.requests import number
+from grassq.web.requests import number, selectors
 from grassq.web.responses import document
 
 SORTS: dict[str, Sort] = {"id": "id", "created": "id", "finished": "finished"}
@@ -28,21 +28,21 @@ KNOWN = ("selector", *FILTERS, *TIMES, "sort", "order", "limit", "cursor")
 TEXT_MAX = 1000
 
 
-async def serve_jobs(request: web.Request, engine: Engine, selectors: list[Selector]) -> web.Response:
+async def serve_jobs(request: web.Request, engine: Engine) -> web.Response:
     """Answer with one page of jobs, where the next page begins, and the position in the changes it was read at."""
-    query = read_query(request)
-    if selectors and set(request.query) - {"selector", "limit"}:
+    query, chosen = read_query(request), selectors(request)
+    if chosen and set(request.query) - {"selector", "limit"}:
         raise BadInput("a selector goes with `limit` only; state, queue, name and the others do without one")
-    page, jobs, seq = await engine.read(partial(_page, query=query, selectors=selectors))
-    cursor = None if page.more is None or selectors else f"{page.more[0]!r}:{page.more[1]}"
+    page, jobs, seq = await engine.read(partial(_page, query=query, chosen=chosen))
+    cursor = None if page.more is None or chosen else f"{page.more[0]!r}:{page.more[1]}"
     epoch, _ = engine.subscriptions.position
     more = page.more is not None
     return document({"schema": views.SCHEMA, "jobs": jobs, "more": more, "next": cursor, "since": f"{epoch}.{seq}"})
 
 
-def _page(batch: Batch, query: JobQuery, selectors: list[Selector]) -> tuple[JobPage, list[views.Document], int]:
-    if selectors:
-        found = select(batch, selectors, query.limit + 1)
+def _page(batch: Batch, query: JobQuery, chosen: list[Selector]) -> tuple[JobPage, list[views.Document], int]:
+    if chosen:
+        found = select(batch, chosen, query.limit + 1)
         page = JobPage(found[: query.limit], (0.0, found[query.limit - 1].id) if len(found) > query.limit else None)
     else:
         page = list_jobs(batch, query)

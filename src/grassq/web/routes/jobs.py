@@ -1,10 +1,10 @@
-"""The routes about stored jobs: list, show, wait, read logs, change."""
+"""The routes about stored jobs: show, explain, wait, change."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 
 from aiohttp import web
@@ -18,23 +18,28 @@ from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter
 from grassq.core.model import FINAL, Job, State
 from grassq.core.names import shown
-from grassq.core.syntax import selectors
-from grassq.core.syntax.selectors import Selector
+from grassq.core.syntax.selectors import ByState, Selector
 from grassq.errors import BadInput, GrassError
 from grassq.web import requests
-from grassq.web.access.auth import BODY, NOTE
+from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
-from grassq.web.events.json_lines import serve_events
-from grassq.web.logs.serve import serve_log
 from grassq.web.responses import bulk_document, digest, document
-from grassq.web.routes.job_list import serve_jobs
 from grassq.web.streams import DocumentStream, SlowAnswer
-from grassq.web.workers.directory import WorkersApi
+from grassq.web.workers.directory import WorkerDirectory
 
 WAIT_MAX_S = 30.0
-SELECTORS_MAX = 10_000
 #: Characters of a request that the audit log keeps.
 ABOUT_MAX = 200
+
+#: The changes of selected jobs: POST /v1/jobs/VERB.
+CHANGES: dict[str, Callable[[requests.SelectBody], Action]] = {
+    "kill": lambda body: actions.KillJobs(body.grace_s, body.unstarted),
+    "rerun": lambda body: actions.RerunJobs(body.failed),
+    "hold": lambda body: actions.HoldJobs(),
+    "release": lambda body: actions.ReleaseJobs(),
+    "priority": lambda body: actions.SetPriority(body.priority),
+    "clean": lambda body: actions.CleanJobs(body.older_s),
+}
 
 #: Returns documents of the next jobs of a reading.
 Page = Callable[[Reading, Batch], tuple[list[views.Document], Reading]]
@@ -43,24 +48,20 @@ Page = Callable[[Reading, Batch], tuple[list[views.Document], Reading]]
 class Jobs:
     """The handlers of the routes."""
 
-    def __init__(self, engine: Engine, directory: WorkersApi) -> None:
+    def __init__(self, engine: Engine, directory: WorkerDirectory) -> None:
         self._engine = engine
         self._directory = directory
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read."""
-        chosen = _selectors(request.query.getall("selector", []))
+        chosen = requests.selectors(request)
         if not chosen:
             return document(await self._engine.read(views.glance))
         return await self._pages(request, chosen, views.overview, views.show_page)
 
-    async def page(self, request: web.Request) -> web.Response:
-        """Answer with jobs, filtered, sorted and in pages."""
-        return await serve_jobs(request, self._engine, _selectors(request.query.getall("selector", [])))
-
     async def why(self, request: web.Request) -> web.StreamResponse:
         """Answer with the reasons why jobs wait or run where they do."""
-        chosen = _some(_selectors(request.query.getall("selector", [])))
+        chosen = _check_some(requests.selectors(request))
         return await self._pages(request, chosen, lambda batch: {}, views.why_page)
 
     async def _pages(
@@ -88,7 +89,7 @@ class Jobs:
 
     async def wait(self, request: web.Request) -> web.Response:
         """Answer when the jobs have ended, or when the time is over."""
-        chosen = _some(_selectors(request.query.getall("selector", [])))
+        chosen = _check_some(requests.selectors(request))
         deadline = asyncio.get_running_loop().time() + _seconds(request.query.get("timeout_s", "0"))
         any_one = request.query.get("any") == "1"
         jobs = await self._engine.read(partial(selection.select, selectors=chosen))
@@ -122,54 +123,17 @@ class Jobs:
                 if any_one:
                     return
 
-    async def events(self, request: web.Request) -> web.StreamResponse:
-        """Answer with changes of jobs as they are committed, one JSON line each."""
-        return await serve_events(request, self._engine, _selectors(request.query.getall("selector", [])))
-
-    async def log(self, request: web.Request) -> web.StreamResponse:
-        """Answer with a job's log, whole or as it grows."""
-        return await serve_log(request, self._engine, self._directory)
-
-    async def kill(self, request: web.Request) -> web.StreamResponse:
-        """End jobs."""
-        return await self._change(request, lambda body: actions.KillJobs(body.grace_s, body.unstarted))
-
-    async def hold(self, request: web.Request) -> web.StreamResponse:
-        """Keep jobs from starting."""
-        return await self._change(request, lambda body: actions.HoldJobs())
-
-    async def release(self, request: web.Request) -> web.StreamResponse:
-        """Let held jobs go on."""
-        return await self._change(request, lambda body: actions.ReleaseJobs())
-
-    async def priority(self, request: web.Request) -> web.StreamResponse:
-        """Change the priority of jobs."""
-        return await self._change(request, lambda body: actions.SetPriority(body.priority))
-
-    async def rerun(self, request: web.Request) -> web.StreamResponse:
-        """Submit finished jobs again."""
-        return await self._change(request, lambda body: actions.RerunJobs(body.failed))
-
-    async def clean(self, request: web.Request) -> web.StreamResponse:
-        """Remove ended jobs, then their folders: a crash in between leaves folders for `doctor`, never lost data."""
-        return await self._change(request, lambda body: actions.CleanJobs(body.older_s), self._remove_folders)
-
-    async def _change(
-        self,
-        request: web.Request,
-        action: Callable[[requests.SelectBody], Action],
-        then: Callable[[list[int]], Awaitable[None]] | None = None,
-    ) -> web.StreamResponse:
+    async def change(self, verb: str, request: web.Request) -> web.StreamResponse:
         """Apply an action to selected jobs, once per key; the jobs are those selected when the command runs."""
         raw = request[BODY]
         body = requests.decode(raw, requests.SelectBody)
-        chosen = _selectors(body.selectors)
-        if not (body.failed and not chosen):
-            _some(chosen)
-        request[NOTE].about = " ".join(body.selectors)[:ABOUT_MAX]
+        chosen = requests.parse_selectors(body.selectors)
+        if not body.failed:
+            _check_some(chosen)
+        request[ENTRY].about = " ".join(body.selectors)[:ABOUT_MAX]
         change = BulkChange(
-            action(body),
-            chosen or [selectors.ByState(State.FAILED.value)],
+            CHANGES[verb](body),
+            chosen or [ByState(State.FAILED.value)],
             key=body.key,
             # The path too: the same body can kill or clean, and a repeated key must not turn a hold into a removal.
             digest=digest(request.path.encode() + b" " + raw),
@@ -179,8 +143,9 @@ class Jobs:
         answer = SlowAnswer(request)
         try:
             done = await self._engine.change_in_steps(change.start, answer.keep_alive)
-            if then is not None:
-                await then(done.ids)
+            if verb == "clean":
+                # After the jobs: a crash in between leaves folders for `doctor`, never lost data.
+                await self._remove_folders(done.ids)
         except GrassError as error:
             return await answer.refuse(error)
         return await answer.end(bulk_document(done))
@@ -196,13 +161,7 @@ def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
     return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
 
 
-def _selectors(texts: list[str]) -> list[Selector]:
-    if len(texts) > SELECTORS_MAX:
-        raise BadInput(f"more than {SELECTORS_MAX:,} selectors; use a range such as 3-7")
-    return [selectors.parse(text) for text in texts]
-
-
-def _some(chosen: list[Selector]) -> list[Selector]:
+def _check_some(chosen: list[Selector]) -> list[Selector]:
     if not chosen:
         raise BadInput("say which jobs: an id, 3-7, @, all, a state, a queue or a name")
     return chosen

@@ -18,15 +18,14 @@ from grassq.core.model import Offer, QueueTemplate
 from grassq.core.names import DEFAULT_QUEUE, check_name, shown
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, NotFound, Refused
-from grassq.store.base import Token
 from grassq.web import requests
-from grassq.web.access.auth import BODY, NOTE, Guard
+from grassq.web.access.auth import BODY, ENTRY, Guard
 from grassq.web.access.principal import CALLER
 from grassq.web.events.stream import serve_queue_stream
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.responses import digest, document
 from grassq.web.submit import validate
-from grassq.web.workers.directory import WorkersApi
+from grassq.web.workers.directory import WorkerDirectory
 
 
 class DrainBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +47,7 @@ class RemoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
 class Queues:
     """The handlers."""
 
-    def __init__(self, engine: Engine, directory: WorkersApi, guard: Guard, temporary: TemporaryQueues) -> None:
+    def __init__(self, engine: Engine, directory: WorkerDirectory, guard: Guard, temporary: TemporaryQueues) -> None:
         self._engine = engine
         self._directory = directory
         self._guard = guard
@@ -65,7 +64,7 @@ class Queues:
             raise BadInput("a queue defined at the broker cannot be temporary")
         roles = await self._engine.read(lambda batch: batch.board.roles)
         offer = replace(await asyncio.to_thread(validate.read_offer, typed, submitter, roles), temporary=body.temporary)
-        request[NOTE].about = _about(offer.queue, typed.worker)
+        request[ENTRY].about = _about(offer.queue, typed.worker)
         if typed.at_broker:
             template, notes = QueueTemplate(offer, typed.labels), list[str]()
             status = await self._engine.change(lambda batch: service.put_template(batch, template))
@@ -84,16 +83,16 @@ class Queues:
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue: running jobs finish, waiting jobs wait until the queue exists again."""
-        raw = request[BODY]
-        body = requests.decode(raw, requests.NameBody)
+        body = requests.decode(request[BODY], requests.NameBody)
         if not body.at_broker:
             _check_machine(request, body.worker)
-        request[NOTE].about = _about(body.name, body.worker)
-        if await self._engine.read(lambda batch: service.recall(batch, body.key, digest(raw))) is not None:
+        request[ENTRY].about = _about(body.name, body.worker)
+        if await self._engine.read(lambda batch: service.recall(batch, body.key, digest(request[BODY]))) is not None:
             return document({"name": body.name, "notes": []})
         check_name(body.name, "queue name")
         if body.at_broker:
-            return await self._delete_template(body, raw)
+            await self._once(request, body.key, lambda batch: service.delete_template(batch, body.name))
+            return await self._deleted(body.name)
         offer = await self._engine.read(lambda batch: _offer(batch, body.name, body.worker))
         if offer is None:
             is_template = await self._engine.read(lambda batch: body.name in batch.board.templates)
@@ -103,13 +102,9 @@ class Queues:
         if offer == Offer(DEFAULT_QUEUE):
             raise Refused("the queue 'default' always exists, and it has no limits to remove")
         await self._directory.queue_admin(body.worker).withdraw(body.name)
-        await self._once(raw, body.key, lambda batch: Done([]))
+        await self._once(request, body.key, lambda batch: Done([]))
         if body.name == DEFAULT_QUEUE:
             return document({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
-        return await self._deleted(body.name)
-
-    async def _delete_template(self, body: requests.NameBody, raw: bytes) -> web.Response:
-        await self._once(raw, body.key, lambda batch: service.delete_template(batch, body.name))
         return await self._deleted(body.name)
 
     async def _deleted(self, queue: str) -> web.Response:
@@ -119,52 +114,43 @@ class Queues:
 
     async def pause(self, request: web.Request) -> web.Response:
         """Start no new jobs."""
-        raw = request[BODY]
-        body = requests.decode(raw, requests.PauseBody)
+        body = requests.decode(request[BODY], requests.PauseBody)
         if body.restored:
             raise BadInput("--restored goes with `grass resume` only")
-        return await self._set_paused(raw, body.key, lambda batch: service.pause(batch, body.queue))
+        return await self._set_paused(request, body.key, lambda batch: service.pause(batch, body.queue))
 
     async def resume(self, request: web.Request) -> web.Response:
         """Start jobs again."""
-        raw = request[BODY]
-        body = requests.decode(raw, requests.PauseBody)
+        body = requests.decode(request[BODY], requests.PauseBody)
         if body.restored and body.queue is not None:
             raise BadInput("--restored concerns the whole broker, not one queue")
         if body.restored:
-            return await self._set_paused(raw, body.key, service.accept_restored)
-        return await self._set_paused(raw, body.key, lambda batch: service.resume(batch, body.queue))
+            return await self._set_paused(request, body.key, service.accept_restored)
+        return await self._set_paused(request, body.key, lambda batch: service.resume(batch, body.queue))
 
-    async def _set_paused(self, raw: bytes, key: str, action: Callable[[Batch], Done]) -> web.Response:
-        done = await self._once(raw, key, action)
+    async def _set_paused(self, request: web.Request, key: str, action: Callable[[Batch], Done]) -> web.Response:
+        done = await self._once(request, key, action)
         paused = await self._engine.read(lambda batch: sorted(batch.board.paused))
         return document({"queues": paused, "notes": done.notes})
 
-    async def _once(self, raw: bytes, key: str, action: Callable[[Batch], Done]) -> Done:
-        return await self._engine.change(lambda batch: service.once(batch, key, digest(raw), lambda: action(batch)))
+    async def _once(self, request: web.Request, key: str, action: Callable[[Batch], Done]) -> Done:
+        """Apply an action; a repeated request gets the answer of the first."""
+        asked = digest(request[BODY])
+        return await self._engine.change(lambda batch: service.once(batch, key, asked, lambda: action(batch)))
 
     async def drain(self, request: web.Request) -> web.Response:
         """Give a worker no more jobs; running jobs finish."""
-        raw = request[BODY]
-        body = requests.decode(raw, DrainBody)
-        request[NOTE].about = _about("undo" if body.undo else "", body.worker)
-        done = await self._once(raw, body.key, lambda batch: service.drain(batch, body.worker, body.undo))
+        body = requests.decode(request[BODY], DrainBody)
+        request[ENTRY].about = _about("undo" if body.undo else "", body.worker)
+        done = await self._once(request, body.key, lambda batch: service.drain(batch, body.worker, body.undo))
         return document({"worker": body.worker, "drained": not body.undo, "notes": done.notes})
 
     async def remove_worker(self, request: web.Request) -> web.Response:
         """Remove a worker and revoke its token in one change."""
-        raw = request[BODY]
-        body = requests.decode(raw, RemoveBody)
-        request[NOTE].about = _about("lost" if body.lost else "", body.worker)
-
-        def remove(batch: Batch) -> tuple[Done, list[Token]]:
-            done = service.once(
-                batch, body.key, digest(raw), lambda: service.remove_worker(batch, body.worker, body.lost)
-            )
-            return done, worker_tokens.of_worker(batch, body.worker)
-
-        done, tokens = await self._engine.change(remove)
-        for token in tokens:
+        body = requests.decode(request[BODY], RemoveBody)
+        request[ENTRY].about = _about("lost" if body.lost else "", body.worker)
+        done = await self._once(request, body.key, lambda batch: service.remove_worker(batch, body.worker, body.lost))
+        for token in await self._engine.read(lambda batch: worker_tokens.of_worker(batch, body.worker)):
             self._guard.put(token)
         return document({"worker": body.worker, "notes": done.notes})
 

@@ -22,7 +22,7 @@ from grassq.core.syntax.addresses import Address
 from grassq.errors import BadInput, Refused
 from grassq.store.base import Scope, Token
 from grassq.web import requests
-from grassq.web.access.auth import BODY, NOTE, Guard
+from grassq.web.access.auth import BODY, ENTRY, Guard
 from grassq.web.access.principal import CALLER
 from grassq.web.responses import document
 
@@ -98,8 +98,8 @@ class Tokens:
             raise BadInput(f"{tokens.START_UP!r} is the name of the broker's own code; choose another")
         _check_rights(body)
         token, text = await self._code(body)
-        request[NOTE].about = f"code {token.id} {token.scope}"
-        return document({"code": text, "id": token.id, "expires": _moment(token.expires)})
+        request[ENTRY].about = f"code {token.id} {token.scope}"
+        return document({"code": text, "id": token.id, "expires": timestamp(token.expires)})
 
     async def start_up_code(self) -> str:
         """Return the code a broker prints when it starts: for one user with the scope `submit`, or for one worker."""
@@ -157,7 +157,7 @@ class Tokens:
         )
         token = await self._engine.change(partial(tokens.redeem, asked=asked))
         self._guard.put(token)
-        note = request[NOTE]
+        note = request[ENTRY]
         note.who, note.name, note.about = f"token {token.id}", token.name, f"code {body.code} {token.scope}"
         return document(
             {
@@ -173,7 +173,7 @@ class Tokens:
         """Revoke a token or a code, and end its open connections."""
         body = requests.decode(request[BODY], RevokeBody)
         token = await self._engine.change(lambda batch: tokens.revoke(batch, body.id))
-        request[NOTE].about = f"{'code' if token.is_code else 'token'} {token.id} {token.name}"
+        request[ENTRY].about = f"{'code' if token.is_code else 'token'} {token.id} {token.name}"
         answer = document({"id": token.id, "name": token.name})
         if token.id == request[CALLER].token:
             answer.force_close()
@@ -207,12 +207,8 @@ def _document(token: Token, now: float) -> dict[str, object]:
         "queues": token.queues,
         "bare": token.bare,
         "is_code": token.is_code,
-        "created": _moment(token.created),
-        "expires": _moment(token.expires),
-        "ended": _moment(token.ended),
+        "created": timestamp(token.created),
+        "expires": timestamp(token.expires),
+        "ended": timestamp(token.ended),
         "live": tokens.is_live(token, now),
     }
-
-
-def _moment(at: float | None) -> str | None:
-    return None if at is None else timestamp(at)

@@ -17,7 +17,7 @@ from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Gone, GrassError
 from grassq.store.base import Submission
 from grassq.web import requests
-from grassq.web.access.auth import BODY, NOTE
+from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
 from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text
 from grassq.web.submit import bulk, validate
@@ -90,11 +90,11 @@ class Submissions:
         notes = "".join(f"grass: {note}\n" for note in typed.warnings)
         options = typed.options
         if typed.command.stdin:
-            request[NOTE].about = f"jobs {range_text(ids)} in {options.queue}"
+            request[ENTRY].about = f"jobs {range_text(ids)} in {options.queue}"
             name = (options.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
             return enqueued(0, lines_text(typed, ids, name), notes)
         follow = ids[0] if body.verb == "run" or typed.command.sync else None
-        request[NOTE].about = f"job {ids[0]} in {options.queue}"
+        request[ENTRY].about = f"job {ids[0]} in {options.queue}"
         return enqueued(0, enqueue_text(typed, ids[0]), notes, follow=follow)
 
     def _read(
@@ -166,7 +166,7 @@ class Submissions:
             missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
             warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
             ids = await self._store(drafts, key, raw)
-        request[NOTE].about = f"jobs {range_text(ids)}"
+        request[ENTRY].about = f"jobs {range_text(ids)}"
         return ids, warnings
 
     async def _store(self, drafts: list[service.Draft], key: str, raw: bytes, as_sweep: bool = False) -> list[int]:

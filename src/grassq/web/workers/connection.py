@@ -16,15 +16,19 @@ from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core import protocol
 from grassq.core.messages import Hello, Order, Report, Start, WorkerMessage
+from grassq.core.model import Offer
 from grassq.core.protocol import (
     LONG_POLLS_MAX,
     Answer,
+    DropOffer,
     LinkTimes,
+    MakeOffer,
     Ping,
     Pong,
     Probe,
     Question,
     ReadLog,
+    TailLog,
     TicketKept,
     Welcome,
 )
@@ -102,6 +106,25 @@ class WorkerConnection:
             why = f"the job with its environment is {size} MiB; at most {most} are sent"
             self._engine.post(FromWorker(self.name, Report(order.job, RefusedEvent(order.attempt, why, final=True))))
 
+    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
+        """Make or replace a queue of the worker."""
+        status, *notes = (await self.ask(MakeOffer(offer))).words or ("created",)
+        return status, notes
+
+    async def withdraw(self, queue: str) -> None:
+        """Delete a queue of the worker."""
+        await self.ask(DropOffer(queue))
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
+        """Return bytes of a log and its size; at its end wait up to `wait_s` seconds for a change."""
+        question = ReadLog(job, attempt, stream, offset, wait_s)
+        answer = await (self._poll(question) if wait_s else self.ask(question))
+        return answer.data, answer.amount
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        """Return where the last lines of a log begin."""
+        return (await self.ask(TailLog(job, attempt, stream, lines))).amount
+
     async def ask(self, question: Question) -> Answer:
         """Return the worker's answer; raise its refusal, or OutOfTouch when it does not answer."""
         if self._waiting >= ASKS_WAIT_MAX:
@@ -112,7 +135,7 @@ class WorkerConnection:
         finally:
             self._waiting -= 1
 
-    async def poll(self, question: ReadLog) -> Answer:
+    async def _poll(self, question: ReadLog) -> Answer:
         """Return the worker's answer to a question that the worker may hold back for `wait_s` seconds."""
         if self._polls.locked():
             raise Refused(f"too many logs of worker {self.name} are followed (limit {LONG_POLLS_MAX:,})")

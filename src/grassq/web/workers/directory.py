@@ -7,11 +7,10 @@ from typing import Protocol
 from grassq.core.messages import Forget
 from grassq.core.model import Offer
 from grassq.core.names import shown
-from grassq.core.protocol import DropOffer, MakeOffer, ReadLog, TailLog
 from grassq.errors import Refused
 from grassq.web.logs.cache import LogCache
 from grassq.web.logs.tail import LogReader, Source
-from grassq.web.workers.connection import OutOfTouch, WorkerConnection
+from grassq.web.workers.connection import OutOfTouch
 from grassq.web.workers.registry import WorkerRegistry
 
 #: Jobs in one order to forget.
@@ -28,34 +27,20 @@ class QueueAdmin(Protocol):
         """Delete a queue."""
 
 
-class WorkersApi(Protocol):
-    """Every worker: this machine's own, if it has one, and those on other machines."""
-
-    def queue_admin(self, worker: str | None = None) -> QueueAdmin:
-        """Return the worker whose queues are changed, or this machine's own; raise Refused when it cannot be asked."""
-
-    def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
-        """Return where the log of an attempt on this worker is read."""
-
-    async def remove(self, ids: list[int], spare: set[int]) -> None:
-        """Delete the files of ended jobs, except the checkpoints of the jobs in `spare`."""
-
-    def describe(self) -> dict[str, object]:
-        """Return the state of workers and log cache for `doctor`."""
-
-    def folders(self) -> list[int]:
-        """Return the ids of the jobs that have a folder on this machine, newest first and bounded."""
-
-    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
-        """Return how to submit these jobs again, which have a folder on this machine and no stored job."""
-
-
 class LocalWorkerApi(QueueAdmin, Protocol):
     """This machine's own worker."""
 
     @property
     def name(self) -> str:
         """The worker's name."""
+
+    @property
+    def queues(self) -> tuple[Offer, ...]:
+        """The queues that the worker offers."""
+
+    @property
+    def held(self) -> int:
+        """The number of attempts that have not ended."""
 
     @property
     def logs(self) -> LogReader:
@@ -70,35 +55,8 @@ class LocalWorkerApi(QueueAdmin, Protocol):
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first and bounded."""
 
-    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
-        """Return how to submit these jobs again, which have a folder here and no stored job."""
-
-
-class RemoteWorkerApi:
-    """A worker on another machine: its queues and its logs, through its connection."""
-
-    def __init__(self, link: WorkerConnection) -> None:
-        self._link = link
-
-    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
-        """Make or replace a queue there."""
-        answer = await self._link.ask(MakeOffer(offer))
-        status, *notes = answer.words or ("created",)
-        return status, notes
-
-    async def withdraw(self, queue: str) -> None:
-        """Delete a queue there."""
-        await self._link.ask(DropOffer(queue))
-
-    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
-        """Return bytes of a stream and its size; at its end wait up to `wait_s` seconds for a change."""
-        question = ReadLog(job, attempt, stream, offset, wait_s)
-        answer = await (self._link.poll(question) if wait_s else self._link.ask(question))
-        return answer.data, answer.amount
-
-    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        """Return where the last lines of a stream begin."""
-        return (await self._link.ask(TailLog(job, attempt, stream, lines))).amount
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+        """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
 
 
 class WorkerDirectory:
@@ -117,25 +75,16 @@ class WorkerDirectory:
             return self._local
         if worker is None:
             raise Refused("this broker runs no jobs itself; name a worker: --worker NAME")
-        return self._remote(worker)
-
-    def remote(self, worker: str) -> RemoteWorkerApi | None:
-        """Return a worker on another machine; None if it is not connected."""
-        link = self._links.get(worker)
-        return None if link is None else RemoteWorkerApi(link)
-
-    def _remote(self, worker: str) -> RemoteWorkerApi:
-        found = self.remote(worker)
-        if found is None:
+        if (link := self._links.get(worker)) is None:
             raise OutOfTouch(f"worker {shown(worker)} is out of touch; `grass show` names the workers")
-        return found
+        return link
 
     def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
         """Return where a log is read: on this machine, on its worker, or from the copy in the cache."""
         if self._local is not None and worker == self._local.name:
             return Source(self._local.logs)
-        if (found := self.remote(worker)) is not None:
-            return Source(found)
+        if (link := self._links.get(worker)) is not None:
+            return Source(link)
         copy = None if self._cache is None else self._cache.copy(job, attempt, stream)
         if copy is not None:
             return Source(copy, cut_at=copy.cut_at)
@@ -149,11 +98,9 @@ class WorkerDirectory:
             await self._cache.remove(ids)
         if self._local is not None:
             await self._local.remove(ids, spare)
-        for name in self._links.names():
-            link = self._links.get(name)
-            for at in range(0, len(ids) if link is not None else 0, FORGET_MAX):
+        for link in self._links.all():
+            for at in range(0, len(ids), FORGET_MAX):
                 some = tuple(ids[at : at + FORGET_MAX])
-                assert link is not None
                 link.send(Forget(some, tuple(spare.intersection(some))))
 
     def folders(self) -> list[int]:
@@ -168,4 +115,4 @@ class WorkerDirectory:
         """Return the state of workers and log cache for `doctor`."""
         own = {} if self._local is None else self._local.describe()
         cache = None if self._cache is None else self._cache.describe()
-        return {**own, "links": self._links.names(), "log_cache": cache}
+        return {**own, "links": [link.name for link in self._links.all()], "log_cache": cache}

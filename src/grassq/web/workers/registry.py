@@ -54,13 +54,13 @@ class WorkerRegistry:
         """Return the connection of a worker; None if it is not connected."""
         return self._links.get(worker)
 
-    def names(self) -> list[str]:
-        """Return the names of the connected workers."""
-        return sorted(self._links)
+    def all(self) -> list[WorkerConnection]:
+        """Return the connections of all workers, by name."""
+        return [self._links[name] for name in sorted(self._links)]
 
     async def close(self) -> None:
         """Close every connection; the workers dial again."""
-        links = list(self._links.values())
+        links = self.all()
         for link in links:
             link.end("the broker stops")
         await asyncio.gather(*(link.over.wait() for link in links))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from aiohttp import web
 
@@ -18,34 +17,11 @@ from grassq.core.planner.workers import WorkerRoles
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import NotFound, Refused
 from grassq.web import requests
-from grassq.web.access.auth import BODY_MAX, same_user
+from grassq.web.access.auth import BODY, Guard, Route
 from grassq.web.access.principal import OWNER
 from grassq.web.responses import document, errors_in_words, version_header
 from grassq.web.submit import validate
-
-
-class OwnWorker(Protocol):
-    """This machine's worker."""
-
-    @property
-    def queues(self) -> tuple[Offer, ...]:
-        """The queues it offers."""
-
-    @property
-    def held(self) -> int:
-        """The number of attempts that run here."""
-
-    async def offer(self, offer: Offer) -> tuple[str, list[str]]:
-        """Make or replace a queue."""
-
-    async def withdraw(self, queue: str) -> None:
-        """Delete a queue."""
-
-    def describe(self) -> dict[str, object]:
-        """Return what `doctor` shows of the worker."""
-
-    def strays(self) -> list[dict[str, str]]:
-        """Return the attempts here that a restored broker has no record of."""
+from grassq.web.workers.directory import LocalWorkerApi
 
 
 class OwnWorkerRoutes:
@@ -53,7 +29,7 @@ class OwnWorkerRoutes:
 
     def __init__(
         self,
-        worker: OwnWorker,
+        worker: LocalWorkerApi,
         link: Callable[[], dict[str, object]],
         stop: Callable[[], None],
         about: dict[str, object],
@@ -66,13 +42,17 @@ class OwnWorkerRoutes:
 
     def app(self) -> web.Application:
         """Return the application, for the owner of the socket only."""
-        app = web.Application(client_max_size=BODY_MAX, middlewares=[errors_in_words, same_user])
+        guard = Guard()
+        app = web.Application(middlewares=[errors_in_words, guard.check])
         app.on_response_prepare.append(version_header)
-        app.router.add_post("/v1/create-queue", self.create_queue)
-        app.router.add_post("/v1/delete-queue", self.delete_queue)
-        app.router.add_get("/v1/info", self.info)
-        app.router.add_post("/v1/stop", self.stop)
-        app.router.add_route("*", "/{path:.*}", self.refuse)
+        routes = [
+            Route("POST", "/v1/create-queue", self.create_queue, "local"),
+            Route("POST", "/v1/delete-queue", self.delete_queue, "local"),
+            Route("GET", "/v1/info", self.info, "local"),
+            Route("POST", "/v1/stop", self.stop, "local"),
+            Route("*", "/{path:.*}", self.refuse, "local"),
+        ]
+        guard.protect(app, routes)
         return app
 
     async def refuse(self, request: web.Request) -> web.Response:
@@ -81,7 +61,7 @@ class OwnWorkerRoutes:
 
     async def create_queue(self, request: web.Request) -> web.Response:
         """Make or replace a queue of this machine."""
-        body = requests.decode(await request.read(), requests.QueueBody)
+        body = requests.decode(request[BODY], requests.QueueBody)
         typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
         if typed.worker is not None or body.temporary:
             await self.refuse(request)
@@ -92,7 +72,7 @@ class OwnWorkerRoutes:
 
     async def delete_queue(self, request: web.Request) -> web.Response:
         """Delete a queue of this machine; running jobs finish."""
-        body = requests.decode(await request.read(), requests.NameBody)
+        body = requests.decode(request[BODY], requests.NameBody)
         if body.worker is not None:
             await self.refuse(request)
         known = {offer.queue: offer for offer in self._worker.queues}
