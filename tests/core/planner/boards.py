@@ -11,7 +11,7 @@ from msgspec import Struct
 from grassq.core.resources.amounts import ONE, Allocation, Request
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool, bind
 from grassq.core.resources.fit import FreeView, Shortage, fit
-from grassq.core.resources.ledger import ReservedAmounts, empty_ledger
+from grassq.core.resources.ledger import Ledger, ReservedAmounts
 
 QUARTER = ONE // 4
 SIDES = ("a", "b")
@@ -26,7 +26,7 @@ class Scene(Struct):
     reserved: ReservedAmounts
 
     def place(self, side: str) -> FreeView:
-        machine, offer = empty_ledger(self.machine), empty_ledger(self.offers[side])
+        machine, offer = Ledger(self.machine), Ledger(self.offers[side])
         for owner, held in self.live:
             machine.take(held)
             if owner == side:

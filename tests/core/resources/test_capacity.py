@@ -35,7 +35,7 @@ from grassq.core.resources.capacity import (
 )
 from grassq.core.resources.device_ids import DEVICES_MAX, device_order
 from grassq.core.resources.fit import FreeView, fit
-from grassq.core.resources.ledger import empty_ledger
+from grassq.core.resources.ledger import Ledger
 from grassq.errors import BadInput, Refused
 
 MIB = ONE
@@ -195,13 +195,13 @@ def test_amounts_are_written_without_needless_zeros() -> None:
 
 
 def test_ten_requests_of_a_tenth_fill_a_device_exactly_and_the_eleventh_finds_nothing() -> None:
-    ledger = empty_ledger(a_capacity(gpu=1))
+    ledger = Ledger(a_capacity(gpu=1))
     for _ in range(10):
-        found = fit(a_request(gpu=0.1), FreeView(ledger, empty_ledger({})))
+        found = fit(a_request(gpu=0.1), FreeView(ledger, Ledger({})))
         assert found == {"gpu": {"0": ONE // 10}}
         ledger.take(found)
     assert ledger.loads["gpu"]["0"].used == ONE
-    assert fit(a_request(gpu="0.000001"), FreeView(ledger, empty_ledger({}))) != {"gpu": {"0": 1}}
+    assert fit(a_request(gpu="0.000001"), FreeView(ledger, Ledger({}))) != {"gpu": {"0": 1}}
 
 
 def test_names_fold_to_lower_case() -> None:

@@ -11,7 +11,7 @@ from tests.core.planner.boards import SIDES, Scene, choices, is_legal, quarters,
 from grassq.core.resources.amounts import ONE, Allocation, Request, parse_request
 from grassq.core.resources.capacity import bind, parse_limits
 from grassq.core.resources.fit import FreeView, Shortage, devices_sum, fit, fits_ever, free_json, supply_json
-from grassq.core.resources.ledger import Ledger, ReservedAmounts, empty_ledger
+from grassq.core.resources.ledger import Ledger, ReservedAmounts
 
 
 @settings(max_examples=600)
@@ -79,7 +79,7 @@ def test_taking_and_giving_back_leaves_a_room_as_it_was(scene: Scene, side: str)
     copy = place.machine.copy()
     for _, held in scene.live:
         copy.give(held)
-    assert used(copy) == used(empty_ledger(scene.machine))
+    assert used(copy) == used(Ledger(scene.machine))
     assert used(place.machine) == before, "a copy is its own room"
 
 
@@ -90,7 +90,7 @@ def used(ledger: Ledger) -> tuple[dict[str, int], dict[tuple[str, str], object]]
 
 def start(ledger: Ledger, **amounts: Amount) -> Allocation | Shortage:
     """Take what a job with this request would get, if anything."""
-    found = fit(a_request(**amounts), FreeView(ledger, empty_ledger({})))
+    found = fit(a_request(**amounts), FreeView(ledger, Ledger({})))
     if not isinstance(found, Shortage):
         ledger.take(found)
     return found
@@ -102,14 +102,14 @@ def short(found: Allocation | Shortage) -> tuple[str, float, float]:
 
 
 def test_n_and_a_half_devices_are_n_whole_ones_and_half_of_another() -> None:
-    ledger = empty_ledger(a_capacity(gpu=4))
+    ledger = Ledger(a_capacity(gpu=4))
     assert start(ledger, gpu=2.5) == {"gpu": {"0": ONE, "1": ONE, "2": ONE // 2}}
     assert start(ledger, gpu=1.5) == {"gpu": {"3": ONE, "2": ONE // 2}}
     assert short(start(ledger, gpu=0.1)) == ("gpu", 0.1, 0.0)
 
 
 def test_a_part_goes_to_the_fullest_device_that_still_fits_so_whole_ones_stay_free() -> None:
-    ledger = empty_ledger(a_capacity(gpu=3))
+    ledger = Ledger(a_capacity(gpu=3))
     start(ledger, gpu=0.3)
     ledger.take({"gpu": {"1": 600_000}})
     assert start(ledger, gpu=0.4) == {"gpu": {"1": 400_000}}
@@ -118,26 +118,26 @@ def test_a_part_goes_to_the_fullest_device_that_still_fits_so_whole_ones_stay_fr
 
 
 def test_where_worths_differ_the_whole_amount_comes_from_one_device() -> None:
-    ledger = empty_ledger(a_capacity(tape={"left": 3, "right": 2}))
+    ledger = Ledger(a_capacity(tape={"left": 3, "right": 2}))
     assert start(ledger, tape=2) == {"tape": {"right": 2 * ONE}}
     assert start(ledger, tape=2.5) == {"tape": {"left": 2_500_000}}
     assert short(start(ledger, tape=1)) == ("tape", 1.0, 0.5)
-    assert short(start(empty_ledger(a_capacity(tape={"left": 3, "right": 2})), tape=4)) == ("tape", 4.0, 3.0)
+    assert short(start(Ledger(a_capacity(tape={"left": 3, "right": 2})), tape=4)) == ("tape", 4.0, 3.0)
 
 
 def test_how_a_request_splits_does_not_depend_on_what_is_kept_for_a_head() -> None:
-    machine = empty_ledger(a_capacity(gpu={"0": 1, "1": 1, "2": 2}))
-    place = FreeView(machine, empty_ledger({}), ReservedAmounts({"gpu": {"2"}}, {}, {}))
+    machine = Ledger(a_capacity(gpu={"0": 1, "1": 1, "2": 2}))
+    place = FreeView(machine, Ledger({}), ReservedAmounts({"gpu": {"2"}}, {}, {}))
     assert isinstance(fit(a_request(gpu=2), place), Shortage)
 
 
 def test_how_a_request_splits_does_not_depend_on_the_memory_that_is_left() -> None:
-    ledger = empty_ledger(a_capacity(gpu={"0": {"vram": 8}, "1": {"vram": 8}, "2": {"vram": 4, "worth": 2}}))
+    ledger = Ledger(a_capacity(gpu={"0": {"vram": 8}, "1": {"vram": 8}, "2": {"vram": 4, "worth": 2}}))
     assert isinstance(start(ledger, gpu=2, vram=8), Shortage)
 
 
 def test_vram_is_asked_of_every_device_the_job_gets() -> None:
-    ledger = empty_ledger(a_capacity(gpu={"0": {"vram": 6}, "1": {"vram": 24}, "2": {"vram": 24}}))
+    ledger = Ledger(a_capacity(gpu={"0": {"vram": 6}, "1": {"vram": 24}, "2": {"vram": 24}}))
     assert start(ledger, gpu=1.5, vram=16) == {
         "gpu": {"1": ONE, "2": ONE // 2},
         "vram": {"1": 16 * ONE, "2": 16 * ONE},
@@ -147,17 +147,17 @@ def test_vram_is_asked_of_every_device_the_job_gets() -> None:
 
 
 def test_vram_alone_takes_memory_of_one_device_and_no_gpu() -> None:
-    ledger = empty_ledger(a_capacity(gpu={"0": {"vram": 24}, "1": {"vram": 8}}))
+    ledger = Ledger(a_capacity(gpu={"0": {"vram": 24}, "1": {"vram": 8}}))
     assert start(ledger, vram=6) == {"vram": {"1": 6 * ONE}}
     assert start(ledger, vram=6) == {"vram": {"0": 6 * ONE}}
     assert start(ledger, gpu=0.9) == {"gpu": {"1": 900_000}}
     assert short(start(ledger, vram=20)) == ("vram", 20.0, 18.0)
     assert start(ledger, vram=18) == {"vram": {"0": 18 * ONE}}
-    assert short(start(empty_ledger(a_capacity(cpu=4)), vram=1)) == ("vram", 1.0, 0.0)
+    assert short(start(Ledger(a_capacity(cpu=4)), vram=1)) == ("vram", 1.0, 0.0)
 
 
 def test_a_whole_device_is_one_nobody_else_holds_anything_of() -> None:
-    ledger = empty_ledger(a_capacity(gpu={"0": {"vram": 24}}))
+    ledger = Ledger(a_capacity(gpu={"0": {"vram": 24}}))
     memory = start(ledger, vram=1)
     assert not isinstance(memory, Shortage)
     assert isinstance(start(ledger, gpu=1), Shortage)
@@ -168,25 +168,25 @@ def test_a_whole_device_is_one_nobody_else_holds_anything_of() -> None:
 
 @pytest.mark.parametrize("worth", [1, 2, 0.5])
 def test_all_of_a_device_is_taken_only_when_nobody_uses_its_memory(worth: float) -> None:
-    ledger = empty_ledger(a_capacity(gpu={"0": {"vram": 24, "worth": worth}}))
+    ledger = Ledger(a_capacity(gpu={"0": {"vram": 24, "worth": worth}}))
     start(ledger, vram=1)
     assert isinstance(start(ledger, gpu=worth), Shortage)
     assert start(ledger, gpu=worth / 2) == {"gpu": {"0": int(worth * ONE / 2)}}
 
 
 def test_two_queues_with_half_a_device_each_share_it() -> None:
-    machine = empty_ledger(a_capacity(gpu=1))
+    machine = Ledger(a_capacity(gpu=1))
     for _ in SIDES:
-        place = FreeView(machine, empty_ledger(a_capacity(gpu={"0": 0.5})))
+        place = FreeView(machine, Ledger(a_capacity(gpu={"0": 0.5})))
         found = fit(a_request(gpu=0.5), place)
         assert found == {"gpu": {"0": ONE // 2}}
         machine.take(found)
 
 
 def test_two_queues_with_1_each_share_a_device_that_is_worth_2() -> None:
-    machine = empty_ledger(a_capacity(tape={"left": 2}))
+    machine = Ledger(a_capacity(tape={"left": 2}))
     for _ in SIDES:
-        place = FreeView(machine, empty_ledger(a_capacity(tape={"left": 1})))
+        place = FreeView(machine, Ledger(a_capacity(tape={"left": 1})))
         found = fit(a_request(tape=1), place)
         assert found == {"tape": {"left": ONE}}
         machine.take(found)
@@ -195,14 +195,14 @@ def test_two_queues_with_1_each_share_a_device_that_is_worth_2() -> None:
 def test_a_limit_of_the_other_kind_leaves_nothing() -> None:
     machine, pool = a_capacity(licence=2), a_capacity(licence={"pool": 5})
     request = a_request(licence=1)
-    assert short(fit(request, FreeView(empty_ledger(machine), empty_ledger(pool)))) == ("licence", 1.0, 0.0)
-    assert short(fit(request, FreeView(empty_ledger(pool), empty_ledger(machine)))) == ("licence", 1.0, 0.0)
+    assert short(fit(request, FreeView(Ledger(machine), Ledger(pool)))) == ("licence", 1.0, 0.0)
+    assert short(fit(request, FreeView(Ledger(pool), Ledger(machine)))) == ("licence", 1.0, 0.0)
     machine, pool = a_capacity(gpu={"0": {"vram": 8}}), a_capacity(gpu={"pool": 5})
-    assert isinstance(fit(a_request(vram=1), FreeView(empty_ledger(machine), empty_ledger(pool))), Shortage)
+    assert isinstance(fit(a_request(vram=1), FreeView(Ledger(machine), Ledger(pool))), Shortage)
 
 
 def test_a_limit_above_the_machines_never_binds() -> None:
-    place = FreeView(empty_ledger(a_capacity(cpu=4)), empty_ledger(a_capacity(cpu=100)))
+    place = FreeView(Ledger(a_capacity(cpu=4)), Ledger(a_capacity(cpu=100)))
     assert fit(a_request(cpu=4), place) == {"cpu": 4 * ONE}
     assert short(fit(a_request(cpu=5), place)) == ("cpu", 5.0, 4.0)
 
@@ -214,35 +214,35 @@ def test_what_a_place_has_not_at_all_never_fits() -> None:
 
 
 def test_asking_for_nothing_fits_anywhere() -> None:
-    assert fit((), FreeView(empty_ledger({}), empty_ledger({}))) == {}
+    assert fit((), FreeView(Ledger({}), Ledger({}))) == {}
 
 
 def test_vram_of_gpus_that_are_a_pool_is_short() -> None:
-    assert short(start(empty_ledger(a_capacity(gpu={"pool": 2})), gpu=1, vram=1)) == ("vram", 1.0, 0.0)
+    assert short(start(Ledger(a_capacity(gpu={"pool": 2})), gpu=1, vram=1)) == ("vram", 1.0, 0.0)
 
 
 def test_what_is_kept_of_a_pool_for_another_queue_does_not_shrink_this_queues_limit() -> None:
-    machine, offer = empty_ledger(a_capacity(cpu=20)), empty_ledger(a_capacity(cpu=8))
+    machine, offer = Ledger(a_capacity(cpu=20)), Ledger(a_capacity(cpu=8))
     assert FreeView(machine, offer, ReservedAmounts({}, {"cpu": 16 * ONE}, {})).pool_free("cpu") == 4 * ONE
     assert FreeView(machine, offer, ReservedAmounts({}, {"cpu": 6 * ONE}, {"cpu": 6 * ONE})).pool_free("cpu") == 2 * ONE
 
 
 def test_rooms_and_capacities_are_shown_as_plain_data() -> None:
     capacity = a_capacity(gpu=2, cpu=4)
-    ledger = empty_ledger(capacity)
+    ledger = Ledger(capacity)
     start(ledger, gpu=0.5, cpu=1)
     assert supply_json(capacity) == {"gpu": {"0": 1.0, "1": 1.0}, "cpu": 4.0}
     assert free_json(FreeView(ledger, ledger), capacity) == {"gpu": {"0": 0.5, "1": 1.0}, "cpu": 3.0}
 
 
 def test_devices_that_are_gone_still_count_as_held() -> None:
-    ledger = empty_ledger({})
+    ledger = Ledger({})
     ledger.take({"gpu": {"7": ONE}, "cpu": ONE})
     assert ledger.loads["gpu"]["7"].wholes == 1
-    ledger = empty_ledger(a_capacity(gpu=1))
+    ledger = Ledger(a_capacity(gpu=1))
     ledger.take({"gpu": {"7": ONE}})
     assert ledger.loads["gpu"]["7"].wholes == 1
-    assert fit(a_request(gpu=1), FreeView(ledger, empty_ledger(a_capacity(gpu=[0, 7])))) == {"gpu": {"0": ONE}}
+    assert fit(a_request(gpu=1), FreeView(ledger, Ledger(a_capacity(gpu=[0, 7])))) == {"gpu": {"0": ONE}}
 
 
 def test_sizes_and_counts_of_the_users_spelling_reach_the_room() -> None:

@@ -16,14 +16,14 @@ from grassq.core.planner.prefetch import Prefetch, PrefetchPolicy
 from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.planner.workers import (
-    MaxFits,
     WorkerRoles,
     WorkerState,
     machine_capacity,
+    max_fits,
     offer_ledgers,
     with_templates,
 )
-from grassq.core.resources.ledger import empty_ledger
+from grassq.core.resources.ledger import Ledger
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 
 #: In the set of paused queues: every queue.
@@ -297,9 +297,9 @@ class Board:
         since = known.since if known and known.online == online else now
         drained = known is not None and known.drained
         unrecorded = known.unrecorded if known is not None else set()
-        max_fits = MaxFits(capacity, offers)
+        max_fit = max_fits(capacity, offers)
         self.workers[info.name] = WorkerState(
-            info, online, since, empty_ledger(capacity), offers, max_fits, drained, heard, unrecorded, said
+            info, said, online, since, Ledger(capacity), offers, max_fit, drained, heard, unrecorded
         )
         self._note_offers()
         for job in self.held_by(info.name):
@@ -312,7 +312,7 @@ class Board:
         if template is not None:
             self.templates[queue] = template
         for state in [*self.workers.values()]:
-            self.set_worker(state.said or state.info, online=state.online, now=now, heard=state.heard)
+            self.set_worker(state.said, online=state.online, now=now, heard=state.heard)
 
     def _note_offers(self) -> None:
         self._offering = {}

@@ -76,7 +76,7 @@ def _head(board: Board, first: HeadCandidate, starts: list[PlannedStart], now: f
         for worker in {worker.info.name: worker for worker in passing}.values()
         if queue in worker.offers
         and worker.refuses(queue, first.request_class.constraints) is None
-        and worker.max_fits.of(queue, names).holds(request)
+        and worker.max_fit(queue, names).holds(request)
     }
     passed = sum(worker.info.name in able for worker in passing)
     if known is not None and known.job == job_id:

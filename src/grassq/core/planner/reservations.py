@@ -65,7 +65,7 @@ def _able(board: Board, job: Job) -> Iterator[WorkerState]:
         if not worker.takes or worker.refuses(job.spec.queue, job.spec.constraints) is not None:
             continue
         names = tuple(name for name, _ in job.spec.request)
-        if worker.max_fits.of(job.spec.queue, names).holds(job.spec.request):
+        if worker.max_fit(job.spec.queue, names).holds(job.spec.request):
             yield worker
 
 
@@ -100,7 +100,7 @@ def _keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
         else:
             lacking, devices[name] = _freest(name, amount, vram if name == VRAM_OF else 0, free_view)
             missing += lacking
-    return missing, ReservedAmounts(devices, pools, {})
+    return missing, ReservedAmounts(devices, pools)
 
 
 def _keep_slot(slot_set: SlotSet, free_view: FreeView) -> tuple[int, ReservedAmounts]:
@@ -118,7 +118,7 @@ def _keep_slot(slot_set: SlotSet, free_view: FreeView) -> tuple[int, ReservedAmo
             # A taken slot comes after all free slots: its job may run for long.
             options.append((lacking if index in slot_set.free else lacking + 2 * ONE, index))
     missing, index = min(options)
-    return missing, ReservedAmounts({SLOTS_OF: set(slot_set.takes[index])}, {}, {})
+    return missing, ReservedAmounts({SLOTS_OF: set(slot_set.takes[index])})
 
 
 def _freest(name: str, amount: int, vram: int, free_view: FreeView) -> tuple[int, set[str]]:
@@ -152,7 +152,7 @@ def barring(job: Job, worker: str, kept: list[Reservation]) -> list[Reservation]
 
 def joined(reservations: list[Reservation], queue: str) -> ReservedAmounts:
     """Return what several reservations together keep from jobs of a queue."""
-    reserved = ReservedAmounts({}, {}, {})
+    reserved = ReservedAmounts()
     for other in reservations:
         for name, ids in other.reserved.devices.items():
             reserved.devices.setdefault(name, set()).update(ids)

@@ -161,11 +161,11 @@ class Scan:
         left: dict[str, HeadCandidate] = {}
         for candidate in self._candidates:
             queue = candidate.request_class.queue
-            max_fits = candidate.worker.max_fits.of(queue, candidate.request_class.names)
-            for order, key in candidate.request_class.index.fitting(max_fits.most):
+            max_fit = candidate.worker.max_fit(queue, candidate.request_class.names)
+            for order, key in candidate.request_class.index.fitting(max_fit.most):
                 if queue in left and left[queue].order <= order:
                     break
-                if max_fits.holds(candidate.request_class.request(key)):
+                if max_fit.holds(candidate.request_class.request(key)):
                     left[queue] = HeadCandidate(order, candidate.request_class, key)
                     break
         return left

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,13 +12,13 @@ from grassq.core.model import ANYWHERE, AttemptId, Constraints, Offer, QueueTemp
 from grassq.core.resources.amounts import Request
 from grassq.core.resources.capacity import Capacity, Limits, bind, supply_of, union
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
-from grassq.core.resources.ledger import Ledger, empty_ledger
+from grassq.core.resources.ledger import Ledger
 from grassq.core.resources.slots import slot_set_of
 from grassq.core.syntax.resource_names import SLOTS_OF
 from grassq.errors import Refused
 
-#: How many MaxFits a worker keeps; all are dropped when there are more.
-CEILINGS_MAX = 1000
+#: How many MaxFits a worker keeps: the ones used last.
+MAX_FITS_KEPT = 1000
 
 
 class MaxFit:
@@ -32,22 +33,14 @@ class MaxFit:
         return not isinstance(fit(request, self._free_view), Shortage)
 
 
-class MaxFits:
-    """The MaxFits of one worker, each made when first needed."""
+def max_fits(machine: Capacity, offers: Mapping[str, Ledger]) -> Callable[[str, tuple[str, ...]], MaxFit]:
+    """Return a function that gives a worker's MaxFit by queue and resource names, each made when first needed."""
 
-    def __init__(self, machine: Capacity, offers: dict[str, Ledger]) -> None:
-        self._machine = empty_ledger(machine)
-        self._offers = offers
-        self._known: dict[tuple[str, tuple[str, ...]], MaxFit] = {}
+    @lru_cache(MAX_FITS_KEPT)
+    def max_fit(queue: str, names: tuple[str, ...]) -> MaxFit:
+        return MaxFit(FreeView(Ledger(machine), offers[queue].emptied()), names)
 
-    def of(self, queue: str, names: tuple[str, ...]) -> MaxFit:
-        """Return the MaxFit of requests in a queue that name these resources."""
-        found = self._known.get((queue, names))
-        if found is None:
-            if len(self._known) >= CEILINGS_MAX:
-                self._known.clear()
-            found = self._known[queue, names] = MaxFit(FreeView(self._machine, self._offers[queue].emptied()), names)
-        return found
+    return max_fit
 
 
 class WorkerRoles(Struct, frozen=True):
@@ -75,19 +68,20 @@ class WorkerState(Struct):
     """A worker on the board: its info, the ledger of its machine and the ledger of each offer."""
 
     info: WorkerInfo
+    #: What the worker said of itself; `info` has the queues defined at the broker as well.
+    said: WorkerInfo
     online: bool
     since: float
     machine: Ledger
     offers: dict[str, Ledger]
-    max_fits: MaxFits
+    #: Returns the MaxFit of requests in a queue that name these resources.
+    max_fit: Callable[[str, tuple[str, ...]], MaxFit]
     #: The user wants no new starts here.
     drained: bool = False
     #: When an offline worker was last heard, on the broker's monotonic clock; at the earliest the broker's start.
     heard: float = 0.0
     #: Attempts that may run here and that a restored store has no record of, so that their devices are not counted.
     unrecorded: set[AttemptId] = field(default_factory=set)
-    #: What the worker said of itself; `info` has the queues defined at the broker as well.
-    said: WorkerInfo | None = None
 
     @property
     def takes(self) -> bool:
@@ -118,7 +112,7 @@ class WorkerState(Struct):
 
     def own_offer(self, queue: str) -> Offer | None:
         """Return the offer of a queue that was made on this worker, not at the broker."""
-        return next((offer for offer in (self.said or self.info).offers if offer.queue == queue), None)
+        return next((offer for offer in self.said.offers if offer.queue == queue), None)
 
     def free_view(self, queue: str) -> FreeView:
         """Return what is free here for jobs of a queue."""
@@ -164,7 +158,7 @@ def offer_ledgers(info: WorkerInfo, capacity: Capacity, before: Mapping[str, Led
     """Return an empty ledger for each of a worker's offers; free slots keep their order."""
     ledgers: dict[str, Ledger] = {}
     for offer in info.offers:
-        ledger = ledgers[offer.queue] = empty_ledger(bound(offer.limits, capacity))
+        ledger = ledgers[offer.queue] = Ledger(bound(offer.limits, capacity))
         if offer.slots:
             known = before.get(offer.queue)
             ledger.slot_set = slot_set_of(

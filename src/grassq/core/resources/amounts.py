@@ -98,10 +98,9 @@ def allocation_json(allocation: Allocation | None) -> dict[str, object] | None:
     """Return an allocation as a JSON document: {"gpu": {"0": 1.0}, "cpu": 4}."""
     if allocation is None:
         return None
-    shown: dict[str, object] = {}
-    for name, held in allocation.items():
-        if isinstance(held, dict):
-            shown[name] = {device: amount / ONE for device, amount in held.items()}
-        else:
-            shown[name] = amount_number(held)
-    return shown
+    return {
+        name: {device: amount / ONE for device, amount in held.items()}
+        if isinstance(held, dict)
+        else amount_number(held)
+        for name, held in allocation.items()
+    }

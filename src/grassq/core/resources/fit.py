@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from grassq.core.resources.amounts import ONE, Allocation, Request, amount_text
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool, Supply
-from grassq.core.resources.ledger import Ledger, Load, ReservedAmounts, empty_ledger
+from grassq.core.resources.ledger import Ledger, Load, ReservedAmounts
 from grassq.core.resources.slots import SlotSet
 from grassq.core.syntax.resource_names import SLOT, SLOTS_OF, VRAM, VRAM_OF
 
@@ -43,6 +43,11 @@ class FreeDevice(Struct, frozen=True):
     #: One job holds all of the device.
     closed: bool
 
+    @property
+    def most(self) -> int:
+        """The most one job can get: a device of which another job holds a part is never given whole."""
+        return self.free if self.empty else min(self.free, self.whole - 1)
+
 
 class FreeView(Struct):
     """What is free for a job of one offer on one machine: the smaller of what both leave."""
@@ -60,7 +65,7 @@ class FreeView(Struct):
         machine, limit = self.machine.supply.get(name), self.offer.supply.get(name)
         if not isinstance(machine, Pool):
             return 0
-        reserved = self.reserved or ReservedAmounts({}, {}, {})
+        reserved = self.reserved or ReservedAmounts()
         free = machine.amount - self.machine.pools.get(name, 0) - reserved.pools.get(name, 0)
         if isinstance(limit, Pool):
             free = min(free, limit.amount - self.offer.pools.get(name, 0) - reserved.limits.get(name, 0))
@@ -140,14 +145,7 @@ def _fit_slot(slot_set: SlotSet, free_view: FreeView) -> Allocation | Shortage:
 
 def slot_missing(takes: Mapping[str, int], devices: Mapping[str, FreeDevice]) -> int:
     """Return how much of a slot's devices is in use; 0 means that the slot can be given."""
-    return sum(part - _there(part, devices.get(id_)) for id_, part in takes.items())
-
-
-def _there(part: int, device: FreeDevice | None) -> int:
-    # A device of which another job holds a part is never given whole.
-    if device is None:
-        return 0
-    return min(part, device.free if device.empty else min(device.free, device.whole - 1))
+    return sum(part - (min(part, devices[id_].most) if id_ in devices else 0) for id_, part in takes.items())
 
 
 def _fit_one(name: str, amount: int, vram: int, free_view: FreeView) -> int | dict[str, int] | Shortage:
@@ -193,7 +191,7 @@ def _choose(amount: int, devices: list[FreeDevice], *, in_units: bool) -> dict[s
 def _tightest(amount: int, devices: Iterable[FreeDevice]) -> FreeDevice | None:
     # The fullest device that still fits leaves the empty devices whole; among equals the one with the least memory
     # leaves the large ones free. The list is in id order, and min takes the first of equals.
-    fitting = [d for d in devices if d.free >= amount and (d.empty or amount < d.whole)]
+    fitting = [device for device in devices if device.most >= amount]
     return min(fitting, key=lambda device: (device.free, device.empty, device.vram), default=None)
 
 
@@ -209,9 +207,9 @@ def _fit_vram(vram: int, free_view: FreeView) -> dict[str, int] | Shortage:
 def devices_sum(devices: list[FreeDevice], *, in_units: bool) -> int:
     """Return the largest amount these devices can serve: F + m, or the largest remainder where worths differ."""
     if not in_units:
-        return max((device.free for device in devices), default=0)
+        return max((device.most for device in devices), default=0)
     empty = sum(device.empty for device in devices)
-    return empty * ONE + max((device.free for device in devices if not device.empty), default=0)
+    return empty * ONE + max((device.most for device in devices if not device.empty), default=0)
 
 
 def most(name: str, free_view: FreeView) -> int:
@@ -229,30 +227,23 @@ def most(name: str, free_view: FreeView) -> int:
         return -1
     if isinstance(supply, Pool):
         return free_view.pool_free(name)
-    devices = free_view.devices_free(name)
-    # A device of which another job holds a part is never given whole.
-    parts = (device.free if device.empty else min(device.free, device.whole - 1) for device in devices)
-    if not free_view.in_units(name):
-        return max(parts, default=-1)
-    empty = sum(device.empty for device in devices)
-    return empty * ONE + max((part for part, device in zip(parts, devices, strict=True) if not device.empty), default=0)
+    return devices_sum(free_view.devices_free(name), in_units=free_view.in_units(name))
 
 
 def fits_ever(request: Request, machine: Capacity, offer: Capacity, slot_set: SlotSet | None = None) -> Shortage | None:
     """Return what is short even on an empty machine; None if the request can run one day."""
-    found = fit(request, FreeView(empty_ledger(machine), Ledger(offer, {}, {}, slot_set).emptied()))
+    found = fit(request, FreeView(Ledger(machine), Ledger(offer, slot_set=slot_set).emptied()))
     return found if isinstance(found, Shortage) else None
 
 
 def free_json(free_view: FreeView, names: Mapping[str, Supply]) -> dict[str, object]:
     """Return what is free as a JSON document."""
-    shown: dict[str, object] = {}
-    for name, supply in names.items():
-        if isinstance(supply, Pool):
-            shown[name] = free_view.pool_free(name) / ONE
-        else:
-            shown[name] = {device.id: device.free / ONE for device in free_view.devices_free(name)}
-    return shown
+    return {
+        name: free_view.pool_free(name) / ONE
+        if isinstance(supply, Pool)
+        else {device.id: device.free / ONE for device in free_view.devices_free(name)}
+        for name, supply in names.items()
+    }
 
 
 def supply_json(capacity: Capacity) -> dict[str, object]:

@@ -21,11 +21,11 @@ class Load(Struct):
 
 
 class Ledger(Struct):
-    """A capacity and what is taken of it. Only `take` and `give` change it."""
+    """A capacity and what is taken of it, which is nothing at first. Only `take` and `give` change it."""
 
     supply: Capacity
-    pools: dict[str, int]
-    loads: dict[str, dict[str, Load]]
+    pools: dict[str, int] = {}
+    loads: dict[str, dict[str, Load]] = {}
     #: The slots of an offer that has slots.
     slot_set: SlotSet | None = None
 
@@ -51,7 +51,7 @@ class Ledger(Struct):
 
     def emptied(self) -> Ledger:
         """Return the same ledger with nothing taken."""
-        return Ledger(self.supply, {}, {}, None if self.slot_set is None else self.slot_set.emptied())
+        return Ledger(self.supply, slot_set=None if self.slot_set is None else self.slot_set.emptied())
 
     def _count(self, allocation: Allocation, sign: int) -> None:
         touched: dict[tuple[str, str], Load] = {}
@@ -73,23 +73,15 @@ class Ledger(Struct):
 
     def _worth(self, group: str, device: str) -> int:
         supply = self.supply.get(group)
-        if isinstance(supply, Devices):
-            for known in supply.devices:
-                if known.id == device:
-                    return known.worth
-        return ONE
-
-
-def empty_ledger(supply: Capacity) -> Ledger:
-    """Return a ledger of this capacity with nothing taken."""
-    return Ledger(supply, {}, {})
+        known = supply.devices if isinstance(supply, Devices) else ()
+        return next((each.worth for each in known if each.id == device), ONE)
 
 
 class ReservedAmounts(Struct):
     """What a head-of-line job reserves on one worker."""
 
-    devices: dict[str, set[str]]
+    devices: dict[str, set[str]] = {}
     #: Reserved of the machine's pools, against every queue.
-    pools: dict[str, int]
+    pools: dict[str, int] = {}
     #: Reserved of the queue's own limits, against jobs of the same queue.
-    limits: dict[str, int]
+    limits: dict[str, int] = {}
