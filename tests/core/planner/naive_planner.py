@@ -29,7 +29,8 @@ def plain_plan(board: Board, now: float) -> tuple[list[Started], dict[str, Head]
             continue
         found = first_worker_that_fits(job, board, scratch, kept)
         if found is not None:
-            scratch.take(found[0], job.spec.queue, found[1])
+            for ledger in scratch.own(found[0], job.spec.queue):
+                ledger.take(found[1])
             started.append((job.id, found[0].info.name, found[1]))
             continue
         full.add(shape)

@@ -8,6 +8,7 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -124,32 +125,25 @@ class Board:
         if len(self._near) < self._near_max:
             self._keep_near(job)
         if job.state is State.QUEUED:
-            names, amounts = amounts_of(job.spec.request)
-            self._request_class(job.spec.queue, job.spec.constraints, names).add(amounts, job.order)
-            self._line.add(job.order)
+            self._queue(job, (job.order,))
 
     def put_new(self, jobs: Sequence[Job]) -> None:
         """Put new jobs, in order of id; many jobs of one shape in a row cost little more than their positions."""
-        alike: list[int] = []
-        last: Job | None = None
-        for job in jobs:
-            if job.state is not State.QUEUED:
-                self.put(job)
+        for (state, *_), group in groupby(jobs, _likeness):
+            alike = [*group]
+            if state is not State.QUEUED:
+                for job in alike:
+                    self.put(job)
                 continue
-            if last is None or not _is_alike(last, job):
-                self._queue(last, alike)
-                alike = []
-            last = job
-            alike.append(job.order)
-            if len(self._near) < self._near_max:
+            self._queue(alike[0], [job.order for job in alike])
+            for job in alike[: max(0, self._near_max - len(self._near))]:
                 self._keep_near(job)
-        self._queue(last, alike)
 
-    def _queue(self, one: Job | None, orders: list[int]) -> None:
-        if one is not None and orders:
-            names, amounts = amounts_of(one.spec.request)
-            self._request_class(one.spec.queue, one.spec.constraints, names).extend(amounts, orders)
-            self._line.extend(orders)
+    def _queue(self, one: Job, orders: Sequence[int]) -> None:
+        """Add the positions of queued jobs of the same shape as this one."""
+        names, amounts = amounts_of(one.spec.request)
+        self._request_class(one.spec.queue, one.spec.constraints, names).extend(amounts, orders)
+        self._line.extend(orders)
 
     def _hold(self, job: Job) -> None:
         assert job.placement is not None
@@ -209,20 +203,13 @@ class Board:
         """
         if state is State.QUEUED:
             names, amounts = amounts_of(shape[1])
-            self._request_class(shape[0], shape[2], names).load(amounts, orders)
+            self._request_class(shape[0], shape[2], names).extend(amounts, orders, is_indexed=False)
         else:
             self.blocked[shape] = SortedOrders(orders)
 
     def index(self) -> None:
         """Build the indexes of all loaded jobs."""
-        self._line = SortedOrders(
-            sorted(
-                order
-                for request_class in self.request_classes()
-                for _, line in request_class.shapes()
-                for order in line
-            )
-        )
+        self._line = SortedOrders(sorted(order for _, line in self.shapes() for order in line))
         for request_class in self.request_classes():
             request_class.index_all()
 
@@ -242,9 +229,7 @@ class Board:
             self.reasons.pop(shape, None)
 
     def _request_class(self, queue: str, constraints: Constraints, names: tuple[str, ...]) -> RequestClass:
-        request_classes = self._request_classes.get(queue)
-        if request_classes is None:
-            request_classes = self._request_classes[queue] = {}
+        request_classes = self._request_classes.setdefault(queue, {})
         request_class = request_classes.get((constraints, names))
         if request_class is None:
             request_class = request_classes[constraints, names] = RequestClass(queue, constraints, names)
@@ -347,6 +332,12 @@ class Board:
         """Yield the workers that offer a queue, by name."""
         return iter(self._offering.get(queue, ()))
 
+    def takers(self, queue: str, constraints: Constraints) -> Iterator[WorkerState]:
+        """Yield the workers where a job with these constraints may be placed now, by name."""
+        for worker in self.offering(queue):
+            if worker.takes and worker.refuses(queue, constraints) is None:
+                yield worker
+
     def queue_names(self) -> set[str]:
         """Return every queue that exists."""
         return {*self._offering, *self.templates}
@@ -390,23 +381,16 @@ class Board:
 
     def queued(self, queue: str | None = None) -> int:
         """Return how many jobs are queued, in one queue or in all."""
-        return (
-            len(self._line)
-            if queue is None
-            else sum(request_class.count for request_class in self.request_classes(queue))
-        )
-
-    def queues(self) -> Iterator[str]:
-        """Yield the queues that have had queued jobs."""
-        return iter(self._request_classes)
+        if queue is None:
+            return len(self._line)
+        return sum(request_class.count for request_class in self.request_classes(queue))
 
     def next_ids(self, most: int) -> list[int]:
         """Return the ids of the next queued jobs, at most `most`."""
         return [id_in(order) for order in self._line.upto(most)]
 
 
-def _is_alike(one: Job, other: Job) -> bool:
-    """Tell whether two jobs have one shape and priority: a quick check that may say False for equal ones."""
-    mine, its = one.spec, other.spec
-    same = mine.request is its.request and mine.constraints is its.constraints and mine.queue is its.queue
-    return same and one.priority == other.priority
+def _likeness(job: Job) -> tuple[State, int, int, int, int]:
+    """Return a key that is equal for jobs of one state, shape and priority; quick, so equal jobs may differ in it."""
+    spec = job.spec
+    return job.state, id(spec.queue), id(spec.request), id(spec.constraints), job.priority

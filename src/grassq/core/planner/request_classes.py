@@ -42,67 +42,34 @@ class RequestClass:
     def shapes(self) -> Iterator[tuple[Shape, SortedOrders]]:
         """Iterate over every shape that has jobs, with the jobs' queue positions."""
         for key, line in self._lines.items():
-            yield (
-                (self.queue, self.request(key), self.constraints),
-                SortedOrders((line,)) if isinstance(line, int) else line,
-            )
+            yield (self.queue, self.request(key), self.constraints), _whole(line)
 
     def line(self, amounts: Amounts) -> SortedOrders:
         """Return the queue positions of a shape; changing the answer changes nothing here."""
         line = self._lines.get(self._keys.get(amounts, -1))
-        return SortedOrders(() if line is None else (line,)) if line is None or isinstance(line, int) else line
+        return SortedOrders() if line is None else _whole(line)
 
-    def add(self, amounts: Amounts, order: int) -> None:
-        """Add one job."""
-        self.count += 1
+    def extend(self, amounts: Amounts, orders: Sequence[int], *, is_indexed: bool = True) -> None:
+        """Add jobs of one shape; `orders` is sorted. If they are not indexed, call `index_all` after all of them."""
+        self.count += len(orders)
         key = self._keys.get(amounts)
         if key is None:
-            key = self._new(amounts)
+            key = self._keys[amounts] = self._next_key
+            self._next_key += 1
+            self._amounts[key] = amounts
         line = self._lines.get(key)
-        if line is None:
-            self._lines[key] = order
-        elif isinstance(line, int):
-            self._lines[key] = SortedOrders(sorted((line, order)))
-        else:
-            first = line.first
-            line.add(order)
-            if order > first:
-                return
-        if line is None or not isinstance(line, int) or order < line:
-            self.index.put(key, amounts, order)
-
-    def extend(self, amounts: Amounts, orders: Sequence[int]) -> None:
-        """Add many jobs of one shape; `orders` is sorted."""
-        self.count += len(orders)
-        before = self._put_in_line(amounts, orders)
-        key = self._keys[amounts]
-        if before is None or orders[0] < before:
-            self.index.put(key, amounts, orders[0])
-
-    def load(self, amounts: Amounts, orders: Sequence[int]) -> None:
-        """Add the jobs of a shape that has none yet; call `index_all` after all of them."""
-        self.count += len(orders)
-        self._put_in_line(amounts, orders)
-
-    def _put_in_line(self, amounts: Amounts, orders: Sequence[int]) -> int | None:
-        """Add queue positions and return the first one from before."""
-        key = self._keys.get(amounts)
-        if key is None:
-            key = self._new(amounts)
-        line = self._lines.get(key)
+        before = None if line is None else _first(line)
         if line is None:
             self._lines[key] = orders[0] if len(orders) == 1 else SortedOrders(orders)
-            return None
-        first = _first(line)
-        if isinstance(line, int):
-            line = self._lines[key] = SortedOrders((line,))
-        line.extend(orders)
-        return first
+        else:
+            line = self._lines[key] = _whole(line)
+            line.extend(orders)
+        if is_indexed and (before is None or orders[0] < before):
+            self.index.put(key, amounts, orders[0])
 
     def index_all(self) -> None:
-        """Build the index at once, after all `load`s."""
-        points = ((key, self._amounts[key], _first(line)) for key, line in self._lines.items())
-        self.index.load(points)
+        """Build the index of all jobs at once."""
+        self.index.load((key, self._amounts[key], _first(line)) for key, line in self._lines.items())
 
     def remove(self, amounts: Amounts, order: int) -> None:
         """Remove one job; KeyError or ValueError if it is not there."""
@@ -145,13 +112,6 @@ class RequestClass:
         """Return the first queue position of a key."""
         return _first(self._lines[key])
 
-    def _new(self, amounts: Amounts) -> int:
-        key = self._next_key
-        self._next_key += 1
-        self._keys[amounts] = key
-        self._amounts[key] = amounts
-        return key
-
     def _forget_empty(self) -> None:
         empty = len(self._amounts) - len(self._lines)
         if empty <= max(EMPTY_MIN, len(self._lines)):
@@ -162,6 +122,10 @@ class RequestClass:
 
 def _first(line: int | SortedOrders) -> int:
     return line if isinstance(line, int) else line.first
+
+
+def _whole(line: int | SortedOrders) -> SortedOrders:
+    return SortedOrders((line,)) if isinstance(line, int) else line
 
 
 def amounts_of(request: Request) -> tuple[tuple[str, ...], Amounts]:

@@ -6,13 +6,10 @@ queue, and jobs of equal or lower priority in other queues; everything else goes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec import Struct
 
 from grassq.core.model import ORDER_BITS, Job, State, priority_in
 from grassq.core.planner.board import Board, Head, ReservationPolicy
-from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
 from grassq.core.resources.capacity import Devices, Pool
 from grassq.core.resources.fit import FreeView, slot_missing
@@ -42,13 +39,19 @@ def reservations(board: Board, now: float) -> list[Reservation]:
     """Return the reservations of all heads that have waited long enough, first head first."""
     kept: list[Reservation] = []
     ripe = [
-        board.jobs[head.job]
+        job
         for queue, head in board.heads.items()
-        if is_ripe(head, board.patience, now) and _is_waiting(board, head.job) and not board.is_paused(queue)
+        if is_ripe(head, board.patience, now)
+        and (job := board.jobs.get(head.job)) is not None
+        and job.state is State.QUEUED
+        and not board.is_paused(queue)
     ]
     for job in sorted(ripe, key=lambda job: job.order):
         options = []
-        for worker in _able(board, job):
+        names = tuple(name for name, _ in job.spec.request)
+        for worker in board.takers(job.spec.queue, job.spec.constraints):
+            if not worker.max_fit(job.spec.queue, names).holds(job.spec.request):
+                continue
             free_view = worker.free_view(job.spec.queue)
             free_view.reserved = joined(barring(job, worker.info.name, kept), job.spec.queue)
             missing, reserved = _keep(job.spec.request, free_view)
@@ -59,24 +62,9 @@ def reservations(board: Board, now: float) -> list[Reservation]:
     return kept
 
 
-def _able(board: Board, job: Job) -> Iterator[WorkerState]:
-    """Iterate over the connected workers that could run a job if they were empty."""
-    for worker in board.offering(job.spec.queue):
-        if not worker.takes or worker.refuses(job.spec.queue, job.spec.constraints) is not None:
-            continue
-        names = tuple(name for name, _ in job.spec.request)
-        if worker.max_fit(job.spec.queue, names).holds(job.spec.request):
-            yield worker
-
-
 def is_ripe(head: Head, patience: ReservationPolicy, now: float) -> bool:
     """Tell whether a head has been passed often enough, or has waited long enough, to reserve."""
     return head.passed >= patience.passes or now - head.since >= patience.wait_s
-
-
-def _is_waiting(board: Board, job_id: int) -> bool:
-    job = board.jobs.get(job_id)
-    return job is not None and job.state is State.QUEUED
 
 
 def _keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
@@ -135,13 +123,9 @@ def _freest(name: str, amount: int, vram: int, free_view: FreeView) -> tuple[int
     return (count * each - there) * ONE // (count * each), {device.id for device in ranked}
 
 
-def is_reserved(kept: list[Reservation], job: Job | None) -> bool:
-    return job is not None and any(reservation.order == job.order for reservation in kept)
-
-
 def barring(job: Job, worker: str, kept: list[Reservation]) -> list[Reservation]:
     """Return the reservations that block a job on a worker; a job that is no head is blocked by more of them."""
-    is_head = is_reserved(kept, job)
+    is_head = any(reservation.order == job.order for reservation in kept)
     return [
         other
         for other in kept

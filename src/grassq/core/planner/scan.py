@@ -13,10 +13,10 @@ from heapq import heappop, heappush
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.core.model import AttemptId, Job
+from grassq.core.model import AttemptId, Job, id_in
 from grassq.core.planner.board import Board
 from grassq.core.planner.request_classes import RequestClass, amounts_of
-from grassq.core.planner.reservations import Reservation, barring, is_reserved, joined
+from grassq.core.planner.reservations import Reservation, barring, joined
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
@@ -56,38 +56,23 @@ class Overlay:
         machine, offers = self.ledgers.get(worker.info.name) or (worker.machine, worker.offers)
         return FreeView(machine, offers[queue])
 
-    def take(self, worker: WorkerState, queue: str, allocation: Allocation) -> None:
-        """Count an allocation as taken."""
-        for ledger in self._own(worker, queue):
-            ledger.take(allocation)
-
-    def give(self, worker: WorkerState, queue: str, allocation: Allocation) -> None:
-        """Count an allocation as free again."""
-        for ledger in self._own(worker, queue):
-            ledger.give(allocation)
-
-    def _own(self, worker: WorkerState, queue: str) -> tuple[Ledger, ...]:
+    def own(self, worker: WorkerState, queue: str) -> tuple[Ledger, ...]:
+        """Return the overlay's own ledgers of a worker and of its offer of a queue, to be changed."""
         name = worker.info.name
         if name not in self.ledgers:
-            self.ledgers[name] = (
-                worker.machine.copy(),
-                {q: ledger.copy() for q, ledger in worker.offers.items()},
-            )
+            self.ledgers[name] = worker.machine.copy(), {q: ledger.copy() for q, ledger in worker.offers.items()}
         machine, offers = self.ledgers[name]
         return (machine, offers[queue]) if queue in offers else (machine,)
 
 
-class _Candidate:
+class _Candidate(Struct, eq=False):
     """One request class at one worker, and the first job of the class that fits there."""
 
-    __slots__ = ("allocation", "key", "order", "request_class", "worker")
-
-    def __init__(self, worker: WorkerState, request_class: RequestClass) -> None:
-        self.worker = worker
-        self.request_class = request_class
-        self.order = NOBODY
-        self.key = -1
-        self.allocation: Allocation = {}
+    worker: WorkerState
+    request_class: RequestClass
+    order: int = NOBODY
+    key: int = -1
+    allocation: Allocation = {}
 
 
 class Scan:
@@ -100,18 +85,13 @@ class Scan:
         self._steps: dict[tuple[str, str], list[tuple[int, ReservedAmounts | None]]] = {}
         #: Shapes of which jobs start: request class and key, and the next queue position of the shape.
         self._passed: dict[tuple[int, int], tuple[RequestClass, int | None]] = {}
-        self._heads = [
-            board.jobs[head.job] for head in board.heads.values() if is_reserved(kept, board.jobs.get(head.job))
-        ]
-        self._heads.sort(key=lambda job: job.order, reverse=True)
+        #: The heads with a reservation; the last one comes first.
+        self._heads = [board.jobs[id_in(reservation.order)] for reservation in reversed(kept)]
         self._candidates = [
             _Candidate(worker, request_class)
-            for queue in board.queues()
-            if not board.is_paused(queue)
-            for request_class in board.request_classes(queue)
-            if request_class.count
-            for worker in board.offering(queue)
-            if worker.takes and worker.refuses(queue, request_class.constraints) is None
+            for request_class in board.request_classes()
+            if request_class.count and not board.is_paused(request_class.queue)
+            for worker in board.takers(request_class.queue, request_class.constraints)
         ]
         #: Candidates by queue position; an entry whose position is outdated is skipped.
         self._shown: list[tuple[int, str, int]] = []
@@ -128,12 +108,15 @@ class Scan:
 
     def prefetched(self, tails: list[Job], at_most: int) -> Iterator[PlannedStart]:
         """Iterate over the jobs that would start if these jobs ended, each on the devices of one of them."""
+        changed: set[str] = set()
         for tail in tails:
-            where = self._worker_state_of(tail)
             assert tail.placement is not None
-            self._overlay.give(where, tail.spec.queue, tail.placement.allocation)
-        if tails:
-            self._look_at({self._worker_state_of(tail).info.name for tail in tails})
+            changed.add(tail.placement.worker)
+            for ledger in self._overlay.own(self._board.workers[tail.placement.worker], tail.spec.queue):
+                ledger.give(tail.placement.allocation)
+        for number, candidate in enumerate(self._candidates):
+            if candidate.worker.info.name in changed:
+                self._look(number)
         waiting = list(tails)
         for _ in range(min(at_most, len(tails))):
             start = self._next()
@@ -142,15 +125,6 @@ class Scan:
                 return
             waiting.remove(predecessor)
             yield replace(start, after=predecessor.attempt_id)
-
-    def _worker_state_of(self, job: Job) -> WorkerState:
-        assert job.placement is not None
-        return self._board.workers[job.placement.worker]
-
-    def _look_at(self, workers: set[str]) -> None:
-        for number, candidate in enumerate(self._candidates):
-            if candidate.worker.info.name in workers:
-                self._look(number)
 
     def has_more(self) -> bool:
         """Tell whether more jobs may be able to start."""
@@ -213,7 +187,8 @@ class Scan:
     def _take(
         self, worker: WorkerState, request_class: RequestClass, key: int, order: int, allocation: Allocation
     ) -> PlannedStart:
-        self._overlay.take(worker, request_class.queue, allocation)
+        for ledger in self._overlay.own(worker, request_class.queue):
+            ledger.take(allocation)
         self._passed[id(request_class), key] = (request_class, request_class.pass_first(key, order))
         for number, candidate in enumerate(self._candidates):
             if candidate.worker is worker or (candidate.order == order and candidate.request_class is request_class):
@@ -262,9 +237,7 @@ def first_worker_that_fits(
     job: Job, board: Board, overlay: Overlay, kept: list[Reservation]
 ) -> tuple[WorkerState, Allocation] | None:
     """Return the first worker where a job fits now, and its allocation."""
-    for worker in board.offering(job.spec.queue):
-        if not worker.takes or worker.refuses(job.spec.queue, job.spec.constraints) is not None:
-            continue
+    for worker in board.takers(job.spec.queue, job.spec.constraints):
         free_view = overlay.free_view(worker, job.spec.queue)
         free_view.reserved = joined(barring(job, worker.info.name, kept), job.spec.queue)
         found = fit(job.spec.request, free_view)

@@ -69,9 +69,9 @@ class SortedOrders:
             self._firsts.insert(which, part[half])
 
     def extend(self, orders: Sequence[int]) -> None:
-        """Add sorted positions; appending at the end costs next to nothing."""
+        """Add sorted positions; appending many at the end costs next to nothing."""
         part = self._parts[-1]
-        if not orders or (part and orders[0] <= part[-1]):
+        if len(orders) < 2 or (part and orders[0] <= part[-1]):
             for order in orders:
                 self.add(order)
             return
