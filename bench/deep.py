@@ -102,7 +102,7 @@ class Queue:
 
     def close(self) -> None:
         """End the job that holds the printer; every other one is cancelled before it could start."""
-        self.requests.pause()
+        self.requests.change("pause")
         self._holder.kill(grace_s=0)
         until(self._holder.done, "end of the holder")
         self._stack.close()
@@ -149,7 +149,7 @@ class Queue:
         selector = [str(job.id)]
         shown, _ = _timed(self.requests.show)
         one, _ = _timed(lambda: self.requests.show(selector))
-        why, _ = _timed(lambda: self.requests.why(selector))
+        why, _ = _timed(lambda: self.requests.get("why", selector))
         killed, _ = _timed(lambda: self.requests.kill(selector))
         started = self._start()
         names = ("submit", "show", "show ID", "why ID", "kill ID", "submit to first instruction")

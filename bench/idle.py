@@ -161,7 +161,7 @@ def _watch(found: Processes, seconds: float, bare: int) -> dict[str, object]:
 def _end(home: str, requests: Requests) -> None:
     """Kill all jobs; those that do not end are ended by the numbers of their processes."""
     jobs = [job for job in requests.show()["jobs"] if job["state"] in ("placed", "running")]
-    requests.pause()
+    requests.change("pause")
     if jobs:
         requests.kill([str(job["id"]) for job in jobs], grace_s=0)
     try:

@@ -271,17 +271,13 @@ def test_tokens_are_listed(home: Path, grass: Grass) -> None:
 @pytest.mark.parametrize(
     ("words", "sent", "verb"),
     [
-        ([], {"scope": "submit", "queues": None, "bare": False, "name": "", "ttl_s": 3600.0}, "login"),
+        ([], {"scope": "submit", "ttl_s": 3600.0}, "login"),
         (
             ["--scope", "submit", "--queue", "a", "--queue", "b", "--bare", "--name", "ann", "--ttl", "10m"],
             {"scope": "submit", "queues": ["a", "b"], "bare": True, "name": "ann", "ttl_s": 600.0},
             "login",
         ),
-        (
-            ["--scope", "worker"],
-            {"scope": "worker", "queues": None, "bare": False, "name": "", "ttl_s": 3600.0},
-            "join",
-        ),
+        (["--scope", "worker"], {"scope": "worker", "ttl_s": 3600.0}, "join"),
     ],
 )
 def test_a_code_is_made_and_printed_as_the_line_to_type(
@@ -346,7 +342,7 @@ def test_the_audit_is_shown(home: Path, grass: Grass, at: object) -> None:
 
 def test_a_worker_is_drained_and_taken_back(home: Path, grass: Grass) -> None:
     def answer(request: Request) -> Answer:
-        return document({"worker": "box", "drained": not request.document["undo"], "notes": ["2 jobs run there"]})
+        return document({"worker": "box", "drained": "undo" not in request.document, "notes": ["2 jobs run there"]})
 
     with FakeDaemon(home, answer) as daemon:
         done = grass("drain", "box")
@@ -362,7 +358,11 @@ def test_a_worker_is_removed(home: Path, grass: Grass, lost: bool) -> None:
         done = grass("remove", "box", *(["--lost"] if lost else []))
     assert done.stdout.startswith("worker box is removed")
     [request] = daemon.requests
-    assert (request.target, request.document["worker"], request.document["lost"]) == ("/v1/remove-worker", "box", lost)
+    assert (request.target, request.document["worker"], request.document.get("lost", False)) == (
+        "/v1/remove-worker",
+        "box",
+        lost,
+    )
 
 
 def test_a_restored_broker_is_told_to_go_on(home: Path, grass: Grass) -> None:

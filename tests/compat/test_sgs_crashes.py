@@ -227,7 +227,7 @@ def test_a_bug_while_reading_events_is_said_in_one_line() -> None:
     def ask(*_: object) -> NoReturn:
         raise ValueError("unheard of")
 
-    event_reader = EventReader(EventStream(ask, 1, {}))
+    event_reader = EventReader(EventStream(ask, lambda: (0, [])))
     assert select.select([event_reader], [], [], DEADLINE_S)[0]
     with pytest.raises(Unreachable, match=r"\(ValueError: unheard of\)"):
         eventually(lambda: event_reader.take() or None, "it is raised")

@@ -129,7 +129,7 @@ class Crowd:
         """Start the broker, let everybody in, and wait until every worker offers the queue."""
         self.broker.serve("--bind", self.address, "--no-worker")
         with self.broker.client() as client:
-            code = client.create_token("submit", name="ann", queues=["q"], bare=False, ttl_s=START_S)["code"]
+            code = client.change("tokens/create", scope="submit", name="ann", queues=["q"], ttl_s=START_S)["code"]
             self.person.run("login", code)
             codes = [self._code(client, worker) for worker in self.workers]
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -137,7 +137,7 @@ class Crowd:
         eventually(lambda: len(self.online()) == len(self.workers), "every worker is online", START_S)
 
     def _code(self, client: ApiClient, worker: Member) -> str:
-        made = client.create_token("worker", name=worker.name, queues=None, bare=False, ttl_s=START_S)
+        made = client.change("tokens/create", scope="worker", name=worker.name, ttl_s=START_S)
         return str(made["code"])
 
     def _bring_in(self, worker: Member, code: str) -> None:

@@ -43,7 +43,7 @@ def test_a_home_of_an_earlier_release_opens(grass: Grass) -> None:
     check_logs(grass, HOME["logs"])
     with grass.client() as client:
         assert [stray["path"] for stray in client.info()["strays"]] == HOME["strays"]
-        asked = client.why([",".join(HOME["stories"])])["jobs"]
+        asked = client.get("why", [",".join(HOME["stories"])])["jobs"]
     assert {str(job["id"]): job["story"] for job in asked} == HOME["stories"]
     check_replays(grass)
     # The jobs that waited run as they were asked to: words, directories, environments, umasks.

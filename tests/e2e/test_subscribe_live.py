@@ -68,8 +68,8 @@ class Door:
         words = [QUEUE.encode(), limit.encode()]
         self.client.create_queue(words, cwd=os.fsencode(self.grass.cwd), temporary=True)
 
-    def subscribe(self, **more: object) -> Subscribed:
-        subscribed = Subscribed(self.client.subscribe(QUEUE, **more))  # type: ignore[arg-type]
+    def subscribe(self) -> Subscribed:
+        subscribed = Subscribed(self.client.subscribe(QUEUE, lambda: (0, [])))
         self.subscribed.append(subscribed)
         return subscribed
 
@@ -166,28 +166,12 @@ def test_a_daemon_killed_in_the_middle_costs_no_byte_and_tells_none_twice(grass:
     assert door.has_queue(), "its door came back"
 
 
-def test_another_reader_with_offsets_goes_on_where_the_first_was(grass: Grass, door: Door) -> None:
-    door.make()
-    one = door.subscribe()
-    ids = door.submit("echo first; until [ -e gate ]; do sleep 0.02; done; echo last", "echo done")
-    one.until(JobOutput, ids[0])
-    one.until_ended(ids[1])
-    offsets = one.stream.offsets
-    assert offsets == {ids[0]: (1, 6)}
-    one.close()
-    two = door.subscribe(first_id=ids[0], offsets=offsets)
-    grass.open_gate("gate")
-    frames = two.until_ended(*ids)
-    assert [frame.data for frame in frames if isinstance(frame, JobOutput) and frame.job == ids[0]] == [b"last\n"]
-    assert not any(isinstance(frame, JobStarted) and frame.job == ids[0] for frame in frames)
-
-
 def test_the_queue_of_a_door_that_was_killed_goes_after_its_last_job_and_not_before(grass: Grass, door: Door) -> None:
     door.make()
     ids = door.submit("until [ -e gate ]; do sleep 0.02; done", "true")
     script = (
         "import sys; from grassq.net.client import ApiClient\n"
-        f"for frame in ApiClient({str(grass.home)!r}).subscribe({QUEUE!r}): print(frame, flush=True)"
+        f"for frame in ApiClient({str(grass.home)!r}).subscribe({QUEUE!r}, lambda: (0, [])): print(frame, flush=True)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=grass.env) as process:
         assert process.stdout is not None

@@ -71,7 +71,7 @@ def test_a_swapped_certificate_is_refused_before_a_byte_of_the_request_is_sent(
     with FakeBroker(other, shown) as broker:
         let_in(home, certificate.fingerprint, broker.address)
         with pytest.raises(Refused) as caught, client(home, broker.address) as mine:
-            mine.hold(["3"])
+            mine.change("jobs/hold", selectors=["3"])
     assert (broker.handshakes, broker.heard) == (1, b"")
     words = str(caught.value)
     assert certificate.fingerprint.hex() in words and other.fingerprint.hex() in words and "grass login" in words
@@ -212,7 +212,7 @@ def test_a_broker_that_restarts_is_waited_for(
     standby = Standby(certificate, address, monkeypatch)
     told: list[str] = []
     with ApiClient(str(home), broker=str(address), tell=told.append) as mine:
-        answer = mine.show() if verb == "show" else mine.hold(["3"])
+        answer = mine.show() if verb == "show" else mine.change("jobs/hold", selectors=["3"])
     assert answer == {"jobs": []}
     assert standby.broker is not None
     standby.broker.__exit__(None, None, None)
@@ -225,7 +225,7 @@ def test_a_request_broken_off_is_repeated_with_the_same_key(home: Path, certific
     with FakeBroker(certificate, lambda request: answers.pop(0)) as broker:
         let_in(home, certificate.fingerprint, broker.address)
         with client(home, broker.address) as mine:
-            mine.hold(["3"])
+            mine.change("jobs/hold", selectors=["3"])
     assert len({request.document["key"] for request in broker.requests}) == 1
     assert len(broker.requests) == 3
 

@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from grassq.errors import NotFound, Unreachable
-from grassq.net import event_lines
-from grassq.net.event_lines import EventLines
+from grassq.net import event_stream
 from grassq.net.http import Broken, Connection
 
 
@@ -46,13 +45,13 @@ def line(event: str, seq: int, epoch: str = "e") -> bytes:
 
 def heard(wire: Wire, count: int) -> tuple[list[tuple[str, int]], list[str]]:
     told: list[str] = []
-    documents: list[dict[str, Any]] = list(islice(EventLines(wire, told.append), count))
+    documents: list[dict[str, Any]] = list(islice(event_stream.event_lines(wire, told.append), count))
     return [(document["event"], document["seq"]) for document in documents], told
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_lines, "AWAY_S", 0.001)
+    monkeypatch.setattr(event_stream, "AWAY_S", 0.001)
 
 
 def test_after_a_break_the_rest_is_asked_for_and_the_daemon_not_started() -> None:
@@ -76,7 +75,7 @@ def test_a_refusal_is_raised() -> None:
         heard(Wire(NotFound("no job matches 7")), 1)
 
 
-@pytest.mark.parametrize("strange", [b"nonsense\n", b"[]\n", b"x" * (event_lines.LINE_MAX + 1)])
+@pytest.mark.parametrize("strange", [b"nonsense\n", b"[]\n", b"x" * (event_stream.LINE_MAX + 1)])
 def test_what_cannot_be_read_ends_a_connection(strange: bytes) -> None:
     wire = Wire([line("subscribed", 1), strange], [line("placed", 2)])
     events, told = heard(wire, 2)

@@ -48,14 +48,12 @@ class Wire:
 
     def __init__(self, *said: bytes) -> None:
         self.said = list(said)
-        self.asked: list[tuple[int, dict[int, Place]]] = []
+        self.asked: list[dict[int, Place]] = []
         self.over: list[list[Range]] = []
         self.closed = 0
 
-    def __call__(
-        self, first: int, offsets: Mapping[int, Place], over: Sequence[Range]
-    ) -> tuple[Iterator[bytes], Connection]:
-        self.asked.append((first, dict(offsets)))
+    def __call__(self, offsets: Mapping[int, Place], over: Sequence[Range]) -> tuple[Iterator[bytes], Connection]:
+        self.asked.append(dict(offsets))
         self.over.append(list(over))
         if not self.said:
             raise NotFound("there is no queue any more")
@@ -76,11 +74,15 @@ def shown(*ids: Range, upto: int = 1 << 40) -> bytes:
     return json.dumps({"shown": ids, "upto": upto}).encode() + b"\n"
 
 
-def frames_of(wire: Wire, known: Known | None = None) -> list[Frame]:
+def nothing_known() -> tuple[int, list[int]]:
+    return 0, []
+
+
+def frames_of(wire: Wire, known: Known = nothing_known) -> list[Frame]:
     """Every frame until the daemon is gone for good."""
     heard: list[Frame] = []
     with pytest.raises(NotFound):
-        for frame in EventStream(wire, 1, {}, known):
+        for frame in EventStream(wire, known):
             heard.append(frame)
     return heard
 
@@ -112,7 +114,7 @@ def test_what_is_told_again_after_a_break_is_left_out() -> None:
     assert heard[4] == JobOutput(7, 1, 2, b"cd")
     assert [frame.job for frame in heard if isinstance(frame, JobEnded)] == [8, 7]
     assert len(heard) == 6
-    assert wire.asked == [(1, {}), (1, {7: (1, 2)}), (1, {})]
+    assert wire.asked == [{}, {7: (1, 2)}, {}]
     assert wire.closed == 2
 
 
@@ -129,7 +131,7 @@ def test_a_log_that_was_begun_anew_and_another_attempt_are_told_as_they_are() ->
         JobStarted(7, 2, {"gpu": {"0": 1}}),
         JobOutput(7, 2, 0, b"y"),
     ]
-    assert wire.asked[1] == (1, {7: (2, 1)})
+    assert wire.asked[1] == {7: (2, 1)}
 
 
 def test_the_first_bytes_of_a_second_attempt_are_told_however_much_was_read_of_the_first(
@@ -160,7 +162,6 @@ def test_jobs_that_were_dealt_with_are_not_asked_for_again_and_not_remembered(
 def test_of_jobs_that_ended_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "ENDED_MAX", 10)
     ends = b"".join(ended(job) for job in range(1, 101))
-    assert len(frames_of(Wire(ends))) == 100
     undone = [95, 100]
     # Whoever has not dealt with an end yet is not told of it twice.
     heard = frames_of(Wire(ends, ended(95) + ended(100)), lambda: (100, undone))
@@ -174,25 +175,34 @@ def test_what_exists_no_more_is_found_out_but_not_of_what_was_submitted_meanwhil
         return last[0], [5, 7, 9]
 
     wire = Wire(shown(), started(5) + shown((6, 7), (20, 20), upto=50), shown((5, 9), upto=8))
-    subscribed = EventStream(wire, 1, {}, known)
+    subscribed = iter(EventStream(wire, known))
     first = next(subscribed)
     assert isinstance(first, JobShown) and first.gone([5, 7, 9]) == []
     last[0] = 9
     assert next(subscribed) == JobStarted(5, 1, {"gpu": {"0": 1}})
     second = next(subscribed)
     assert isinstance(second, JobShown) and second.gone([5, 6, 7, 9, 10, 20]) == [5, 9]
-    assert subscribed.offsets == {}, "nothing is remembered of what is gone"
     third = next(subscribed)
+    assert wire.asked[-1] == {}, "nothing is remembered of what is gone"
     assert isinstance(third, JobShown) and third.gone([4, 9]) == [4]
 
 
 def test_a_queue_that_was_deleted_is_said_and_not_asked_for_again() -> None:
     wire = Wire(started(7) + b'{"gone": true}\n', started(8))
-    subscribed = EventStream(wire, 1, {})
-    next(subscribed)
+    frames = iter(EventStream(wire, nothing_known))
+    next(frames)
     with pytest.raises(NotFound, match="deleted"):
-        next(subscribed)
+        next(frames)
     assert (len(wire.asked), wire.closed) == (1, 1)
+
+
+def test_iterated_again_after_an_error_it_goes_on_where_it_was() -> None:
+    wire = Wire(started(7) + output(7, b"ab"), b"", b"", started(7) + output(7, b"cd", 2))
+    subscribed = EventStream(wire, nothing_known)
+    with pytest.raises(Unreachable, match="tried 3 times"):
+        list(subscribed)
+    assert next(iter(subscribed)) == JobOutput(7, 1, 2, b"cd")
+    assert wire.asked[-1] == {7: (1, 2)}
 
 
 def test_closed_while_it_is_opened_it_reads_nothing() -> None:
@@ -202,24 +212,25 @@ def test_closed_while_it_is_opened_it_reads_nothing() -> None:
         subscribed.close()  # as another thread may, just before the daemon is asked
         return 0, []
 
-    subscribed = EventStream(wire, 1, {}, known)
+    subscribed = EventStream(wire, known)
     assert list(subscribed) == []
     assert (len(wire.asked), wire.closed) == (1, 1)
 
 
 def test_a_closed_subscription_is_at_its_end_and_asks_nobody() -> None:
     wire = Wire(started(7), started(8))
-    subscribed = EventStream(wire, 1, {})
-    next(subscribed)
+    subscribed = EventStream(wire, nothing_known)
+    frames = iter(subscribed)
+    next(frames)
     subscribed.close()
-    assert list(subscribed) == []
+    assert list(frames) == []
     assert len(wire.asked) == 1
 
 
 def test_a_daemon_that_goes_away_at_once_each_time_is_given_up() -> None:
     wire = Wire(*[b""] * 5)
     with pytest.raises(Unreachable, match="tried 3 times"):
-        next(EventStream(wire, 1, {}))
+        next(iter(EventStream(wire, nothing_known)))
 
 
 @pytest.mark.parametrize(
@@ -239,4 +250,4 @@ def test_a_daemon_that_goes_away_at_once_each_time_is_given_up() -> None:
 def test_what_is_no_frame_is_exit_4_and_read_no_further(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "LINE_MAX", 64)
     with pytest.raises(Unreachable, match="cannot be read"):
-        next(EventStream(Wire(text, text, text), 1, {}))
+        next(iter(EventStream(Wire(text, text, text), nothing_known)))

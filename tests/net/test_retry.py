@@ -11,7 +11,7 @@ from tests.cli.fake import Answer, FakeDaemon, Request, document, reply
 from grassq.errors import BadInput, Refused, Unreachable
 from grassq.net import http
 from grassq.net.client import ApiClient
-from grassq.net.retry import exchange
+from grassq.net.retry import exchange, fetch
 
 
 class Breaks:
@@ -27,7 +27,7 @@ class Breaks:
 
 def test_a_broken_request_is_repeated_with_the_same_key(home: Path) -> None:
     with FakeDaemon(home, Breaks(2, document({"jobs": []}))) as daemon, ApiClient(str(home)) as client:
-        client.hold(["3"])
+        client.change("jobs/hold", selectors=["3"])
     keys = {request.document["key"] for request in daemon.requests}
     assert len(daemon.requests) == 3
     assert len(keys) == 1
@@ -35,7 +35,7 @@ def test_a_broken_request_is_repeated_with_the_same_key(home: Path) -> None:
 
 def test_three_breaks_are_exit_4(home: Path) -> None:
     with FakeDaemon(home, Breaks(99, b"")) as daemon, ApiClient(str(home)) as client, pytest.raises(Unreachable):
-        client.hold(["3"])
+        client.change("jobs/hold", selectors=["3"])
     assert len(daemon.requests) == 3
 
 
@@ -56,8 +56,8 @@ def test_one_connection_serves_many_requests(home: Path) -> None:
 
 def test_two_requests_have_two_keys(home: Path) -> None:
     with FakeDaemon(home, lambda request: document({})) as daemon, ApiClient(str(home)) as client:
-        client.rerun(["1"])
-        client.rerun(["1"])
+        client.change("jobs/rerun", selectors=["1"])
+        client.change("jobs/rerun", selectors=["1"])
     assert len({request.document["key"] for request in daemon.requests}) == 2
 
 
@@ -103,7 +103,7 @@ def test_a_silent_daemon_is_exit_4_and_not_asked_twice(home: Path) -> None:
 
     with FakeDaemon(home, silent) as daemon:
         with pytest.raises(Unreachable, match="not answered in time"):
-            exchange(str(home), "GET", "/", timeout_s=0.05)
+            fetch(str(home), "/", timeout_s=0.05)
         over.set()
     assert len(daemon.requests) == 1
 
@@ -115,7 +115,7 @@ def test_the_daemons_sentence_and_exit_code_arrive(home: Path) -> None:
         ApiClient(str(home)) as client,
         pytest.raises(BadInput, match=r"^no such amount$"),
     ):
-        client.pause("q")
+        client.change("pause", queue="q")
 
 
 def test_no_daemon_is_exit_4_where_none_may_be_started(home: Path) -> None:

@@ -29,16 +29,17 @@ def test_many_jobs_are_one_document_in_pages() -> None:
     async def test(fixture: BrokerFixture) -> None:
         await submit(fixture, MANY)
         home = str(fixture.home)
-        _, parts = await asyncio.to_thread(fetch, home, "/v1/show?selector=all")
+        _, parts, connection = await asyncio.to_thread(fetch, home, "/v1/show?selector=all")
         assert parts is not None, "it has no length known in advance"
         text = await asyncio.to_thread(b"".join, parts)
+        connection.close()
         shown = json.loads(text)
         assert [job["id"] for job in shown["jobs"]] == list(range(1, MANY + 1))
         assert shown["schema"] == 1 and shown["totals"] == {"held": MANY} and shown["more"] is False
         assert [json.loads(line.rstrip(b","))["id"] for line in text.splitlines()[1:-1]] == list(range(1, MANY + 1))
         with ApiClient(home) as client:
             assert await asyncio.to_thread(client.show, ["all"]) == shown
-            assert len((await asyncio.to_thread(client.why, ["all"]))["jobs"]) == MANY
+            assert len((await asyncio.to_thread(client.get, "why", ["all"]))["jobs"]) == MANY
 
     play(test)
 
@@ -61,7 +62,7 @@ def test_a_change_that_takes_long_writes_blanks_before_its_answer(monkeypatch: p
         with ApiClient(str(fixture.home)) as client:
             done = await asyncio.to_thread(client.kill, ["all"])
             assert (done["count"], done["ids"], done["jobs"]) == (count, list(range(1, count + 1)), [])
-            cleaned = await asyncio.to_thread(client.clean, ["all"])
+            cleaned = await asyncio.to_thread(client.change, "jobs/clean", selectors=["all"])
             assert cleaned["count"] == count and (await asyncio.to_thread(client.show))["totals"] == {}
 
     play(test)

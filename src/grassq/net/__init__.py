@@ -1,10 +1,9 @@
 """The client side of the network: how a command or a program talks to a daemon or a broker.
 
-Enter at `client.py`, `ApiClient`: one method for each request. `http.py` is a small HTTP/1.1 client on a unix socket
+Enter at `client.py`, `ApiClient`: requests and their answers. `http.py` is a small HTTP/1.1 client on a unix socket
 or TLS, `retry.py` repeats a request with the same key, `autostart.py` starts the daemon, `encoding.py` writes words
 that are no text. `broker.py` finds and checks a broker, `broker_file.py` keeps the known brokers, `redeem.py` exchanges
-a one-time code for a token, `tls.py` pins a certificate. `event_lines.py`, `event_stream.py` and `log_stream.py` read
-streams.
+a one-time code for a token, `tls.py` pins a certificate. `event_stream.py` and `log_stream.py` read streams.
 
 Imports the standard library, `home` and `core.syntax` only: every command pays for what is imported here.
 

@@ -1,4 +1,4 @@
-"""Every request a daemon answers, one method each; documents in, documents out."""
+"""Requests to a daemon and its answers; documents in, documents out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from grassq.core.syntax.numbers import id_ranges
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.home import Sender
 from grassq.net.encoding import new_key, query, word_value
-from grassq.net.event_lines import EventLines
-from grassq.net.event_stream import SILENT_S, EventStream, Known
+from grassq.net.event_stream import SILENT_S, EventStream, Known, event_lines
 from grassq.net.event_stream import Place as ReadTo
-from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response, bounded
+from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response
 from grassq.net.log_stream import LogStream
-from grassq.net.retry import exchange, persist
+from grassq.net.retry import exchange, fetch, persist
 
 if TYPE_CHECKING:
     from grassq.net.http import Target
@@ -119,15 +118,11 @@ class ApiClient:
 
     def show(self, selectors: Iterable[str] = ()) -> Document:
         """Return jobs, queues, workers and totals."""
-        return self._get("/v1/show", [("selector", each) for each in selectors])
+        return self.get("show", selectors)
 
     def jobs(self, selectors: Iterable[str] = (), **asked: object) -> Document:
         """Return one page of jobs, by selectors, or by the filters, order, limit and cursor of GET /v1/jobs."""
-        return self._get("/v1/jobs", [*(("selector", each) for each in selectors), *asked.items()])
-
-    def why(self, selectors: Iterable[str]) -> Document:
-        """Explain why jobs wait, or where they are."""
-        return self._get("/v1/why", [("selector", each) for each in selectors])
+        return self.get("jobs", selectors, **asked)
 
     def wait(self, selectors: Iterable[str], *, timeout_s: float, any_one: bool = False) -> Document:
         """Return when all jobs (or any one) are final, or after `timeout_s`, at most 30.
@@ -164,7 +159,7 @@ class ApiClient:
 
         return LogStream(ask, offset, attempt, tail)
 
-    def events(self, selectors: Iterable[str] = (), *, tell: Tell = lambda words: None) -> EventLines:
+    def events(self, selectors: Iterable[str] = ()) -> Iterator[Document]:
         """Iterate over changes of jobs as they are committed, for ever.
 
         A daemon that goes away is not started again but waited for, and `tell` gets a message.
@@ -173,132 +168,61 @@ class ApiClient:
 
         def ask(since: str | None, autostart: bool) -> tuple[Iterator[bytes], Connection]:
             path = "/v1/events" + query([*chosen, ("since", since)])
-            _, parts, connection = self._stream(path, SILENT_S, autostart=autostart and self.autostart)
+            _, parts, connection = self._stream(path, SILENT_S, autostart=autostart)
             return parts, connection
 
-        return EventLines(ask, tell)
+        return event_lines(ask, self._tell or (lambda words: None))
 
     def kill(self, selectors: Iterable[str], *, grace_s: float | None = None, unstarted: bool = False) -> Document:
-        """Stop running jobs, and cancel the others; with `unstarted`, only cancel jobs that have not started.
-
-        This answer and those below have `count` and `ids` of the changed jobs, the `jobs` themselves if they are few,
-        and `notes`. A kill also answers with the number of `stopping` jobs and the shortest and longest `grace_s`.
-        """
-        extra = {"unstarted": True} if unstarted else {}
-        return self._change_jobs("kill", selectors, grace_s=grace_s, **extra)
-
-    def rerun(self, selectors: Iterable[str], *, failed: bool = False) -> Document:
-        """Submit the same jobs again, or with `failed` only the failed ones; return the new jobs."""
-        return self._change_jobs("rerun", selectors, **({"failed": True} if failed else {}))
-
-    def hold(self, selectors: Iterable[str]) -> Document:
-        """Keep jobs that have not started from starting."""
-        return self._change_jobs("hold", selectors)
-
-    def release(self, selectors: Iterable[str]) -> Document:
-        """Let held jobs start again."""
-        return self._change_jobs("release", selectors)
-
-    def priority(self, selectors: Iterable[str], priority: int) -> Document:
-        """Set the priority; larger is sooner, 30 is neutral."""
-        return self._change_jobs("priority", selectors, priority=priority)
-
-    def clean(self, selectors: Iterable[str], *, older_s: float | None = None) -> Document:
-        """Remove final jobs with their logs."""
-        return self._change_jobs("clean", selectors, older_s=older_s)
+        """Stop running jobs, and cancel the others; with `unstarted`, only cancel jobs that have not started."""
+        return self.change("jobs/kill", selectors=list(selectors), grace_s=grace_s, unstarted=unstarted)
 
     def create_queue(self, words: Iterable[bytes], *, cwd: bytes | None = None, temporary: bool = False) -> Document:
         """Make or replace a queue; the words are those of `grass create-queue`.
 
         A temporary queue is deleted when it has no subscriber and all its jobs have ended.
         """
-        where = Sender.to(self.broker, cwd, {}).cwd
-        document: Document = {"words": [word_value(each) for each in words], "cwd": word_value(where)}
-        return self._change("create-queue", document | ({"temporary": True} if temporary else {}))
+        where = word_value(Sender.to(self.broker, cwd, {}).cwd)
+        return self.change("create-queue", words=[word_value(each) for each in words], cwd=where, temporary=temporary)
 
-    def subscribe(
-        self,
-        queue: str,
-        first_id: int = 1,
-        offsets: Mapping[int, ReadTo] | None = None,
-        known: Known | None = None,
-    ) -> EventStream:
-        """Stream what happens to a queue's jobs from an id on, and their output: an iterator of frames.
+    def subscribe(self, queue: str, known: Known) -> EventStream:
+        """Stream what happens to a queue's jobs, and their output: an iterator of frames.
 
-        `offsets` has (attempt, bytes read) by job id; their output continues there. `known` has the last job id the
-        caller knows, and the ids up to it that have not ended; ended jobs are not reported again. The stream uses
-        another connection and lasts until it is closed, also when the daemon is replaced.
+        `known` returns the last job id the caller knows, and the ids up to it that have not ended; ended jobs are not
+        reported again. The stream uses another connection and lasts until it is closed, also when the daemon is
+        replaced.
         """
 
-        def ask(
-            first_id: int, offsets: Mapping[int, ReadTo], over: Sequence[tuple[int, int]]
-        ) -> tuple[Iterator[bytes], Connection]:
+        def ask(offsets: Mapping[int, ReadTo], over: Sequence[tuple[int, int]]) -> tuple[Iterator[bytes], Connection]:
             read = ",".join([f"{job}:{attempt}:{offset}" for job, (attempt, offset) in offsets.items()])
             ended = ",".join([f"{first}-{last}" for first, last in over])
             # Not percent-encoded: the characters are safe, and the length of a request line is limited.
-            path = f"/v1/queues/{queue}/subscribe?from={first_id}&offsets={read}&over={ended}"
-            _, parts, connection = self._stream(path, SILENT_S)
+            _, parts, connection = self._stream(f"/v1/queues/{queue}/subscribe?offsets={read}&over={ended}", SILENT_S)
             return parts, connection
 
-        return EventStream(ask, first_id, offsets or {}, known)
-
-    def delete_queue(self, name: str, *, worker: str | None = None, at_broker: bool = False) -> Document:
-        """Remove a queue of the daemon's own machine, of another worker or of the broker; running jobs finish."""
-        where: Document = {} if worker is None else {"worker": worker}
-        return self._change("delete-queue", {"name": name, **where, **({"at_broker": True} if at_broker else {})})
-
-    def pause(self, queue: str | None = None) -> Document:
-        """Start no new jobs in one queue, or in all."""
-        return self._change("pause", {"queue": queue})
-
-    def resume(self, queue: str | None = None, *, restored: bool = False) -> Document:
-        """Start jobs again in one queue, or in all; with `restored`, no longer wait for workers after a restore."""
-        return self._change("resume", {"queue": queue} | ({"restored": True} if restored else {}))
-
-    def drain(self, worker: str, *, undo: bool = False) -> Document:
-        """Start no new jobs on a worker; running jobs finish."""
-        return self._change("drain", {"worker": worker, "undo": undo})
-
-    def remove_worker(self, worker: str, *, lost: bool = False) -> Document:
-        """Remove a worker and revoke its token; `lost` gives up the jobs it has."""
-        return self._change("remove-worker", {"worker": worker, "lost": lost})
-
-    def tokens(self) -> Document:
-        """Return every token and code."""
-        return self._get("/v1/tokens", [])
-
-    def create_token(
-        self, scope: str, *, name: str, queues: Sequence[str] | None, bare: bool, ttl_s: float
-    ) -> Document:
-        """Make a one-time code for `join` or `login`."""
-        document = {"scope": scope, "name": name, "queues": queues, "bare": bare, "ttl_s": ttl_s}
-        return self._change("tokens/create", document)
-
-    def revoke_token(self, id_: str) -> Document:
-        """Revoke a token or a code at once, on open connections too."""
-        return self._change("tokens/revoke", {"id": id_})
-
-    def audit(self, *, last: int | None = None) -> Document:
-        """Return the newest entries of the audit."""
-        return self._get("/v1/audit", [("last", last)])
+        return EventStream(ask, known)
 
     def info(self) -> Document:
         """Return what the daemon reports about itself."""
-        return self._get("/v1/info", [])
+        return self.get("info")
 
     def stop(self) -> Document:
         """Stop the daemon; jobs run on."""
         return self._ask("POST", "/v1/stop", b"{}")
 
-    def _change_jobs(self, verb: str, selectors: Iterable[str], **extra: object) -> Document:
-        return self._change(f"jobs/{verb}", {"selectors": list(selectors), **extra})
+    def get(self, what: str, selectors: Iterable[str] = (), **asked: object) -> Document:
+        """Return the answer to GET /v1/WHAT; what is None is not asked."""
+        return self._ask("GET", f"/v1/{what}" + query([*(("selector", each) for each in selectors), *asked.items()]))
 
-    def _change(self, verb: str, document: Document) -> Document:
-        body = json.dumps({**document, "key": new_key()}).encode("ascii")
-        return self._ask("POST", f"/v1/{verb}", body)
+    def change(self, action: str, **values: object) -> Document:
+        """Carry out POST /v1/ACTION, once, with these values; None and False are left out.
 
-    def _get(self, path: str, pairs: Iterable[tuple[str, object]]) -> Document:
-        return self._ask("GET", path + query(pairs))
+        An action on jobs, such as `jobs/hold`, takes `selectors`, and answers with `count` and `ids` of the changed
+        jobs, the `jobs` themselves if they are few, and `notes`. A kill also answers with the number of `stopping` jobs
+        and the shortest and longest `grace_s`.
+        """
+        document = {name: value for name, value in values.items() if value is not None and value is not False}
+        return self._ask("POST", f"/v1/{action}", json.dumps({**document, "key": new_key()}).encode("ascii"))
 
     def _ask(self, method: str, path: str, body: bytes = b"") -> Document:
         with self._lock:
@@ -307,24 +231,15 @@ class ApiClient:
         return read_answer(response, self.broker)
 
     def _stream(
-        self, path: str, timeout_s: float | None, *, autostart: bool | None = None
+        self, path: str, timeout_s: float | None, *, autostart: bool = True
     ) -> tuple[Response, Iterator[bytes], Connection]:
-        def ask() -> tuple[Response, Iterator[bytes], Connection]:
-            connection = Connection(self._target, timeout_s=timeout_s)
-            try:
-                response, parts = connection.stream(path)
-                if response.status != 200:
-                    response.body = b"".join(bounded(parts))
-                    raise _failure(response, self.broker)
-            except BaseException:
-                connection.close()
-                raise
-            return response, parts, connection
-
-        autostart = self.autostart if autostart is None else autostart
-        response, parts, connection = persist(ask, self._target, autostart=autostart)
+        response, parts, connection = fetch(
+            self._target, path, autostart=autostart and self.autostart, timeout_s=timeout_s
+        )
         self._note(response)
-        return response, parts, connection
+        if response.status != 200:
+            raise _failure(response, self.broker)
+        return response, iter([response.body]) if parts is None else parts, connection
 
     def _once(self, method: str, path: str, body: bytes) -> Response:
         connection = self._connection

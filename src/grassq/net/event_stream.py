@@ -1,10 +1,11 @@
-"""A subscription to a queue: starts, output and ends of its jobs as they happen, over connections that may break."""
+"""Events over connections that may break: changes of any jobs, and starts, output and ends of one queue's jobs."""
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from time import monotonic, sleep
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from grassq.net.retry import TRIES, TRIES_WITHIN_S
 
 #: A daemon sends something every 15 s at least. After this long without data it counts as gone.
 SILENT_S = 45.0
+#: Seconds until a daemon that is away is asked again for changes: at first, and at most.
+AWAY_S, AWAY_MAX_S = 0.2, 2.0
 #: The largest line of a frame, and the largest output after a line.
 LINE_MAX = 1 << 20
 OUTPUT_MAX = 4 << 20
@@ -84,8 +87,8 @@ class JobShown(NamedTuple):
 
 Frame = JobStarted | JobOutput | JobEnded | JobShown
 
-#: Opens the stream: the first job, the offsets of known output, and the ranges of jobs known to have ended.
-Ask = Callable[[int, Mapping[int, Place], Sequence[Range]], tuple[Iterator[bytes], Connection]]
+#: Opens the stream: the offsets of known output, and the ranges of jobs known to have ended.
+Ask = Callable[[Mapping[int, Place], Sequence[Range]], tuple[Iterator[bytes], Connection]]
 #: Returns the last job that the reader knows, and the jobs up to it whose end it has not dealt with.
 #: Called by the thread that reads.
 Known = Callable[[], tuple[int, Collection[int]]]
@@ -95,45 +98,23 @@ class EventStream:
     """The frames of one queue, each returned once. When a daemon dies, the stream goes on with the next one.
 
     The stream never ends by itself: close it. While it is open, a temporary queue is kept. NotFound means that the
-    queue was deleted while jobs waited for it.
+    queue was deleted while jobs waited for it. Iterated again after an error, it goes on where it was.
     """
 
-    def __init__(self, ask: Ask, first_id: int, offsets: Mapping[int, Place], known: Known | None = None) -> None:
-        """Jobs that `known` says were dealt with may come again, but are mostly not even asked for.
-
-        Without `known`, everything is asked for again, and `JobShown` covers no job.
-        """
+    def __init__(self, ask: Ask, known: Known) -> None:
+        """Jobs that `known` says were dealt with may come again, but are mostly not even asked for."""
         self._ask = ask
         self._known = known
         #: The last known job when this connection was opened.
         self._last = 0
-        self._first = first_id
         #: Started jobs: the attempt and offset read.
-        self._open: dict[int, Place] = dict(offsets)
+        self._open: dict[int, Place] = {}
         #: Ended jobs, without those that the reader has dealt with.
         self._ended: set[int] = set()
         #: Jobs whose output comes again from its start on, and the offset up to which it is known.
         self._again: dict[int, int] = {}
         self._connection: Connection | None = None
         self._is_closed = False
-        self._frames = self._forever()
-
-    def __iter__(self) -> Iterator[Frame]:
-        return self
-
-    def __next__(self) -> Frame:
-        return next(self._frames)
-
-    def __enter__(self) -> EventStream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def offsets(self) -> dict[int, Place]:
-        """The attempt and offset read of each unfinished job, for the next subscription."""
-        return dict(self._open)
 
     def close(self) -> None:
         """End the subscription; a temporary queue may be deleted when its last job has ended."""
@@ -142,7 +123,7 @@ class EventStream:
         if connection is not None:
             connection.interrupt()
 
-    def _forever(self) -> Iterator[Frame]:
+    def __iter__(self) -> Iterator[Frame]:
         breaks = 0
         while not self._is_closed:
             parts = self._begin()
@@ -168,19 +149,15 @@ class EventStream:
     def _begin(self) -> Iterator[bytes]:
         told = dict(list(self._open.items())[:OFFSETS_MAX])
         self._again = {job: upto for job, (_, upto) in self._open.items() if job not in told}
-        parts, self._connection = self._ask(self._first, told, self._settle())
+        self._last, unfinished = self._forget()
+        parts, self._connection = self._ask(told, _gaps(sorted(unfinished), self._last))
         return parts
 
-    def _settle(self) -> list[Range]:
-        """Forget jobs that the reader has dealt with; return the ranges of jobs that need not come again."""
-        if self._known is None:
-            return []
-        self._last, unfinished = self._known()
-        self._forget(self._last, unfinished)
-        return _gaps(sorted(unfinished), self._last)
-
-    def _forget(self, last: int, unfinished: Collection[int]) -> None:
+    def _forget(self) -> tuple[int, Collection[int]]:
+        """Forget jobs that the reader has dealt with; return what it knows."""
+        last, unfinished = self._known()
         self._ended = {job for job in self._ended if job > last} | self._ended.intersection(unfinished)
+        return last, unfinished
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -227,8 +204,7 @@ class EventStream:
         if job in self._ended:
             return None
         if len(self._ended) >= ENDED_MAX:
-            # Without `known`, forget the lowest half: these jobs may come again.
-            self._forget(*(self._known() if self._known else (sorted(self._ended)[ENDED_MAX // 2], ())))
+            self._forget()
         self._ended.add(job)
         self._open.pop(job, None)
         how = {name: document[name] for name in ("state", "exit_code", "signal", "outcome", "error")}
@@ -239,6 +215,41 @@ class EventStream:
         for job in shown.gone(self._open):
             del self._open[job]
         return shown
+
+
+def event_lines(
+    ask: Callable[[str | None, bool], tuple[Iterator[bytes], Connection]], tell: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
+    """Yield changes as documents, each once and in order, for ever: wait for a daemon that goes away.
+
+    `ask` opens the stream after a position, or from now on, and starts a daemon only if the flag is set. `tell` gets a
+    message each time the daemon goes away. `reread` says that changes were missed: read the jobs again. Heartbeats are
+    left out, and so is `subscribed` after the first connection.
+    """
+    since: str | None = None
+    pause_s = AWAY_S
+    parts, connection = ask(None, True)
+    while True:
+        try:
+            for document, _ in read_frames(parts):
+                pause_s = AWAY_S
+                is_resumed = since is not None and document.get("event") == "subscribed"
+                since = f"{document.get('epoch')}.{document.get('seq')}"
+                if document.get("event") != "heartbeat" and not is_resumed:
+                    yield document
+            why = "the daemon ended its answer"
+        except Unreachable as error:
+            why = str(error)
+        finally:
+            connection.close()
+        tell(f"{why}; waiting for the daemon to come back")
+        is_away = True
+        while is_away:
+            sleep(pause_s)
+            pause_s = min(2 * pause_s, AWAY_MAX_S)
+            with suppress(Unreachable):
+                parts, connection = ask(since, False)
+                is_away = False
 
 
 def _gaps(ids: Sequence[int], last: int) -> list[Range]:

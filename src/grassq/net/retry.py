@@ -25,19 +25,11 @@ AWAY_PAUSE_S = 0.1
 AWAY_PAUSE_MAX_S = 0.5
 
 
-def exchange(
-    target: Target,
-    method: str,
-    path: str,
-    body: bytes = b"",
-    *,
-    autostart: bool = True,
-    timeout_s: float | None = ANSWER_TIMEOUT_S,
-) -> Response:
+def exchange(target: Target, method: str, path: str, body: bytes = b"", *, autostart: bool = True) -> Response:
     """Send one request on its own connection; start this machine's daemon if none answers."""
 
     def ask() -> Response:
-        connection = Connection(target, timeout_s=timeout_s)
+        connection = Connection(target)
         try:
             return connection.request(method, path, body)
         finally:
@@ -46,33 +38,28 @@ def exchange(
     return persist(ask, target, autostart=autostart)
 
 
-def fetch(target: Target, path: str) -> tuple[Response, Iterator[bytes] | None]:
-    """GET an answer: whole, or, if it is written in parts, its head and its bytes as they come.
+def fetch(
+    target: Target, path: str, *, autostart: bool = True, timeout_s: float | None = ANSWER_TIMEOUT_S
+) -> tuple[Response, Iterator[bytes] | None, Connection]:
+    """GET an answer whole, or, if it is written in parts, its head, its bytes as they come, and its open connection.
 
     A connection that breaks before the head is tried again; Broken is raised if the end of the bytes is missing.
     """
 
-    def ask() -> tuple[Response, Iterator[bytes] | None]:
-        connection = Connection(target)
+    def ask() -> tuple[Response, Iterator[bytes] | None, Connection]:
+        connection = Connection(target, timeout_s=timeout_s)
         try:
             response, parts = connection.stream(path)
             if response.status == 200 and "transfer-encoding" in response.headers:
-                return response, _to_the_end(connection, parts)
+                return response, parts, connection
             response.body = b"".join(bounded(parts))
         except BaseException:
             connection.close()
             raise
         connection.close()
-        return response, None
+        return response, None, connection
 
-    return persist(ask, target)
-
-
-def _to_the_end(connection: Connection, parts: Iterator[bytes]) -> Iterator[bytes]:
-    try:
-        yield from parts
-    finally:
-        connection.close()
+    return persist(ask, target, autostart=autostart)
 
 
 def persist(ask: Callable[[], Answer], target: Target, *, autostart: bool = True) -> Answer:

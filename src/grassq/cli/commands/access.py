@@ -136,7 +136,7 @@ def token(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     with connect(arguments.broker) as client:
-        answer = client.tokens()
+        answer = client.get("tokens")
     if arguments.json:
         return render.document(answer)
     tokens = answer.get("tokens", [])
@@ -167,8 +167,13 @@ def _create(arguments: argparse.Namespace) -> int:
     if scope != "submit" and (arguments.queue or arguments.bare):
         raise BadInput(f"--queue and --bare are for submit tokens, not for a {scope} token")
     with connect(arguments.broker) as client:
-        answer = client.create_token(
-            scope, name=arguments.name or "", queues=arguments.queue, bare=arguments.bare, ttl_s=ttl_s
+        answer = client.change(
+            "tokens/create",
+            scope=scope,
+            name=arguments.name,
+            queues=arguments.queue,
+            bare=arguments.bare,
+            ttl_s=ttl_s,
         )
     if arguments.json:
         return render.document(answer)
@@ -184,7 +189,7 @@ def _create(arguments: argparse.Namespace) -> int:
 
 def _revoke(arguments: argparse.Namespace) -> int:
     with connect(arguments.broker) as client:
-        answer = client.revoke_token(arguments.id)
+        answer = client.change("tokens/revoke", id=arguments.id)
     if arguments.json:
         return render.document(answer)
     if arguments.quiet:
@@ -197,7 +202,7 @@ def audit(arguments: argparse.Namespace) -> int:
     if arguments.last < 1:
         raise BadInput("--last takes a count of entries, 1 or more")
     with connect(arguments.broker) as client:
-        answer = client.audit(last=arguments.last)
+        answer = client.get("audit", last=arguments.last)
     entries = answer.get("entries", [])
     if arguments.json:
         return render.document(answer)

@@ -9,7 +9,6 @@ from typing import Any
 
 from grassq.cli import job_text, render
 from grassq.cli.connect import connect
-from grassq.cli.output import complain
 
 
 def build(_: str, parser: argparse.ArgumentParser) -> None:
@@ -22,7 +21,7 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
 def events(arguments: argparse.Namespace) -> int:
     """Print changes, one line each, until Ctrl-C."""
     with connect(arguments.broker) as client:
-        for event in client.events(arguments.selectors, tell=complain):
+        for event in client.events(arguments.selectors):
             if arguments.json:
                 render.text(json.dumps(event) + "\n")
             elif event.get("event") == "reread":

@@ -29,11 +29,13 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         help_ = "only failed jobs without a later run that succeeded or has not ended"
         parser.add_argument("--failed", action="store_true", help=help_)
     if name == "kill":
-        parser.add_argument("--grace", metavar="DURATION", help="time between SIGTERM and SIGKILL, such as 2s")
+        help_ = "time between SIGTERM and SIGKILL, such as 2s"
+        parser.add_argument("--grace", metavar="DURATION", type=duration_s, dest="grace_s", help=help_)
     if name == "priority":
         parser.add_argument("priority", metavar="N", type=int, help="larger is sooner; 30 is neutral")
     if name == "clean":
-        parser.add_argument("--older", metavar="DURATION", help="only jobs that ended longer ago than this, such as 7d")
+        help_ = "only jobs that ended longer ago than this, such as 7d"
+        parser.add_argument("--older", metavar="DURATION", type=duration_s, dest="older_s", help=help_)
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document, with all ids")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only ids")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the ids of many jobs too")
@@ -44,20 +46,10 @@ def change(arguments: argparse.Namespace) -> int:
     """Change the selected jobs and print the result."""
     if arguments.verb == "rerun" and not (arguments.selectors or arguments.failed):
         raise BadInput("name the jobs to rerun, or use --failed; see `grass rerun --help`")
+    selectors = arguments.selectors or (["all"] if arguments.verb == "clean" else [])
+    given = {name: getattr(arguments, name, None) for name in ("grace_s", "priority", "older_s", "failed")}
     with connect(arguments.broker) as client:
-        selectors = arguments.selectors
-        if arguments.verb == "kill":
-            grace_s = None if arguments.grace is None else duration_s(arguments.grace)
-            answer = client.kill(selectors, grace_s=grace_s)
-        elif arguments.verb == "priority":
-            answer = client.priority(selectors, arguments.priority)
-        elif arguments.verb == "clean":
-            older_s = None if arguments.older is None else duration_s(arguments.older)
-            answer = client.clean(selectors or ["all"], older_s=older_s)
-        elif arguments.verb == "rerun":
-            answer = client.rerun(selectors, failed=arguments.failed)
-        else:
-            answer = {"hold": client.hold, "release": client.release}[arguments.verb](selectors)
+        answer = client.change(f"jobs/{arguments.verb}", selectors=selectors, **given)
     try:
         _report(arguments, answer)
     except BrokenPipeError:

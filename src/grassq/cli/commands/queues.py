@@ -57,14 +57,16 @@ def words(name: str, argv: list[str]) -> int:
 def delete(arguments: argparse.Namespace) -> int:
     """Remove a queue."""
     with _connect(arguments.broker, arguments.worker, arguments.at_broker) as client:
-        answer = client.delete_queue(arguments.queue, worker=arguments.worker, at_broker=arguments.at_broker)
+        answer = client.change(
+            "delete-queue", name=arguments.queue, worker=arguments.worker, at_broker=arguments.at_broker
+        )
     return render.outcome(arguments.json, answer, f"queue {answer.get('name')} deleted")
 
 
 def pause(arguments: argparse.Namespace) -> int:
     """Start no new jobs."""
     with connect(arguments.broker) as client:
-        answer = client.pause(arguments.queue)
+        answer = client.change("pause", queue=arguments.queue)
     again = "grass resume" + (f" {arguments.queue}" if arguments.queue else "")
     return render.outcome(
         arguments.json, answer, f"paused {_which(arguments)}; running jobs go on, `{again}` starts the rest"
@@ -74,7 +76,7 @@ def pause(arguments: argparse.Namespace) -> int:
 def resume(arguments: argparse.Namespace) -> int:
     """Start jobs again."""
     with connect(arguments.broker) as client:
-        answer = client.resume(arguments.queue, restored=arguments.restored)
+        answer = client.change("resume", queue=arguments.queue, restored=arguments.restored)
     sentence = (
         "going on without the workers that have not connected" if arguments.restored else f"resumed {_which(arguments)}"
     )

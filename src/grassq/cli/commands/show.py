@@ -34,9 +34,19 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
 
 def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None = None) -> int:
     """Print jobs; without a selector also queues, workers and totals."""
-    answer, parts = _ask(selectors, broker)
+    target, address = find_target(broker)
+    response, parts, connection = fetch(target, "/v1/show" + query([("selector", each) for each in selectors]))
+    if address is None:
+        warn_of_version(response.headers.get("grass-version"))
     if parts is not None:
-        return _print_stream(parts, as_json)
+        _print_stream(parts, as_json)
+        connection.close()
+        return 0
+    if response.status != 200:
+        from grassq.net.client import read_answer
+
+        read_answer(response, address)  # raises the error
+    answer = _document(response.body)
     if as_json:
         return render.document(answer)
     jobs = answer.get("jobs", [])
@@ -53,45 +63,21 @@ def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None 
     return 0
 
 
-def _ask(selectors: Sequence[str], typed: str | None) -> tuple[dict[str, Any], Iterator[bytes] | None]:
-    """Return the answer, or the parts of a long answer."""
-    target, broker = find_target(typed)
-    response, parts = fetch(target, "/v1/show" + query([("selector", each) for each in selectors]))
-    if broker is None:
-        warn_of_version(response.headers.get("grass-version"))
-    if parts is not None:
-        return {}, parts
-    if response.status == 200:
-        try:
-            answer = parse(response.body)
-        except (ValueError, RecursionError):
-            answer = None
-        if isinstance(answer, dict):
-            return answer, None
-    # An error: `read_answer` raises it.
-    from grassq.net.client import read_answer
-
-    return read_answer(response, broker), None
-
-
-def _print_stream(parts: Iterator[bytes], as_json: bool) -> int:
+def _print_stream(parts: Iterator[bytes], as_json: bool) -> None:
     """Print a long answer part by part: unchanged, or its jobs as rows of a table."""
     if as_json:
         for part in parts:
             render.write(part)
-        return 0
+        return
     lines = _lines(parts)
     table = _JobsTable(_document(next(lines) + b"]}"), is_whole=False)
     jobs = []
     for line in lines:
-        if line == b"]}":
-            break
-        jobs.append(_document(line.removesuffix(b",")))
-        if len(jobs) >= ROWS_AT_ONCE:
+        if line != b"]}":
+            jobs.append(_document(line.removesuffix(b",")))
+        if line == b"]}" or len(jobs) >= ROWS_AT_ONCE:
             table.add(jobs)
             jobs = []
-    table.add(jobs)
-    return 0
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:

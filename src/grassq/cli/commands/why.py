@@ -20,7 +20,7 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
 def why(arguments: argparse.Namespace) -> int:
     """Print why each job is in its state; for a single job also its history."""
     with connect(arguments.broker) as client:
-        answer = client.why(arguments.selectors)
+        answer = client.get("why", arguments.selectors)
     if arguments.json:
         return render.document(answer)
     for job in answer.get("jobs", []):

@@ -22,7 +22,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 def drain(arguments: argparse.Namespace) -> int:
     """Start no new jobs on a worker; its running jobs finish."""
     with connect(arguments.broker) as client:
-        answer = client.drain(arguments.worker, undo=arguments.undo)
+        answer = client.change("drain", worker=arguments.worker, undo=arguments.undo)
     name = answer.get("worker")
     if answer.get("drained"):
         sentence = (
@@ -36,7 +36,7 @@ def drain(arguments: argparse.Namespace) -> int:
 def remove(arguments: argparse.Namespace) -> int:
     """Remove a worker and revoke its token."""
     with connect(arguments.broker) as client:
-        answer = client.remove_worker(arguments.worker, lost=arguments.lost)
+        answer = client.change("remove-worker", worker=arguments.worker, lost=arguments.lost)
     return render.outcome(
         arguments.json, answer, f"worker {answer.get('worker')} is removed; only `grass join` brings it back"
     )

@@ -6,7 +6,7 @@ import os
 import threading
 
 from grassq.errors import GrassError, Unreachable
-from grassq.net.event_stream import EventStream, Frame, JobOutput, Place
+from grassq.net.event_stream import EventStream, Frame, JobOutput
 
 #: Bytes of frames not yet taken; above this limit the thread stops reading until frames are taken.
 BUFFER_MAX = 1 << 20
@@ -25,8 +25,7 @@ class EventReader:
         self._is_closed = False
         self._changed = threading.Condition()
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # A daemon thread: the process may exit while the thread waits for an answer.
-        threading.Thread(target=self._read, name="event-reader", daemon=True).start()
+        self._start()
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while there are frames or an error to take."""
@@ -43,19 +42,22 @@ class EventReader:
                 self._drain()
         return frames
 
-    def places(self) -> dict[int, Place]:
-        """Return how far the output of each unfinished job was read, for the next subscription."""
-        return self._stream.offsets
+    def read_on(self) -> None:
+        """Read on after an error, from where the stream was."""
+        self._failure = None
+        self._drain()
+        self._start()
 
     def close(self) -> None:
         """End the subscription."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-            if self._failure is not None:
-                # The thread has ended. A thread that still runs may write to the descriptor, which then stays open.
-                os.close(self._eventfd)
         self._stream.close()
+
+    def _start(self) -> None:
+        # A daemon thread: the process may exit while the thread waits for an answer.
+        threading.Thread(target=self._read, name="event-reader", daemon=True).start()
 
     def _read(self) -> None:
         why: GrassError = Unreachable("the event stream of the queue has ended")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from signal import SIGINT
 from time import monotonic, sleep
@@ -21,7 +21,7 @@ from grassq.compat.simple_gpu_scheduler.signals import END_ALL, STOP, Signals
 from grassq.core.outcome import in_words
 from grassq.errors import GrassError, NotFound, Refused, Unreachable
 from grassq.net.client import ApiClient, compact
-from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted, Place
+from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted
 
 #: With this many unfinished jobs, stdin is not read. One read may exceed the limit by its commands.
 UNFINISHED_MAX = 10_000
@@ -62,7 +62,10 @@ class Scheduler:
         self._failures = 0
         self._told_of_output = False
         self._create_queue()
-        self._event_reader = self._subscribe({})
+        table = self._table
+        # `known` is called on the event reader's thread. It reads `last` first, so a job up to `last` that is not among
+        # the unfinished jobs has ended.
+        self._event_reader = EventReader(client.subscribe(self._queue, known=lambda: (table.last, table.unfinished())))
         self._subscribed = monotonic()
         self._submitter = LineSubmitter(client, self._queue, cwd, self._create_queue, messages, signals)
 
@@ -75,7 +78,7 @@ class Scheduler:
         if not self._table.first:
             # The queue may have no subscriber yet, and the daemon would wait for the first one.
             with suppress(NotFound):
-                self._client.delete_queue(self._queue)
+                self._client.change("delete-queue", name=self._queue)
         self._event_reader.close()
         self._submitter.close()
         if self._table.failed or self._table.unstarted:
@@ -221,22 +224,12 @@ class Scheduler:
             self._flush()  # on a terminal this comes after what the command wrote
             self._messages.say(f"job {job} is gone: the daemon has no record of it, and its result is unknown")
 
-    def _subscribe(self, places: Mapping[int, Place]) -> EventReader:
-        table = self._table
-        # Called on the event reader's thread. `last` is read first, so a job up to `last` that is not among the
-        # unfinished jobs has ended.
-        return EventReader(
-            self._client.subscribe(self._queue, 1, places, known=lambda: (table.last, table.unfinished()))
-        )
-
     def _subscribe_again(self, error: GrassError) -> None:
         """Subscribe again from the last position, after the daemon was away for longer than a client waits."""
         now = monotonic()
         self._failures = self._failures + 1 if now - self._subscribed < STEADY_S else 1
         if self._failures > FAILURES_MAX:
             raise error
-        places = self._event_reader.places()
-        self._event_reader.close()
         if self._failures > 1:
             sleep(PAUSE_S)
         elif not isinstance(error, NotFound):
@@ -245,7 +238,7 @@ class Scheduler:
         # Creating an existing queue changes nothing. An error here comes back, and is counted, at the subscription.
         with suppress(GrassError):
             self._create_queue()
-        self._event_reader = self._subscribe(places)
+        self._event_reader.read_on()
         self._subscribed = now
 
     def _flush(self) -> None:
