@@ -31,7 +31,7 @@ from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool
 from grassq.core.resources.slots import Slot, limits_of
 from grassq.errors import Deposed, StoreUnavailable
-from grassq.store.base import Store
+from grassq.store.relational import Store
 from grassq.worker.agent import Agent
 
 FAULTS_S = 60.0

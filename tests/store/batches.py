@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from grassq.core.model import Job, Outcome, State
 from grassq.core.syntax.selectors import parse
-from grassq.store.base import Changes, Store
+from grassq.store.base import Changes
+from grassq.store.relational import Store
 
 ENV = b"\x90"
 DIGEST = hashlib.sha256(ENV).digest()

@@ -9,7 +9,7 @@ import pytest
 from tests.postgres import Server, fresh, shared
 
 from grassq.store.open import open_store
-from grassq.store.relational import RelationalStore
+from grassq.store.relational import Store
 
 ENGINES = ["file", "memory", "postgres"]
 
@@ -37,11 +37,11 @@ def mortal() -> Iterator[Server]:
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[[str], RelationalStore]]:
+def opened() -> Iterator[Callable[[str], Store]]:
     """Open a store and lead it; closed at the end."""
-    stores: list[RelationalStore] = []
+    stores: list[Store] = []
 
-    def open_one(url: str) -> RelationalStore:
+    def open_one(url: str) -> Store:
         stores.append(open_store(url))
         assert stores[-1].try_lead()
         return stores[-1]
@@ -52,6 +52,6 @@ def opened() -> Iterator[Callable[[str], RelationalStore]]:
 
 
 @pytest.fixture
-def store(url: str, opened: Callable[[str], RelationalStore]) -> RelationalStore:
+def store(url: str, opened: Callable[[str], Store]) -> Store:
     """A new store on each engine, led by us."""
     return opened(url)

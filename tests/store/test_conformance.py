@@ -12,7 +12,8 @@ from tests.store.batches import DIGEST, ENV, MANY, ended, kept, new, text
 
 from grassq.core.model import HOLDING, Job, Outcome, QueueTemplate, State
 from grassq.errors import GuardFailed, StoreUnavailable
-from grassq.store.base import SUBMISSION_KEPT_S, Attempt, Changes, Store, Story, Submission
+from grassq.store.base import SUBMISSION_KEPT_S, Attempt, Changes, Story, Submission
+from grassq.store.relational import Store
 
 # All or nothing.
 

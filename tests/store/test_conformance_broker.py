@@ -12,10 +12,10 @@ from tests.store.batches import MANY, kept, new
 from grassq.core.model import State
 from grassq.errors import Deposed, GuardFailed, StoreUnavailable
 from grassq.store import sql
-from grassq.store.base import CODE_KEPT_S, INCARNATIONS_KEPT, Changes, Scope, Store, Submission, Token, WorkerRecord
-from grassq.store.relational import RelationalStore
+from grassq.store.base import CODE_KEPT_S, INCARNATIONS_KEPT, Changes, Scope, Submission, Token, WorkerRecord
+from grassq.store.relational import Store
 
-Opened = Callable[[str], RelationalStore]
+Opened = Callable[[str], Store]
 
 
 def a_token(id: str = "01234567", *, created: float = 1.0, scope: Scope = "submit", name: str = "ann") -> Token:
@@ -130,7 +130,7 @@ def test_a_commit_that_failed_has_no_number(store: Store) -> None:
     assert store.number == 2
 
 
-def test_a_commit_on_top_of_one_we_did_not_see_is_refused(store: RelationalStore) -> None:
+def test_a_commit_on_top_of_one_we_did_not_see_is_refused(store: Store) -> None:
     store.commit(new(a_job(1)))
     store.number = 0
     with pytest.raises(GuardFailed, match="commit 0 is not the last in the store"):
@@ -140,10 +140,10 @@ def test_a_commit_on_top_of_one_we_did_not_see_is_refused(store: RelationalStore
     assert store.number == 2
 
 
-def test_a_store_that_went_back_in_time_is_not_gone_on_with(store: RelationalStore) -> None:
+def test_a_store_that_went_back_in_time_is_not_gone_on_with(store: Store) -> None:
     for job in (1, 2):
         store.commit(new(a_job(job)))
-    store._execute(sql.PUT_META, ("number", "1"))
+    store._execute(sql.PUT["meta"], ("number", "1"))
     with pytest.raises(Deposed, match="went back from commit 2 to 1; start the broker again"):
         store.load(MANY)
 
@@ -160,7 +160,7 @@ def test_lives_are_kept_with_the_last_commit_before_each(store: Store) -> None:
     assert store.number == 3
 
 
-def test_only_so_many_lives_are_kept(store: RelationalStore) -> None:
+def test_only_so_many_lives_are_kept(store: Store) -> None:
     store._many(sql.INSERT_LIFE, [(f"life{n}", n) for n in range(INCARNATIONS_KEPT)])
     store.begin("newest")
     known = store.load(MANY).incarnations

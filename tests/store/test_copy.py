@@ -17,9 +17,9 @@ from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Attempt, Changes, Story, Submission, WorkerRecord
 from grassq.store.copy import copy
 from grassq.store.open import open_store
-from grassq.store.relational import ROWS_AT_ONCE, Part, RelationalStore
+from grassq.store.relational import ROWS_AT_ONCE, Part, Store
 
-Opened = Callable[[str], RelationalStore]
+Opened = Callable[[str], Store]
 LINES = ROWS_AT_ONCE * 2 + 1
 
 

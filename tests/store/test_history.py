@@ -26,7 +26,8 @@ from grassq.core.states import (
     advance,
 )
 from grassq.errors import InvalidMove
-from grassq.store.base import Attempt, Changes, Store
+from grassq.store.base import Attempt, Changes
+from grassq.store.relational import Store
 from grassq.store.sqlite import MEMORY, SqliteStore
 
 words = st.binary(max_size=6).map(lambda word: word.replace(b"\0", b"0"))

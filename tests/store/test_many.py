@@ -19,11 +19,11 @@ from grassq.core.planner.request_classes import Shape
 from grassq.core.syntax.selectors import parse
 from grassq.errors import GuardFailed, StoreUnavailable
 from grassq.store import rows, sql
-from grassq.store.base import Attempt, Changes, Store, Story, WaitingGroup
-from grassq.store.relational import RelationalStore
+from grassq.store.base import Attempt, Changes, Story, WaitingGroup
+from grassq.store.relational import Store
 from grassq.store.sqlite import SqliteStore
 
-Opened = Callable[[str], RelationalStore]
+Opened = Callable[[str], Store]
 CONSTRAINTS = [
     Constraints(),
     Constraints(worker="w"),
@@ -237,7 +237,7 @@ def test_many_jobs_are_removed_with_all_they_left(opened: Opened) -> None:
 
 # No question reads everything.
 
-ASKED: dict[str, Callable[[RelationalStore], object]] = {
+ASKED: dict[str, Callable[[Store], object]] = {
     "recent": lambda store: store.recent(1.0, 100),
     "some": lambda store: store.some([1, 2, 3]),
     "queue": lambda store: store.jobs(parse("queue:q"), 1),
@@ -252,7 +252,7 @@ ASKED: dict[str, Callable[[RelationalStore], object]] = {
 }
 
 
-def _ask(store: RelationalStore, asked: str) -> None:
+def _ask(store: Store, asked: str) -> None:
     if asked in ASKED:
         ASKED[asked](store)
     else:

@@ -17,9 +17,9 @@ from grassq.core.model import ForTime, State
 from grassq.core.syntax.selectors import parse
 from grassq.errors import UnknownSchema
 from grassq.store import schema, sql
-from grassq.store.relational import RelationalStore
+from grassq.store.relational import Store
 
-Opened = Callable[[str], RelationalStore]
+Opened = Callable[[str], Store]
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
@@ -100,4 +100,4 @@ def test_both_engines_have_the_same_tables_and_columns(tmp_path: Path, opened: O
         "where table_schema = 'public' and table_name <> 'leader' order by table_name, column_name"
     )
     assert mine == theirs
-    assert {table for table, _ in mine} == sql.DUMP.keys()
+    assert {table for table, _ in mine} == sql.SELECT_ALL.keys()

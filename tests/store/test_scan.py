@@ -8,7 +8,8 @@ from tests.builders import T0, a_job
 from tests.store.batches import new
 
 from grassq.core.model import Job, Outcome, State
-from grassq.store.base import Changes, JobScan, Store
+from grassq.store.base import Changes, JobScan
+from grassq.store.relational import Store
 
 
 def ended_at(job: Job, at: float, state: State = State.SUCCEEDED) -> tuple[Job, Job]:

@@ -16,7 +16,8 @@ from grassq.core.outcome import in_words
 from grassq.core.planner.board import Board
 from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
 from grassq.errors import GuardFailed, InvalidMove
-from grassq.store.base import Attempt, Changes, Store, Story, Submission, WorkerRecord
+from grassq.store.base import Attempt, Changes, Story, Submission, WorkerRecord
+from grassq.store.relational import Store
 
 #: The number of story lines in an InvalidMove.
 LINES_TOLD = 20

@@ -26,7 +26,8 @@ from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import WorkerRoles
 from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck, is_current
 from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
-from grassq.store.base import Changes, Store, WorkerRecord
+from grassq.store.base import Changes, WorkerRecord
+from grassq.store.relational import Store
 
 log = logging.getLogger(__name__)
 

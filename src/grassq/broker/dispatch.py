@@ -16,7 +16,7 @@ from grassq.core.messages import Order, Start
 from grassq.core.model import AttemptId, Job
 from grassq.core.planner.board import Board
 from grassq.errors import StoreUnavailable
-from grassq.store.base import Store
+from grassq.store.relational import Store
 
 log = logging.getLogger(__name__)
 

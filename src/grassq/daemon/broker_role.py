@@ -31,9 +31,8 @@ from grassq.daemon.home_lock import open_run_root
 from grassq.errors import StoreUnavailable, UnknownSchema
 from grassq.run import rundir
 from grassq.settings import STORE_MEMORY
-from grassq.store.base import Store
 from grassq.store.open import open_store
-from grassq.store.relational import LEAD_TRY_S, RelationalStore
+from grassq.store.relational import LEAD_TRY_S, Store
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
@@ -102,7 +101,7 @@ async def _lead(setup: DaemonContext, url: str) -> Store | None:
     return store
 
 
-async def _try_lead(store: RelationalStore, stands_by: bool) -> bool:
+async def _try_lead(store: Store, stands_by: bool) -> bool:
     try:
         return await asyncio.to_thread(store.try_lead)
     except UnknownSchema:

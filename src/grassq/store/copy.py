@@ -9,7 +9,7 @@ from pathlib import Path
 from grassq.core.syntax.store_urls import is_postgres
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.open import IN_MEMORY, open_store, sqlite_path
-from grassq.store.relational import Part, RelationalStore
+from grassq.store.relational import Part, Store
 
 #: Called after each part: how many rows are copied, and how many there are.
 Progress = Callable[[int, int], None]
@@ -33,7 +33,7 @@ def copy(source: str, target: str, progress: Progress) -> int:
         return sum(new.totals().values())
 
 
-def _held(url: str) -> RelationalStore:
+def _held(url: str) -> Store:
     """Open the store and make sure that no broker uses it."""
     store = open_store(url)
     try:

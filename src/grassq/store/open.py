@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.errors import BadInput, Refused
-from grassq.store.relational import RelationalStore
+from grassq.store.relational import Store
 from grassq.store.sqlite import MEMORY, SqliteStore
 
 IN_MEMORY = "memory"
 _SQLITE = "sqlite:"
 
 
-def open_store(url: str) -> RelationalStore:
+def open_store(url: str) -> Store:
     """Return the store of this name. Call its `try_lead` until it says yes before anything else."""
     if is_postgres(url):
         return _postgres(url)
@@ -30,7 +30,7 @@ def sqlite_path(url: str) -> str:
     return path
 
 
-def _postgres(url: str) -> RelationalStore:
+def _postgres(url: str) -> Store:
     try:
         from grassq.store.postgres import PostgresStore
     except ImportError as error:

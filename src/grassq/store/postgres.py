@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 
-import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from grassq.core.syntax.store_urls import shown_url
 from grassq.errors import Deposed, StoreUnavailable
 from grassq.store import postgres_session, schema, sql
-from grassq.store.relational import QueryResult, RelationalStore, Row
+from grassq.store.relational import QueryResult, Row, Store
 from grassq.store.rows import Write
 
 #: How often a leader confirms that it lives, and after what silence a standby takes over.
@@ -37,10 +36,11 @@ _LOCK = 7_236_171_500
 _SCHEMA = "schema"
 
 
-class PostgresStore(RelationalStore):
+class PostgresStore(Store):
     """A store in one PostgreSQL database. Call `try_lead` until it says yes before anything else."""
 
     beat_s: float | None = BEAT_S
+    driver_error = psycopg.Error
 
     def __init__(self, url: str, *, answer_s: float = postgres_session.ANSWER_S) -> None:
         super().__init__(shown_url(url))
@@ -100,10 +100,9 @@ class PostgresStore(RelationalStore):
             self._patient()
         for number, statements in pending:
             self._execute(schema.in_postgres(statements))
-            self._execute(sql.PUT_META, (_SCHEMA, str(number)))
+            self._execute(sql.PUT["meta"], (_SCHEMA, str(number)))
 
     def beat(self) -> None:
-        """Confirm that this broker lives; raise Deposed if another has taken over."""
         with self._foreign_errors():
             if self._session is None or self._session.closed:
                 self._connect()
@@ -161,12 +160,8 @@ class PostgresStore(RelationalStore):
                     copy.write_row(row + constants)
 
     def _counts(self, writes: Iterable[Write]) -> list[int]:
-        every = list(writes)
-        if len(every) < 2:
-            return super()._counts(every)
-        connection = self._open_session()
-        with connection.pipeline():
-            results = [connection.execute(_translated(text), _storable(values)) for text, values in every]
+        with self._open_session().pipeline():
+            results = [self._execute(statement, values) for statement, values in writes]
         return [result.rowcount for result in results]
 
     def _stream(self, statement: str, count: int) -> Iterator[list[Row]]:
@@ -198,14 +193,10 @@ class PostgresStore(RelationalStore):
         finally:
             _undo(connection)
 
-    @contextmanager
-    def _foreign_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            raise StoreUnavailable(postgres_session.in_words(error, self.where)) from error
-        except msgspec.MsgspecError as error:
-            raise StoreUnavailable(f"{self.where} is damaged ({error}); restore it from a backup") from error
+    def _in_words(self, error: Exception) -> str:
+        if isinstance(error, psycopg.Error):
+            return postgres_session.in_words(error, self.where)
+        return f"{self.where} is damaged ({error}); restore it from a backup"
 
 
 def _undo(connection: postgres_session.Session) -> None:

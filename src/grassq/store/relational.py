@@ -1,22 +1,24 @@
-"""A store in tables, whatever the engine; an engine adds how to execute, how to begin, and how to explain an error."""
+"""What a store promises, and how it keeps this in tables. An engine adds how to execute and how to explain errors."""
 
 from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import groupby, starmap
-from operator import attrgetter, itemgetter
-from typing import Any, Protocol
+from operator import itemgetter
+from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from grassq.core.model import ID_MAX, Job, State
 from grassq.core.syntax import selectors
 from grassq.core.syntax.selectors import Selector
-from grassq.errors import Deposed, GuardFailed, Refused
+from grassq.errors import Deposed, GuardFailed, Refused, StoreUnavailable
 from grassq.gc_pause import gc_paused
-from grassq.store import rows, sql, waiting_groups
+from grassq.store import rows, sql
 from grassq.store.base import (
     CODE_KEPT_S,
     INCARNATIONS_KEPT,
@@ -33,12 +35,13 @@ from grassq.store.base import (
 )
 from grassq.store.id_ranges import next_ranges, portions
 
+T = TypeVar("T")
 Row = tuple[Any, ...]
 #: A table, and some of its rows.
 Part = tuple[str, list[Row]]
 
-#: How many rows of a store are in memory at once while it is copied.
-ROWS_AT_ONCE = 500
+#: How many rows of a store are in memory at once while it is copied, and while waiting jobs are grouped.
+ROWS_AT_ONCE, WAITING_AT_ONCE = 500, 2000
 #: How many ids one page of succeeded jobs looks at: no index lists them by id, and most rows may be other jobs.
 IDS_LOOKED_AT = 4000
 #: Lines of a story are numbered by their commit and, within it, below this; a batch has far fewer.
@@ -60,11 +63,15 @@ class QueryResult(Protocol):
 LEAD_TRY_S = 1.0
 
 
-class RelationalStore(ABC):
-    """A store in the tables of one database. Used by one thread at a time."""
+class Store(ABC):
+    """One broker's memory, in the tables of one database. Used by one thread at a time."""
 
+    #: How often `beat` must be called; None if no other broker can take this store over.
     beat_s: float | None = None
+    #: The number of the last commit; it grows by one with each commit and is stored with it.
     number = 0
+    #: The errors of the engine's driver.
+    driver_error: type[Exception]
 
     def __init__(self, where: str) -> None:
         #: The store's name in messages, without a password.
@@ -80,9 +87,9 @@ class RelationalStore(ABC):
     def _many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
         """Run one statement for each of the values."""
 
+    @abstractmethod
     def _counts(self, writes: Iterable[rows.Write]) -> list[int]:
         """Run statements; return how many rows each changed."""
-        return [self._execute(statement, values).rowcount for statement, values in writes]
 
     @abstractmethod
     def _stream(self, statement: str, count: int) -> Iterator[list[Row]]:
@@ -101,8 +108,16 @@ class RelationalStore(ABC):
         """Open one view of the store for several questions."""
 
     @abstractmethod
-    def _foreign_errors(self) -> AbstractContextManager[None]:
-        """Turn the engine's errors into ours, in words."""
+    def _in_words(self, error: Exception) -> str:
+        """Return what a driver's error, or data that cannot be decoded, means and what to do."""
+
+    @contextmanager
+    def _foreign_errors(self) -> Iterator[None]:
+        """Turn the driver's errors, and errors of decoding, into ours."""
+        try:
+            yield
+        except (self.driver_error, msgspec.MsgspecError) as error:
+            raise StoreUnavailable(self._in_words(error)) from error
 
     @abstractmethod
     def _reopen(self) -> None:
@@ -117,17 +132,20 @@ class RelationalStore(ABC):
         return True
 
     def beat(self) -> None:
-        """Do nothing: no other broker can take this store over, unless the engine says otherwise."""
+        """Confirm that this broker lives; raise Deposed if another has taken over."""
         return
 
     def begin(self, incarnation: str) -> None:
-        """Store that a broker begins; doing it twice changes nothing more."""
+        """Store that a broker begins; earlier incarnations are kept. Doing it twice changes nothing more."""
         with self._foreign_errors(), self._writing():
             self._execute(sql.INSERT_LIFE, (incarnation, self.number))
             self._execute(sql.FORGET_LIVES, (INCARNATIONS_KEPT,))
 
     def load(self, whole: int) -> Loaded:
-        """Return what is unfinished, as of the last commit."""
+        """Return what is unfinished, as of the last commit; the first `whole` waiting jobs are returned whole.
+
+        A million waiting jobs take seconds, and only the memory of their queue positions.
+        """
         self._totals = None
         self._reopen()
         with self._foreign_errors(), self._reading():
@@ -140,14 +158,14 @@ class RelationalStore(ABC):
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 jobs=self._alive(whole),
-                workers=[rows.worker_of(row[0]) for row in self._all(sql.SELECT_WORKERS)],
-                templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_TEMPLATES)},
-                paused={row[0] for row in self._all(sql.SELECT_PAUSES)},
+                workers=[rows.worker_of(info) for _, info in self._all(sql.SELECT_ALL["worker"])],
+                templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_ALL["template"])},
+                paused={row[0] for row in self._all(sql.SELECT_ALL["pause"])},
                 highest_id=max(highest, default=0),
-                worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_STANDINGS)),
-                unreconciled={row[0] for row in self._all(sql.SELECT_DOUBTS)},
+                worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])),
+                unreconciled={row[0] for row in self._all(sql.SELECT_ALL["doubt"])},
                 restored_to=max((int(row[0]) for row in self._all(sql.GET_META, "restored_to")), default=0),
-                incarnations={row[0]: row[1] for row in self._all(sql.SELECT_LIVES)},
+                incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
             )
             totals = self._counted()
@@ -167,7 +185,7 @@ class RelationalStore(ABC):
         found = []
         with gc_paused():
             for state, statement in sql.SELECT_WAITING_GROUPS.items():
-                found += waiting_groups.gather(State(state), self._stream(statement, waiting_groups.ROWS_AT_ONCE))
+                found += rows.waiting_groups(State(state), self._stream(statement, WAITING_AT_ONCE))
         return found
 
     def _counted(self) -> Counter[str]:
@@ -178,13 +196,17 @@ class RelationalStore(ABC):
 
     def _identify(self) -> None:
         if not self._all(sql.GET_META, "store_id"):
-            self._execute(sql.PUT_META, ("store_id", secrets.token_hex(8)))
+            self._execute(sql.PUT["meta"], ("store_id", secrets.token_hex(8)))
 
     def _number(self) -> int:
         return int(self._all(sql.GET_META, "number")[0][0])
 
     def commit(self, changes: Changes) -> None:
-        """Write one batch in one transaction."""
+        """Store everything durably, or nothing and raise.
+
+        A job row that is not as `updated` expects raises GuardFailed; what the disk refuses raises StoreUnavailable;
+        when another broker has taken the store over, Deposed.
+        """
         # Set again only after a successful commit: until then the states are counted anew.
         totals, self._totals = self._totals, None
         with self._foreign_errors(), self._writing():
@@ -196,7 +218,9 @@ class RelationalStore(ABC):
             self._write_broker(changes)
         self.number += 1
         if totals is not None:
-            self._totals = _counted_on(totals, changes, left)
+            changes.count(totals)
+            totals.subtract(left)
+            self._totals = totals
 
     def _write_jobs(self, changes: Changes) -> None:
         if changes.environments:
@@ -209,30 +233,18 @@ class RelationalStore(ABC):
             for count, (before, after) in zip(counts, changes.updated.values(), strict=True):
                 if count != 1:
                     raise GuardFailed(f"job {after.id} is not {before.state} in the store")
-        if changes.attempts:
-            self._write_attempts(changes.attempts.values())
+        if attempts := changes.attempts.values():
+            self._many(sql.INSERT_PLACED, [rows.placed_row(each) for each in attempts if rows.is_untold(each)])
+            self._many(sql.PUT["attempt"], [rows.attempt_row(each) for each in attempts if not rows.is_untold(each)])
         if changes.story:
             first = (self.number + 1) * LINES_MAX
             lines = enumerate(changes.story, start=first)
-            self._many(sql.INSERT_EVENT, [(line.job, n, line.at, line.kind, line.detail) for n, line in lines])
-
-    def _write_attempts(self, attempts: Iterable[Attempt]) -> None:
-        placed: list[Attempt] = []
-        told: list[Attempt] = []
-        for attempt in attempts:
-            (placed if rows.is_untold(attempt) else told).append(attempt)
-        if placed:
-            self._many(sql.INSERT_PLACED, map(rows.placed_row, placed))
-        if told:
-            counts = self._counts(map(rows.attempt_update, told))
-            # Placed and ended within one batch.
-            if unknown := [attempt for attempt, count in zip(told, counts, strict=True) if not count]:
-                self._many(sql.INSERT_ATTEMPT, map(rows.attempt_row, unknown))
+            self._many(sql.INSERT["event"], [(line.job, n, line.at, line.kind, line.detail) for n, line in lines])
 
     def _remove(self, jobs: list[int]) -> Counter[str]:
         """Remove finished jobs and everything only they needed; return how many of each state."""
         known = [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
-        self._execute(sql.PUT_META, ("highest_id", str(max([*jobs, *known]))))
+        self._execute(sql.PUT["meta"], ("highest_id", str(max([*jobs, *known]))))
         leaving = {row[0]: row for row in self._of_ids(sql.SELECT_LEAVING, jobs)}
         for job in jobs:
             if job not in leaving:
@@ -248,51 +260,54 @@ class RelationalStore(ABC):
         if changes.submissions:
             submissions = list(changes.submissions.values())
             self._execute(sql.FORGET_SUBMISSIONS, (max(one.at for one in submissions) - SUBMISSION_KEPT_S,))
-            self._many(sql.INSERT_SUBMISSION, [rows.submission_row(one) for one in submissions])
+            self._many(sql.INSERT["submission"], [rows.submission_row(one) for one in submissions])
         if changes.tokens:
             tokens = list(changes.tokens.values())
             now = max(max(token.created, token.ended or 0.0) for token in tokens)
             self._execute(sql.FORGET_CODES, (now - CODE_KEPT_S,))
-            self._many(sql.PUT_TOKEN, [rows.token_row(token) for token in tokens])
+            self._many(sql.PUT["token"], [rows.token_row(token) for token in tokens])
         if changes.workers:
-            self._many(sql.PUT_WORKER, [(name, rows.encode(info)) for name, info in changes.workers.items()])
+            self._many(sql.PUT["worker"], [(name, rows.encode(info)) for name, info in changes.workers.items()])
         if changes.worker_records:
-            self._many(sql.PUT_STANDING, [rows.worker_record_row(*item) for item in changes.worker_records.items()])
+            records = changes.worker_records.items()
+            self._many(sql.PUT["standing"], [rows.worker_record_row(*item) for item in records])
         # Removed last: anything else the same batch says about a worker is removed with it.
         if gone := [(name,) for name in changes.removed_workers]:
-            self._many(sql.REMOVE_WORKER, gone)
-            self._many(sql.REMOVE_STANDING, gone)
+            self._many(sql.REMOVE["worker"], gone)
+            self._many(sql.REMOVE["standing"], gone)
         for queue, template in changes.templates.items():
             if template is None:
-                self._execute(sql.REMOVE_TEMPLATE, (queue,))
+                self._execute(sql.REMOVE["template"], (queue,))
             else:
-                self._execute(sql.PUT_TEMPLATE, (queue, rows.encode(template)))
+                self._execute(sql.PUT["template"], (queue, rows.encode(template)))
         if changes.paused is not None:
-            self._execute(sql.CLEAR_PAUSES)
-            self._many(sql.INSERT_PAUSE, [(queue,) for queue in sorted(changes.paused)])
+            self._execute(sql.EMPTY["pause"])
+            self._many(sql.INSERT["pause"], [(queue,) for queue in sorted(changes.paused)])
         if changes.unreconciled is not None:
-            self._execute(sql.CLEAR_DOUBTS)
-            self._many(sql.INSERT_DOUBT, [(worker,) for worker in sorted(changes.unreconciled)])
+            self._execute(sql.EMPTY["doubt"])
+            self._many(sql.INSERT["doubt"], [(worker,) for worker in sorted(changes.unreconciled)])
         if changes.restored_to is not None:
-            self._execute(sql.PUT_META, ("restored_to", str(changes.restored_to)))
+            self._execute(sql.PUT["meta"], ("restored_to", str(changes.restored_to)))
 
     def submission(self, key: str) -> Submission | None:
-        """Return what a key was used for."""
-        found = self._read(sql.SELECT_SUBMISSION, key)
-        return rows.submission_from(found[0]) if found else None
+        """Return what a key was used for; keys are kept for SUBMISSION_KEPT_S."""
+        return next(iter(self._read(rows.submission_from, sql.SELECT_SUBMISSION, key)), None)
 
     def environment(self, digest: bytes) -> bytes | None:
         """Return the content stored under a digest."""
-        found = self._read(sql.SELECT_ENVIRONMENT, digest)
-        return found[0][0] if found else None
+        return next(iter(self._read(itemgetter(0), sql.SELECT_ENVIRONMENT, digest)), None)
 
     def jobs(self, selector: Selector, limit: int) -> list[Job]:
-        """Return the jobs a selector names, by id."""
+        """Return the jobs a selector names, by id, at most `limit`."""
         with self._foreign_errors():
             return [rows.job_from(row) for row in self._selected(selector, 0, selectors.MAX_NUMBER, limit)]
 
     def page(self, selector: Selector, after: int, upto: int, limit: int) -> tuple[list[Job], int]:
-        """Return the next jobs a selector names above the id `after`, and the id up to which the store has looked."""
+        """Return the next jobs that a selector names, by id, at most `limit`, and the id up to which it has looked.
+
+        Only jobs with an id above `after` and at most `upto` count. Work and memory of a page are bounded, so a page
+        may be empty before the last one. The last page has looked up to `upto`.
+        """
         low, high = after + 1, upto
         if isinstance(selector, selectors.ByIds):
             ranges, high = next_ranges(selector.ranges, low, upto, limit)
@@ -327,18 +342,17 @@ class RelationalStore(ABC):
                 return self._all(sql.SELECT_NAME, name, low, high, limit)
 
     def scan(self, wanted: JobScan, limit: int) -> list[Job]:
-        """Return the next jobs of a scan, at most `limit`; reads no more rows than it gives."""
+        """Return the next jobs of a scan, at most `limit`; reads no more rows than it returns."""
         given = {"state": wanted.state and wanted.state.value, "queue": wanted.queue, "name": wanted.name}
         [(condition, value)] = [item for item in given.items() if item[1] is not None] or [("", None)]
         at, id_ = wanted.after or ((TIME_MAX, ID_MAX + 1) if wanted.descending else (-TIME_MAX, 0))
         position = (id_,) if wanted.sort == "id" else (at, at, id_)
         statement = sql.scan(wanted.sort, wanted.descending, condition)
         values = (*(() if value is None else (value,)), *position, limit)
-        with self._foreign_errors():
-            return [rows.job_from(row) for row in self._all(statement, *values)]
+        return self._read(rows.job_from, statement, *values)
 
     def some(self, ids: Sequence[int]) -> list[Job]:
-        """Return the stored jobs of these ids, by id."""
+        """Return the stored jobs of these ids, by id; an id without a job is left out."""
         with self._foreign_errors():
             return [rows.job_from(row) for row in self._of_ids(sql.SELECT_SOME, sorted(set(ids)))]
 
@@ -353,11 +367,10 @@ class RelationalStore(ABC):
 
     def recent(self, since: float, limit: int) -> list[Job]:
         """Return the last jobs finished after `since`, newest first."""
-        with self._foreign_errors():
-            return [rows.job_from(row) for row in self._all(sql.SELECT_RECENT, since, limit)]
+        return self._read(rows.job_from, sql.SELECT_RECENT, since, limit)
 
     def totals(self) -> dict[str, int]:
-        """Return how many jobs are in each state."""
+        """Return how many jobs are in each state that has jobs; kept up to date, so asking costs nothing."""
         if self._totals is None:
             with self._foreign_errors():
                 self._totals = self._counted()
@@ -365,24 +378,22 @@ class RelationalStore(ABC):
 
     def attempts(self, job: int) -> list[Attempt]:
         """Return every try of a job, oldest first."""
-        with self._foreign_errors():
-            return [rows.attempt_from(row) for row in self._all(sql.SELECT_ATTEMPTS, job)]
+        return self._read(rows.attempt_from, sql.SELECT_ATTEMPTS, job)
 
     def story(self, job: int) -> list[Story]:
-        """Return what happened to a job, oldest first."""
+        """Return what happened to a job, oldest first, beginning with its submission."""
         with self._foreign_errors():
             born = self._all(sql.SELECT_SUBMITTED, job)
             lines = [Story(job, created, "submitted", f"queue {queue}") for created, queue in born]
             return lines + [Story(*row) for row in self._all(sql.SELECT_STORY, job)]
 
     def tokens(self) -> list[Token]:
-        """Return every token and code, oldest first."""
-        with self._foreign_errors():
-            return [rows.token_from(row) for row in self._all(sql.SELECT_TOKENS)]
+        """Return every token and code, oldest first, ended ones too; codes are kept CODE_KEPT_S after they ended."""
+        return self._read(rows.token_from, sql.SELECT_TOKENS)
 
     def rerun_jobs(self) -> set[int]:
         """Return the jobs that some stored job runs again."""
-        return {row[0] for row in self._read(sql.SELECT_RERUNS)}
+        return set(self._read(itemgetter(0), sql.SELECT_RERUNS))
 
     def reruns(self, ids: Sequence[int]) -> list[Job]:
         """Return the stored jobs that run any of these again."""
@@ -398,7 +409,7 @@ class RelationalStore(ABC):
         """Yield everything as (table, rows), in an order in which it can be written; no broker may write meanwhile."""
         with self._foreign_errors(), self._writing():
             self._patient()
-            for table, statement in sql.DUMP.items():
+            for table, statement in sql.SELECT_ALL.items():
                 for some in self._stream(statement, ROWS_AT_ONCE):
                     yield table, some
 
@@ -411,30 +422,13 @@ class RelationalStore(ABC):
             for statement in sql.EMPTY.values():
                 self._execute(statement)
             for table, some in parts:
-                self._many(sql.FILL[table], some)
+                self._many(sql.INSERT[table], some)
             number = self._number()
         self.number, self._totals = number, None
 
-    def _read(self, statement: str, *values: object) -> list[Row]:
+    def _read(self, from_row: Callable[[Row], T], statement: str, *values: object) -> list[T]:
         with self._foreign_errors():
-            return self._all(statement, *values)
+            return [from_row(row) for row in self._all(statement, *values)]
 
     def _all(self, statement: str, *values: object) -> list[Row]:
         return self._execute(statement, values).fetchall()
-
-
-_state_of = attrgetter("state")
-
-
-def _counted_on(totals: Counter[str], changes: Changes, left: Counter[str]) -> Counter[str]:
-    """Return how many jobs are in each state after a commit."""
-    # By their plain text: hashing a member of an enumeration takes five times longer.
-    if changes.inserted:
-        totals.update(map(str.__str__, map(_state_of, changes.inserted.values())))
-    for before, after in changes.updated.values():
-        if before.state is not after.state:
-            totals[str.__str__(before.state)] -= 1
-            totals[str.__str__(after.state)] += 1
-    if left:
-        totals.subtract(left)
-    return totals

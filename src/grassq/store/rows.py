@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
-from itertools import compress
-from operator import attrgetter, ne
+from itertools import compress, islice
+from operator import attrgetter, gt, ne
 from sys import intern
 from typing import Any, Literal
 
@@ -32,7 +33,7 @@ from grassq.core.model import (
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Request
 from grassq.store import sql
-from grassq.store.base import Attempt, Submission, Token, WorkerRecord
+from grassq.store.base import Attempt, Submission, Token, WaitingGroup, WorkerRecord
 
 #: A statement and its values.
 Write = tuple[str, tuple[object, ...]]
@@ -84,24 +85,11 @@ _LATER = {
 
 # What most new jobs have in common; only what differs is written.
 _USUAL: dict[str, object] = {
-    "name": None,
-    "reason": None,
-    "attempt": 0,
-    "cancel_requested": False,
-    "stop_grace_s": None,
-    "pid": None,
-    "tried": 0,
-    "lost": 0,
-    "ready_at": None,
-    "waits": (),
-    "started": None,
-    "finished": None,
-    "outcome": None,
-    "exit_code": None,
-    "signal": None,
-    "error": None,
-    "rerun_of": None,
+    field.name: field.default
+    for field in msgspec.structs.fields(Job)
+    if not field.required and field.name not in ("priority", "placement")
 }
+_USUAL["ready_at"] = None
 _usual = tuple(_USUAL.values())
 _others_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_USUAL)
 
@@ -170,20 +158,15 @@ def job_update(before: Job, after: Job) -> Write:
     """Return the statement that changes a stored job, with its guard."""
     news = _changing_of(after)
     changed = [*map(ne, _changing_of(before), news)]
-    given, cleared, values = _split(compress(_CHANGING, changed), compress(news, changed))
-    return sql.update_job(given, cleared), (*values, after.id, _plain_text(before.state), before.attempt)
-
-
-def _split(names: Iterable[str], news: Iterable[object]) -> tuple[tuple[str, ...], tuple[str, ...], list[object]]:
-    """Return the columns that get a value, the columns that lose theirs, and the values."""
     given, cleared, values = [], [], []
-    for name, new in zip(names, news, strict=True):
+    for name, new in zip(compress(_CHANGING, changed), compress(news, changed), strict=True):
         if new is None:
             cleared.append(name)
         else:
             given.append(name)
             values.append(_plain(new))
-    return tuple(given), tuple(cleared), values
+    statement = sql.update_job(tuple(given), tuple(cleared))
+    return statement, (*values, after.id, _plain_text(before.state), before.attempt)
 
 
 def job_from(row: tuple[Any, ...]) -> Job:
@@ -245,11 +228,33 @@ def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec
     return msgspec.structs.replace(read, **later) if later else read
 
 
-def shape_from(queue: str, shape: bytes) -> Shape:
+def waiting_groups(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[WaitingGroup]:
+    """Return the jobs of SELECT_WAITING_GROUPS, one group for each shape; of each job only its position is kept."""
+    # By the columns as stored: comparing bytes costs less than decoding each row.
+    alike: dict[tuple[str, bytes], array[int]] = {}
+    for part in parts:
+        for order, queue, shape in part:
+            orders = alike.get((queue, shape))
+            if orders is None:
+                alike[queue, shape] = array("q", (order,))
+            else:
+                orders.append(order)
+    groups = []
+    while alike:
+        # Removed one by one, so that nothing is in memory twice.
+        (queue, shape), orders = alike.popitem()
+        # Rows come by id, but jobs of several priorities have another order.
+        if any(map(gt, orders, islice(orders, 1, None))):
+            orders = array("q", sorted(orders))
+        groups.append(WaitingGroup(state, _shape_from(queue, shape), orders))
+    return groups
+
+
+def _shape_from(queue: str, shape: bytes) -> Shape:
     """Return what the planner groups a job by, from its columns."""
     asked = _asked(shape)
-    # A million shapes name the same few resources.
-    return queue, tuple([(intern(name), amount) for name, amount in asked.request]), asked.constraints
+    # A million shapes name the same few queues and resources.
+    return intern(queue), tuple([(intern(name), amount) for name, amount in asked.request]), asked.constraints
 
 
 def _asked_column(request: Request, constraints: Constraints) -> bytes:
@@ -273,26 +278,10 @@ def attempt_row(attempt: Attempt) -> tuple[object, ...]:
     return (*placed_row(attempt), *map(_plain, _told_of(attempt)))
 
 
-def attempt_update(attempt: Attempt) -> Write:
-    """Return the statement that changes a stored attempt; its placement never changes."""
-    given, cleared, values = _split(_TOLD, _told_of(attempt))
-    return sql.update_attempt(given, cleared), (*values, attempt.job, attempt.number)
-
-
 def attempt_from(row: tuple[Any, ...]) -> Attempt:
-    """Return an attempt, from the columns of SELECT_ATTEMPTS."""
-    return Attempt(
-        job=row[0],
-        number=row[1],
-        placement=_placement(row[2]),
-        pid=row[3],
-        started=row[4],
-        ended=row[5],
-        outcome=None if row[6] is None else Outcome(row[6]),
-        exit_code=row[7],
-        signal=row[8],
-        error=row[9],
-    )
+    """Return an attempt, from the columns of SELECT_ATTEMPTS: its fields, in their order."""
+    fields = dict(zip(Attempt.__struct_fields__, row, strict=True))
+    return msgspec.convert({**fields, "placement": _placement(fields["placement"])}, Attempt)
 
 
 def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object, ...]:
@@ -301,42 +290,23 @@ def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object,
 
 
 def worker_record_from(row: tuple[Any, ...]) -> tuple[str, WorkerRecord]:
-    """Return a worker's name and its record, from the columns of SELECT_STANDINGS."""
+    """Return a worker's name and its record, from its columns."""
     return row[0], WorkerRecord(bool(row[1]), row[2], row[3])
 
 
 def token_row(token: Token) -> tuple[object, ...]:
-    """Return the columns of a token or a code."""
-    return (
-        token.id,
-        token.digest,
-        token.scope,
-        token.name,
-        token.created,
-        int(token.is_code),
-        None if token.queues is None else encode(token.queues),
-        int(token.bare),
-        token.expires,
-        token.ended,
-        token.became,
-    )
+    """Return the columns of a token or a code: its fields, in their order."""
+    columns = msgspec.structs.asdict(token)
+    columns["queues"] = None if token.queues is None else encode(token.queues)
+    return tuple(map(_plain, columns.values()))
 
 
 def token_from(row: tuple[Any, ...]) -> Token:
-    """Return a token or a code, from TOKEN_COLUMNS."""
-    return Token(
-        id=row[0],
-        digest=row[1],
-        scope=row[2],
-        name=row[3],
-        created=row[4],
-        is_code=bool(row[5]),
-        queues=None if row[6] is None else msgspec.msgpack.decode(row[6], type=tuple[str, ...]),
-        bare=bool(row[7]),
-        expires=row[8],
-        ended=row[9],
-        became=row[10],
-    )
+    """Return a token or a code, from its columns."""
+    fields = dict(zip(Token.__struct_fields__, row, strict=True))
+    if (queues := fields["queues"]) is not None:
+        fields["queues"] = msgspec.msgpack.decode(queues)
+    return msgspec.convert(fields, Token, strict=False)
 
 
 def submission_row(submission: Submission) -> tuple[object, ...]:

@@ -33,60 +33,64 @@ def update_job(given: tuple[str, ...], cleared: tuple[str, ...]) -> str:
 
     The guard is the state and attempt the board believed: no row means that board and store disagree.
     """
-    return f"update job set {_assigned(given, cleared)} where id = ? and state = ? and attempt = ?"
-
-
-@lru_cache(STATEMENTS_MAX)
-def update_attempt(given: tuple[str, ...], cleared: tuple[str, ...]) -> str:
-    """Return an UPDATE of some columns of an attempt; no row means that the attempt is not stored yet."""
-    return f"update attempt set {_assigned(given, cleared)} where job = ? and number = ?"
-
-
-def _assigned(given: tuple[str, ...], cleared: tuple[str, ...]) -> str:
     parts = [f"{column} = ?" for column in given] + [f"{column} = null" for column in cleared]
     # A write that sets nothing is still guarded.
-    return ", ".join(parts) or "attempt = attempt"
+    return f"update job set {', '.join(parts) or 'attempt = attempt'} where id = ? and state = ? and attempt = ?"
 
+
+# Every table: its columns, and its key. Rows can be written in this order of the tables.
+_TABLES = {
+    "meta": ("key, value", "key"),
+    "environment": ("digest, body", "digest"),
+    "job": (JOB_COLUMNS, "id"),
+    "attempt": (
+        "job, number, worker, boot, placement, pid, started, ended, outcome, exit_code, signal, error",
+        "job, number",
+    ),
+    "event": ("job, number, at, kind, detail", "job, number"),
+    "submission": ("key, digest, first_id, count, at, ids", "key"),
+    "worker": ("name, info", "name"),
+    "template": ("queue, template", "queue"),
+    "pause": ("queue", "queue"),
+    "standing": ("worker, drained, ticket, next_ticket", "worker"),
+    "doubt": ("worker", "worker"),
+    "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became", "id"),
+    "life": ("life, number", "seq"),
+}
+# PostgreSQL keeps the schema's version in `meta`; it is not part of the store's content.
+_KEPT = {"meta": " where key <> 'schema'"}
+
+COUNT_ROWS = {table: f"select count(*) from {table}{_KEPT.get(table, '')}" for table in _TABLES}
+SELECT_ALL = {
+    table: f"select {columns} from {table}{_KEPT.get(table, '')} order by {key}"
+    for table, (columns, key) in _TABLES.items()
+}
+EMPTY = {table: f"delete from {table}{_KEPT.get(table, '')}" for table in reversed(_TABLES)}
+INSERT = {
+    table: f"insert into {table} ({columns}) values ({', '.join('?' * (columns.count(',') + 1))})"
+    for table, (columns, _) in _TABLES.items()
+}
+REMOVE = {table: f"delete from {table} where {_TABLES[table][1]} = ?" for table in ("worker", "template", "standing")}
+
+
+def _put(columns: str, key: str) -> str:
+    others = [column for column in columns.split(", ") if column not in key.split(", ")]
+    return f" on conflict ({key}) do update set {', '.join(f'{column} = excluded.{column}' for column in others)}"
+
+
+#: Insert a row, or replace the row of the same key.
+PUT = {
+    table: INSERT[table] + _put(*_TABLES[table])
+    for table in ("meta", "attempt", "worker", "template", "standing", "token")
+}
 
 INSERT_PLACED = """
 insert into attempt (job, number, worker, boot, placement) values (?, ?, ?, ?, ?)
 on conflict (job, number) do update set pid = null, started = null, ended = null,
     outcome = null, exit_code = null, signal = null, error = null
 """
-INSERT_ATTEMPT = """
-insert into attempt (job, number, worker, boot, placement, pid, started, ended, outcome, exit_code, signal, error)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-
-INSERT_EVENT = "insert into event (job, number, at, kind, detail) values (?, ?, ?, ?, ?)"
 INSERT_ENVIRONMENT = "insert into environment (digest, body) values (?, ?) on conflict (digest) do nothing"
-INSERT_SUBMISSION = "insert into submission (key, digest, first_id, count, at, ids) values (?, ?, ?, ?, ?, ?)"
 FORGET_SUBMISSIONS = "delete from submission where at < ?"
-PUT_WORKER = "insert into worker (name, info) values (?, ?) on conflict (name) do update set info = excluded.info"
-PUT_TEMPLATE = """
-insert into template (queue, template) values (?, ?)
-on conflict (queue) do update set template = excluded.template
-"""
-REMOVE_TEMPLATE = "delete from template where queue = ?"
-CLEAR_PAUSES = "delete from pause"
-INSERT_PAUSE = "insert into pause (queue) values (?)"
-CLEAR_DOUBTS = "delete from doubt"
-INSERT_DOUBT = "insert into doubt (worker) values (?)"
-PUT_STANDING = """
-insert into standing (worker, drained, ticket, next_ticket) values (?, ?, ?, ?)
-on conflict (worker) do update set drained = excluded.drained, ticket = excluded.ticket,
-    next_ticket = excluded.next_ticket
-"""
-REMOVE_WORKER = "delete from worker where name = ?"
-REMOVE_STANDING = "delete from standing where worker = ?"
-
-TOKEN_COLUMNS = "id, digest, scope, name, created, is_code, queues, bare, expires, ended, became"
-PUT_TOKEN = f"""
-insert into token ({TOKEN_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-on conflict (id) do update set digest = excluded.digest, scope = excluded.scope, name = excluded.name,
-    created = excluded.created, is_code = excluded.is_code, queues = excluded.queues, bare = excluded.bare,
-    expires = excluded.expires, ended = excluded.ended, became = excluded.became
-"""
 # An unused code ended when it expired.
 FORGET_CODES = "delete from token where is_code = 1 and coalesce(ended, expires) < ?"
 
@@ -94,7 +98,6 @@ INSERT_LIFE = "insert into life (life, number) values (?, ?) on conflict (life) 
 FORGET_LIVES = "delete from life where seq not in (select seq from life order by seq desc limit ?)"
 
 GET_META = "select value from meta where key = ?"
-PUT_META = "insert into meta (key, value) values (?, ?) on conflict (key) do update set value = excluded.value"
 # Commits are numbered; the guard is the number of the commit before.
 NEXT_NUMBER = "update meta set value = ? where key = 'number' and value = ?"
 
@@ -169,13 +172,7 @@ COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group
 COUNT_FINISHED = "select count(*) from job where finished is not null"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
-SELECT_WORKERS = "select info from worker order by name"
-SELECT_TEMPLATES = "select queue, template from template order by queue"
-SELECT_PAUSES = "select queue from pause"
-SELECT_STANDINGS = "select worker, drained, ticket, next_ticket from standing order by worker"
-SELECT_DOUBTS = "select worker from doubt"
-SELECT_LIVES = "select life, number from life order by seq"
-SELECT_TOKENS = f"select {TOKEN_COLUMNS} from token order by created, id"
+SELECT_TOKENS = f"select {_TABLES['token'][0]} from token order by created, id"
 SELECT_ATTEMPTS = """
 select job, number, placement, pid, started, ended, outcome, exit_code, signal, error
 from attempt where job = ? order by number
@@ -183,39 +180,6 @@ from attempt where job = ? order by number
 SELECT_STORY = "select job, at, kind, detail from event where job = ? order by number"
 SELECT_SUBMITTED = "select created, queue from job where id = ?"
 SELECT_RERUNS = "select distinct rerun_of from job where rerun_of is not null"
-
-# Copying a whole store: each table's columns, in an order in which rows can be written, and how they are sorted.
-_TABLES = {
-    "meta": ("key, value", "key"),
-    "environment": ("digest, body", "digest"),
-    "job": (JOB_COLUMNS, "id"),
-    "attempt": (
-        "job, number, worker, boot, placement, pid, started, ended, outcome, exit_code, signal, error",
-        "job, number",
-    ),
-    "event": ("job, number, at, kind, detail", "job, number"),
-    "submission": ("key, digest, first_id, count, at, ids", "key"),
-    "worker": ("name, info", "name"),
-    "template": ("queue, template", "queue"),
-    "pause": ("queue", "queue"),
-    "standing": ("worker, drained, ticket, next_ticket", "worker"),
-    "doubt": ("worker", "worker"),
-    "token": (TOKEN_COLUMNS, "id"),
-    "life": ("life, number", "seq"),
-}
-# PostgreSQL keeps the schema's version in `meta`; it is not part of the store's content.
-_KEPT = {"meta": " where key <> 'schema'"}
-
-COUNT_ROWS = {table: f"select count(*) from {table}{_KEPT.get(table, '')}" for table in _TABLES}
-DUMP = {
-    table: f"select {columns} from {table}{_KEPT.get(table, '')} order by {order}"
-    for table, (columns, order) in _TABLES.items()
-}
-EMPTY = {table: f"delete from {table}{_KEPT.get(table, '')}" for table in reversed(_TABLES)}
-FILL = {
-    table: f"insert into {table} ({columns}) values ({', '.join('?' * (columns.count(',') + 1))})"
-    for table, (columns, _) in _TABLES.items()
-}
 
 # PostgreSQL only: which broker leads. Time is the database's own, never a broker's.
 LEADER_EXISTS = "select to_regclass('leader') is not null"

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from grassq.errors import StoreUnavailable
 from grassq.store import schema
 from grassq.store.base import Changes
-from grassq.store.relational import QueryResult, RelationalStore, Row
+from grassq.store.relational import QueryResult, Row, Store
 from grassq.store.rows import Write
 
 MEMORY = ":memory:"
@@ -40,8 +39,10 @@ _PRAGMAS = (
 )
 
 
-class SqliteStore(RelationalStore):
+class SqliteStore(Store):
     """A store in one SQLite file, or in memory. Used by one thread at a time."""
+
+    driver_error = sqlite3.Error
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -77,7 +78,6 @@ class SqliteStore(RelationalStore):
             self._connection = self._open()
 
     def commit(self, changes: Changes) -> None:
-        """Write one batch in one transaction."""
         if len(changes.inserted) < MANY_JOBS:
             super().commit(changes)
             return
@@ -126,31 +126,17 @@ class SqliteStore(RelationalStore):
                 self._connection.execute("rollback")
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
-    @contextmanager
-    def _foreign_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreUnavailable(_in_words(error, self.path)) from error
-        except msgspec.MsgspecError as error:
-            raise StoreUnavailable(_damaged(error, self.path)) from error
-
-
-def _in_words(error: sqlite3.Error, path: str) -> str:
-    if "full" in str(error):
-        return f"the disk that holds {path} is full; free some space and try again"
-    if isinstance(error, sqlite3.DatabaseError) and ("malformed" in str(error) or "not a database" in str(error)):
-        return _damaged(error, path)
-    if "readonly" in str(error) or "unable to open" in str(error):
-        return f"{path} cannot be written ({error}); check the owner and mode of its folder"
-    return f"{path}: {error}"
-
-
-def _damaged(error: Exception, path: str) -> str:
-    return f"{path} is damaged ({error}); keep it and the jobs folder, and start on another GRASS_HOME"
+    def _in_words(self, error: Exception) -> str:
+        why = str(error)
+        if isinstance(error, msgspec.MsgspecError) or "malformed" in why or "not a database" in why:
+            return f"{self.path} is damaged ({why}); keep it and the jobs folder, and start on another GRASS_HOME"
+        if "full" in why:
+            return f"the disk that holds {self.path} is full; free some space and try again"
+        if "readonly" in why or "unable to open" in why:
+            return f"{self.path} cannot be written ({why}); check the owner and mode of its folder"
+        return f"{self.path}: {why}"
 
 
 def _version(connection: sqlite3.Connection) -> int:
