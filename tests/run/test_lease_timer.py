@@ -37,7 +37,7 @@ while True:
 def lease(harness: Harness, path: str, until: float, length_s: float = 2.0) -> float:
     """Write a lease that ends so many seconds from now; when that is."""
     at = boottime() + until
-    rundir.write_lease(path, rundir.LeaseRecord(at, length_s), harness.boot)
+    rundir.write_lease(path, rundir.Lease(at, length_s), harness.boot)
     return at
 
 
@@ -77,7 +77,7 @@ def test_without_a_lease_in_force_nothing_is_started(harness: Harness, tmp_path:
         case "over":
             lease(harness, path, -0.001)
         case "of another boot":
-            rundir.write_lease(path, rundir.LeaseRecord(boottime() + 60, 80.0), "another boot")
+            rundir.write_lease(path, rundir.Lease(boottime() + 60, 80.0), "another boot")
         case "damaged":
             Path(path, "lease").write_bytes(b'{"v": 1, "until": ')
         case "a link":
@@ -228,11 +228,11 @@ def test_a_lease_that_stays_unreadable_counts_as_over_after_a_margin(
 ) -> None:
     now, length_s = 1000.0, 100.0
     monkeypatch.setattr(lease_timer, "boottime", lambda: now)
-    rundir.write_lease(str(tmp_path), rundir.LeaseRecord(1075.0, length_s), "boot")
+    rundir.write_lease(str(tmp_path), rundir.Lease(1075.0, length_s), "boot")
     guard = lease_timer.LeaseTimer(str(tmp_path), "boot")
     assert guard.holds() and guard.grace_s == GRACE_PART * length_s
 
-    def unreadable(path: str, boot: str) -> rundir.LeaseRecord:
+    def unreadable(path: str, boot: str) -> rundir.Lease:
         raise OSError("no descriptor")
 
     monkeypatch.setattr(rundir, "read_lease", unreadable)
@@ -244,7 +244,7 @@ def test_a_lease_that_stays_unreadable_counts_as_over_after_a_margin(
 
 
 def test_a_lease_that_was_never_read_is_not_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreadable(path: str, boot: str) -> rundir.LeaseRecord:
+    def unreadable(path: str, boot: str) -> rundir.Lease:
         raise OSError("no descriptor")
 
     monkeypatch.setattr(rundir, "read_lease", unreadable)

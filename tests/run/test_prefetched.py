@@ -61,7 +61,7 @@ def test_a_damaged_order_to_follow_is_none(harness: Harness) -> None:
     release(predecessor)
     harness.ended(predecessor)
     ended = harness.until("exited", predecessor)
-    assert (ended["idle"], "next" in ended) == (True, False)
+    assert (ended["idle"], ended["next"]) == (True, False)
     harness.shim_pool.order(prefetched)
     assert harness.ended(prefetched)["code"] == 0
 

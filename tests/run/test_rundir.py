@@ -221,7 +221,7 @@ def test_an_unfinished_second_line_of_a_claim_is_no_command(path: str) -> None:
 
 def test_a_lease_is_read_back_in_its_boot_alone_and_private(path: str) -> None:
     assert rundir.read_lease(path, "boot") is None
-    rundir.write_lease(path, rundir.LeaseRecord(12.5, 300.0), "boot")
+    rundir.write_lease(path, rundir.Lease(12.5, 300.0), "boot")
     found = rundir.read_lease(path, "boot")
     assert found is not None and (found.until, found.length_s) == (12.5, 300.0)
     assert rundir.read_lease(path, "another boot") is None
@@ -253,11 +253,11 @@ def test_a_lease_of_a_later_release_that_says_more_is_read(path: str) -> None:
 
 
 def test_an_acknowledgement_is_an_empty_file_and_none_where_there_is_no_run_dir(path: str, tmp_path: Path) -> None:
-    assert not rundir.is_acked(path)
-    rundir.mark_acked(path)
-    rundir.mark_acked(path)
-    assert rundir.is_acked(path) and Path(path, "acked").read_bytes() == b""
-    rundir.mark_acked(str(tmp_path / "jobs/99/1"))
+    assert not rundir.is_marked(path, rundir.ACKED)
+    rundir.mark(path, rundir.ACKED)
+    rundir.mark(path, rundir.ACKED)
+    assert rundir.is_marked(path, rundir.ACKED) and Path(path, "acked").read_bytes() == b""
+    rundir.mark(str(tmp_path / "jobs/99/1"), rundir.ACKED)
     assert not (tmp_path / "jobs/99").exists()
 
 

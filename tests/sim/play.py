@@ -197,14 +197,8 @@ class Play:
     def _start_agent(self, machine: Machine) -> None:
         if machine.agent is None:
             send = partial(self.wire.to_broker, machine.name)
-            link = self.wire.links[machine.name]
             machine.agent = Agent(
-                self._info(machine),
-                SimRunner(machine),
-                send,
-                self.clock.mono,
-                boottime=self.clock.mono,
-                seen=lambda: link.seen,
+                self._info(machine), SimRunner(machine), send, self.clock.mono, boottime=self.clock.mono
             )
             self.wire.connect(machine.name)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
-from grassq.worker.machine import Lease
+from grassq.run.rundir import Lease
 
 
 @dataclass(eq=False)

@@ -12,11 +12,12 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
+from msgspec.structs import replace
 from tests.sim.world import Machine
 
 from grassq.broker.decider import Decider
 from grassq.broker.inbox import FromWorker
-from grassq.core.messages import Check, Forget, Order, Report, Silent, StorePosition, Withdraw, WorkerMessage
+from grassq.core.messages import Check, Forget, Hello, Order, Report, Silent, StorePosition, Withdraw, WorkerMessage
 
 HEARTBEAT_S = 1.5
 #: Silence after which either end gives a connection up.
@@ -212,6 +213,8 @@ class Wire:
         link = self.links[name]
         if link.broker is None or link.no_way_out:
             return
+        if isinstance(message, Hello) and message.fresh:
+            message = replace(message, seen=link.seen)
         said = FromWorker(name, message)
         fates = self._fates(name)
         if isinstance(message, Report):

@@ -19,9 +19,10 @@ from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.run.lease_timer import GRACE_PART
+from grassq.run.rundir import ACKED, Lease
 from grassq.worker.agent import Agent
 from grassq.worker.attempts import exited
-from grassq.worker.machine import Lease
+from grassq.worker.machine import Inventory
 
 TERM, KILL = 15, 9
 
@@ -88,22 +89,16 @@ class Machine:
         folder = self.dirs.get(attempt)
         return None if folder is None else folder.lease
 
-    def inventory(self, most: int) -> list[AttemptId]:
-        return sorted((attempt for attempt, folder in self.dirs.items() if not folder.unrecorded), reverse=True)[:most]
+    def inventory(self, most: int) -> Inventory:
+        newest = sorted(self.dirs, reverse=True)[:most]
+        held = [attempt for attempt in newest if not self.dirs[attempt].unrecorded]
+        unacked = [attempt for attempt in held if not self.dirs[attempt].acked]
+        return Inventory(held, unacked, [attempt for attempt in newest if self.dirs[attempt].unrecorded])
 
-    def unrecorded(self, most: int) -> list[AttemptId]:
-        found = (attempt for attempt, folder in self.dirs.items() if folder.unrecorded)
-        return sorted(found, reverse=True)[:most]
-
-    def unacked(self, most: int) -> list[AttemptId]:
-        return [attempt for attempt in self.inventory(most) if not self.dirs[attempt].acked]
-
-    def acked(self, attempt: AttemptId) -> None:
-        if attempt in self.dirs:
+    def mark(self, attempt: AttemptId, marker: str) -> None:
+        if attempt in self.dirs and marker == ACKED:
             self.dirs[attempt].acked = True
-
-    def mark_unrecorded(self, attempt: AttemptId) -> None:
-        if attempt in self.dirs:
+        elif attempt in self.dirs:
             self.dirs[attempt].unrecorded = True
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
@@ -141,6 +136,10 @@ class Machine:
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
         folder = self.dirs.setdefault(attempt, RunDir(self.boot))
+        if folder.shim is not None and not folder.shim.alive:
+            if folder.command is not None and (grace_s <= 0 or not folder.command.stubborn):
+                self._dies(folder.command, TERM if grace_s > 0 else KILL)
+            return
         folder.stop = grace_s
         if folder.shim is not None and folder.shim.alive and folder.shim.busy == attempt:
             self._terminate(folder, grace_s)
@@ -151,11 +150,6 @@ class Machine:
             return False
         folder.void = True
         return True
-
-    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        command = self.dirs[attempt].command
-        if command is not None and (kill or not command.stubborn):
-            self._dies(command, KILL if kill else TERM)
 
     # What shims and commands do.
 
@@ -368,12 +362,8 @@ class SimRunner:
         self.watch = machine.watch
         self.stop = machine.stop
         self.void = machine.void
-        self.end_orphan = machine.end_orphan
         self.lease = machine.lease
         self.leased = machine.leased
         self.inventory = machine.inventory
-        self.unrecorded = machine.unrecorded
-        self.unacked = machine.unacked
-        self.acked = machine.acked
-        self.mark_unrecorded = machine.mark_unrecorded
+        self.mark = machine.mark
         self.forget = machine.forget

@@ -13,8 +13,9 @@ from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
+from grassq.run.rundir import UNRECORDED, Lease
 from grassq.worker.attempts import exited
-from grassq.worker.machine import Detected, Lease, MachineEvents
+from grassq.worker.machine import Detected, Inventory, MachineEvents
 
 
 class Dir(Struct):
@@ -27,8 +28,7 @@ class Dir(Struct):
     lease: Lease | None = None
     log: bytes = b""
     next: AttemptId | None = None
-    acked: bool = False
-    unrecorded: bool = False
+    marks: set[str] = set()
 
 
 class FakeMachine:
@@ -99,32 +99,20 @@ class FakeMachine:
         self.dirs[attempt] = Dir(claimed=True, void=True)
         return True
 
-    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        """There are no orphans."""
-
     def lease(self, attempt: AttemptId, lease: Lease) -> None:
         self.dirs[attempt].lease = lease
 
     def leased(self, attempt: AttemptId) -> Lease | None:
         return self.dirs.get(attempt, Dir()).lease
 
-    def _dirs(self, most: int, *, unrecorded: bool) -> list[AttemptId]:
-        return [each for each in sorted(self.dirs, reverse=True) if self.dirs[each].unrecorded is unrecorded][:most]
+    def inventory(self, most: int) -> Inventory:
+        newest = [(each, self.dirs[each].marks) for each in sorted(self.dirs, reverse=True)[:most]]
+        unacked = [each for each, marks in newest if not marks]
+        unrecorded = [each for each, marks in newest if UNRECORDED in marks]
+        return Inventory([each for each, _ in newest if each not in unrecorded], unacked, unrecorded)
 
-    def inventory(self, most: int) -> list[AttemptId]:
-        return self._dirs(most, unrecorded=False)
-
-    def unrecorded(self, most: int) -> list[AttemptId]:
-        return self._dirs(most, unrecorded=True)
-
-    def unacked(self, most: int) -> list[AttemptId]:
-        return [each for each in self.inventory(most) if not self.dirs[each].acked]
-
-    def acked(self, attempt: AttemptId) -> None:
-        self.dirs.get(attempt, Dir()).acked = True
-
-    def mark_unrecorded(self, attempt: AttemptId) -> None:
-        self.dirs.get(attempt, Dir()).unrecorded = True
+    def mark(self, attempt: AttemptId, marker: str) -> None:
+        self.dirs.get(attempt, Dir()).marks.add(marker)
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         alive = {job for job, attempt in self.dirs if self.look((job, attempt)).shim_alive}

@@ -14,10 +14,10 @@ from grassq.core.messages import Ack, Start, Stop
 from grassq.core.model import Outcome
 from grassq.core.reconcile import RunState
 from grassq.core.states import Lost, RefusedByWorker, Started, Stuck
+from grassq.run.rundir import Lease
 from grassq.worker.agent import ORDER_AGAIN_S, ORPHAN_LOOK_S
 from grassq.worker.attempts import exited
 from grassq.worker.leases import LEASE_PART
-from grassq.worker.machine import Lease
 
 LENGTH = 100.0
 PART = LEASE_PART * LENGTH

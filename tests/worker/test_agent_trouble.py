@@ -22,8 +22,8 @@ from grassq.core.messages import Check, Start, Stop
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.states import Started, Stuck
+from grassq.run.rundir import Lease
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S, RUNNING_LOOK_S
-from grassq.worker.machine import Lease
 
 
 def _full() -> OSError:

@@ -7,12 +7,11 @@ import errno
 from tests.builders import a_worker
 from tests.worker.workbench import ACK, ALIVE, DONE, ENDED, ME, NOBODY, ORPHAN, RECORD, START, VOID, Bench
 
-from grassq.core.messages import Ack, Hello, Report, StorePosition
+from grassq.core.messages import Ack, Hello, Report
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.states import Started, Stuck
-from grassq.worker import unacked
-from grassq.worker.agent import HELD_MAX, REPEAT_S
+from grassq.worker.agent import HELD_MAX, LOOKS_MAX, REPEAT_S, UNTOLD_MAX
 
 
 def connected(found: RunState, *left: AttemptId) -> Bench:
@@ -39,12 +38,11 @@ def test_an_acknowledgement_that_comes_twice_is_marked_again_and_does_nothing_el
     assert bench.runner.marked == [ME, ME]
 
 
-def test_a_fresh_hello_says_what_is_here_and_what_was_heard_last() -> None:
+def test_a_fresh_hello_says_what_is_here() -> None:
     bench = Bench()
     bench.runner.left = [(9, 2), (9, 1), (3, 1)]
-    bench.seen = StorePosition("life", 12)
     bench.agent.hello()
-    assert bench.said == [Hello(a_worker(), True, ((9, 2), (9, 1), (3, 1)), StorePosition("life", 12))]
+    assert bench.said == [Hello(a_worker(), True, ((9, 2), (9, 1), (3, 1)))]
     bench.said.clear()
     bench.agent.hello(fresh=False)
     assert bench.said == [Hello(a_worker(), False)]
@@ -99,7 +97,7 @@ def test_nothing_is_told_twice_that_the_broker_asked_for_first() -> None:
 
 
 def test_a_long_outbox_is_told_in_parts_as_it_is_acknowledged() -> None:
-    jobs = unacked.UNTOLD_MAX + 10
+    jobs = UNTOLD_MAX + 10
     bench = connected(ENDED, *((job, 1) for job in range(jobs, 0, -1)))
     told: set[int] = set()
 
@@ -111,10 +109,10 @@ def test_a_long_outbox_is_told_in_parts_as_it_is_acknowledged() -> None:
         told.update(new)
         return len(new)
 
-    assert listen(0.1) == unacked.LOOKS_MAX
+    assert listen(0.1) == LOOKS_MAX
     for _ in range(10):
         listen(0.1)
-    assert len(told) == unacked.UNTOLD_MAX, "the rest waits for acknowledgements"
+    assert len(told) == UNTOLD_MAX, "the rest waits for acknowledgements"
     for job in sorted(told):
         bench.agent.order(Ack(job, 1))
     listen(0.1)

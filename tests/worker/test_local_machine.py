@@ -19,10 +19,11 @@ from grassq.core.model import AttemptId, Constraints, Outcome, RemoteSubmitter
 from grassq.core.states import Exited, Lost
 from grassq.run import processes, rundir
 from grassq.run.lease_timer import boottime
+from grassq.run.rundir import ACKED, UNRECORDED, Lease
 from grassq.worker.attempts import End
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.local_machine import LocalMachine
-from grassq.worker.machine import Lease
+from grassq.worker.machine import Inventory
 
 BOOT = processes.boot_id()
 PATH = (b"PATH", b"/usr/local/bin:/usr/bin:/bin")
@@ -139,40 +140,40 @@ def test_the_inventory_is_every_attempt_newest_job_first_and_bounded(bench: Benc
         bench.left(job, attempt)
     (bench.home / "jobs/10/checkpoint").mkdir()
     (bench.home / "jobs/notes.txt").write_text("mine")
-    assert bench.machine.inventory(100) == [(10, 2), (10, 1), (9, 1), (2, 1)]
-    assert bench.machine.inventory(3) == [(10, 2), (10, 1), (9, 1)]
+    assert bench.machine.inventory(100).held == [(10, 2), (10, 1), (9, 1), (2, 1)]
+    assert bench.machine.inventory(3).held == [(10, 2), (10, 1), (9, 1)]
 
 
 def test_an_empty_home_holds_nothing(bench: Bench) -> None:
-    assert bench.machine.inventory(10) == [] == bench.machine.unacked(10)
+    assert bench.machine.inventory(10) == Inventory()
 
 
 def test_what_is_acknowledged_is_no_more_in_the_outbox_also_in_the_next_life(bench: Bench) -> None:
     bench.left(1)
     bench.left(2)
-    bench.machine.acked((1, 1))
-    bench.machine.acked((1, 1))
-    bench.machine.acked((77, 1))
-    assert bench.new_machine().unacked(10) == [(2, 1)]
+    bench.machine.mark((1, 1), ACKED)
+    bench.machine.mark((1, 1), ACKED)
+    bench.machine.mark((77, 1), ACKED)
+    assert bench.new_machine().inventory(10).unacked == [(2, 1)]
     assert not (bench.home / "jobs/77").exists()
 
 
 def test_a_worker_in_one_process_with_its_broker_neither_lists_nor_marks(bench: Bench) -> None:
     path = bench.left(1)
     direct = bench.new_machine(remote_broker=False)
-    direct.acked((1, 1))
-    assert direct.inventory(10) == [] == direct.unacked(10) and list(path.iterdir()) == []
+    direct.mark((1, 1), ACKED)
+    assert direct.inventory(10) == Inventory() and list(path.iterdir()) == []
 
 
 def test_what_a_restored_broker_has_no_record_of_is_told_apart_also_when_its_end_is_acknowledged(bench: Bench) -> None:
     bench.left(1)
     bench.left(2)
-    bench.machine.mark_unrecorded((1, 1))
-    bench.machine.mark_unrecorded((77, 1))
+    bench.machine.mark((1, 1), UNRECORDED)
+    bench.machine.mark((77, 1), UNRECORDED)
     assert not (bench.home / "jobs/77").exists()
-    assert (bench.new_machine().inventory(10), bench.new_machine().unrecorded(10)) == ([(2, 1)], [(1, 1)])
-    bench.machine.acked((1, 1))
-    assert (bench.new_machine().inventory(10), bench.new_machine().unrecorded(10)) == ([(2, 1)], [(1, 1)])
+    assert bench.new_machine().inventory(10) == Inventory([(2, 1)], [(2, 1)], [(1, 1)])
+    bench.machine.mark((1, 1), ACKED)
+    assert bench.new_machine().inventory(10) == Inventory([(2, 1)], [(2, 1)], [(1, 1)])
 
 
 # What was removed.

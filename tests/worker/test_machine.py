@@ -20,8 +20,9 @@ from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
 from grassq.run import processes, rundir
 from grassq.run.lease_timer import boottime
+from grassq.run.rundir import ACKED, UNRECORDED, Lease
 from grassq.worker.local_machine import LocalMachine
-from grassq.worker.machine import Lease, Machine
+from grassq.worker.machine import Inventory, Machine
 
 SOON_S = 30.0
 PATH = (b"PATH", b"/usr/local/bin:/usr/bin:/bin")
@@ -120,9 +121,9 @@ def test_an_attempt_that_was_never_started_left_nothing(play: Play) -> None:
     async def test(stage: Stage) -> None:
         assert stage.machine.look((9, 1)) == RunState() and stage.machine.leased((9, 1)) is None
         assert await stage.machine.logs.read(9, 1, "log", 0) == (b"", 0)
-        stage.machine.acked((9, 1))
-        stage.machine.mark_unrecorded((9, 1))
-        assert stage.machine.inventory(10) == [] == stage.machine.folders()
+        stage.machine.mark((9, 1), ACKED)
+        stage.machine.mark((9, 1), UNRECORDED)
+        assert stage.machine.inventory(10) == Inventory() and stage.machine.folders() == []
 
     play(test)
 
@@ -206,11 +207,11 @@ def test_what_is_held_is_listed_until_it_is_acknowledged(play: Play) -> None:
         for job in (1, 2, 3):
             stage.run(b"true", job=job)
             await stage.ended(job)
-        stage.machine.acked((2, 1))
-        stage.machine.mark_unrecorded((1, 1))
+        stage.machine.mark((2, 1), ACKED)
+        stage.machine.mark((1, 1), UNRECORDED)
         machine = stage.machine
-        assert (machine.inventory(10), machine.inventory(1)) == ([(3, 1), (2, 1)], [(3, 1)])
-        assert (machine.unacked(10), machine.unrecorded(10)) == ([(3, 1)], [(1, 1)])
+        assert machine.inventory(10) == Inventory([(3, 1), (2, 1)], [(3, 1)], [(1, 1)])
+        assert machine.inventory(1).held == [(3, 1)]
         assert machine.folders() == [3, 2, 1]
 
     play(test)

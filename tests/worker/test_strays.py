@@ -31,6 +31,6 @@ def test_a_run_dir_without_a_job_is_named_with_the_command_that_submits_it_again
 
 def test_only_what_is_marked_is_named_as_unknown_to_a_restored_broker(tmp_path: Path) -> None:
     a_run_dir(tmp_path, 1, 1, b"true")
-    rundir.mark_unrecorded(a_run_dir(tmp_path, 2, 3, b"true"))
+    rundir.mark(a_run_dir(tmp_path, 2, 3, b"true"), rundir.UNRECORDED)
     (stray,) = strays.unrecorded(str(tmp_path))
     assert stray["path"] == "jobs/2/3" and "restored from a backup" in stray["why"]

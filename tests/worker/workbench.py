@@ -7,12 +7,13 @@ from typing import Any
 
 from tests.builders import BOOT, a_placement, a_spec, a_worker
 
-from grassq.core.messages import Ack, Check, Order, Report, Start, Stop, StorePosition, WorkerMessage
+from grassq.core.messages import Ack, Check, Order, Report, Start, Stop, WorkerMessage
 from grassq.core.model import AttemptId, Outcome
 from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
+from grassq.run.rundir import ACKED, Lease
 from grassq.worker.agent import Agent
-from grassq.worker.machine import Lease
+from grassq.worker.machine import Inventory
 
 ME: AttemptId = (1, 1)
 START = Start(1, 1, a_spec(), a_placement("w"), ())
@@ -60,7 +61,10 @@ class FakeRunner:
         self._do("watch")
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
-        self._do("stop", grace_s)
+        if self.found.claimed and not self.found.shim_alive:
+            self._do("term" if grace_s > 0 else "kill")
+        else:
+            self._do("stop", grace_s)
 
     def void(self, attempt: AttemptId, boot: str) -> bool:
         self._do("void")
@@ -69,29 +73,20 @@ class FakeRunner:
         self.found = RunState(void=True, claimed=True)
         return True
 
-    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        self._do("kill" if kill else "term")
-
     def lease(self, attempt: AttemptId, lease: Lease) -> None:
         self._do("lease", lease)
 
     def leased(self, attempt: AttemptId) -> Lease | None:
         return self.lease_found
 
-    def inventory(self, most: int) -> list[AttemptId]:
-        return self.left[:most]
+    def inventory(self, most: int) -> Inventory:
+        return Inventory(self.left[:most], self.left[:most])
 
-    def unrecorded(self, most: int) -> list[AttemptId]:
-        return []
-
-    def unacked(self, most: int) -> list[AttemptId]:
-        return self.left[:most]
-
-    def acked(self, attempt: AttemptId) -> None:
-        self.marked.append(attempt)
-
-    def mark_unrecorded(self, attempt: AttemptId) -> None:
-        self._do("unrecorded", attempt)
+    def mark(self, attempt: AttemptId, marker: str) -> None:
+        if marker == ACKED:
+            self.marked.append(attempt)
+        else:
+            self._do(marker, attempt)
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         self._do("forget", list(jobs), list(spare))
@@ -104,20 +99,12 @@ class Bench:
         self.runner = FakeRunner()
         self.runner.found = found or RunState()
         self.now = 0.0
-        self.seen: StorePosition | None = None
         self.said: list[WorkerMessage] = []
         self.agent = self.new_life()
 
     def new_life(self) -> Agent:
         """The worker's daemon starts again: the run dirs are all it knows."""
-        self.agent = Agent(
-            a_worker(),
-            self.runner,
-            self.said.append,
-            lambda: self.now,
-            boottime=lambda: self.now,
-            seen=lambda: self.seen,
-        )
+        self.agent = Agent(a_worker(), self.runner, self.said.append, lambda: self.now, boottime=lambda: self.now)
         return self.agent
 
     def order(self, *orders: Order) -> list[Any]:

@@ -14,7 +14,7 @@ import ctypes
 import os
 import time
 
-from grassq.run import rundir
+from grassq.run import processes, rundir
 
 UNREADABLE_PART = 0.05
 GRACE_PART = 0.1
@@ -38,9 +38,10 @@ class LeaseTimer:
     def __init__(self, path: str, boot: str) -> None:
         self._path = path
         self._boot = boot
-        self._lease = rundir.LeaseRecord(0.0, 0.0)
+        self._lease = rundir.Lease(0.0, 0.0)
         # A timer on this clock fires on waking up; the timeout of a poll would first wait out the rest of its time.
-        self.timer = _timer()
+        flags = os.O_NONBLOCK | os.O_CLOEXEC
+        self.timer = processes.checked(processes.libc.timerfd_create(_CLOCK_BOOTTIME, flags))
 
     def holds(self) -> bool:
         """Tell whether the attempt may run now; if so, set the timer for the next check."""
@@ -70,19 +71,5 @@ class LeaseTimer:
         seconds = int(at)
         # Interval (none), then the time; a time of 0 would switch the timer off.
         setting = (ctypes.c_long * 4)(0, 0, seconds, max(1, int((at - seconds) * 1e9)))
-        _checked(_libc.timerfd_settime(self.timer, _ABSOLUTE, setting, None))
+        processes.checked(processes.libc.timerfd_settime(self.timer, _ABSOLUTE, setting, None))
         return True
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _timer() -> int:
-    return _checked(_libc.timerfd_create(_CLOCK_BOOTTIME, os.O_NONBLOCK | os.O_CLOEXEC))
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result

@@ -15,6 +15,7 @@ TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read th
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+libc = ctypes.CDLL(None, use_errno=True)
 # Rounds of "stop every new process" before killing: the next call catches a tree that forks faster than this.
 FREEZE_ROUNDS = 8
 
@@ -31,11 +32,8 @@ _Stat = tuple[bytes, int, int, int, int]
 
 def boot_id() -> str:
     """Return the id the kernel drew at boot; every process of another boot is gone."""
-    fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, 64).decode("ascii").strip()
-    finally:
-        os.close(fd)
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read(64).strip()
 
 
 def start_ticks(pid: int) -> int | None:
@@ -46,8 +44,8 @@ def start_ticks(pid: int) -> int | None:
 
 def birth_ticks(pid: int) -> int | None:
     """Return the same as `start_ticks`, also for a zombie: for a parent that has not reaped it yet."""
-    fields = _stat_fields(pid)
-    return int(fields[19]) if len(fields) >= 20 else None
+    stat = _stat(pid)
+    return None if stat is None else stat[3]
 
 
 def is_alive(pid: int, ticks: int) -> bool:
@@ -163,20 +161,21 @@ def members(command: tuple[int, int] | None, marks: list[bytes]) -> list[tuple[i
 
 def set_subreaper() -> None:
     """Make this process the parent of every orphan below it, so that none escapes."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    checked(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def checked(result: int) -> int:
+    """Return the result of a `libc` call; raise OSError if it is negative."""
+    if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-
-
-def _stat_fields(pid: int) -> list[bytes]:
-    data = _read_proc(pid, "stat", _STAT_MAX)
-    # The name in parentheses may itself hold spaces and parentheses: only what follows the last one is fixed.
-    return data[data.rfind(b")") + 2 :].split(None, 20)
+    return result
 
 
 def _stat(pid: int) -> _Stat | None:
-    fields = _stat_fields(pid)
+    data = _read_proc(pid, "stat", _STAT_MAX)
+    # The name in parentheses may itself hold spaces and parentheses: only what follows the last one is fixed.
+    fields = data[data.rfind(b")") + 2 :].split(None, 20)
     if len(fields) < 20:
         return None
     return fields[0], int(fields[1]), int(fields[3]), int(fields[19]), int(fields[17])

@@ -42,6 +42,8 @@ SPEC_LIMIT = 32 << 20
 RECORD_LIMIT = 64 << 10
 SPAN_MAX_S = 1e12
 STREAMS = ("log", "out", "err")
+#: The names of the two empty files that mark an attempt.
+ACKED, UNRECORDED = "acked", "unrecorded"
 #: The "outcome" of an exit record. Each is an outcome of the core, except that a signal is also `exited`, and that
 #: `lease_ended` is `lost`, or nothing at all if the command had not started.
 OUTCOMES = ("exited", "spawn_failed", "cancelled", "lease_ended")
@@ -90,7 +92,7 @@ class RunSpec:
         return spec
 
 
-class LeaseRecord:
+class Lease:
     """How long an attempt may run unless its lease is renewed."""
 
     __slots__ = ("length_s", "until")
@@ -99,14 +101,12 @@ class LeaseRecord:
         self.until = until  # on CLOCK_BOOTTIME
         self.length_s = length_s  # the whole length that the broker counts: by then nothing may be left
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lease) and (self.until, self.length_s) == (other.until, other.length_s)
+
 
 class RunDirState:
     """What a run dir and the process table say about an attempt: facts for recovery, no conclusions."""
-
-    __slots__ = (
-        "attempt", "boot", "claimed", "command", "command_alive", "exit", "job", "members", "shim",
-        "shim_alive", "void",
-    )  # fmt: skip
 
     def __init__(self) -> None:
         self.exit: dict[str, Any] | None = None  # a valid exit record
@@ -175,26 +175,11 @@ def decode_word(word: object) -> bytes:
     raise ValueError(f"not a word: {word!r}")
 
 
-def _words(words: list[object]) -> list[bytes]:
-    return [decode_word(word) for word in words]
-
-
-def decode_env(pairs: list[tuple[Any, Any]]) -> list[tuple[bytes, bytes]]:
-    """Return pairs of JSON words as bytes."""
-    # Nearly every word is a string, and there are a hundred of them: the call is worth saving.
-    return [
-        (
-            name.encode() if name.__class__ is str else decode_word(name),
-            value.encode() if value.__class__ is str else decode_word(value),
-        )
-        for name, value in pairs
-    ]
-
-
 #: How a field of a RunSpec is read from JSON, by its type.
 _READ: dict[str, Callable[[Any], object]] = {
-    "str": str, "int": int, "float": float, "bool": bool, "bytes": decode_word, "list[bytes]": _words,
-    "dict[bytes, bytes]": lambda pairs: dict(decode_env(pairs)),
+    "str": str, "int": int, "float": float, "bool": bool, "bytes": decode_word,
+    "list[bytes]": lambda words: [decode_word(word) for word in words],
+    "dict[bytes, bytes]": lambda pairs: {decode_word(name): decode_word(value) for name, value in pairs},
 }  # fmt: skip
 
 
@@ -252,11 +237,6 @@ def request_stop(path: str, grace_s: float | None, reason: str) -> None:
     )
 
 
-def may_be_stopped(path: str) -> bool:
-    """Tell whether a stop request may be there: a quick look before `read_stop`."""
-    return os.access(f"{path}/stop", os.F_OK)
-
-
 def read_stop(path: str) -> dict[str, Any] | None:
     """Return the stop request, or None. An unreadable one is still a request, with the grace of the spec."""
     data = atomic_files.read(f"{path}/stop", RECORD_LIMIT)
@@ -267,65 +247,49 @@ def read_stop(path: str) -> dict[str, Any] | None:
     return {"grace_s": float(grace_s) if isinstance(grace_s, int | float) else None, "reason": found.get("reason")}
 
 
-def write_lease(path: str, lease: LeaseRecord, boot: str) -> None:
+def write_lease(path: str, lease: Lease, boot: str) -> None:
     """Write until when the attempt may run; `boot` is the boot whose clock this is."""
     line = atomic_files.line({"v": FORMAT, "until": lease.until, "length_s": lease.length_s, "boot": boot})
     atomic_files.write_aside(path, "lease", line, sync=False)
 
 
-def read_lease(path: str, boot: str) -> LeaseRecord | None:
+def read_lease(path: str, boot: str) -> Lease | None:
     """Return until when the attempt may run; None without a lease, or if it is of another boot or invalid."""
     found = atomic_files.parse(atomic_files.read(f"{path}/lease", RECORD_LIMIT) or b"") or {}
     until, length_s = found.get("until"), found.get("length_s")
     if found.get("v") != FORMAT or found.get("boot") != boot or not (_is_span(until) and _is_span(length_s)):
         return None
-    return LeaseRecord(float(until), float(length_s))
+    return Lease(float(until), float(length_s))
 
 
 def follow(predecessor: str, order: bytes) -> None:
-    """Let the shim that runs `leader` begin the ordered attempt when `leader` has ended."""
+    """Let the shim that runs `predecessor` begin the ordered attempt when `predecessor` has ended."""
     atomic_files.write_aside(predecessor, "next", atomic_files.with_checksum(order), sync=False)
 
 
 def prefetched(path: str) -> bytes | None:
     """Return the order of the attempt that takes over when this one has ended; a damaged order is none."""
-    if not os.access(f"{path}/next", os.F_OK):
-        return None
     try:
         return atomic_files.verify_checksum(atomic_files.read(f"{path}/next", SPEC_LIMIT) or b"")
     except OSError:
         return None
 
 
-def mark_acked(path: str) -> None:
-    """Mark that the broker has the attempt's end on disk. Not synced: a lost marker costs one more report."""
-    _mark(path, "acked")
-
-
-def mark_unrecorded(path: str) -> None:
-    """Mark that the broker's store has no record of the attempt. Not synced: the broker says it again."""
-    _mark(path, "unrecorded")
-
-
-def is_unrecorded(path: str) -> bool:
-    """Return whether the broker's store is known to have no record of the attempt."""
-    return os.path.lexists(f"{path}/unrecorded")
-
-
-def _mark(path: str, name: str) -> None:
+def mark(path: str, marker: str) -> None:
+    """Mark the attempt as ACKED or UNRECORDED; not synced, because the broker says it again."""
     try:
-        atomic_files.touch(path, name)
+        atomic_files.touch(path, marker)
     except (FileNotFoundError, NotADirectoryError):
         return  # the run dir is gone, and with it everything to report
 
 
-def is_acked(path: str) -> bool:
-    """Tell whether the broker is known to have the attempt's end."""
-    return os.path.lexists(f"{path}/acked")
+def is_marked(path: str, marker: str) -> bool:
+    """Tell whether the attempt is marked as ACKED or UNRECORDED."""
+    return os.path.lexists(f"{path}/{marker}")
 
 
 def attempts(home: bytes | str, most: int) -> list[tuple[int, int]]:
-    """Return the attempts that have a run dir, newest job first, at most `limit`: only names are read."""
+    """Return the attempts that have a run dir, newest job first, at most `most`: only names are read."""
     found: list[tuple[int, int]] = []
     jobs = f"{os.fsdecode(home)}/jobs"
     for job in numbers(jobs):
@@ -397,17 +361,11 @@ def look(path: str, boot: str) -> RunDirState:
     # Last, after the look at the processes: a shim that ended in between has left its record by now.
     found.exit = read_exit(path)
     if found.claimed and not found.void and found.boot == boot and not found.shim_alive and found.exit is None:
-        found.members = orphans(path, found)
+        if found.job is not None and found.attempt is not None:
+            found.members = processes.members(found.command, marks(path, found.job, found.attempt))
         # The shim may have been killed between the spawn and its note.
         found.command_alive = found.command_alive or (found.command is None and bool(found.members))
     return found
-
-
-def orphans(path: str, found: RunDirState) -> list[tuple[int, int]]:
-    """Return what is left of an attempt whose shim is gone, as (pid, ticks); only for a claim of this boot."""
-    if found.job is None or found.attempt is None:
-        return []
-    return processes.members(found.command, marks(path, found.job, found.attempt))
 
 
 def _look_at_spec(path: str, found: RunDirState) -> None:

@@ -180,12 +180,14 @@ class _Shim:
 
     def _start(self, attempt: _Attempt) -> bool:
         try:
-            if rundir.may_be_stopped(attempt.path) and rundir.read_stop(attempt.path) is not None:
+            if rundir.read_stop(attempt.path) is not None:
                 attempt.cancelled = True
                 return False
-            if attempt.spec.lease and not self._is_leased(attempt):
-                attempt.lease_ended = True
-                return False
+            if attempt.spec.lease:
+                attempt.guard = lease_timer.LeaseTimer(attempt.path, attempt.spec.boot)
+                attempt.lease_ended = not attempt.guard.holds()
+                if attempt.lease_ended:
+                    return False
             attempt.pid = spawn.spawn(attempt.spec, attempt.path, self.null)
         except (OSError, ValueError) as exc:
             attempt.record["outcome"] = rundir.SPAWN_FAILED
@@ -215,15 +217,10 @@ class _Shim:
         except OSError as exc:
             attempt.record["error"] = f"the claim has no note of the command: {exc.strerror}"
         attempt.told = True
-        message = {"event": "started", **attempt.ids(), **self._identity(attempt), "at": attempt.record["started"]}
-        self.report({**message, "parent": os.getppid()})
+        self.report({"event": "started", **attempt.ids(), **self._identity(attempt), "parent": os.getppid()})
 
     def _identity(self, attempt: _Attempt) -> dict[str, int]:
         return {"pid": attempt.pid, "ticks": attempt.ticks, "shim_ticks": self.ticks}
-
-    def _is_leased(self, attempt: _Attempt) -> bool:
-        attempt.guard = lease_timer.LeaseTimer(attempt.path, attempt.spec.boot)
-        return attempt.guard.holds()
 
     def _wait(self, attempt: _Attempt) -> None:
         poll = select.poll()
@@ -370,14 +367,11 @@ class _Shim:
         recorded = self._record(attempt, sync=synced)
         # Without a daemon nothing new is begun.
         self.prefetched = rundir.prefetched(attempt.path) if attempt.none_left and not self.deaf else None
-        idle = attempt.none_left and self.prefetched is None
-        message = {"event": "exited", **attempt.ids(), "record": attempt.record, "idle": idle}
-        if self.prefetched is not None:
-            message["next"] = True
+        goes_on = self.prefetched is not None
+        message = {"event": "exited", **attempt.ids(), "record": attempt.record, "next": goes_on}
+        message["idle"] = attempt.none_left and not goes_on
         if attempt.pid and not attempt.told:
             message |= self._identity(attempt)
-        if not recorded:
-            message["recorded"] = False
         self.report(message)
         if self.unsent:
             self._drain()

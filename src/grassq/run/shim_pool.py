@@ -42,14 +42,12 @@ class ShimPool:
         python: str,
         home: str,
         *,
-        env: dict[str, str] | None = None,
         nofile: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take `env` as the launcher's whole environment, and `nofile` as the soft limit of open files for jobs."""
+        """`nofile` is the soft limit of open files for jobs."""
         self._command = [python, "-I", "-S", _LAUNCHER]
         self._options = ["--home", home] + ([] if nofile is None else ["--nofile", str(nofile)])
-        self._env = env or {}
         self._clock = clock
         self._launcher: subprocess.Popen[bytes] | None = None
         self._wanted = False
@@ -88,7 +86,7 @@ class ShimPool:
                 [*self._command, "--fds", ",".join(map(str, fds)), *self._options],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=self._env,
+                env={},
                 pass_fds=fds,
                 start_new_session=True,
             )
@@ -111,18 +109,19 @@ class ShimPool:
         """
         if len(self._backlog) >= BACKLOG_MAX:
             return False
-        # What has to wait is kept short.
-        if spec is None or self._backlog or not self._send_now(shim.order_of(os.fsdecode(path), spec)):
+        if spec is not None and not self._backlog and self._send(shim.order_of(os.fsdecode(path), spec)):
+            self._unanswered += 1
+        else:
+            # What has to wait is kept short.
             self._backlog.append(os.fsencode(path))
         self._push()
         return True
 
-    def _send_now(self, order: bytes) -> bool:
+    def _send(self, order: bytes) -> bool:
         try:
             self._orders.send(order)
         except BlockingIOError:
             return False
-        self._unanswered += 1
         return True
 
     def fileno(self) -> int:
@@ -200,7 +199,7 @@ class ShimPool:
             # Every order was taken; orders without an answer died with their shim, and the daemon repeats them.
             self._unanswered = len(self._backlog)
             if not self._backlog and len(self._idle) > IDLE_SHIMS_KEPT:
-                self._dismiss()
+                self._leaving += self._send(shim.LEAVE)
 
     def _count(self, report: dict[str, Any]) -> None:
         event, pid = report["event"], report.get("shim", 0)
@@ -223,11 +222,7 @@ class ShimPool:
 
     def _push(self) -> None:
         """Send what waits, and make sure that a shim is there to take it."""
-        while self._backlog:
-            try:
-                self._orders.send(self._backlog[0])
-            except BlockingIOError:
-                break
+        while self._backlog and self._send(self._backlog[0]):
             self._backlog.popleft()
             self._unanswered += 1
         lacking = self._unanswered + len(self._backlog) - len(self._idle) - self._forking
@@ -236,7 +231,7 @@ class ShimPool:
         while lacking > 0 and self._ask_for_shim():
             lacking -= 1
         if len(self._idle) - self._unanswered - self._leaving > IDLE_SHIMS_MAX:
-            self._dismiss()
+            self._leaving += self._send(shim.LEAVE)
 
     def _ask_for_shim(self) -> bool:
         if self._control is None or self._forks_fail or self._forking >= FORKING_MAX:
@@ -247,13 +242,6 @@ class ShimPool:
             return False  # dead or overloaded; `check` finds out which
         self._forking += 1
         return True
-
-    def _dismiss(self) -> None:
-        try:
-            self._orders.send(shim.LEAVE)
-        except BlockingIOError:
-            return
-        self._leaving += 1
 
     def _untaken(self) -> int:
         """Return the bytes of orders no shim has taken yet, as the kernel counts them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import logging
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,6 @@ from grassq.core.messages import (
     Report,
     Start,
     Stop,
-    StorePosition,
     Withdraw,
     WorkerMessage,
 )
@@ -30,11 +30,11 @@ from grassq.core.model import AttemptId, WorkerInfo
 from grassq.core.reconcile import Conclusion, RunState, judge
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event
+from grassq.run import rundir
 from grassq.run.lease_timer import GRACE_PART
-from grassq.worker.attempts import End, Forgotten, HeldAttempt, Phase, exited, one_alone
+from grassq.worker.attempts import End, HeldAttempt, Phase, exited, one_alone
 from grassq.worker.leases import Leases
 from grassq.worker.machine import AttemptProcesses
-from grassq.worker.unacked import UnackedReports
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,11 @@ RUNNING_LOOK_S = 10.0
 RUNNING_LOOKS_MAX = 10
 #: Attempts named in a hello. The broker asks about older attempts that it believes to run.
 HELD_MAX = 10_000
+#: Ends of an earlier daemon that wait for an acknowledgement at a time, and run dirs that are looked at in one tick.
+UNTOLD_MAX = 1000
+LOOKS_MAX = 500
+#: Removed jobs that are remembered; the oldest are dropped.
+FORGOTTEN_MAX = 20_000
 
 
 class Agent:
@@ -60,22 +65,22 @@ class Agent:
         mono: Callable[[], float],
         *,
         boottime: Callable[[], float],
-        seen: Callable[[], StorePosition | None] = lambda: None,
     ) -> None:
-        """`boottime` is the clock of pings and leases; `seen` returns the newest known position of the store."""
+        """`boottime` is the clock of pings and leases."""
         self.info = info
         self._machine = machine
         self._send = send
         self._mono = mono
         self._leases = Leases(boottime, machine)
-        self._seen = seen
         self._held: dict[AttemptId, HeldAttempt] = {}
         #: Orders that failed with an OSError of the disk or the process table; retried at the tick.
         self._put_off: dict[tuple[type[Order], AttemptId], Order] = {}
-        self._outbox = UnackedReports(machine)
+        #: Attempts of an earlier daemon whose end the broker may not know, or which still run; None before a hello.
+        self._left: deque[AttemptId] | None = None
         #: The prefetched attempt of each attempt that has one.
         self._next: dict[AttemptId, AttemptId] = {}
-        self._forgotten = Forgotten()
+        #: Removed jobs, of which a late start is ignored.
+        self._forgotten: dict[int, None] = {}
 
     def hello(self, *, fresh: bool = True) -> None:
         """Send the broker this worker's description; with `fresh`, also the attempts that have a run dir here."""
@@ -85,9 +90,10 @@ class Agent:
         self._put_off = {key: order for key, order in self._put_off.items() if not isinstance(order, Start)}
         self._held = {attempt: held for attempt, held in self._held.items() if not held.traceless}
         self._void_prefetched()
-        self._outbox.fill()
-        inventory, unrecorded = self._machine.inventory(HELD_MAX), self._machine.unrecorded(HELD_MAX)
-        self._send(Hello(self.info, True, tuple(inventory), self._seen(), tuple(unrecorded)))
+        found = self._machine.inventory(HELD_MAX)
+        if self._left is None:
+            self._left = deque(found.unacked)
+        self._send(Hello(self.info, True, tuple(found.held), unrecorded=tuple(found.unrecorded)))
 
     def _void_prefetched(self) -> None:
         """Void prefetched attempts: a broker restored from a backup would not know that they start."""
@@ -124,12 +130,15 @@ class Agent:
             case Start():
                 self._start(order)
             case Check():
-                self._check(order.id, order.boot)
+                if (held := self._held.get(order.id)) is not None:
+                    self._tell(held)
+                else:
+                    self._recover(order.id, None, order.boot)
             case Stop():
                 self._stop(order.id, order.grace_s, order.boot)
             case Withdraw():
                 if order.unrecorded:
-                    self._machine.mark_unrecorded(order.id)
+                    self._machine.mark(order.id, rundir.UNRECORDED)
                 self._withdraw(order.id, order.boot)
             case Ack():
                 self._acknowledged(order.id)
@@ -138,12 +147,16 @@ class Agent:
         held = self._held.get(attempt)
         if held is None or held.end is not None:
             self._held.pop(attempt, None)
-            self._machine.acked(attempt)
+            # Without the marker, the next daemon sends one report more.
+            with one_alone(attempt):
+                self._machine.mark(attempt, rundir.ACKED)
 
     def _forget(self, order: Forget) -> None:
         active = {held.id[0] for held in self._held.values() if held.end is None}
         jobs = [job for job in order.jobs if job not in active]
-        self._forgotten.add(jobs)
+        self._forgotten |= dict.fromkeys(jobs)
+        for job in list(self._forgotten)[:-FORGOTTEN_MAX]:
+            del self._forgotten[job]
         gone = set(jobs)
         self._held = {attempt: held for attempt, held in self._held.items() if attempt[0] not in gone}
         self._machine.forget(jobs, order.spare)
@@ -164,36 +177,33 @@ class Agent:
                 self._begin(held)
             self._tell(held)
 
-    def _check(self, attempt: AttemptId, boot: str) -> None:
-        held = self._held.get(attempt)
-        if held is None:
-            self._recover(attempt, None, boot)
-        else:
-            self._tell(held)
-
     def _recover(self, attempt: AttemptId, start: Start | None, boot: str, found: RunState | None = None) -> None:
         """Look at the run dir of an attempt that is not held, and continue from what is found."""
         found = found or self._machine.look(attempt)
         verdict = judge(attempt[1], found, may_start=start is not None, same_boot=boot == self._machine.boot)
-        now = self._mono()
-        laid_out = found.claimed
-        held = HeldAttempt(attempt, Phase.ORDERED, now, start, found.pid or 0, looked_at=now, laid_out=laid_out)
+        now, pid = self._mono(), found.pid or 0
+        held = HeldAttempt(attempt, Phase.ORDERED, now, start, pid, looked_at=now, laid_out=found.claimed)
         if verdict is Conclusion.ORDER and not self._leases.grant(held):
             return
         if verdict in (Conclusion.WATCH, Conclusion.ORPHANED):
             held.lease = self._machine.leased(attempt)
         self._held[attempt] = held
+        if verdict is Conclusion.ORDER:
+            self._begin(held)
+        else:
+            held.traceless = found == RunState()
+            self._follow(held, verdict)
+
+    def _follow(self, held: HeldAttempt, verdict: Conclusion | End) -> None:
+        """Continue with an attempt as its run dir says."""
         match verdict:
-            case Conclusion.ORDER:
-                self._begin(held)
-            case Conclusion.WATCH:
-                held.phase = Phase.RUNNING
+            case Conclusion.WATCH if held.phase is Phase.ORDERED:
+                held.phase, held.stuck = Phase.RUNNING, None
                 self._watch(held)
                 self._tell(held)
-            case Conclusion.ORPHANED:
+            case Conclusion.ORPHANED if held.phase is not Phase.ORPHANED:
                 self._orphaned(held)
             case Exited() | Lost() | RefusedByWorker():
-                held.traceless = found == RunState()
                 self._ended(held, verdict)
 
     def _begin(self, held: HeldAttempt) -> None:
@@ -241,9 +251,8 @@ class Agent:
             why = "supervisor gone; the command runs on, but its exit code will not be known"
         else:
             why = "supervisor gone; the command is ended now: nothing else would end it when its lease is over"
-            grace_s = min(STOP_GRACE_S, GRACE_PART * held.lease.length_s)
-            held.stop_at = min(held.stop_at or math.inf, self._mono() + grace_s)
-            self._machine.end_orphan(held.id, kill=self._mono() >= held.stop_at)
+            held.stop_at = min(held.stop_at, self._mono() + min(STOP_GRACE_S, GRACE_PART * held.lease.length_s))
+            self._end(held)
         self._report(held, Stuck(held.id[1], why))
 
     def _ended(self, held: HeldAttempt, end: End, *, goes_on: bool = False) -> None:
@@ -276,15 +285,16 @@ class Agent:
         if attempt not in self._held:
             self._adopt_to_stop(attempt, boot)
         held = self._held[attempt]
-        if held.stop_at is None or held.stop_grace_s != grace_s:
-            held.stop_at, held.stop_grace_s = self._mono() + grace_s, grace_s
-        if held.end is not None:
+        # A repeated order may shorten the grace, never extend it.
+        held.stop_at = min(held.stop_at, self._mono() + grace_s)
+        if held.end is None:
+            self._end(held)
+        if held.phase is not Phase.ORPHANED:
             self._tell(held)
-        elif held.phase is Phase.ORPHANED:
-            self._machine.end_orphan(attempt, kill=self._mono() >= held.stop_at)
-        else:
-            self._machine.stop(attempt, grace_s)
-            self._tell(held)
+
+    def _end(self, held: HeldAttempt) -> None:
+        """Stop an attempt within what is left of its grace."""
+        self._machine.stop(held.id, max(0.0, held.stop_at - self._mono()))
 
     def _adopt_to_stop(self, attempt: AttemptId, boot: str) -> None:
         """Void an unknown attempt that must end, if no shim claimed it; else look at its run dir."""
@@ -317,11 +327,11 @@ class Agent:
                 held.watched = not report.get("stray")
                 if not held.watched:
                     self._watch(held)
-                if held.stop_grace_s is not None:
-                    self._machine.stop(held.id, held.stop_grace_s)
+                if held.stop_at < math.inf:
+                    self._end(held)
             case "exited":
                 # A command that ended at once sends only this report; it includes the start.
-                self._ended(held, exited(held.id[1], report["record"]), goes_on=bool(report.get("next")))
+                self._ended(held, exited(held.id[1], report["record"]), goes_on=report.get("next", False))
             case "stuck":
                 held.stuck = "killed, but it does not end; its devices stay in use"
                 self._tell(held)
@@ -333,32 +343,16 @@ class Agent:
         """Look at the run dir of an attempt whose shim has ended."""
         held = self._held.get(attempt)
         if held is not None and held.end is None:
-            self._look_again(held)
+            with one_alone(attempt):
+                self._look_again(held)
 
     def _look_again(self, held: HeldAttempt) -> None:
         held.looked_at = self._mono()
-        try:
-            found = self._machine.look(held.id)
-        except OSError as error:
-            log.error("look_failed job=%s attempt=%s error=%s", *held.id, error)
-            return  # a later tick looks again
+        found = self._machine.look(held.id)
         held.pid = found.pid or held.pid
         # An attempt that has run is never ordered again, even if its run dir has vanished.
         may_start = held.start is not None and held.phase is Phase.ORDERED
-        verdict = judge(held.id[1], found, may_start=may_start, same_boot=True)
-        match verdict:
-            case Conclusion.ORDER:
-                held.phase = Phase.ORDERED
-            case Conclusion.WATCH:
-                if held.phase is Phase.ORDERED:
-                    held.phase, held.stuck = Phase.RUNNING, None
-                    self._watch(held)
-                    self._tell(held)
-            case Conclusion.ORPHANED:
-                if held.phase is not Phase.ORPHANED:
-                    self._orphaned(held)
-            case Exited() | Lost() | RefusedByWorker():
-                self._ended(held, verdict)
+        self._follow(held, judge(held.id[1], found, may_start=may_start, same_boot=True))
 
     def tick(self) -> None:
         """Repeat reports without an acknowledgement, and look at attempts that no pidfd or launcher watches."""
@@ -371,9 +365,7 @@ class Agent:
                 with one_alone(held.id):
                     self._look_after(held, now)
         self._look_around(now)
-        for attempt, found in self._outbox.take(self._held):
-            with one_alone(attempt):
-                self._recover(attempt, None, self._machine.boot, found)
+        self._look_at_left()
 
     def _look_after(self, held: HeldAttempt, now: float) -> None:
         waited = now - held.at
@@ -383,8 +375,8 @@ class Agent:
             self._order_again(held)
         elif held.phase is Phase.ORPHANED and now - held.looked_at >= ORPHAN_LOOK_S:
             self._look_again(held)
-            if held.end is None and held.stop_at is not None:
-                self._machine.end_orphan(held.id, kill=now >= held.stop_at)
+            if held.end is None and held.stop_at < math.inf:
+                self._end(held)
 
     def _look_around(self, now: float) -> None:
         """Look at running attempts that are not watched, and at RUNNING_LOOKS_MAX of the watched ones."""
@@ -396,15 +388,31 @@ class Agent:
             with one_alone(held.id):
                 self._look_again(held)
 
+    def _look_at_left(self) -> None:
+        """Look at some attempts of an earlier daemon; report those that have ended or still run."""
+        left = self._left or deque()
+        untold = sum(held.end is not None for held in self._held.values())
+        for _ in range(min(LOOKS_MAX, len(left), UNTOLD_MAX - untold)):
+            attempt = left.popleft()
+            if attempt in self._held:
+                continue
+            try:
+                found = self._machine.look(attempt)
+            except OSError as error:
+                log.error("outbox_put_off job=%s attempt=%s error=%s", *attempt, error)
+                left.append(attempt)
+                continue
+            # The broker asks about the others if it believes them to run: only it knows the boot in which they began.
+            if found.exit is not None or found.shim_alive or found.command_alive:
+                with one_alone(attempt):
+                    self._recover(attempt, None, self._machine.boot, found)
+
     def _order_again(self, held: HeldAttempt) -> None:
-        found = self._machine.look(held.id)
-        held.at = self._mono()
-        if found.claimed or found.exit is not None or found.void:
-            self._look_again(held)
-        elif self._leases.has_lapsed(held):
+        self._look_again(held)
+        if self._leases.has_lapsed(held):
             # A shim that takes this order later finds the lease over. The broker decides whether to order again.
             del self._held[held.id]
-        elif held.start is not None:
+        elif held.phase is Phase.ORDERED:
             self._begin(held)
 
     def watch_all(self) -> None:
@@ -427,4 +435,4 @@ class Agent:
     @property
     def idle(self) -> bool:
         """Whether no held attempt needs a tick."""
-        return not self._outbox and all(held.phase is Phase.RUNNING for held in self._held.values())
+        return not self._left and all(held.phase is Phase.RUNNING for held in self._held.values())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -14,11 +15,9 @@ from grassq.core.messages import Start
 from grassq.core.model import AttemptId, Outcome
 from grassq.core.states import Exited, Lost, RefusedByWorker
 from grassq.run import rundir
-from grassq.worker.machine import Lease
+from grassq.run.rundir import Lease
 
 log = logging.getLogger(__name__)
-
-FORGOTTEN_MAX = 20_000
 
 End = Exited | Lost | RefusedByWorker
 
@@ -43,8 +42,8 @@ class HeldAttempt(Struct):
     pid: int = 0
     shim: int = 0
     end: End | None = None
-    stop_grace_s: float | None = None
-    stop_at: float | None = None
+    #: The monotonic time when a stopped attempt is killed.
+    stop_at: float = math.inf
     stuck: str | None = None
     looked_at: float = 0.0
     #: The launcher or a pidfd reports the end of the attempt's shim.
@@ -60,22 +59,6 @@ class HeldAttempt(Struct):
     def waits_behind(self) -> bool:
         """Whether the attempt is prefetched: it starts when its predecessor has ended."""
         return self.phase is Phase.ORDERED and self.start is not None and self.start.placement.after is not None
-
-
-class Forgotten:
-    """Removed jobs, of which a late start is ignored. Over FORGOTTEN_MAX, the oldest are dropped."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[int, None] = {}
-
-    def __contains__(self, job: int) -> bool:
-        return job in self._jobs
-
-    def add(self, jobs: Collection[int]) -> None:
-        """Add removed jobs."""
-        self._jobs |= dict.fromkeys(jobs)
-        for job in list(self._jobs)[: max(0, len(self._jobs) - FORGOTTEN_MAX)]:
-            del self._jobs[job]
 
 
 def exited(attempt: int, record: dict[str, Any]) -> End:

@@ -10,8 +10,9 @@ import logging
 import math
 from collections.abc import Callable
 
+from grassq.run.rundir import Lease
 from grassq.worker.attempts import HeldAttempt, Phase
-from grassq.worker.machine import AttemptProcesses, Lease
+from grassq.worker.machine import AttemptProcesses
 
 log = logging.getLogger(__name__)
 

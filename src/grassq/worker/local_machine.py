@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
@@ -17,6 +16,7 @@ from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
 from grassq.run import processes, rundir, shim
+from grassq.run.rundir import Lease
 from grassq.run.shim_pool import ShimPool
 from grassq.worker import strays
 from grassq.worker.attempts import exited
@@ -24,7 +24,7 @@ from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detector import Detector
 from grassq.worker.devices.detectors import DETECTORS, found_by, installed, variables_of
 from grassq.worker.local_logs import LocalLogs
-from grassq.worker.machine import Detected, Lease, MachineEvents
+from grassq.worker.machine import Detected, Inventory, MachineEvents
 from grassq.worker.run_spec import run_spec
 
 log = logging.getLogger(__name__)
@@ -197,9 +197,13 @@ class LocalMachine:
             os.close(pidfd)
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
-        """Write the stop file, then wake the shim if there is one."""
+        """Write the stop file, then wake the shim if there is one; signal what a shim that is gone has left."""
         path = self.path(attempt)
+        if members := rundir.look(path, self.boot).members:
+            processes.signal_all(members, signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
+            return
         rundir.request_stop(path, grace_s, "asked by the user")
+        # Looked for only now: a shim that claims the attempt from now on finds the file.
         found = rundir.look(path, self.boot)
         if found.shim is not None and found.shim_alive:
             processes.signal_verified(*found.shim, signal.SIGTERM)
@@ -208,50 +212,35 @@ class LocalMachine:
         """Create the claim, so that no shim ever can."""
         return rundir.void(self.path(attempt), self._store, *attempt, boot)
 
-    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        """Signal the processes of an attempt whose shim is gone."""
-        path = self.path(attempt)
-        members = rundir.orphans(path, rundir.look(path, self.boot))
-        processes.signal_all(members, signal.SIGKILL if kill else signal.SIGTERM)
-
     def lease(self, attempt: AttemptId, lease: Lease) -> None:
         """Write until when the attempt may run."""
-        rundir.write_lease(self.path(attempt), rundir.LeaseRecord(lease.until, lease.length_s), self.boot)
+        rundir.write_lease(self.path(attempt), lease, self.boot)
 
     def leased(self, attempt: AttemptId) -> Lease | None:
         """Return the lease in the run dir."""
-        found = rundir.read_lease(self.path(attempt), self.boot)
-        return None if found is None else Lease(found.until, found.length_s)
+        return rundir.read_lease(self.path(attempt), self.boot)
 
-    def inventory(self, most: int) -> list[AttemptId]:
-        """Return the attempts that have a run dir here, without those marked unrecorded."""
-        return [attempt for attempt in self._attempts(most) if not rundir.is_unrecorded(self.path(attempt))]
-
-    def unrecorded(self, most: int) -> list[AttemptId]:
-        """Return the attempts marked unrecorded."""
-        return [attempt for attempt in self._attempts(most) if rundir.is_unrecorded(self.path(attempt))]
-
-    def _attempts(self, most: int) -> list[AttemptId]:
+    def inventory(self, most: int) -> Inventory:
+        """Return the newest attempts that have a run dir here; none for a broker in this process."""
         try:
-            return rundir.attempts(self._home, most) if self._remote_broker else []
+            attempts = rundir.attempts(self._home, most) if self._remote_broker else []
         except OSError as error:
             # Sent at the next connection; until then the broker asks about the attempts it believes to run.
             log.error("inventory_failed error=%s", error)
-            return []
+            return Inventory()
+        found = Inventory()
+        for attempt in attempts:
+            path = self.path(attempt)
+            is_unrecorded = rundir.is_marked(path, rundir.UNRECORDED)
+            (found.unrecorded if is_unrecorded else found.held).append(attempt)
+            if not is_unrecorded and not rundir.is_marked(path, rundir.ACKED):
+                found.unacked.append(attempt)
+        return found
 
-    def unacked(self, most: int) -> list[AttemptId]:
-        """Return the attempts of the inventory without the marker of an acknowledgement."""
-        return [attempt for attempt in self.inventory(most) if not rundir.is_acked(self.path(attempt))]
-
-    def acked(self, attempt: AttemptId) -> None:
-        """Write the marker. If it cannot be written, the next daemon sends one report more."""
+    def mark(self, attempt: AttemptId, marker: str) -> None:
+        """Make the marker's file, unless the broker is in this process."""
         if self._remote_broker:
-            with contextlib.suppress(OSError):
-                rundir.mark_acked(self.path(attempt))
-
-    def mark_unrecorded(self, attempt: AttemptId) -> None:
-        """Write the marker that `doctor` looks for."""
-        rundir.mark_unrecorded(self.path(attempt))
+            rundir.mark(self.path(attempt), marker)
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         """Remove the folders of jobs on another thread, without waiting."""

@@ -11,13 +11,17 @@ from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
+from grassq.run.rundir import Lease
 
 
-class Lease(Struct, frozen=True):
-    """Until when an attempt may run, on CLOCK_BOOTTIME, and the whole length that the broker counts."""
+class Inventory(Struct, frozen=True):
+    """The attempts that have a run dir on a machine, newest first."""
 
-    until: float
-    length_s: float
+    #: Every attempt without the marker UNRECORDED, and those of them without the marker ACKED.
+    held: list[AttemptId] = []
+    unacked: list[AttemptId] = []
+    #: The attempts with the marker UNRECORDED: the broker's store, restored from a backup, has no record of them.
+    unrecorded: list[AttemptId] = []
 
 
 class AttemptProcesses(Protocol):
@@ -38,13 +42,13 @@ class AttemptProcesses(Protocol):
         """Call `MachineEvents.shim_gone` when the attempt's shim is gone, also if it is gone already."""
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
-        """Tell the attempt's shim to end it; an attempt that no shim has claimed never starts."""
+        """Tell the attempt's shim to end it; an attempt that no shim has claimed never starts.
+
+        If the shim is gone, signal the processes that are left: TERM, or KILL without a grace.
+        """
 
     def void(self, attempt: AttemptId, boot: str) -> bool:
         """Claim the attempt so that it never starts; return False if a shim has claimed it."""
-
-    def end_orphan(self, attempt: AttemptId, *, kill: bool) -> None:
-        """Signal the processes of an attempt whose shim is gone."""
 
     def lease(self, attempt: AttemptId, lease: Lease) -> None:
         """Renew the attempt's lease: its shim ends the attempt when the lease is over."""
@@ -52,20 +56,11 @@ class AttemptProcesses(Protocol):
     def leased(self, attempt: AttemptId) -> Lease | None:
         """Return the lease in the attempt's run dir; None if it has none."""
 
-    def inventory(self, most: int) -> list[AttemptId]:
-        """Return the attempts that have a run dir here, newest first, at most `most`; without unrecorded ones."""
+    def inventory(self, most: int) -> Inventory:
+        """Return the newest attempts that have a run dir here, at most `most`."""
 
-    def unrecorded(self, most: int) -> list[AttemptId]:
-        """Return the attempts marked unrecorded, newest first, at most `most`; acknowledged ones too."""
-
-    def unacked(self, most: int) -> list[AttemptId]:
-        """Return the attempts of the inventory whose end is not known to be acknowledged."""
-
-    def acked(self, attempt: AttemptId) -> None:
-        """Mark that the broker has the attempt's end; do nothing without a run dir."""
-
-    def mark_unrecorded(self, attempt: AttemptId) -> None:
-        """Mark that the broker's store has no record of the attempt, for `doctor`; do nothing without a run dir."""
+    def mark(self, attempt: AttemptId, marker: str) -> None:
+        """Mark an attempt as `rundir.ACKED` or `rundir.UNRECORDED`; do nothing without a run dir."""
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         """Remove the folders of jobs, except of living attempts, and except the checkpoints of the jobs in `spare`."""

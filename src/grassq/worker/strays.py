@@ -23,7 +23,7 @@ def of_jobs(home: str, jobs: list[int]) -> list[dict[str, str]]:
 def unrecorded(home: str) -> list[dict[str, str]]:
     """Return the run dirs that a restored broker has no record of."""
     found = rundir.attempts(home, LOOKED_AT_MAX)
-    marked = [attempt for attempt in found if rundir.is_unrecorded(rundir.attempt_dir(home, *attempt))]
+    marked = [attempt for attempt in found if rundir.is_marked(rundir.attempt_dir(home, *attempt), rundir.UNRECORDED)]
     return _described(home, marked, "the broker's store was restored from a backup and has no record of this attempt")
 
 
