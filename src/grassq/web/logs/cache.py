@@ -42,38 +42,28 @@ _PART = ".part"
 _NAME = re.compile(r"(\d{1,15})\.(\d{1,9})\.(log|out|err)(?:\.cut(\d{1,15}))?")
 
 
-class Key(Struct, frozen=True):
-    """One log: a job, one of its attempts, and one stream."""
-
-    job: int
-    attempt: int
-    stream: str
+#: One log: a job, one of its attempts, and one stream.
+Key = tuple[int, int, str]
 
 
-class _Kept(Struct):
-    path: Path
-    size: int
-    cut_at: int | None
-
-
-class Copy:
+class Copy(Struct, frozen=True):
     """A copy of one log, read like the log itself."""
 
-    def __init__(self, path: Path, cut_at: int | None) -> None:
-        self._path = path
-        #: The copy equals the log up to here. Then a mark says how much is missing, and the last part follows.
-        self.cut_at = cut_at
+    path: Path
+    size: int
+    #: The copy equals the log up to here. Then a mark says how much is missing, and the last part follows.
+    cut_at: int | None
 
     async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
         """Return bytes of the copy from an offset on, up to a bound, and its size. A copy does not grow."""
-        data, size = await asyncio.to_thread(_read, self._path, offset)
+        data, size = await asyncio.to_thread(_read, self.path, offset)
         if not data:
             await asyncio.sleep(min(wait_s, COPY_WAIT_S))
         return data, size
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Return where the last lines of the copy begin."""
-        return await asyncio.to_thread(log_files.last_lines, str(self._path), lines)
+        return await asyncio.to_thread(log_files.last_lines, str(self.path), lines)
 
 
 class LogCache:
@@ -96,7 +86,7 @@ class LogCache:
         self._most = most_bytes
         self._log_max = max(0, min(log_max, most_bytes // SHARE))
         self._local = local
-        self._kept: dict[Key, _Kept] = {}
+        self._kept: dict[Key, Copy] = {}
         self._bytes = 0
         self._wanted: dict[str, dict[Key, None]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -115,17 +105,16 @@ class LogCache:
                 continue
             job, attempt, stream, cut = match.groups()
             status = path.stat()
-            kept = _Kept(path, status.st_size, int(cut) if cut else None)
-            found.append((status.st_mtime, Key(int(job), int(attempt), stream), kept))
-        for _, key, kept in sorted(found, key=lambda each: each[0]):
-            self._note(key, kept)
+            copy = Copy(path, status.st_size, int(cut) if cut else None)
+            found.append((status.st_mtime, (int(job), int(attempt), stream), copy))
+        for _, key, copy in sorted(found, key=lambda each: each[0]):
+            self._keep(key, copy)
         self._evict()
         self._ends = self._engine.subscriptions.subscribe(Filter(ended=True), wake=self._jobs_ended)
 
     def copy(self, job: int, attempt: int, stream: str) -> Copy | None:
         """Return the copy of a log; None if there is none."""
-        kept = self._kept.get(Key(job, attempt, stream))
-        return None if kept is None else Copy(kept.path, kept.cut_at)
+        return self._kept.get((job, attempt, stream))
 
     def describe(self) -> dict[str, object]:
         """Return the state of the cache for `doctor`."""
@@ -174,7 +163,7 @@ class LogCache:
                     return
                 except (GrassError, OSError) as error:
                     # Give up this log only: the next may be readable.
-                    log.warning("log_not_copied worker=%s job=%s error=%s", worker, key.job, error)
+                    log.warning("log_not_copied worker=%s job=%s error=%s", worker, key[0], error)
                 wanted.pop(key, None)
         finally:
             del self._tasks[worker]
@@ -182,10 +171,10 @@ class LogCache:
                 self._wanted.pop(worker, None)
 
     async def _fetch(self, reader: LogReader, key: Key) -> None:
-        _, size = await reader.read(key.job, key.attempt, key.stream, OFFSET_MAX)
+        _, size = await reader.read(*key, OFFSET_MAX)
         half = self._log_max // 2
         cut = size > self._log_max
-        name = f"{key.job}.{key.attempt}.{key.stream}" + (f".cut{half}" if cut else "")
+        name = "{}.{}.{}".format(*key) + (f".cut{half}" if cut else "")
         part = self._folder / (name + _PART)
         try:
             _append(part, b"")
@@ -194,35 +183,35 @@ class LogCache:
                 _append(part, b"\n[grass: %d bytes are not in this copy]\n" % (size - 2 * half))
                 await _pull(reader, key, part, size - half, size)
             self._forget(key)
-            kept = part.rename(self._folder / name)
+            path = part.rename(self._folder / name)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        self._note(key, _Kept(kept, kept.stat().st_size, half if cut else None))
+        self._keep(key, Copy(path, path.stat().st_size, half if cut else None))
         self._evict()
 
-    def _note(self, key: Key, kept: _Kept) -> None:
-        self._kept[key] = kept
-        self._bytes += kept.size
+    def _keep(self, key: Key, copy: Copy) -> None:
+        self._kept[key] = copy
+        self._bytes += copy.size
 
     def _forget(self, key: Key) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._bytes -= kept.size
+        copy = self._kept.pop(key, None)
+        if copy is not None:
+            self._bytes -= copy.size
             with contextlib.suppress(OSError):
-                kept.path.unlink(missing_ok=True)
+                copy.path.unlink(missing_ok=True)
 
     def _evict(self) -> None:
         while self._bytes > self._most and self._kept:
             self._forget(next(iter(self._kept)))
 
-    async def remove(self, jobs: Iterable[int]) -> None:
+    def remove(self, jobs: Iterable[int]) -> None:
         """Delete the copies of these jobs."""
         gone = set(jobs)
         for wanted in self._wanted.values():
-            for key in [key for key in wanted if key.job in gone]:
+            for key in [key for key in wanted if key[0] in gone]:
                 del wanted[key]
-        for key in [key for key in self._kept if key.job in gone]:
+        for key in [key for key in self._kept if key[0] in gone]:
             self._forget(key)
 
     async def close(self) -> None:
@@ -243,7 +232,7 @@ def _append(part: Path, data: bytes) -> None:
 
 async def _pull(reader: LogReader, key: Key, part: Path, offset: int, end: int) -> None:
     while offset < end:
-        data = (await reader.read(key.job, key.attempt, key.stream, offset))[0][: end - offset]
+        data = (await reader.read(*key, offset))[0][: end - offset]
         if not data:
             return
         _append(part, data)
@@ -269,7 +258,7 @@ def _of_job(batch: Batch, job: Job) -> list[tuple[str, Key]]:
         places = [(1, job.placement.worker)]
     else:
         places = [(attempt.number, attempt.placement.worker) for attempt in batch.store.attempts(job.id)]
-    return [(worker, Key(job.id, number, stream)) for number, worker in places for stream in streams]
+    return [(worker, (job.id, number, stream)) for number, worker in places for stream in streams]
 
 
 def _read(path: Path, offset: int) -> tuple[bytes, int]:

@@ -14,7 +14,7 @@ from grassq.broker.engine import Engine
 from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL, Job
 from grassq.core.syntax.selectors import ByIds
-from grassq.errors import BadInput, GrassError
+from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.listen.abort import cut, write_until_hangup
 from grassq.web.logs.tail import OFFSET_MAX, LogPart, LogTail, Sources
 from grassq.web.requests import number
@@ -29,14 +29,6 @@ class FoundLog(Struct, frozen=True):
 
     job: Job
     workers: dict[int, str]
-
-    def is_over(self, attempt: int) -> bool:
-        """Return whether an attempt writes no more."""
-        return self.job.state in FINAL or self.job.attempt > attempt
-
-
-class _Incomplete(Exception):
-    """The log shrank, so the answer cannot go on. The client asks again and is told so in the headers."""
 
 
 async def serve_log(request: web.Request, engine: Engine, sources: Sources) -> web.StreamResponse:
@@ -85,13 +77,14 @@ class _LogAnswer:
             if first is not None:
                 await response.write(first.data)
             if changes is None:
-                await self._copy(response, tail)
+                if tail is not None:
+                    tail.end()
+                    await _write_rest(response, tail)
             elif not await write_until_hangup(self._request, self._follow(response, tail, changes)):
-                cut(self._request.transport)
-                return response
-        except (GrassError, OSError, _Incomplete):
-            # The worker disconnected, or the log shrank. An answer without its end is known to be incomplete: the
-            # client asks again from its offset, and is told why.
+                raise Refused("the client hung up")
+        except (GrassError, OSError):
+            # The client or the worker disconnected, or the log shrank. An answer without its end is known to be
+            # incomplete: the client asks again from its offset, and is told why.
             cut(self._request.transport)
             return response
         await response.write_eof()
@@ -118,16 +111,8 @@ class _LogAnswer:
                 raise
             return None
 
-    async def _copy(self, response: web.StreamResponse, tail: LogTail | None) -> None:
-        if tail is None:
-            return
-        tail.end()
-        async for part in tail:
-            if not part.data:
-                raise _Incomplete
-            await response.write(part.data)
-
     async def _follow(self, response: web.StreamResponse, tail: LogTail | None, changes: Subscription) -> None:
+        """Write the log until the attempt is over."""
         while tail is None:
             if self._found.job.state in FINAL or self._found.job.attempt > self._attempt > 0:
                 return
@@ -138,10 +123,7 @@ class _LogAnswer:
             tail = self._tail()
         watching = asyncio.create_task(self._end_with_attempt(tail, changes))
         try:
-            async for part in tail:
-                if not part.data:
-                    raise _Incomplete
-                await response.write(part.data)
+            await _write_rest(response, tail)
         finally:
             watching.cancel()
         if self._failure is not None:
@@ -150,13 +132,20 @@ class _LogAnswer:
     async def _end_with_attempt(self, tail: LogTail, changes: Subscription) -> None:
         """End the tail when its attempt is over, or when that cannot be known any more."""
         try:
-            while not self._found.is_over(tail.attempt):
+            while self._found.job.state not in FINAL and self._found.job.attempt <= tail.attempt:
                 await changes.next()
                 self._found = await _find(self._engine, tail.job)
         except GrassError as error:
             self._failure = error
         finally:
             tail.end()
+
+
+async def _write_rest(response: web.StreamResponse, tail: LogTail) -> None:
+    async for part in tail:
+        if not part.data:
+            raise Refused("the log shrank; the next answer says so in its headers")
+        await response.write(part.data)
 
 
 async def _find(engine: Engine, id_: int) -> FoundLog:

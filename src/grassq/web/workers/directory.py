@@ -95,7 +95,7 @@ class WorkerDirectory:
     async def remove(self, ids: list[int], spare: set[int]) -> None:
         """Delete the files of ended jobs: here and on connected workers now, on others when they connect."""
         if self._cache is not None:
-            await self._cache.remove(ids)
+            self._cache.remove(ids)
         if self._local is not None:
             await self._local.remove(ids, spare)
         for link in self._links.all():
