@@ -1,24 +1,48 @@
-"""The jobs of a queue when a subscription begins, page by page, and which later changes are news."""
+"""The query of a subscriber to a queue, the jobs of the queue page by page, and which later changes are news."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import gt
+from typing import NamedTuple
+
+from aiohttp import web
 
 from grassq.broker.batch import Batch
 from grassq.broker.job_change import JobChange, change_of
-from grassq.core.model import FINAL, ID_MAX, Job
-from grassq.core.names import shown
+from grassq.core.model import ATTEMPT_MAX, FINAL, ID_MAX, Job
+from grassq.core.names import check_name, shown
+from grassq.core.syntax.numbers import is_number
 from grassq.core.syntax.selectors import ByQueue
-from grassq.errors import NotFound
+from grassq.errors import BadInput, NotFound
+from grassq.web.logs.tail import OFFSET_MAX
+from grassq.web.requests import number
 
 #: Jobs in a page.
 PAGE = 500
 #: Above every id.
 _ALL = ID_MAX + 1
+#: Offsets in one request.
+OFFSETS_MAX = 1000
+#: Ranges of ended jobs in one request.
+OVER_MAX = 1000
+
+#: The largest job, attempt and offset; and the largest first and last job.
+_PLACE = (ID_MAX, ATTEMPT_MAX, OFFSET_MAX)
+_RANGE = (ID_MAX, ID_MAX)
 
 #: The first and the last of consecutive ids.
 Range = tuple[int, int]
+
+
+class SubscriptionQuery(NamedTuple):
+    """Start job id, per-job log offsets, and id ranges of jobs that the client knows have ended."""
+
+    queue: str
+    first: int
+    offsets: dict[int, tuple[int, int]]
+    over: list[Range]
 
 
 class QueuePages:
@@ -50,8 +74,13 @@ class QueuePages:
         self.upto = self._skip(more) if more else _ALL
         return [change_of(job, batch.seq, batch.now) for job in jobs]
 
-    def unfinished(self, batch: Batch, first: int) -> tuple[list[int], int]:
-        """Return jobs from an id on that have not ended, and the id from which to ask for more; 0 at the end."""
+    def unfinished(self, batch: Batch, first: int) -> tuple[list[int], int] | None:
+        """Return jobs from an id on that have not ended, and the id from which to ask for more; 0 at the end.
+
+        None while workers may still report jobs that the store has forgotten.
+        """
+        if batch.board.unreconciled or batch.board.awaits(batch.mono):
+            return None
         stored, more = self._stored(batch, self._skip(first))
         return [job.id for job in stored if job.state not in FINAL], more
 
@@ -87,3 +116,30 @@ def check_queue(batch: Batch, queue: str) -> None:
     """Raise NotFound for a queue that no worker offers and that has no jobs."""
     if queue not in batch.board.queue_names() and not batch.store.jobs(ByQueue(queue), 1):
         raise NotFound(f"there is no queue {shown(queue)}; `grass show` lists them")
+
+
+def read_query(request: web.Request) -> SubscriptionQuery:
+    """Return the queue and the query of a request."""
+    offsets = _read("offsets", request.query.get("offsets", ""), ":", _PLACE, OFFSETS_MAX)
+    over = _read("over", request.query.get("over", ""), "-", _RANGE, OVER_MAX)
+    return SubscriptionQuery(
+        check_name(request.match_info["queue"], "queue name"),
+        number(request, "from", 1, ID_MAX),
+        {job: (attempt, offset) for job, attempt, offset in offsets},
+        [(first, last) for first, last in over],
+    )
+
+
+def _read(name: str, text: str, mark: str, most: tuple[int, ...], count: int) -> list[list[int]]:
+    """Return groups of numbers joined by a mark, with commas between the groups: 7:1:4096,9:1:0 or 6-1000,1003-1003."""
+    found: list[list[int]] = []
+    parts = text.split(",", count) if text else []
+    if len(parts) > count:
+        raise BadInput(f"{name}: more than {count:,}")
+    for part in parts:
+        words = part.split(mark)
+        numbers = [int(word) for word in words if is_number(word)]
+        if len(words) != len(most) or len(numbers) != len(most) or any(map(gt, numbers, most)):
+            raise BadInput(f"invalid {name}: {part[:40]!r}; it takes {mark.join('N' * len(most))}")
+        found.append(numbers)
+    return found

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
 from aiohttp import web
 
-from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.job_change import JobChange
 from grassq.broker.subscriptions import Filter
@@ -24,8 +23,7 @@ from grassq.core.resources.amounts import allocation_json
 from grassq.core.syntax.numbers import id_ranges
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.access.principal import CALLER
-from grassq.web.events.query import SubscriptionQuery, read_query
-from grassq.web.events.queue_pages import QueuePages, check_queue, queue_status
+from grassq.web.events.queue_pages import QueuePages, SubscriptionQuery, check_queue, queue_status, read_query
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.listen.abort import cut, write_until_hangup
 from grassq.web.logs.tail import LogTail, Sources
@@ -70,11 +68,11 @@ async def serve_queue_stream(
 
 
 class _OpenJob:
-    """An attempt that was reported as started: its log, and the task that follows the log."""
+    """An attempt that was reported as started: its log, the time to follow it, and the task that follows it."""
 
-    def __init__(self, tail: LogTail, since: float) -> None:
+    def __init__(self, tail: LogTail, follow: Callable[[_OpenJob], None]) -> None:
         self.tail = tail
-        self.since = since
+        self.timer = asyncio.get_running_loop().call_later(FOLLOW_AFTER_S, follow, self)
         self.task: asyncio.Task[None] | None = None
 
 
@@ -114,6 +112,7 @@ class QueueStream:
             return
         finally:
             for job in self._open.values():
+                job.timer.cancel()
                 if job.task is not None:
                     job.task.cancel()
 
@@ -134,7 +133,6 @@ class QueueStream:
         while True:
             self._awake.clear()
             await self._hear_news()
-            follow_s = self._follow_logs(loop.time())
             if loop.time() >= self._list_at:
                 self._list_at = float("inf") if await self._list() else loop.time() + LIST_S
             if await self._is_gone():
@@ -146,7 +144,7 @@ class QueueStream:
                 self._out += _BEAT
             await self._flush()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, min(BEAT_S, follow_s, self._list_at - loop.time()))):
+                async with asyncio.timeout(max(0.0, min(BEAT_S, self._list_at - loop.time()))):
                     await self._awake.wait()
             # The first frame is sent at once; in a stream of short jobs the next ones are buffered for a moment.
             await asyncio.sleep(max(0.0, self._said_at + GATHER_S - loop.time()))
@@ -156,7 +154,7 @@ class QueueStream:
         ids: list[int] = []
         first = self._first
         while first and len(ids) < SHOWN_MAX:
-            found = await self._engine.read(partial(_unfinished, pages=self._pages, first=first))
+            found = await self._engine.read(partial(self._pages.unfinished, first=first))
             if found is None:
                 return False
             ids += found[0]
@@ -211,7 +209,7 @@ class QueueStream:
         self._line({"started": change.job, "attempt": change.attempt, "allocation": allocation_json(where.allocation)})
         stream, begin = "out" if change.split else "log", offset if attempt == change.attempt else 0
         tail = LogTail(self._sources, where.worker, change.job, change.attempt, stream, begin)
-        return _OpenJob(tail, asyncio.get_running_loop().time())
+        return _OpenJob(tail, self._follow_later)
 
     def _end(self, change: JobChange, unread: str | None) -> None:
         how = {"exit_code": change.exit_code, "signal": change.signal, "outcome": change.outcome}
@@ -220,17 +218,9 @@ class QueueStream:
     def _line(self, document: Mapping[str, object]) -> None:
         self._out += msgspec.json.encode(document) + b"\n"
 
-    def _follow_logs(self, now: float) -> float:
-        """Follow the logs of jobs that have run for FOLLOW_AFTER_S; return the seconds until the next such job."""
-        next_s = float("inf")
-        for job in self._open.values():
-            if job.task is None:
-                left_s = job.since + FOLLOW_AFTER_S - now
-                if left_s <= 0:
-                    job.task = asyncio.create_task(self._follow(job.tail))
-                else:
-                    next_s = min(next_s, left_s)
-        return next_s
+    def _follow_later(self, job: _OpenJob) -> None:
+        job.task = asyncio.create_task(self._follow(job.tail))
+        self._awake.set()
 
     async def _follow(self, tail: LogTail) -> None:
         async for part in tail:
@@ -245,6 +235,7 @@ class QueueStream:
     async def _finish(self, job: _OpenJob) -> str | None:
         """Send the rest of a log; return the reason if the log cannot be read."""
         job.tail.end()
+        job.timer.cancel()
         try:
             await (job.task or self._follow(job.tail))
         except (GrassError, OSError) as error:
@@ -257,13 +248,6 @@ class QueueStream:
                 out, self._out = self._out, bytearray()
                 self._said_at = asyncio.get_running_loop().time()
                 await self._response.write(out)
-
-
-def _unfinished(batch: Batch, pages: QueuePages, first: int) -> tuple[list[int], int] | None:
-    """Return unfinished jobs; None while workers may still report jobs that the store has forgotten."""
-    if batch.board.unreconciled or batch.board.awaits(batch.mono):
-        return None
-    return pages.unfinished(batch, first)
 
 
 def _has_begun(job: JobChange) -> bool:
