@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from grassq.errors import BadInput, Refused
 from grassq.web.listen import certificate
-from grassq.web.listen.identity import Identity
+from grassq.web.listen.tcp import Identity
 
 NOW = 1_700_000_000.0
 DAY = 86400.0

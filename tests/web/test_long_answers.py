@@ -14,7 +14,7 @@ from grassq.broker import service, views
 from grassq.broker.actions.bulk import STEP_JOBS
 from grassq.net.client import ApiClient
 from grassq.net.retry import fetch
-from grassq.web import streams
+from grassq.web import responses
 
 MANY = 2 * views.SHOW_PAGE + 17
 
@@ -54,7 +54,7 @@ def test_what_matches_nothing_is_refused_before_a_page_is_written() -> None:
 
 
 def test_a_change_that_takes_long_writes_blanks_before_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "BLANK_S", 0.0)
+    monkeypatch.setattr(responses, "BLANK_S", 0.0)
     count = 2 * STEP_JOBS + 1
 
     async def test(fixture: BrokerFixture) -> None:

@@ -36,8 +36,7 @@ from grassq.store.relational import LEAD_TRY_S, Store
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
-from grassq.web.listen.identity import Identity
-from grassq.web.listen.tcp import is_wildcard, listen
+from grassq.web.listen.tcp import Identity, is_wildcard, listen
 from grassq.web.logs.cache import LogCache
 from grassq.web.routes.tokens import Reach
 from grassq.web.submit.json5_text import parse_object

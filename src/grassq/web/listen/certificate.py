@@ -23,8 +23,7 @@ from cryptography.x509.oid import NameOID
 
 from grassq import atomic_files
 from grassq.errors import BadInput, GrassError, Refused
-from grassq.web.listen.identity import Identity
-from grassq.web.listen.tcp import is_wildcard
+from grassq.web.listen.tcp import Identity, is_wildcard
 
 FILE_NAME = "tls.pem"
 #: The first byte of every PKCS#12 file.

@@ -1,9 +1,10 @@
-"""Listening on TCP with TLS: limits for connections that have not shown a token, and a record of open connections."""
+"""Listening on TCP with TLS: the certificate in use, and limits for connections that have not shown a token."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import errno
 import ipaddress
 import logging
@@ -14,11 +15,11 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from msgspec import Struct
 
 from grassq.core.syntax.addresses import Address
 from grassq.errors import BadInput, Refused
 from grassq.web.listen.abort import cut
-from grassq.web.listen.identity import Identity
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,34 @@ UNACKED_MS = 30_000
 KEEPALIVE_S = 75.0
 HEADER_MAX = 8190
 HEADERS_MAX = 64
+#: Days before a certificate expires from which a broker warns.
+WARN_DAYS = 30
+
+
+class Identity(Struct, frozen=True):
+    """A certificate in use. Not in `certificate.py`, which is slow to load and needed only with --bind."""
+
+    context: ssl.SSLContext
+    #: SHA-256 of the certificate (DER): what clients pin.
+    fingerprint: bytes
+    #: The names the certificate was made for.
+    names: tuple[str, ...]
+    since: float
+    until: float
+    notes: list[str]
+
+    def expiry(self, now: float) -> str | None:
+        """Return a warning about the dates, or None. Clients that have pinned the certificate ignore its dates."""
+        day = datetime.datetime.fromtimestamp(self.until, datetime.UTC).date()
+        if now >= self.until:
+            return f"the certificate expired on {day}; clients that know it still connect, but replace it with --cert"
+        if now < self.since:
+            return "the certificate is not valid yet by this machine's clock; check the clock"
+        if self.until - now <= WARN_DAYS * 86400:
+            return (
+                f"the certificate expires on {day}; replace it with --cert (every client then joins or logs in again)"
+            )
+        return None
 
 
 class ClientConnection(asyncio.Protocol):

@@ -23,8 +23,7 @@ from grassq.errors import BadInput, GrassError
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
-from grassq.web.responses import bulk_document, digest, document
-from grassq.web.streams import DocumentStream, SlowAnswer
+from grassq.web.responses import DocumentStream, SlowAnswer, bulk_document, digest, document
 from grassq.web.workers.directory import WorkerDirectory
 
 WAIT_MAX_S = 30.0
