@@ -19,6 +19,7 @@ from grassq.web.access.principal import OWNER, Principal
 from grassq.web.requests import EnqueueBody, From
 from grassq.web.submit import validate
 from grassq.web.submit.submitter import Submitter, environment_of
+from grassq.web.submit.validate import DraftBuilder
 
 DEFAULT = a_request(cpu=1)
 TRAIN = Offer("train", {}, (b"python", b"train.py"), b"/srv/train", allow_env=(b"SEED",))
@@ -34,7 +35,7 @@ def enqueue(fixture: DeciderFixture, line: str | list[bytes], caller: Principal 
     """Send a line from another machine, or from this one; what was stored."""
     who = msgspec.json.decode(msgspec.json.encode(sent), type=From).submitter(caller)
     words = line.encode().split() if isinstance(line, str) else line
-    _, draft = validate.read_enqueue(words, who, validate.snapshot_of(fixture.decider.board), DEFAULT)
+    _, draft = DraftBuilder(who, validate.snapshot_of(fixture.decider.board), DEFAULT).read_enqueue(words)
     (job_id,) = fixture.submit(draft)
     return fixture.job(job_id)
 
@@ -141,8 +142,8 @@ def test_a_job_for_a_queue_that_comes_later_is_judged_when_it_comes() -> None:
 
 
 def local_spec(words: list[bytes], known: validate.QueueSnapshot, cwd: bytes = b"/") -> Spec:
-    who = Submitter.local(cwd, environment_of(((b"PATH", b"/usr/bin:/bin"),)))
-    return validate.read_enqueue(words, who, known, DEFAULT)[1].spec
+    who = Submitter(cwd, environment_of(((b"PATH", b"/usr/bin:/bin"),)))
+    return DraftBuilder(who, known, DEFAULT).read_enqueue(words)[1].spec
 
 
 def known_of(*names: str, local: str | None = None) -> validate.QueueSnapshot:
@@ -185,7 +186,7 @@ def test_labels_and_workers_are_names() -> None:
 
 
 def test_a_queue_for_another_machine_has_a_whole_path_or_that_machines(tmp_path: Path) -> None:
-    here = Submitter.local(str(tmp_path).encode(), environment_of(()))
+    here = Submitter(str(tmp_path).encode(), environment_of(()))
 
     def offer(line: str, who: Submitter = here) -> Offer:
         return validate.read_offer(enqueue_syntax.split_create_queue(line.encode().split()), who, in_process("here"))

@@ -16,9 +16,10 @@ from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Refused
 from grassq.web.submit import validate
 from grassq.web.submit.submitter import Submitter, environment_of
+from grassq.web.submit.validate import DraftBuilder
 from grassq.worker import offers
 
-ME = Submitter.local(b"/", environment_of(((b"PATH", b"/usr/bin:/bin"),)))
+ME = Submitter(b"/", environment_of(((b"PATH", b"/usr/bin:/bin"),)))
 SLOTS = parse_slots(["0,1", "2"])
 SLOTTED = Offer("q", limits_of(SLOTS), slots=SLOTS)
 
@@ -27,7 +28,7 @@ def spec(line: str, *workers: tuple[Offer, ...]) -> Spec:
     """What a line asks for, where each worker has these queues."""
     infos = [a_worker(f"w{i}", offers=each, gpu=3, cpu=8) for i, each in enumerate(workers)]
     known = validate.snapshot_of(a_board(*infos))
-    return validate.read_enqueue([word.encode() for word in line.split()], ME, known, a_request(cpu=1))[1].spec
+    return DraftBuilder(ME, known, a_request(cpu=1)).read_enqueue([word.encode() for word in line.split()])[1].spec
 
 
 @pytest.mark.parametrize("amounts", ["--gpu=1", "--cpu 2", "--require {mem:1}", "--gpu=0"])

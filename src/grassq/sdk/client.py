@@ -67,7 +67,7 @@ class Client:
         The options are those of `grassq.core.job_options.SubmitOptions`: queue, request, gpu, name, env and so on.
         With the same `key` (32 hex digits), a repeated call returns the same job, even after a crash of the program.
         """
-        words = [word_value(word) for word in _words(command)]
+        words = _written([command] if isinstance(command, str) else command)
         document = _document(options) | {"command": words, "shell": isinstance(command, str)}
         answer = self._requests.submit([document], cwd=self._directory(document, cwd), key=key)
         _warn(answer)
@@ -89,7 +89,7 @@ class Client:
         document = _document(options)
         where = self._directory(document, cwd)
         with gc_paused():
-            written = [_line(each) if isinstance(each, str) else _written(each) for each in commands]
+            written = [_written([each])[0] if isinstance(each, str) else _written(each) for each in commands]
         if not written:
             return []
         answer = self._requests.submit_many(written, document, cwd=where, key=key)
@@ -165,31 +165,15 @@ def _warn(answer: Mapping[str, Any]) -> None:
         warnings.warn(text, stacklevel=3)
 
 
-def _line(line: str) -> str | dict[str, str]:
-    if not line.strip():
-        raise BadInput("a command is empty")
-    return _word(line)
-
-
 def _written(words: Sequence[Word]) -> list[str | dict[str, str]]:
-    # Most words are plain ASCII: no encoding and no call per word.
-    written = [word if word.__class__ is str and word.isascii() else _word(word) for word in words]
-    if isinstance(words, bytes) or not written or (isinstance(written[0], str) and not written[0].strip()):
-        _words(words)  # raises the error
-    return written
-
-
-def _word(word: Word) -> str | dict[str, str]:
-    return word if isinstance(word, str) and word.isascii() else word_value(_bytes(word))
-
-
-def _words(command: Sequence[Word] | str) -> list[bytes]:
-    if isinstance(command, bytes):
+    """Return the words of a command as sent."""
+    if isinstance(words, bytes):
         raise BadInput("a command is a list of words, or a string for the shell; bytes alone could be either")
-    words = [_bytes(command)] if isinstance(command, str) else [_bytes(word) for word in command]
-    if not words or not words[0].strip():
-        raise BadInput("the command is empty")
-    return words
+    # Most words are plain ASCII: no encoding and no call per word.
+    written = [word if word.__class__ is str and word.isascii() else word_value(_bytes(word)) for word in words]
+    if not written or (isinstance(written[0], str) and not written[0].strip()):
+        raise BadInput("a command is empty")
+    return written
 
 
 def _bytes(word: Word) -> bytes:

@@ -51,12 +51,12 @@ class From(Struct, kw_only=True, forbid_unknown_fields=True):
 
     def submitter(self, caller: Principal) -> Submitter:
         """Return the submitter, by the connection the request came on."""
-        if caller.token is not None:
-            return Submitter.remote(caller)
+        if not caller.is_local:
+            return Submitter(caller=caller)
         cwd = word_bytes(self.cwd)
         if not cwd.startswith(b"/"):
             raise BadInput("the cwd of a submitter is an absolute path")
-        return Submitter.local(cwd, _environment(self.env), self.umask)
+        return Submitter(cwd, _environment(self.env), self.umask & 0o777, caller)
 
 
 class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):

@@ -9,31 +9,21 @@ from msgspec.structs import replace
 from grassq.broker.service import Draft
 from grassq.core.job_options import JobOptions
 from grassq.core.names import shown
-from grassq.core.resources.amounts import Request
 from grassq.core.syntax import shell_lines
 from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
 from grassq.web import requests
-from grassq.web.submit import validate
-from grassq.web.submit.program_check import ProgramCheck
-from grassq.web.submit.submitter import Submitter
+from grassq.web.submit.validate import WORDS_MAX, DraftBuilder
 
 
 class JobTemplate:
     """Makes many jobs from one set of options, which is checked once."""
 
-    def __init__(
-        self,
-        options: JobOptions,
-        request: Request,
-        submitter: Submitter,
-        known: validate.QueueSnapshot,
-        program_check: ProgramCheck | None = None,
-    ) -> None:
+    def __init__(self, options: JobOptions, builder: DraftBuilder) -> None:
         """Check the common options. If they name a shell, every line is for the shell."""
-        self._options, self._request, self._submitter, self._known = options, request, submitter, known
-        self._program_check = program_check or ProgramCheck()
-        offer = known.offers.get(options.queue)
+        self._options, self._builder = options, builder
+        self._request = builder.request_of(options)
+        offer = builder.known.offers.get(options.queue)
         self._has_prefix = offer is not None and bool(offer.prefix)
         self._words = self._draft(())
         self._shell = None if options.shell is None else self._draft((), options.shell)
@@ -42,8 +32,7 @@ class JobTemplate:
         self._checked: set[bytes] = set()
 
     def _draft(self, words: tuple[bytes, ...], shell: bytes | None = None) -> Draft:
-        options = replace(self._options, shell=shell)
-        return validate.draft(words, options, self._request, self._submitter, self._known, self._program_check)
+        return self._builder.draft(words, replace(self._options, shell=shell), self._request)
 
     def of_line(self, line: bytes) -> Draft:
         """Return the job of one line: plain words that name a program run without a shell, other lines in a shell."""
@@ -51,13 +40,13 @@ class JobTemplate:
             words = shell_lines.plain_words(line)
             if words and self._may_start(words[0]):
                 if b"{" in line:
-                    validate.check_placeholders(words, self._request, self._known, self._options.queue)
+                    self._builder.check_placeholders(words, self._request, self._options.queue)
                 return _with_command(self._words, words)
         return self._of_shell_line(line)
 
     def _of_shell_line(self, line: bytes) -> Draft:
         shell_lines.check(line)
-        validate.check_placeholders((line,), self._request, self._known, self._options.queue)
+        self._builder.check_placeholders((line,), self._request, self._options.queue)
         if self._has_prefix:
             queue = shown(self._options.queue)
             raise BadInput(f"queue {queue} has a command of its own, so it takes plain words, not a line for a shell")
@@ -70,7 +59,7 @@ class JobTemplate:
         if not words and not self._has_prefix:
             raise BadInput("there is nothing to run: the command is empty")
         joined = b"".join(words)
-        if b"\0" in joined or b"{" in joined or len(joined) > validate.WORDS_MAX:
+        if b"\0" in joined or b"{" in joined or len(joined) > WORDS_MAX:
             # Rare, and checked as for a single job.
             self._draft(words)
         if words and words[0] not in self._checked:
@@ -87,10 +76,10 @@ class JobTemplate:
         return known
 
     def _is_program(self, word: bytes) -> bool:
-        if self._submitter.is_remote:
+        if self._builder.submitter.is_remote:
             return True  # only the worker knows its programs
-        env, cwd = validate.default_env(self._options, self._submitter, self._known)
-        return self._program_check.is_program(word, env, cwd)
+        env, cwd = self._builder.default_env(self._options)
+        return self._builder.program_check.is_program(word, env, cwd)
 
 
 def _with_command(pattern: Draft, command: tuple[bytes, ...]) -> Draft:

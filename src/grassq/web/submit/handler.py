@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from grassq.broker import service
 from grassq.broker.engine import BRIEF_MAX, Engine
@@ -22,7 +23,7 @@ from grassq.web.access.principal import CALLER
 from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text
 from grassq.web.submit import bulk, validate
 from grassq.web.submit.program_check import ProgramCheck
-from grassq.web.submit.submitter import Submitter
+from grassq.web.submit.validate import DraftBuilder
 
 #: Larger requests are read on another thread, so that the event loop can answer others.
 LARGE = 64 << 10
@@ -42,19 +43,19 @@ class Submissions:
         self._generation = 0
         self._program_check = ProgramCheck()
 
-    async def _known(self) -> validate.QueueSnapshot:
+    async def _builder(self, body: requests.From, request: web.Request) -> DraftBuilder:
         generation = self._engine.status.generation
         if generation != self._generation:
             self._snapshot = await self._engine.read(lambda batch: validate.snapshot_of(batch.board))
             self._generation = generation
-        return self._snapshot
+        return DraftBuilder(body.submitter(request[CALLER]), self._snapshot, self._default, self._program_check)
 
-    async def _check(self, read: Callable[[ProgramCheck], T], raw: bytes) -> T:
+    async def _check(self, read: Callable[[DraftBuilder], T], builder: DraftBuilder, raw: bytes) -> T:
         """Read and check a request with what the cache knows; check the rest on a thread."""
         if len(raw) <= LARGE:
             cached = self._program_check.cached()
             try:
-                result = read(cached)
+                result = read(replace(builder, program_check=cached))
             except GrassError:
                 if not cached.unknown:
                     raise
@@ -62,7 +63,7 @@ class Submissions:
                 if not cached.unknown or await asyncio.to_thread(self._program_check.confirm, cached):
                     return result
         # The request is large, or a program or directory that was not in the cache is missing.
-        return await asyncio.to_thread(read, self._program_check)
+        return await asyncio.to_thread(read, builder)
 
     async def enqueue(self, request: web.Request) -> web.Response:
         """Split what was typed, store the job or the jobs, and answer with the text to print."""
@@ -70,15 +71,15 @@ class Submissions:
         try:
             body = await _decoded(raw, requests.EnqueueBody)
             words = [requests.word_bytes(word) for word in body.words]
-            submitter, known = body.submitter(request[CALLER]), await self._known()
+            builder = await self._builder(body, request)
             try:
-                typed, drafts = await self._check(partial(self._read, body, words, submitter, known), raw)
+                typed, drafts = await self._check(partial(_read, body, words), builder, raw)
             except GrassError:
                 # A repeated request may be invalid by now although its jobs are stored.
                 stored = await self._stored(body.key, raw)
                 if stored is None:
                     raise
-                typed, ids = validate.split(words, known, lambda word: True), service.ids_of(stored)
+                typed, ids = validate.split(words, builder.known, lambda word: True), service.ids_of(stored)
             else:
                 if typed.command.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)
@@ -97,36 +98,15 @@ class Submissions:
         request[ENTRY].about = f"job {ids[0]} in {options.queue}"
         return enqueued(0, enqueue_text(typed, ids[0]), notes, follow=follow)
 
-    def _read(
-        self,
-        body: requests.EnqueueBody,
-        words: list[bytes],
-        submitter: Submitter,
-        known: validate.QueueSnapshot,
-        program_check: ProgramCheck,
-    ) -> tuple[enqueue_syntax.Enqueue, list[service.Draft]]:
-        typed, draft = validate.read_enqueue(words, submitter, known, self._default, program_check)
-        if not typed.command.stdin and body.lines is None:
-            return typed, [draft]
-        if not typed.command.stdin or body.verb == "run":
-            raise BadInput("--stdin puts many commands into a queue, and `grass run` follows one: use grass enqueue")
-        if body.lines is None:
-            return typed, []
-        request = validate.request_of(typed.options, self._default)
-        template = bulk.JobTemplate(typed.options, request, submitter, known, program_check)
-        return typed, bulk.of_lines(requests.word_bytes(body.lines), template)
-
     async def submit(self, request: web.Request) -> web.Response:
         """Store jobs that a program made."""
         body = await _decoded(request[BODY], requests.SubmitBody)
         if not 1 <= len(body.jobs) <= requests.JOBS_MAX:
             raise BadInput(f"a submission has 1 to {requests.JOBS_MAX:,} jobs")
-        submitter, known = body.submitter(request[CALLER]), await self._known()
-
-        def read(program_check: ProgramCheck) -> list[service.Draft]:
-            return [_draft(job, submitter, known, self._default, program_check) for job in body.jobs]
-
-        ids, warnings = await self._submitted(request, read, known, body.key)
+        builder = await self._builder(body, request)
+        ids, warnings = await self._submitted(
+            request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body.key
+        )
         return document({"ids": ids, "warnings": warnings})
 
     async def submit_many(self, request: web.Request) -> web.Response:
@@ -134,36 +114,32 @@ class Submissions:
         body = await _decoded(request[BODY], requests.ManyBody)
         if body.job.command or body.job.shell:
             raise BadInput("`job` must have no command: the commands are in `commands`")
-        submitter, known = body.submitter(request[CALLER]), await self._known()
 
-        def read(program_check: ProgramCheck) -> list[service.Draft]:
-            options = body.job.options()
-            request = validate.request_of(options, self._default)
-            template = bulk.JobTemplate(options, request, submitter, known, program_check)
-            return bulk.of_commands(body.commands, template)
+        def read(builder: DraftBuilder) -> list[service.Draft]:
+            return bulk.of_commands(body.commands, bulk.JobTemplate(body.job.options(), builder))
 
-        ids, warnings = await self._submitted(request, read, known, body.key)
+        ids, warnings = await self._submitted(request, read, await self._builder(body, request), body.key)
         # The ids are consecutive, so the first id and the count are enough.
         return document({"first": ids[0], "count": len(ids), "warnings": warnings})
 
     async def _submitted(
         self,
         request: web.Request,
-        read: Callable[[ProgramCheck], list[service.Draft]],
-        known: validate.QueueSnapshot,
+        read: Callable[[DraftBuilder], list[service.Draft]],
+        builder: DraftBuilder,
         key: str,
     ) -> tuple[list[int], list[str]]:
         """Store the drafts that `read` makes; return their ids, and warnings."""
         raw, warnings = request[BODY], []
         try:
-            drafts = await self._check(read, raw)
+            drafts = await self._check(read, builder, raw)
         except GrassError:
             stored = await self._stored(key, raw)
             if stored is None:
                 raise
             ids = service.ids_of(stored)
         else:
-            missing = sorted({draft.spec.queue for draft in drafts} - known.offers.keys())
+            missing = sorted({draft.spec.queue for draft in drafts} - builder.known.offers.keys())
             warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
             ids = await self._store(drafts, key, raw)
         request[ENTRY].about = f"jobs {range_text(ids)}"
@@ -188,17 +164,24 @@ async def _off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
     return do(raw) if len(raw) <= LARGE else await asyncio.to_thread(do, raw)
 
 
-def _draft(
-    job: requests.JobBody,
-    submitter: Submitter,
-    known: validate.QueueSnapshot,
-    default: Request,
-    program_check: ProgramCheck,
-) -> service.Draft:
+def _read(
+    body: requests.EnqueueBody, words: list[bytes], builder: DraftBuilder
+) -> tuple[enqueue_syntax.Enqueue, list[service.Draft]]:
+    typed, draft = builder.read_enqueue(words)
+    if not typed.command.stdin and body.lines is None:
+        return typed, [draft]
+    if not typed.command.stdin or body.verb == "run":
+        raise BadInput("--stdin puts many commands into a queue, and `grass run` follows one: use grass enqueue")
+    if body.lines is None:
+        return typed, []
+    return typed, bulk.of_lines(requests.word_bytes(body.lines), bulk.JobTemplate(typed.options, builder))
+
+
+def _draft(job: requests.JobBody, builder: DraftBuilder) -> service.Draft:
     words, options = tuple([requests.word_bytes(word) for word in job.command]), job.options()
-    offer = known.offers.get(options.queue)
+    offer = builder.known.offers.get(options.queue)
     if not words and not (offer and offer.prefix):
         raise BadInput("there is nothing to run: the command is empty")
     if job.shell and len(words) != 1:
         raise BadInput("a shell job is one line")
-    return validate.draft(words, options, validate.request_of(options, default), submitter, known, program_check)
+    return builder.draft(words, options, builder.request_of(options))

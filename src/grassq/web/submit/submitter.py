@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from grassq.core.job_options import Pairs
-from grassq.web.access.principal import Principal
+from grassq.web.access.principal import OWNER, Principal
 
 
 class Environment(Struct, frozen=True):
@@ -30,29 +30,17 @@ _EMPTY = environment_of(())
 
 
 class Submitter(Struct, frozen=True):
-    """The sender of a job: its directory, environment and umask; on another machine, its rights instead."""
+    """The sender of a job: its rights, and on this machine its directory, environment and umask.
+
+    A job from another machine gets the worker's directory, environment and umask.
+    """
 
     cwd: bytes = b""
     env: Environment = _EMPTY
     umask: int = 0o022
-    #: The token of a submitter on another machine; None for the owner on this machine.
-    by: str | None = None
-    #: The only queues the token may use; None for every queue.
-    queues: tuple[str, ...] | None = None
-    #: Whether the submitter may use queues without a command of their own.
-    bare: bool = False
-
-    @classmethod
-    def local(cls, cwd: bytes, env: Environment, umask: int = 0o022) -> Submitter:
-        """Return the owner of this daemon, with the directory, environment and umask for the job."""
-        return cls(cwd, env, umask & 0o777)
-
-    @classmethod
-    def remote(cls, caller: Principal) -> Submitter:
-        """Return a submitter on another machine: the job gets the worker's directory, environment and umask."""
-        return cls(by=caller.token, queues=caller.queues, bare=caller.bare)
+    caller: Principal = OWNER
 
     @property
     def is_remote(self) -> bool:
         """Whether the job comes from another machine."""
-        return self.by is not None
+        return not self.caller.is_local

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from grassq.broker.service import Draft
@@ -72,42 +72,12 @@ def _merged(one: Offer, other: Offer) -> Offer:
     return replace(one, prefix=one.prefix or other.prefix, limits={**other.limits, **one.limits}, slots=slots)
 
 
-def read_enqueue(
-    words: Sequence[bytes],
-    submitter: Submitter,
-    known: QueueSnapshot,
-    default: Request,
-    program_check: ProgramCheck | None = None,
-) -> tuple[Enqueue, Draft]:
-    """Split the words of an `enqueue`, parse its amounts and check it; with --stdin the draft has no command yet."""
-    program_check = program_check or ProgramCheck()
-    typed = split(
-        words,
-        known,
-        lambda word: program_check.is_program(word, submitter.env.values, submitter.cwd),
-        is_remote=submitter.is_remote,
-    )
-    if typed.command.broker is not None:
-        # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
-        raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
-    request = request_of(typed.options, default)
-    return typed, draft(typed.words, typed.options, request, submitter, known, program_check)
-
-
 def split(
     words: Sequence[bytes], known: QueueSnapshot, is_program: Callable[[bytes], bool], *, is_remote: bool = False
 ) -> Enqueue:
     """Split the words of an `enqueue`, given the known queues and a test for programs."""
     views = {name: KnownQueue(bool(o.prefix), frozenset(o.limits)) for name, o in known.offers.items()}
     return enqueue_syntax.split_enqueue(words, SubmitContext(views, known.resources, is_program, is_remote))
-
-
-def request_of(options: JobOptions, default: Request) -> Request:
-    """Return the amounts a job asks for."""
-    if isinstance(options.request, str):
-        amounts = parse_object(options.request, "--require")
-        return parse_request(amounts) if amounts else default
-    return default if options.request is None else parse_request(options.request)
 
 
 def read_offer(typed: enqueue_syntax.CreateQueue, submitter: Submitter, roles: WorkerRoles) -> Offer:
@@ -152,60 +122,110 @@ def _limit_value(name: str, text: str) -> object:
     return text
 
 
-def draft(
-    words: tuple[bytes, ...],
-    options: JobOptions,
-    request: Request,
-    submitter: Submitter,
-    known: QueueSnapshot,
-    program_check: ProgramCheck | None = None,
-) -> Draft:
-    """Return a job ready to be stored; refuse what its submitter may not do, and what cannot run on this machine.
+class DraftBuilder(Struct, frozen=True):
+    """Makes jobs that can be stored from what one submitter typed or sent."""
 
-    The planner decides whether a worker takes a job from another machine, at submission and at every start.
-    """
-    program_check = program_check or ProgramCheck()
-    _check_right(options, submitter)
-    _check_values(words, options, request, known)
-    env, cwd = default_env(options, submitter, known)
-    shell = _shell(options.shell, env)
-    offer = known.offers.get(options.queue)
-    if submitter.is_remote:
-        _check_absolute(options.cwd)
-    elif offer is not None and known.runs_here(options.queue, options.worker):
-        program_check.check_directory(cwd)
-        _check_program((*offer.prefix, *((shell,) if shell else words)), env, cwd, program_check)
-    elif offer is None and options.cwd is not None and known.roles.is_here(options.worker):
-        program_check.check_directory(cwd)
-    if len(submitter.env.encoded) > ENVIRONMENT_MAX:
-        raise BadInput(f"the environment is larger than {ENVIRONMENT_MAX:,} bytes")
-    spec = Spec(
-        command=words,
-        queue=options.queue,
-        request=request,
-        cwd=_directory(options, submitter),
-        env_digest=submitter.env.digest,
-        umask=submitter.umask,
-        shell=shell,
-        env=options.env,
-        own_cwd=options.cwd is not None,
-        constraints=_constraints(options, submitter),
-        by=submitter.by,
-        **{name: getattr(options, name) for name in SPEC_FIELDS},
-    )
-    return Draft(spec, submitter.env.encoded, options.name, options.priority, options.hold)
+    submitter: Submitter
+    known: QueueSnapshot
+    #: The amounts of a job that asks for none.
+    default: Request
+    program_check: ProgramCheck = field(default_factory=ProgramCheck)
 
+    def read_enqueue(self, words: Sequence[bytes]) -> tuple[Enqueue, Draft]:
+        """Return what was typed after `enqueue`, and the job; with --stdin the job has no command yet."""
+        env, cwd = self.submitter.env.values, self.submitter.cwd
+        is_remote = self.submitter.is_remote
+        typed = split(
+            words, self.known, lambda word: self.program_check.is_program(word, env, cwd), is_remote=is_remote
+        )
+        if typed.command.broker is not None:
+            # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
+            raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
+        return typed, self.draft(typed.words, typed.options, self.request_of(typed.options))
 
-def default_env(options: JobOptions, submitter: Submitter, known: QueueSnapshot) -> tuple[Mapping[bytes, bytes], bytes]:
-    """Return the environment and the directory a job would have on this machine."""
-    offer = known.offers.get(options.queue)
-    cwd = _directory(options, submitter)
-    if offer is not None and offer.cwd is not None and options.cwd is None:
-        cwd = offer.cwd
-    env = submitter.env.values
-    if options.env or (offer is not None and offer.env):
-        env = {**env, **dict(offer.env if offer else ()), **dict(options.env)}
-    return env, cwd
+    def request_of(self, options: JobOptions) -> Request:
+        """Return the amounts a job asks for."""
+        if isinstance(options.request, str):
+            amounts = parse_object(options.request, "--require")
+            return parse_request(amounts) if amounts else self.default
+        return self.default if options.request is None else parse_request(options.request)
+
+    def draft(self, words: tuple[bytes, ...], options: JobOptions, request: Request) -> Draft:
+        """Return a job ready to be stored; refuse what its submitter may not do, and what cannot run on this machine.
+
+        The planner decides whether a worker takes a job from another machine, at submission and at every start.
+        """
+        submitter, known = self.submitter, self.known
+        _check_right(options, submitter)
+        self._check_values(words, options, request)
+        env, cwd = self.default_env(options)
+        shell = options.shell if options.shell != b"" else env.get(b"SHELL") or b"/bin/sh"
+        offer = known.offers.get(options.queue)
+        if submitter.is_remote:
+            _check_absolute(options.cwd)
+        elif offer is not None and known.runs_here(options.queue, options.worker):
+            self.program_check.check_directory(cwd)
+            self._check_program((*offer.prefix, *((shell,) if shell else words)), env, cwd)
+        elif offer is None and options.cwd is not None and known.roles.is_here(options.worker):
+            self.program_check.check_directory(cwd)
+        if len(submitter.env.encoded) > ENVIRONMENT_MAX:
+            raise BadInput(f"the environment is larger than {ENVIRONMENT_MAX:,} bytes")
+        spec = Spec(
+            command=words,
+            queue=options.queue,
+            request=request,
+            cwd=_directory(options, submitter),
+            env_digest=submitter.env.digest,
+            umask=submitter.umask,
+            shell=shell,
+            env=options.env,
+            own_cwd=options.cwd is not None,
+            constraints=_constraints(options, submitter),
+            by=submitter.caller.token,
+            **{name: getattr(options, name) for name in SPEC_FIELDS},
+        )
+        return Draft(spec, submitter.env.encoded, options.name, options.priority, options.hold)
+
+    def default_env(self, options: JobOptions) -> tuple[Mapping[bytes, bytes], bytes]:
+        """Return the environment and the directory a job would have on this machine."""
+        offer = self.known.offers.get(options.queue)
+        cwd = _directory(options, self.submitter)
+        if offer is not None and offer.cwd is not None and options.cwd is None:
+            cwd = offer.cwd
+        env = self.submitter.env.values
+        if options.env or (offer is not None and offer.env):
+            env = {**env, **dict(offer.env if offer else ()), **dict(options.env)}
+        return env, cwd
+
+    def _check_values(self, words: tuple[bytes, ...], options: JobOptions, request: Request) -> None:
+        if any(b"\0" in part for pair in options.env for part in pair) or any(b"\0" in word for word in words):
+            raise BadInput("a word or variable holds a NUL byte, which no program can be given")
+        if sum(map(len, words)) > WORDS_MAX:
+            raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
+        if self.known.has_slots(options.queue) and options.request:
+            raise BadInput(
+                f"queue {shown(options.queue)} has slots: a job there takes one of them, and asks for no amounts"
+            )
+        self.check_placeholders((*words, *(value for _, value in options.env)), request, options.queue)
+
+    def check_placeholders(self, texts: Sequence[bytes], request: Request, queue: str) -> None:
+        """Refuse `{gpu}` in a command that requests no gpu; a job in a queue with slots gets what its slot has."""
+        if not any(b"{" in text for text in texts) or self.known.has_slots(queue):
+            return
+        held = {name for name, _ in request} | ({VRAM_OF} if VRAM in dict(request) else set())
+        used = {name.decode() for text in texts for name in placeholders(text)}
+        missing = sorted((used & self.known.resources) - held)
+        if missing:
+            name = missing[0]
+            raise BadInput(
+                f"{{{name}}} is used but no {name} is asked for; add --{name}=1, or write {{{{{name}}}}} for the text"
+            )
+
+    def _check_program(self, words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes) -> None:
+        # No words means --stdin: the lines follow, and each is checked.
+        if words and not placeholders(words[0]) and not self.program_check.is_program(words[0], env, cwd):
+            where = shown(cwd, PATH_SHOWN)
+            raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}")
 
 
 def _constraints(options: JobOptions, submitter: Submitter) -> Constraints:
@@ -214,7 +234,7 @@ def _constraints(options: JobOptions, submitter: Submitter) -> Constraints:
     labels = tuple(sorted({check_mark(label, "label") for label in options.labels}))
     names = tuple(sorted({name for name, _ in options.env}))
     remote = (
-        RemoteSubmitter(submitter.bare, names, options.cwd is not None, options.shell is not None)
+        RemoteSubmitter(submitter.caller.bare, names, options.cwd is not None, options.shell is not None)
         if submitter.is_remote
         else None
     )
@@ -223,8 +243,9 @@ def _constraints(options: JobOptions, submitter: Submitter) -> Constraints:
 
 
 def _check_right(options: JobOptions, submitter: Submitter) -> None:
-    if submitter.queues is not None and options.queue not in submitter.queues:
-        allowed = ", ".join(submitter.queues) or "none"
+    queues = submitter.caller.queues
+    if queues is not None and options.queue not in queues:
+        allowed = ", ".join(queues) or "none"
         raise Refused(f"your token may not use queue {shown(options.queue)}; it may use: {allowed}")
 
 
@@ -233,48 +254,9 @@ def _check_absolute(cwd: bytes | None) -> None:
         raise BadInput(f"--cwd {shown(cwd, PATH_SHOWN)} on another machine must be an absolute path")
 
 
-def _check_values(words: tuple[bytes, ...], options: JobOptions, request: Request, known: QueueSnapshot) -> None:
-    if any(b"\0" in part for pair in options.env for part in pair) or any(b"\0" in word for word in words):
-        raise BadInput("a word or variable holds a NUL byte, which no program can be given")
-    if sum(map(len, words)) > WORDS_MAX:
-        raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
-    if known.has_slots(options.queue) and options.request:
-        raise BadInput(
-            f"queue {shown(options.queue)} has slots: a job there takes one of them, and asks for no amounts"
-        )
-    check_placeholders((*words, *(value for _, value in options.env)), request, known, options.queue)
-
-
-def check_placeholders(texts: Sequence[bytes], request: Request, known: QueueSnapshot, queue: str) -> None:
-    """Refuse `{gpu}` in a command that requests no gpu; a job in a queue with slots gets what its slot has."""
-    if not any(b"{" in text for text in texts) or known.has_slots(queue):
-        return
-    held = {name for name, _ in request} | ({VRAM_OF} if VRAM in dict(request) else set())
-    used = {name.decode() for text in texts for name in placeholders(text)}
-    missing = sorted((used & known.resources) - held)
-    if missing:
-        name = missing[0]
-        raise BadInput(
-            f"{{{name}}} is used but no {name} is asked for; add --{name}=1, or write {{{{{name}}}}} for the text"
-        )
-
-
 def _directory(options: JobOptions, submitter: Submitter) -> bytes:
     if options.cwd is None:
         return submitter.cwd
     if b"\0" in options.cwd:
         raise BadInput("--cwd holds a NUL byte")
     return os.path.join(submitter.cwd, options.cwd)
-
-
-def _shell(shell: bytes | None, env: Mapping[bytes, bytes]) -> bytes | None:
-    return shell if shell is None or shell else env.get(b"SHELL") or b"/bin/sh"
-
-
-def _check_program(
-    words: tuple[bytes, ...], env: Mapping[bytes, bytes], cwd: bytes, program_check: ProgramCheck
-) -> None:
-    # No words means --stdin: the lines follow, and each is checked.
-    if words and not placeholders(words[0]) and not program_check.is_program(words[0], env, cwd):
-        where = shown(cwd, PATH_SHOWN)
-        raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}")
