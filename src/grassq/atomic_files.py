@@ -32,24 +32,22 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 def is_there(path: str) -> bool:
     """Tell whether anything has this name; raise OSError if unknown."""
-    try:
-        os.lstat(path)
-    except OSError as exc:
-        if exc.errno in _NOT_THERE:
-            return False
-        raise
-    return True
+    return _status(path) is not None
 
 
 def size(path: str) -> int:
     """Return the size of a file in bytes; 0 if no plain file has this name."""
+    found = _status(path)
+    return found.st_size if found is not None and stat.S_ISREG(found.st_mode) else 0
+
+
+def _status(path: str) -> os.stat_result | None:
     try:
-        found = os.lstat(path)
+        return os.lstat(path)
     except OSError as exc:
         if exc.errno in _NOT_THERE:
-            return 0
+            return None
         raise
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def open_read(path: str) -> int | None:

@@ -259,17 +259,10 @@ def _read(path: str) -> bytes:
 
 
 def _unescape(text: bytes) -> bytes:
-    if b"\\" not in text:
-        return text
-    first, *rest = text.split(b"\\")
-    plain = [first]
-    for part in rest:
-        digits = part[:3]
-        if len(digits) == 3 and all(0x30 <= digit <= 0x37 for digit in digits):
-            plain.append(bytes([int(digits, 8) & 0xFF]) + part[3:])
-        else:
-            plain.append(b"\\" + part)
-    return b"".join(plain)
+    # The kernel writes these bytes, and no others, as a backslash and three octal digits; the backslash comes last.
+    for byte in b" \t\n#\\":
+        text = text.replace(b"\\%03o" % byte, bytes([byte]))
+    return text
 
 
 def _make(path: str) -> bool:

@@ -100,7 +100,7 @@ def test_help_is_ours_only_before_the_job(words: list[str], ours: bool) -> None:
 
 
 def test_the_options_with_a_value_are_those_of_the_grammar() -> None:
-    assert VALUE_OPTIONS == options.VALUE_OPTIONS
+    assert options.value_options(options.ENQUEUE) == VALUE_OPTIONS
 
 
 @pytest.mark.parametrize("answer", [b"job 37 is queued in q2\n", b"37\n", b'{"id":37,"queue":"q2"}\n'])

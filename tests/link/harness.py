@@ -25,7 +25,6 @@ from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core import protocol
-from grassq.core.endpoint import Endpoint
 from grassq.core.messages import Hello, Order, Report, Start
 from grassq.core.model import Constraints, Offer, Outcome, State, WorkerInfo
 from grassq.core.protocol import LinkTimes
@@ -40,7 +39,7 @@ from grassq.web.logs.serve import serve_log
 from grassq.web.responses import Handler, errors_in_words
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.registry import WorkerRegistry
-from grassq.worker.broker_link import BrokerLink
+from grassq.worker.broker_link import BrokerLink, Endpoint
 from grassq.worker.local_logs import LocalLogs
 
 #: Everything quick, so that what takes a minute in life takes a second here.

@@ -13,7 +13,6 @@ from tests.builders import BOOT
 from tests.link.harness import QUICK, Broker, FrameLine, Line, kind_of, play, seen_by, until, world
 
 from grassq.core import protocol
-from grassq.core.endpoint import Endpoint
 from grassq.core.messages import Check, Report
 from grassq.core.model import State
 from grassq.core.states import Started
@@ -21,7 +20,7 @@ from grassq.core.syntax.addresses import Address
 from grassq.errors import Refused
 from grassq.web.workers import registry
 from grassq.worker import broker_link as links
-from grassq.worker.broker_link import BrokerLink
+from grassq.worker.broker_link import BrokerLink, Endpoint
 
 
 def cut_off(broker: Broker) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 from tests.builders import a_capacity, a_request
 from tests.link.harness import QUICK, Line, World, certificate, play, until, world
 
-from grassq.core.endpoint import Endpoint
 from grassq.core.model import State
 from grassq.core.planner.prefetch import PrefetchPolicy
-from grassq.worker.broker_link import BrokerLink
+from grassq.worker.broker_link import BrokerLink, Endpoint
 from grassq.worker.local_machine import LocalMachine
 from grassq.worker.offers import OfferFile, Offers
 from grassq.worker.worker import Worker

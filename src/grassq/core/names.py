@@ -23,17 +23,24 @@ SHOWN_CHARS = 80
 
 def check_name(text: str, what: str = "name") -> str:
     """Return the text if it is a valid name of a job or queue; else raise BadInput with the reason."""
-    if not looks_like_name(text):
-        raise BadInput(
-            f"{shown(text)} cannot be a {what}: start with a letter, then letters, digits, '_', '.' or '-', at most 64"
-        )
-    if text in STATES:
-        raise BadInput(f"{shown(text)} cannot be a {what}: it is the name of a job state")
-    if text in COMMANDS:
-        raise BadInput(f"{shown(text)} cannot be a {what}: it is the name of a command")
-    if text == ALL:
-        raise BadInput(f"{shown(text)} cannot be a {what}: it selects every job")
+    if (fault := _fault(text)) is not None:
+        raise BadInput(f"{shown(text)} cannot be a {what}: {fault}")
     return text
+
+
+def is_name(text: str) -> bool:
+    """Tell whether the text is a valid name of a job or queue."""
+    return _fault(text) is None
+
+
+def _fault(text: str) -> str | None:
+    if not looks_like_name(text):
+        return "start with a letter, then letters, digits, '_', '.' or '-', at most 64"
+    if text in STATES:
+        return "it is the name of a job state"
+    if text in COMMANDS:
+        return "it is the name of a command"
+    return "it selects every job" if text == ALL else None
 
 
 def check_mark(text: str, what: str) -> str:
@@ -48,11 +55,6 @@ def check_mark(text: str, what: str) -> str:
 def looks_like_name(text: str) -> bool:
     """Tell whether the text is spelled like a name, reserved or not."""
     return NAME_PATTERN.fullmatch(text) is not None
-
-
-def is_name(text: str) -> bool:
-    """Tell whether the text is a valid name of a job or queue."""
-    return looks_like_name(text) and text not in STATES and text not in COMMANDS and text != ALL
 
 
 def shown(word: bytes | str, limit: int = SHOWN_CHARS) -> str:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from grassq import atomic_files
 from grassq import home as homes
-from grassq.core.endpoint import Endpoint
 from grassq.core.syntax.addresses import parse_addresses
 from grassq.daemon.context import DaemonContext, cancel, raise_file_limit, serve_user
 from grassq.errors import GrassError, Refused
@@ -22,7 +21,7 @@ from grassq.net.broker import Credential
 from grassq.run.own_daemon import LOCK_NAME
 from grassq.web.routes.worker_only import OwnWorkerRoutes
 from grassq.worker import offers
-from grassq.worker.broker_link import BrokerLink
+from grassq.worker.broker_link import BrokerLink, Endpoint
 from grassq.worker.local_machine import LocalMachine
 from grassq.worker.worker import Worker
 

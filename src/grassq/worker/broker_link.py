@@ -19,7 +19,6 @@ from yarl import URL
 
 from grassq import atomic_files
 from grassq.core import protocol
-from grassq.core.endpoint import Endpoint
 from grassq.core.messages import StorePosition, WorkerMessage
 from grassq.core.protocol import PROTOCOL, LinkTimes, Welcome
 from grassq.core.syntax.addresses import Address
@@ -41,6 +40,19 @@ _WORDS = {
     403: "the broker refuses this worker; `grass join --anew CODE`",
     404: "the server at this address is no Grass broker, or a much older one",
 }
+
+
+class Endpoint(Struct, frozen=True):
+    """How to reach a broker: its addresses, its certificate's SHA-256 and a token."""
+
+    addresses: tuple[Address, ...]
+    fingerprint: bytes
+    token: str
+
+    @property
+    def token_id(self) -> str:
+        """The part of the token that is no secret."""
+        return self.token.partition(".")[0]
 
 
 class BrokerMemory(Struct, frozen=True):

@@ -14,9 +14,9 @@ from msgspec import Struct
 from grassq.core.job_options import SPEC_FIELDS, Pairs
 from grassq.core.messages import Start
 from grassq.core.resources.amounts import Allocation, amount_text
-from grassq.core.resources.device_ids import device_order
 from grassq.core.syntax.placeholders import fill
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
+from grassq.core.syntax.slots import device_order
 from grassq.run import rundir
 from grassq.worker.default_env import DefaultEnvironment, harmless
 from grassq.worker.devices.detectors import DeviceVariables

@@ -33,9 +33,9 @@ from grassq.core.resources.capacity import (
     supply_of,
     union,
 )
-from grassq.core.resources.device_ids import DEVICES_MAX, device_order
 from grassq.core.resources.fit import FreeView, fit
 from grassq.core.resources.ledger import Ledger
+from grassq.core.syntax.slots import DEVICES_MAX, device_order
 from grassq.errors import BadInput, Refused
 
 MIB = ONE

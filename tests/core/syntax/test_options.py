@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grassq.core.syntax.durations import duration_s
-from grassq.core.syntax.enqueue import RESERVED, CreateQueue, is_resource_name, split_create_queue
+from grassq.core.syntax.enqueue import CreateQueue, split_create_queue
+from grassq.core.syntax.options import RESERVED, is_resource_name
 from grassq.errors import BadInput, GrassError
 from grassq.settings import Settings
 

@@ -10,11 +10,10 @@ from msgspec import json
 from grassq.core.model import Offer
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import DeviceIds
-from grassq.core.resources.device_ids import device_order
 from grassq.core.resources.slots import Slot, limits_of, parse_slots, parts
 from grassq.core.syntax.enqueue import split_create_queue
 from grassq.core.syntax.options import is_resource_name
-from grassq.core.syntax.slots import SLOTS_MAX
+from grassq.core.syntax.slots import SLOTS_MAX, device_order
 from grassq.errors import BadInput
 
 

@@ -32,11 +32,12 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def words(name: str, argv: list[str]) -> int:
     """Send the words of `grass create-queue` and print the result."""
-    from grassq.core.syntax.options import QUEUE_VALUE_OPTIONS
+    from grassq.core.syntax.options import CREATE_QUEUE, value_options
 
-    typed, argv = take_option("--broker", argv, QUEUE_VALUE_OPTIONS, names=1)
-    worker, _ = take_option("--worker", argv, QUEUE_VALUE_OPTIONS, names=1)
-    at_broker = has_flag(("--at-broker",), argv, QUEUE_VALUE_OPTIONS, names=1)
+    valued = value_options(CREATE_QUEUE)
+    typed, argv = take_option("--broker", argv, valued, names=1)
+    worker, _ = take_option("--worker", argv, valued, names=1)
+    at_broker = has_flag(("--at-broker",), argv, valued, names=1)
     with _connect(typed, worker, at_broker) as client:
         answer = client.create_queue([os.fsencode(word) for word in argv])
     # The daemon splits the words, so its answer also holds --json and --quiet.

@@ -2,7 +2,7 @@
 
 `amounts.py` reads and writes amounts, which are integers (millionths of a unit). `capacity.py` says what a machine
 has and what a queue may use: devices with ids, or pools. `ledger.py` counts what is taken, `fit.py` finds the devices
-of a request, `slots.py` hands out named slots, `device_ids.py` says which ids are allowed and how they sort.
+of a request, `slots.py` hands out named slots.
 
 Pure, like all of `core`; imports `core.names` and `core.syntax`.
 

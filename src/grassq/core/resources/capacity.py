@@ -8,8 +8,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from grassq.core.resources.amounts import ONE, check_resource_name, parse_amount
-from grassq.core.resources.device_ids import DEVICES_MAX, check_device_id, device_order
 from grassq.core.syntax.resource_names import POOLS, VRAM, VRAM_OF
+from grassq.core.syntax.slots import DEVICES_MAX, check_device_id, device_order
 from grassq.errors import BadInput, Refused
 
 

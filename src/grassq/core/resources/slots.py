@@ -12,9 +12,8 @@ from msgspec import Meta, Struct
 from grassq.core.names import shown
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import DeviceIds, Devices, Limits, Supply
-from grassq.core.resources.device_ids import DEVICES_MAX, device_order
 from grassq.core.syntax.resource_names import SLOT, SLOTS_OF
-from grassq.core.syntax.slots import SLOT_CHARS_MAX, ids_of, slot_names
+from grassq.core.syntax.slots import DEVICES_MAX, SLOT_CHARS_MAX, device_order, ids_of, slot_names
 from grassq.errors import BadInput
 
 #: Stack: the last listed goes first, then the last freed. Rotate: the first listed, then the one free longest.

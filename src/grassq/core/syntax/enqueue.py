@@ -17,7 +17,6 @@ With `--stdin` among our options there is no job behind them: W is the queue, an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -26,30 +25,10 @@ from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, CommandOptions
 from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, shown
 from grassq.core.resources.slots import Slot, SlotOrder, typed_slots
 from grassq.core.syntax import options
-from grassq.core.syntax.options import (
-    CREATE_QUEUE,
-    ENQUEUE,
-    QUEUE_OPTIONS,
-    RESERVED,
-    GivenOptions,
-    is_option,
-    is_resource_name,
-)
+from grassq.core.syntax.options import CREATE_QUEUE, ENQUEUE, QUEUE_OPTIONS, GivenOptions, is_option
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
+from grassq.core.syntax.shell_lines import ASSIGNMENT
 from grassq.errors import BadInput, NotFound
-
-__all__ = [
-    "RESERVED",
-    "CreateQueue",
-    "Enqueue",
-    "KnownQueue",
-    "SubmitContext",
-    "is_resource_name",
-    "split_create_queue",
-    "split_enqueue",
-]
-
-_ASSIGNMENT = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class KnownQueue(msgspec.Struct, frozen=True):
@@ -105,14 +84,14 @@ def split_enqueue(words: Sequence[bytes], scene: SubmitContext) -> Enqueue:
     separator = _separator(words)
     if separator is not None:
         return _split_at(separator, words, scene)
-    given = GivenOptions()
+    given = GivenOptions(ENQUEUE)
 
     def is_ours(name: str) -> bool:
         # Before the queue is known any resource may be its own; that is checked once it is.
         forced = given.value("queue")
         return forced is None or _has(scene, forced, name)
 
-    at = _take_options(words, 0, given, ENQUEUE, is_ours)
+    at = given.take(words, 0, is_ours)
     queue = given.value("queue")
     if queue is not None or at == len(words):
         return _finish(given, queue or DEFAULT_QUEUE, words[at:], scene)
@@ -124,14 +103,14 @@ def split_enqueue(words: Sequence[bytes], scene: SubmitContext) -> Enqueue:
 def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
     """Read what was typed after `grass create-queue`."""
     _refuse_nul(words)
-    given = GivenOptions()
-    at = _take_options(words, 0, given, CREATE_QUEUE, _any)
+    given = GivenOptions(CREATE_QUEUE)
+    at = given.take(words, 0)
     if at == len(words) or words[at] == b"--":
         raise BadInput("create-queue needs a name: grass create-queue NAME [--gpu=N ...] [COMMAND...]")
     if is_option(words[at]):
         raise options.unknown(words[at], CREATE_QUEUE)
     name = check_name(as_text(words[at], "the name of a queue"), "queue name")
-    at = _take_options(words, at + 1, given, CREATE_QUEUE, _any)
+    at = given.take(words, at + 1)
     command = words[at:]
     if command and is_option(command[0]):
         raise options.unknown(command[0], CREATE_QUEUE)
@@ -171,12 +150,12 @@ def _separator(words: Sequence[bytes]) -> int | None:
 
 
 def _split_at(separator: int, words: Sequence[bytes], scene: SubmitContext) -> Enqueue:
-    given = GivenOptions()
-    at = _take_options(words, 0, given, ENQUEUE, _any)
+    given = GivenOptions(ENQUEUE)
+    at = given.take(words, 0)
     word = None
     if at < separator and not is_option(words[at]):
         word = words[at]
-        at = _take_options(words, at + 1, given, ENQUEUE, _any)
+        at = given.take(words, at + 1)
     if at < separator:
         raise options.unknown(words[at], ENQUEUE, scene.resources)
     queue = given.value("queue")
@@ -191,7 +170,7 @@ def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, scene: 
     word, job = words[at], words[at:]
     named = word.decode("utf-8", "replace")
     if named in scene.queues:
-        at = _take_options(words, at + 1, given, ENQUEUE, lambda name: _has(scene, named, name))
+        at = given.take(words, at + 1, lambda name: _has(scene, named, name))
         _refuse_two_queues(named, given.value("queue"))
         return _finish(given, named, words[at:], scene)
     if scene.is_remote:
@@ -206,7 +185,7 @@ def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, scene: 
         _refuse_program(word, scene)
     elif (word and scene.is_program(word)) or (given.has("shell") and (len(job) == 1 or not is_name(named))):
         return _finish(given, DEFAULT_QUEUE, job, scene)
-    at = _take_options(words, at + 1, given, ENQUEUE, lambda name: _has(scene, named, name))
+    at = given.take(words, at + 1, lambda name: _has(scene, named, name))
     if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(given, scene):
         _refuse_two_queues(named, given.value("queue"))
         return _finish(given, named, words[at:], scene)
@@ -237,23 +216,6 @@ def _finish(
     return Enqueue(words=words, options=JobOptions(**fields), command=command, warnings=tuple(warnings))
 
 
-def _take_options(
-    words: Sequence[bytes], at: int, given: GivenOptions, table: options.Table, is_ours: Callable[[str], bool]
-) -> int:
-    """Take in options of ours; return the place of the first word that is none."""
-    while at < len(words) and is_option(words[at]):
-        found = options.read(words, at, table, is_ours)
-        if found is None:
-            break
-        given.add(found)
-        at += found.width
-    return at
-
-
-def _any(name: str) -> bool:
-    return True
-
-
 def _has(scene: SubmitContext, queue: str, name: str) -> bool:
     """Say whether `--NAME=AMOUNT` is ours for a queue: it or the machine has the resource, or everybody knows it."""
     view = scene.queues.get(queue)
@@ -262,12 +224,12 @@ def _has(scene: SubmitContext, queue: str, name: str) -> bool:
 
 def _asks(given: GivenOptions, scene: SubmitContext) -> bool:
     """Say whether an option of ours was given, so the line was surely meant for Grass."""
-    return not given.is_empty or any(_has(scene, "", name) for name in given.amounts)
+    return bool(given.values) or any(_has(scene, "", name) for name in given.amounts)
 
 
 def _peel(job: Sequence[bytes]) -> tuple[Pairs, tuple[bytes, ...]]:
     """Take the leading NAME=value words off a command, as a shell does."""
-    count = next((at for at, word in enumerate(job) if not _ASSIGNMENT.match(word)), len(job))
+    count = next((at for at, word in enumerate(job) if not ASSIGNMENT.match(word)), len(job))
     pairs = [word.partition(b"=") for word in job[:count]]
     return tuple((name, value) for name, _, value in pairs), tuple(job[count:])
 

@@ -7,9 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from grassq.core import job_options as values
+from grassq.core import job_options as parsers
 from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, Option, as_text
 from grassq.core.names import shown
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
@@ -37,29 +35,26 @@ def _variables(_option: Option, names: Sequence[bytes]) -> tuple[bytes, ...]:
 ENQUEUE = _table((*JOB_OPTIONS, *COMMAND_OPTIONS))
 
 QUEUE_OPTIONS = (
-    Option(values.text, name="capacity", field="capacity"),
-    Option(values.text, name="slots", field="slots"),
-    Option(values.text, name="order", field="order"),
-    Option(values.pairs, name="env", field="env", repeats=True, short="e"),
-    Option(values.raw, name="cwd", field="cwd"),
-    Option(values.WORKER_NAME, name="worker", field="worker"),
-    Option(values.flag, name="at-broker", field="at_broker", takes="flag"),
-    Option(values.label_names, name="label", field="labels", repeats=True),
-    Option(values.flag, name="unsecure", field="unsecure", takes="flag"),
+    Option(parsers.text, name="capacity", field="capacity"),
+    Option(parsers.text, name="slots", field="slots"),
+    Option(parsers.text, name="order", field="order"),
+    Option(parsers.pairs, name="env", field="env", repeats=True, short="e"),
+    Option(parsers.raw, name="cwd", field="cwd"),
+    Option(parsers.WORKER_NAME, name="worker", field="worker"),
+    Option(parsers.flag, name="at-broker", field="at_broker", takes="flag"),
+    Option(parsers.label_names, name="label", field="labels", repeats=True),
+    Option(parsers.flag, name="unsecure", field="unsecure", takes="flag"),
     Option(_variables, name="allow-env", field="allow_env", repeats=True),
     *(option for option in COMMAND_OPTIONS if option.field in ("broker", "json", "quiet")),
 )
 CREATE_QUEUE = _table(QUEUE_OPTIONS)
 
 
-def _value_options(table: Table) -> frozenset[str]:
+def value_options(table: Table) -> frozenset[str]:
     """Return the options of a table whose value is the next word."""
     named = {word.decode() for word, option in table.items() if option.takes == "value"}
     return frozenset(named | {f"--{name}" for name in COMMON_RESOURCES})
 
-
-VALUE_OPTIONS = _value_options(ENQUEUE)
-QUEUE_VALUE_OPTIONS = _value_options(CREATE_QUEUE)
 
 #: What no resource may be called: an option word would hide it, and its GRASS_<NAME> variable would hide one of ours.
 RESERVED = frozenset(
@@ -71,15 +66,6 @@ RESERVED = frozenset(
     | {"slot"}
     | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}
 )
-
-
-class MatchedOption(msgspec.Struct, frozen=True):
-    """An option as it was read: ours, or a resource by name; its value, and how many words it took."""
-
-    what: Option | str
-    typed: bytes
-    value: bytes
-    width: int
 
 
 def is_resource_name(text: str) -> bool:
@@ -98,46 +84,6 @@ def resource_of(head: bytes) -> str | None:
     """Return the resource that an option word such as `--gpu` names, if it can be one."""
     text = head[2:].decode("ascii", "replace")
     return text.lower() if head.startswith(b"--") and is_resource_name(text) else None
-
-
-def read(words: Sequence[bytes], at: int, table: Table, is_ours: Callable[[str], bool]) -> MatchedOption | None:
-    """Read the option at a place among the words; None if it is not one of ours."""
-    head, equals, tail = words[at].partition(b"=")
-    option = table.get(head)
-    if option is None:
-        return _read_amount(words, at, is_ours)
-    if option.takes == "flag":
-        return None if equals else MatchedOption(what=option, typed=head, value=b"", width=1)
-    if equals:
-        if not head.startswith(b"--"):
-            return None
-        if not tail:
-            raise BadInput(f"{head.decode()} needs a value after the '='")
-        return MatchedOption(what=option, typed=head, value=tail, width=1)
-    if option.takes == "maybe":
-        return MatchedOption(what=option, typed=head, value=b"", width=1)
-    value = words[at + 1] if at + 1 < len(words) else b""
-    if value in (b"", b"--"):
-        raise BadInput(f"{head.decode()} needs a value")
-    return MatchedOption(what=option, typed=head, value=value, width=2)
-
-
-def _read_amount(words: Sequence[bytes], at: int, is_ours: Callable[[str], bool]) -> MatchedOption | None:
-    head, equals, amount = words[at].partition(b"=")
-    name = resource_of(head)
-    if name is None or not is_ours(name):
-        return None
-    if equals:
-        if not amount:
-            raise BadInput(f"{head.decode()} needs an amount after the '=', such as {head.decode()}=1")
-        return MatchedOption(what=name, typed=head, value=amount, width=1)
-    if name not in COMMON_RESOURCES:
-        return None
-    amount = words[at + 1] if at + 1 < len(words) else b""
-    if not amount.startswith(_AMOUNT_STARTS):
-        instead = f", not {shown(amount)}" if amount else ""
-        raise BadInput(f"{head.decode()} needs an amount{instead}, such as {head.decode()}=1")
-    return MatchedOption(what=name, typed=head, value=amount, width=2)
 
 
 def width(word: bytes, table: Table) -> int:
@@ -168,50 +114,76 @@ def unknown(word: bytes, table: Table, resources: Iterable[str] = ()) -> BadInpu
 
 
 class GivenOptions:
-    """The options read so far; it refuses a second value for what can have only one."""
+    """The options of a table and the amounts read so far; it refuses a second value for what can have only one."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table) -> None:
+        self._table = table
         self._options: dict[str, Option] = {}
-        self._values: dict[str, list[bytes]] = {}
-        self._amounts: dict[str, str] = {}
+        #: The values of each option, and the amount of each resource, as typed.
+        self.values: dict[str, list[bytes]] = {}
+        self.amounts: dict[str, str] = {}
 
-    def add(self, found: MatchedOption) -> None:
-        """Take one option in."""
-        if isinstance(found.what, str):
-            if found.what in self._amounts:
-                raise BadInput(f"{found.typed.decode()} is given twice")
-            self._amounts[found.what] = as_text(found.value, found.typed.decode())
-            return
-        self._options[found.what.name] = found.what
-        values = self._values.setdefault(found.what.name, [])
-        if values and found.what.takes != "flag" and not found.what.repeats:
-            raise BadInput(f"{found.typed.decode()} is given twice")
-        values.append(found.value)
+    def take(self, words: Sequence[bytes], at: int, is_ours: Callable[[str], bool] = lambda _resource: True) -> int:
+        """Take in options of ours; return the place of the first word that is none."""
+        while at < len(words) and is_option(words[at]):
+            head, equals, tail = words[at].partition(b"=")
+            behind = words[at + 1] if at + 1 < len(words) else b""
+            option, resource = self._table.get(head), resource_of(head)
+            if option is not None:
+                taken = self._take_option(option, head, tail if equals else None, behind)
+            elif resource is not None and is_ours(resource):
+                taken = self._take_amount(resource, head, tail if equals else None, behind)
+            else:
+                return at
+            if not taken:
+                return at
+            at += taken
+        return at
+
+    def _take_option(self, option: Option, head: bytes, value: bytes | None, behind: bytes) -> int:
+        """Take in an option with its value, in the same word or behind it; return how many words that were, or 0."""
+        if value is not None and (option.takes == "flag" or not head.startswith(b"--")):
+            return 0
+        if value == b"":
+            raise BadInput(f"{head.decode()} needs a value after the '='")
+        is_behind = value is None and option.takes == "value"
+        if is_behind and behind in (b"", b"--"):
+            raise BadInput(f"{head.decode()} needs a value")
+        self._options[option.name] = option
+        values = self.values.setdefault(option.name, [])
+        if values and option.takes != "flag" and not option.repeats:
+            raise BadInput(f"{head.decode()} is given twice")
+        values.append(behind if is_behind else value or b"")
+        return 2 if is_behind else 1
+
+    def _take_amount(self, resource: str, head: bytes, amount: bytes | None, behind: bytes) -> int:
+        typed = head.decode()
+        if amount == b"":
+            raise BadInput(f"{typed} needs an amount after the '=', such as {typed}=1")
+        if amount is None and resource not in COMMON_RESOURCES:
+            return 0
+        if amount is None and not behind.startswith(_AMOUNT_STARTS):
+            instead = f", not {shown(behind)}" if behind else ""
+            raise BadInput(f"{typed} needs an amount{instead}, such as {typed}=1")
+        if resource in self.amounts:
+            raise BadInput(f"{typed} is given twice")
+        self.amounts[resource] = as_text(behind if amount is None else amount, typed)
+        return 2 if amount is None else 1
 
     def has(self, name: str) -> bool:
         """Say whether an option was given."""
-        return name in self._values
-
-    @property
-    def is_empty(self) -> bool:
-        """Say whether no option was given, resources aside."""
-        return not self._values
-
-    @property
-    def amounts(self) -> dict[str, str]:
-        """Return resource names with their amounts as typed."""
-        return self._amounts
+        return name in self.values
 
     def value(self, name: str) -> Any:
         """Return the value of an option, or None if it was not given."""
         option = self._options.get(name)
-        return None if option is None else option.parse(option, self._values[name])
+        return None if option is None else option.parse(option, self.values[name])
 
     def fields(self, options: Iterable[Option]) -> dict[str, Any]:
         """Return the values of those of the options that were given, by the field each sets."""
         found: dict[str, Option] = {}
         for option in options:
-            if option.name in self._values and (other := found.setdefault(option.field, option)) is not option:
+            if option.name in self.values and (other := found.setdefault(option.field, option)) is not option:
                 hint = f"; {option.example}" if option.example else ""
                 raise BadInput(f"give either {other.typed} or {option.typed}, not both{hint}")
         return {field: self.value(option.name) for field, option in found.items()}

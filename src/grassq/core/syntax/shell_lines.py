@@ -19,7 +19,8 @@ _HARMLESS = (
 _PLACEHOLDER = re.compile(rb"\{[a-z][a-z0-9_]*\}|\{job\.(?:id|name|attempt)\}")
 #: To zsh a word that begins with `=` is the path of a program.
 _EQUALS_FIRST = re.compile(rb"(?:^|[ \t])=")
-_ASSIGNMENT = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
+#: NAME= at the start of a word, as in a shell: no program has such a name.
+ASSIGNMENT = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
 
 # Commands the usual shells (sh, bash, dash, ksh, zsh, fish, csh) run themselves: a program of the name may differ.
 _SHELL_WORDS = frozenset(
@@ -72,4 +73,4 @@ def plain_words(line: bytes) -> tuple[bytes, ...] | None:
 
 def may_be_program(word: bytes) -> bool:
     """Tell whether a first word can name a program: a shell has no command of this name, and it is no assignment."""
-    return word not in _SHELL_WORDS and _ASSIGNMENT.match(word) is None and not word.startswith(b"-")
+    return word not in _SHELL_WORDS and ASSIGNMENT.match(word) is None and not word.startswith(b"-")

@@ -1,4 +1,4 @@
-"""Slots as people type them: `0,1,2`, `0,1 2`, `2-4`. Light to import, because the command line needs it."""
+"""Device ids and slots as people type them: `0,1,2`, `0,1 2`, `2-4`. Light to import: the command line needs it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,31 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grassq.core.names import shown
-from grassq.core.resources.device_ids import DEVICES_MAX, check_device_id
 from grassq.core.syntax.resource_names import SLOTS_OF
 from grassq.errors import BadInput
 
+DEVICES_MAX = 4096
 #: The most slots a queue can have, the longest name of one, and the most ids in all of them: more are refused.
 SLOTS_MAX = 4096
 SLOT_CHARS_MAX = 4096
 SLOT_IDS_MAX = 65_536
 
+_DEVICE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+
+
+def check_device_id(name: str, value: object) -> str:
+    """Return a device's id as text if a device may be called that, else say what is wrong with it."""
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    if not _DEVICE_ID.fullmatch(text):
+        raise BadInput(f"{name}: {value!r} is no device id; use whole numbers or names")
+    return text
+
+
+def device_order(device: str) -> tuple[bool, int, str]:
+    """Return a sort key: numbers first and by value, then names."""
+    number = device.isascii() and device.isdigit()
+    return (not number, int(device) if number else 0, device)
 
 
 def slot_names(words: Sequence[str], per_device: int = 1) -> list[str]:
