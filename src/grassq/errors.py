@@ -24,6 +24,8 @@ EXIT_UNREACHABLE = 4
 EXIT_REFUSED = 5
 EXIT_TIMED_OUT = 124
 EXIT_INTERRUPTED = 130
+#: The reader of stdout has gone, as a shell reports it.
+EXIT_BROKEN_PIPE = 141
 
 
 class GrassError(Exception):

@@ -12,7 +12,7 @@ import pytest
 from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, stored
 
-from grassq.cli import stdin
+from grassq.cli.enqueue import BYTES_MAX
 from grassq.net.encoding import text
 
 ASKS = stored(b"", b"grass: an old release would say this\n", exit_code=2, Grass_Lines=1)
@@ -70,7 +70,7 @@ def test_no_line_is_sent_as_well(home: Path) -> None:
 
 def test_too_much_is_refused_before_it_is_sent(home: Path) -> None:
     with FakeDaemon(home, takes_lines) as daemon:
-        done = enqueue(home, b"x" * (stdin.BYTES_MAX + 1), "--stdin")
+        done = enqueue(home, b"x" * (BYTES_MAX + 1), "--stdin")
     assert done.returncode == 2 and b"more than 47,185,920 bytes" in done.stderr
     assert len(daemon.requests) == 1
 

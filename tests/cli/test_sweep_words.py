@@ -11,8 +11,8 @@ import pytest
 from tests.cli import calls
 from tests.cli.fake import FakeDaemon, document, stored
 
-from grassq.cli import stdin
 from grassq.cli.commands import sweep
+from grassq.cli.enqueue import BYTES_MAX
 from grassq.core.syntax.shell_lines import LINES_MAX
 
 SAID = b"sweep sweep-12: 4 jobs 12-15\n"
@@ -92,7 +92,7 @@ def test_more_than_fits_is_one_sentence(home: Path) -> None:
     assert done.stderr == (f"grass: 10,000,000 jobs are more than {LINES_MAX:,} at once; take fewer with --n-samples\n")
     long = ["-p", "x", *map(str, range(600)), "-p", "y", "a" * 100_000]
     done = calls.grass(home, "sweep", "./run {x} {y}", *long)
-    assert done.returncode == 2 and f"more than {stdin.BYTES_MAX:,} bytes" in done.stderr
+    assert done.returncode == 2 and f"more than {BYTES_MAX:,} bytes" in done.stderr
     assert not list(home.iterdir())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from grassq import home as homes
-from grassq.cli.output import complain, warn_of_version
+from grassq.cli.fast import complain, warn_of_version
 from grassq.net.client import ApiClient
 
 

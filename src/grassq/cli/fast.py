@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 from grassq import home as homes
-from grassq.cli.output import complain, deliver, warn_of_version
 from grassq.cli.typed import take_option, wants_help
 from grassq.descriptors import open_standard_streams
-from grassq.errors import GrassError
-from grassq.net.encoding import enqueue_body, new_key
-from grassq.net.retry import exchange
+from grassq.errors import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, GrassError
+from grassq.net.encoding import version_warning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from grassq.net.http import Response, Target
+    from collections.abc import Callable
+
+    from grassq.net.http import Target
 
 #: `show` and its other names.
 SHOWS = ("show", "info", "status")
@@ -23,18 +21,42 @@ SHOWS = ("show", "info", "status")
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
     open_standard_streams()
-    try:
-        if argv and argv[0] == "enqueue" and not wants_help(argv[1:]):
-            return _enqueue(argv[1:])
-        if argv and argv[0] in SHOWS and all(word == "--json" or not word.startswith("-") for word in argv[1:]):
-            return _show(argv[1:])
-        from grassq.cli import main as full
+    return guarded(lambda: _run(argv))
 
-        return full.main(argv)
-    except KeyboardInterrupt:
-        return 130
+
+def _run(argv: list[str]) -> int:
+    if argv and argv[0] == "enqueue" and not wants_help(argv[1:]):
+        from grassq.cli.enqueue import enqueue
+
+        typed, words = take_option("--broker", argv[1:])
+        return enqueue(words, typed)
+    if argv and argv[0] in SHOWS and all(word == "--json" or not word.startswith("-") for word in argv[1:]):
+        from grassq.cli.commands.show import show
+
+        return show([word for word in argv[1:] if word != "--json"], as_json="--json" in argv)
+    from grassq.cli.main import dispatch
+
+    return dispatch(argv)
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code; an error is one line on stderr, never a traceback."""
+    try:
+        return command()
+    except GrassError as error:
+        complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt as interrupt:
+        if interrupt.args:
+            complain(str(interrupt.args[0]))
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return 141
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        from grassq.cli.render import reason
+
+        complain(reason(error))
+        return 1
 
 
 def find_target(typed: str | None) -> tuple[Target, str | None]:
@@ -45,59 +67,17 @@ def find_target(typed: str | None) -> tuple[Target, str | None]:
         return home, None
     from grassq.net.broker import open_broker
 
-    target = open_broker(home, broker)
-    target.tell = complain
-    return target, broker
+    return open_broker(home, broker, complain), broker
 
 
-def send(words: list[str], typed: str | None, verb: str = "enqueue", lines: bytes | None = None) -> Response:
-    """Send the words of `grass enqueue`, without --broker, as typed; the daemon splits them."""
-    target, broker = find_target(typed)
-    sender = homes.Sender.to(broker)
-    body = enqueue_body([os.fsencode(word) for word in words], sender, new_key(), verb, lines)
-    response = exchange(target, "POST", "/v1/enqueue", body)
-    if broker is not None:
-        # A user cannot change the version of a broker on another machine.
-        response.headers.pop("grass-version", None)
-    return response
-
-
-def _enqueue(words: list[str]) -> int:
-    try:
-        typed, words = take_option("--broker", words)
-        response = send(words, typed)
-        if "grass-lines" in response.headers:
-            # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
-            from grassq.cli.stdin import read_all
-
-            response = send(words, typed, lines=read_all())
-    except GrassError as error:
-        complain(str(error))
-        return error.exit_code
-    warn_of_version(response.headers.get("grass-version"))
-    code = deliver(response.headers, response.body)
-    from grassq.net.http import is_number
-
-    follow = response.headers.get("grass-follow", "")
-    if code == 0 and is_number(follow):
-        from grassq.cli.main import follow_job
-
-        return follow_job(int(follow), typed)
-    return code
-
-
-def _show(words: list[str]) -> int:
-    """Run `show` without other options than --json; argparse is not loaded."""
+def complain(message: str) -> None:
+    """Print one line on stderr; ignore an unwritable stderr."""
     from grassq.cli import render
-    from grassq.cli.commands.show import show
 
-    try:
-        return show([word for word in words if word != "--json"], as_json="--json" in words)
-    except GrassError as error:
-        render.error(str(error))
-        return error.exit_code
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        render.error(render.reason(error))
-        return 1
+    render.error(message)
+
+
+def warn_of_version(daemon: str | None) -> None:
+    """Warn if the daemon has another version than this command."""
+    if warning := version_warning(daemon):
+        complain(warning)

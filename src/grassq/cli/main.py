@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 from typing import NoReturn, cast
 
 from grassq import __version__
 from grassq.cli import help as texts
 from grassq.cli import render
+from grassq.cli.fast import guarded
+from grassq.cli.typed import wants_help
 from grassq.core.syntax.commands import BY_NAME, CommandInfo
-from grassq.errors import EXIT_INTERRUPTED, BadInput, GrassError
+from grassq.errors import BadInput
 
 BROKER_HELP = "the broker, HOST or HOST:PORT (default: $GRASS_BROKER, then `grass use`); local is this machine"
-#: The exit code when the reader of stdout has gone, as a shell reports it.
-EXIT_BROKEN_PIPE = 141
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,14 +29,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code; never a traceback."""
-    return _guarded(lambda: _dispatch(argv))
-
-
-def follow_job(job: int, broker: str | None = None) -> int:
-    """Follow a job that was just enqueued; return the exit code of the job."""
-    from grassq.cli.commands import run
-
-    return _guarded(lambda: run.follow(job, broker))
+    return guarded(lambda: dispatch(argv))
 
 
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser | str]]:
@@ -56,24 +49,8 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _guarded(command: Callable[[], int]) -> int:
-    try:
-        return command()
-    except GrassError as error:
-        render.error(str(error))
-        return error.exit_code
-    except KeyboardInterrupt as interrupt:
-        if interrupt.args:
-            render.error(str(interrupt.args[0]))
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return EXIT_BROKEN_PIPE
-    except OSError as error:
-        render.error(render.reason(error))
-        return 1
-
-
-def _dispatch(argv: list[str]) -> int:
+def dispatch(argv: list[str]) -> int:
+    """Run one command line and return its exit code; raise its error."""
     if not argv or argv[0] in ("-h", "--help") or argv == ["help"]:
         return render.text(texts.overview())
     if argv[0] in ("-V", "--version"):
@@ -90,8 +67,6 @@ def _help_of(name: str) -> str:
 def _command(name: str, argv: list[str]) -> int:
     command = _find(name)
     if command.takes_words:
-        from grassq.cli.typed import wants_help
-
         return render.text(_help_of(name)) if wants_help(argv) else cast(int, _module(command).words(name, argv))
     if any(word in ("-h", "--help") for word in argv):
         return render.text(_help_of(name))

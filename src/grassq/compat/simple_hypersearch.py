@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from grassq.core.syntax import sweep
-from grassq.errors import BadInput
+from grassq.errors import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, BadInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ NAME = "simple_hypersearch"
 BLOCK_BYTES = 64 << 10
 BLOCK_LINES = 1024
 SEED_BYTES = 8
-EXIT_INTERRUPTED = 130
-#: The exit code when the reader of stdout has gone, as a shell reports it.
-EXIT_BROKEN_PIPE = 141
 
 HELP = """\
 usage: simple_hypersearch PATTERN [-p NAME VALUE...]... [options]

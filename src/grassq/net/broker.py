@@ -23,12 +23,17 @@ class Broker:
 
     __slots__ = ("addresses", "tell", "token_for")
 
-    def __init__(self, addresses: Sequence[Address], token_for: Callable[[Address, bytes], str | None]) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        token_for: Callable[[Address, bytes], str | None],
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
         self.addresses = list(dict.fromkeys(addresses))
         #: Returns the token for a broker with this fingerprint at this address (None: no token), or raises GrassError.
         self.token_for = token_for
         #: Called once, with a sentence, when the broker does not answer and is asked again.
-        self.tell: Callable[[str], None] | None = None
+        self.tell = tell
 
     def __str__(self) -> str:
         return str(self.addresses[0])
@@ -67,7 +72,7 @@ def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None =
     return Broker(addresses, token_for)
 
 
-def open_broker(home: str, text: str) -> Broker:
+def open_broker(home: str, text: str, tell: Callable[[str], None] | None = None) -> Broker:
     """Return the broker that `--broker`, GRASS_BROKER or `grass use` names, with this user's login."""
     addresses = parse_addresses(text, "the broker")
     known = broker_file.load(home)
@@ -81,7 +86,7 @@ def open_broker(home: str, text: str) -> Broker:
     def token_for(address: Address, shown: bytes) -> str:
         return _recognise(home, known, address, shown, "login")[1].token
 
-    return Broker(everywhere, token_for)
+    return Broker(everywhere, token_for, tell)
 
 
 def joined(home: str) -> list[Credential]:

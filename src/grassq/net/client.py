@@ -52,7 +52,11 @@ class ApiClient:
         self.broker = broker
         self.autostart = autostart
         self._tell = tell
-        self._target: Target = self.home if broker is None else _find_broker(self.home, broker, tell)
+        self._target: Target = self.home
+        if broker is not None:
+            from grassq.net.broker import open_broker
+
+            self._target = open_broker(self.home, broker, tell)
         #: Version of the daemon that answered last.
         self.daemon_version: str | None = None
         self._connection: Connection | None = None
@@ -303,14 +307,6 @@ def read_answer(response: Response, broker: str | None = None) -> Document:
         advice = "try `grass restart`" if broker is None else "ask its owner"
         raise Unreachable(f"the daemon's answer cannot be read; is it another version? {advice}")
     return document
-
-
-def _find_broker(home: str, text: str, tell: Tell | None) -> Target:
-    from grassq.net.broker import open_broker
-
-    broker = open_broker(home, text)
-    broker.tell = tell
-    return broker
 
 
 def _failure(response: Response, broker: str | None) -> GrassError:

@@ -7,25 +7,15 @@ from typing import Any
 from grassq.cli import job_text, render
 from grassq.cli.commands.logs import follow_to_end, one_job, writer
 from grassq.cli.connect import connect
-from grassq.cli.fast import send
-from grassq.cli.output import deliver, warn_of_version
+from grassq.cli.enqueue import enqueue
 from grassq.cli.typed import take_option
 from grassq.core import outcome
-from grassq.net.http import is_number
 
 
 def words(name: str, argv: list[str]) -> int:
     """Enqueue the words of `grass run` and follow the job."""
     typed, argv = take_option("--broker", argv)
-    response = send(argv, typed, name)
-    # Stdout is for the job's output: the line with the id goes to stderr, the bare id of -q nowhere.
-    stdout = None if response.body.strip().isdigit() else 2
-    code = deliver(response.headers, response.body, stdout=stdout)
-    job = response.headers.get("grass-follow", "")
-    if code == 0 and is_number(job):
-        return follow(int(job), typed)
-    warn_of_version(response.headers.get("grass-version"))
-    return code
+    return enqueue(argv, typed, name)
 
 
 def follow(id_: int, broker: str | None) -> int:

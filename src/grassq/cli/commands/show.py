@@ -6,8 +6,7 @@ The most frequent command, so it imports neither argparse nor `json` nor `dateti
 from __future__ import annotations
 
 from grassq.cli import job_text, render
-from grassq.cli.fast import find_target
-from grassq.cli.output import warn_of_version
+from grassq.cli.fast import find_target, warn_of_version
 from grassq.errors import Unreachable
 from grassq.net.encoding import FINAL_STATES, parse, query
 from grassq.net.retry import fetch

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from grassq.cli import render
-from grassq.cli.fast import send
+from grassq.cli.enqueue import BYTES_MAX, enqueue
 from grassq.cli.help import text_of
-from grassq.cli.output import deliver, warn_of_version
-from grassq.cli.stdin import BYTES_MAX
 from grassq.cli.typed import take_option
 from grassq.core.syntax import options, sweep
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
@@ -42,9 +40,7 @@ def words(name: str, argv: list[str]) -> int:
     broker, rest = take_option("--broker", typed.rest)
     text = _text(search, lines)
     render.notes(search.notes)
-    response = send(["--stdin", *rest], broker, name, text)
-    warn_of_version(response.headers.get("grass-version"))
-    return deliver(response.headers, response.body)
+    return enqueue(["--stdin", *rest], broker, name, text)
 
 
 def _width(word: str) -> int:

@@ -1,0 +1,111 @@
+"""Sends what was typed after `enqueue`, `run` or `sweep`, and prints the answer. Light to load."""
+
+from __future__ import annotations
+
+import os
+
+from grassq import home as homes
+from grassq.cli.fast import find_target, warn_of_version
+from grassq.descriptors import write_all
+from grassq.errors import BadInput, GrassError, Unreachable
+from grassq.net.encoding import enqueue_body, new_key
+from grassq.net.http import is_number
+from grassq.net.retry import exchange
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from grassq.net.http import Response
+
+#: Bytes of one submission. In any encoding and with the environment this stays below the daemon's limit of 64 MiB.
+BYTES_MAX = 45 << 20
+READ_SIZE = 1 << 20
+
+
+def enqueue(words: list[str], broker: str | None, verb: str = "enqueue", lines: bytes | None = None) -> int:
+    """Send the words as typed, without --broker, print the answer, follow the job if asked; return the exit code.
+
+    The daemon splits the words. `lines` are the commands of a sweep; with --stdin they are read from stdin.
+    """
+    response = _send(words, broker, verb, lines)
+    if "grass-lines" in response.headers:
+        # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
+        response = _send(words, broker, verb, _read_stdin())
+    headers = response.headers
+    code, length, job = (headers.get(f"grass-{name}", "") for name in ("exit", "stdout", "follow"))
+    if not is_number(job):
+        # With a job to follow, the client of its log warns.
+        warn_of_version(headers.get("grass-version"))
+    if not is_number(code) or not is_number(length):
+        from grassq.net.client import read_answer
+
+        read_answer(response, broker)  # raises the daemon's error
+        raise Unreachable("the daemon's answer cannot be read; `grass restart` (jobs run on)")
+    _print(response.body[: int(length)], response.body[int(length) :], verb)
+    if code == "0" and is_number(job):
+        from grassq.cli.commands.run import follow
+
+        return follow(int(job), broker)
+    return int(code)
+
+
+def _send(words: list[str], typed: str | None, verb: str, lines: bytes | None) -> Response:
+    target, broker = find_target(typed)
+    sender = homes.Sender.to(broker)
+    body = enqueue_body([os.fsencode(word) for word in words], sender, new_key(), verb, lines)
+    response = exchange(target, "POST", "/v1/enqueue", body)
+    if broker is not None:
+        # A user cannot change the version of a broker on another machine.
+        response.headers.pop("grass-version", None)
+    return response
+
+
+def _read_stdin() -> bytes:
+    """Return all bytes of stdin, up to its end; raise BadInput above BYTES_MAX."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while part := os.read(0, READ_SIZE):
+            parts.append(part)
+            size += len(part)
+            if size > BYTES_MAX:
+                raise BadInput(
+                    f"stdin holds more than {BYTES_MAX:,} bytes; enqueue the lines in parts (nothing is stored)"
+                )
+    except OSError as error:
+        raise BadInput(f"stdin cannot be read: {error.strerror}") from error
+    return b"".join(parts)
+
+
+def _print(text: bytes, messages: bytes, verb: str) -> None:
+    # Messages first: a warning is printed even if the reader closes stdout early.
+    _warn(messages)
+    if verb == "run":
+        # Stdout is for the job's output: the line with the id goes to stderr, the bare id of -q nowhere.
+        _warn(b"" if text.strip().isdigit() else text)
+        return
+    try:
+        write_all(1, text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise GrassError(f"{_stored(text)}, but stdout: {error.strerror}") from error
+
+
+def _warn(data: bytes) -> None:
+    try:
+        write_all(2, data)
+    except OSError:
+        return
+
+
+def _stored(text: bytes) -> str:
+    import re
+
+    if text.startswith(b'{"first"'):
+        return "the jobs are stored"
+    # For several jobs the ids are at the end, after the count; for one job the first number is its id.
+    ids = re.search(rb"(?:^|: |jobs? )([0-9]+(?:-[0-9]+)?)\n\Z", text) or re.search(rb"([0-9]+)", text)
+    if ids is None:
+        return "the job is stored"
+    which = ids[1].decode()
+    return f"jobs {which} are stored" if "-" in which else f"job {which} is stored"
