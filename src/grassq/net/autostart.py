@@ -18,6 +18,8 @@ _OF_A_JOB = (b"JOB_ID", b"JOB_NAME", b"QUEUE", b"ATTEMPT", b"RUN_DIR", b"RESULT_
 #: Seconds another daemon may take until its socket answers, before starting one is tried again.
 RIVAL_TIMEOUT_S = 3.0
 READY_FD = 3
+#: Seconds until the process that forks the daemon must have ended.
+REAP_S = 1.0
 
 
 def start(home: str, *, timeout_s: float = START_TIMEOUT_S, python: str = sys.executable) -> None:
@@ -120,24 +122,18 @@ def _read_report(reading: int, deadline: float) -> bytes | None:
 
 
 def _reap(child: int) -> None:
-    # The child only forks the daemon and exits, so that no program using the SDK is ever a daemon's parent.
-    with suppress(ChildProcessError):  # this program ignores SIGCHLD, or has reaped it itself
-        os.waitpid(child, os.WNOHANG if _is_alive(child) else 0)
-
-
-def _is_alive(child: int) -> bool:
     import select
 
-    try:
+    # The child only forks the daemon and exits, so that no program using the SDK is ever a daemon's parent.
+    with suppress(OSError):  # this program ignores SIGCHLD, or has reaped it itself
         descriptor = os.pidfd_open(child)
-    except OSError:
-        return False
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return not poll.poll(1000)
-    finally:
-        os.close(descriptor)
+        try:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            has_ended = poll.poll(REAP_S * 1000)
+        finally:
+            os.close(descriptor)
+        os.waitpid(child, 0 if has_ended else os.WNOHANG)
 
 
 def _check_report(home: str, report: bytes) -> None:

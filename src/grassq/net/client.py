@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +61,7 @@ class ApiClient:
         self._connection: Connection | None = None
         self._encoded_env: tuple[dict[bytes, bytes], str] | None = None
         self._lock = threading.Lock()
-        _clients.add(self)
+        self._pid = os.getpid()
 
     def __enter__(self) -> ApiClient:
         return self
@@ -72,7 +71,7 @@ class ApiClient:
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
-        with self._lock:
+        with self._own_lock():
             self._drop()
 
     def another(self) -> ApiClient:
@@ -229,7 +228,7 @@ class ApiClient:
         return self._ask("POST", f"/v1/{action}", json.dumps({**document, "key": new_key()}).encode("ascii"))
 
     def _ask(self, method: str, path: str, body: bytes = b"") -> Document:
-        with self._lock:
+        with self._own_lock():
             response = persist(lambda: self._once(method, path, body), self._target, autostart=self.autostart)
         self._note(response)
         return read_answer(response, self.broker)
@@ -263,24 +262,15 @@ class ApiClient:
         if connection is not None:
             connection.close()
 
-    def _forked(self) -> None:
-        # Both processes would read from one connection, and a thread of the parent may hold the lock.
-        self._lock = threading.Lock()
-        self._drop()
+    def _own_lock(self) -> threading.Lock:
+        if self._pid != os.getpid():
+            # After a fork both processes would read from one connection, and a thread of the parent may hold the lock.
+            self._lock, self._pid = threading.Lock(), os.getpid()
+            self._drop()
+        return self._lock
 
     def _note(self, response: Response) -> None:
         self.daemon_version = response.headers.get("grass-version", self.daemon_version)
-
-
-_clients: weakref.WeakSet[ApiClient] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for client in list(_clients):
-        client._forked()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def compact(ids: Iterable[int], *, limit: int = 4000) -> list[str]:

@@ -130,14 +130,7 @@ class Connection:
 
     def _head(self) -> Response:
         for _ in range(INTERIM_MAX):
-            while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-                if len(self._buffer) > HEAD_LIMIT:
-                    raise self._unexpected(" (endless header)")
-                self._fill()
-            if end > HEAD_LIMIT:
-                raise self._unexpected(" (header too long)")
-            head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
-            response = _parse_head(head)
+            response = _parse_head(self._until(b"\r\n\r\n", HEAD_LIMIT, " (header too long)"))
             if response is None:
                 raise self._unexpected("")
             if response.status >= 200:
@@ -174,12 +167,16 @@ class Connection:
         self.reusable = True
 
     def _line(self) -> bytes:
-        while (end := self._buffer.find(b"\r\n")) < 0:
-            if len(self._buffer) > CHUNK_LINE_LIMIT:
-                raise self._unexpected(" (chunk)")
+        return self._until(b"\r\n", CHUNK_LINE_LIMIT, " (chunk)")
+
+    def _until(self, mark: bytes, limit: int, what: str) -> bytes:
+        """Return the bytes before a mark and drop the mark; raise Unreachable if they are more than `limit`."""
+        while (end := self._buffer.find(mark)) < 0 and len(self._buffer) <= limit:
             self._fill()
-        line, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
-        return line
+        if not 0 <= end <= limit:
+            raise self._unexpected(what)
+        found, self._buffer = self._buffer[:end], self._buffer[end + len(mark) :]
+        return found
 
     def _fill(self) -> None:
         try:
@@ -225,26 +222,24 @@ def _connect(home: str) -> socket:
 def _dial(home: str, address: str) -> socket:
     deadline = monotonic() + CONNECT_TIMEOUT_S
     connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC)
-    try:
-        connection.setblocking(False)
-        while True:
-            try:
-                connection.connect(address)
-                return connection
-            except BlockingIOError as error:
-                # The daemon's backlog is full: many commands at once, or a stopped daemon.
-                if monotonic() > deadline:
-                    raise Unreachable(f"the daemon in {home} takes no connections; is it stopped?") from error
+    connection.setblocking(False)
+    failure: GrassError
+    while True:
+        try:
+            connection.connect(address)
+            return connection
+        except BlockingIOError:
+            # The daemon's backlog is full: many commands at once, or a stopped daemon.
+            if monotonic() <= deadline:
                 sleep(0.005)
-    except (FileNotFoundError, ConnectionRefusedError) as error:
+                continue
+            failure = Unreachable(f"the daemon in {home} takes no connections; is it stopped?")
+        except (FileNotFoundError, ConnectionRefusedError):
+            failure = NoDaemon(f"no daemon runs in {home}")
+        except OSError as error:
+            failure = Refused(f"cannot reach the daemon in {home}: {error.strerror}")
         connection.close()
-        raise NoDaemon(f"no daemon runs in {home}") from error
-    except OSError as error:
-        connection.close()
-        raise Refused(f"cannot reach the daemon in {home}: {error.strerror}") from error
-    except BaseException:
-        connection.close()
-        raise
+        raise failure
 
 
 def _parse_head(head: bytes) -> Response | None:
