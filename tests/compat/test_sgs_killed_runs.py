@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +20,7 @@ import os, sys
 from grassq.compat.simple_gpu_scheduler.killed_runs import RunFile
 file = RunFile(sys.argv[1], "sgs-0", print)
 file.put_in_flight(b"x" * 1000)
-file.confirm(3, 4)
+file.confirm(4)
 file.put_in_flight(b"echo \\xff\\n")
 os.kill(os.getpid(), 9)
 """
@@ -34,14 +33,13 @@ class World:
     def __init__(self, home: Path) -> None:
         self.home = str(home)
         self.folder = home / FOLDER
-        self.jobs: list[dict[str, Any]] = []
-        self.asked: list[str] = []
+        self.known: list[dict[str, Any]] = []
         self.said: list[str] = []
 
-    def show(self, selectors: Sequence[str]) -> dict[str, Any]:
-        self.asked += selectors
-        first, _, last = selectors[0].partition("-")
-        return {"jobs": [job for job in self.jobs if int(first) <= job["id"] <= int(last)]}
+    def jobs(self, *, queue: str, limit: int, cursor: str | None) -> dict[str, Any]:
+        found = [job for job in reversed(self.known) if job["queue"] == queue]
+        begin = int(cursor or 0)
+        return {"jobs": found[begin : begin + 2], "next": str(begin + 2) if found[begin + 2 :] else None}
 
     def say(self, message: str) -> None:
         self.said.append(message)
@@ -73,7 +71,7 @@ def test_a_call_that_lives_is_not_reported(world: World) -> None:
     file = RunFile(world.home, "sgs-0", world.say)
     file.put_in_flight(b"echo a\n")
     assert world.report() == []
-    file.confirm(1, 1)
+    file.confirm(1)
     file.close()
     assert list(world.folder.iterdir()) == []
 
@@ -82,23 +80,22 @@ def test_the_lines_in_flight_of_a_killed_call_are_printed_once(world: World) -> 
     killed(world)
     said = world.report()
     assert said[0].endswith(NOT_SUBMITTED) and said[1:] == ["echo \udcff\n"]
-    assert world.asked[0] == "3-10002" and world.asked[-1].endswith("-100004")
     assert world.report() == []
 
 
 def test_lines_in_flight_that_were_stored_are_jobs(world: World) -> None:
     killed(world)
     jobs = [{"id": id_, "queue": "sgs-0", "state": "succeeded", "command": ["true"]} for id_ in (3, 4, 5)]
-    world.jobs = [*jobs, {"id": 6, "queue": "sgs-1", "state": "failed"}]
+    world.known = [*jobs, {"id": 6, "queue": "sgs-1", "state": "failed"}]
     said = world.report()
     assert said[0].endswith("of its commands: 3 succeeded") and NOT_SUBMITTED not in "".join(said)
 
 
 def test_a_killed_call_is_reported_until_all_its_jobs_have_ended(world: World) -> None:
     killed(world)
-    world.jobs = [{"id": 5, "queue": "sgs-0", "state": "running", "command": ["true"]}]
+    world.known = [{"id": 5, "queue": "sgs-0", "state": "running", "command": ["true"]}]
     assert "unfinished commands go on" in world.report()[-1]
-    world.jobs[0]["state"] = "succeeded"
+    world.known[0]["state"] = "succeeded"
     assert world.report()
     assert world.report() == []
 
@@ -107,12 +104,12 @@ def test_of_two_calls_that_report_at_once_one_does(world: World, monkeypatch: py
     killed(world)
     inner: list[list[str]] = []
 
-    def show(_: Sequence[str]) -> dict[str, Any]:
+    def jobs(**_: object) -> dict[str, Any]:
         second = World(Path(world.home))
         inner.append(second.report())
         return {"jobs": []}
 
-    monkeypatch.setattr(world, "show", show)
+    monkeypatch.setattr(world, "jobs", jobs)
     assert world.report()
     assert inner[0] == []
 

@@ -91,7 +91,7 @@ def test_trouble_that_passes_is_tried_again_with_the_same_key(
     result = world.submitter().store(COMMANDS)
     assert (result.first, result.stored, result.trouble) == (7, COMMANDS, None)
     assert len(set(world.keys)) == 1 and world.said == [f"{error}; trying again"]
-    assert world.files() == [(7, 8, b"")]
+    assert world.files() == [(0, 8, b"")]
 
 
 def test_a_daemon_that_cannot_start_is_trouble_that_passes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

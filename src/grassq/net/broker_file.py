@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from grassq import atomic_files
 from grassq import home as homes
@@ -29,15 +29,12 @@ LOCK_TIMEOUT_S = 10.0
 Kind = Literal["login", "worker"]
 
 
-class Permission:
+class Permission(NamedTuple):
     """A token, the name it was issued for, and what it allows."""
 
-    __slots__ = ("name", "scope", "token")
-
-    def __init__(self, token: str, name: str, scope: str) -> None:
-        self.token = token
-        self.name = name
-        self.scope = scope
+    token: str
+    name: str
+    scope: str
 
 
 class KnownBroker:
@@ -191,16 +188,10 @@ def _document(known: KnownBrokers) -> dict[str, object]:
             "addresses": [str(address) for address in entry.addresses],
             "fingerprint": entry.fingerprint.hex(),
             "store_id": entry.store_id,
-            "login": _permission_document(entry.login),
-            "worker": _permission_document(entry.worker),
+            "login": entry.login and entry.login._asdict(),
+            "worker": entry.worker and entry.worker._asdict(),
         }
         for entry in known.entries
     ]
     pending = dict(list(known.pending.items())[-PENDING_MAX:])
     return {"v": VERSION, "brokers": brokers, **({"pending": pending} if pending else {})}
-
-
-def _permission_document(permission: Permission | None) -> dict[str, str] | None:
-    return (
-        None if permission is None else {"token": permission.token, "name": permission.name, "scope": permission.scope}
-    )

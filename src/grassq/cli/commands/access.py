@@ -50,7 +50,7 @@ def _build_redeem(name: str, parser: argparse.ArgumentParser) -> None:
     if name == "join":
         anew = "join again as a new worker, although this machine is already a worker of the broker"
         parser.add_argument("--anew", action="store_true", help=anew)
-    parser.set_defaults(run=join if name == "join" else login)
+    parser.set_defaults(run=exchange, kind="worker" if name == "join" else name)
 
 
 def _build_token(parser: argparse.ArgumentParser) -> None:
@@ -67,33 +67,23 @@ def _build_token(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=token)
 
 
-def join(arguments: argparse.Namespace) -> int:
-    """Exchange a code for a worker token: makes this machine a worker of the broker."""
-    wanted = arguments.name or _as_name(os.uname().nodename.split(".")[0])
-    if not arguments.anew:
+def exchange(arguments: argparse.Namespace) -> int:
+    """Exchange a code for a token: `join` makes this machine a worker of the broker, `login` is for its user."""
+    is_join = arguments.kind == "worker"
+    if is_join and not arguments.anew:
         redeem.refuse_second_join(home.current(), arguments.code)
-    found = redeem.redeem(home.current(), arguments.code, "worker", name=wanted, at=arguments.broker)
+    name = arguments.name or (_as_name(os.uname().nodename.split(".")[0]) if is_join else _user())
+    found = redeem.redeem(home.current(), arguments.code, arguments.kind, name=name, at=arguments.broker)
     if arguments.json:
         return render.document(_public(found))
-    render.line(f"joined {found.addresses[0]} as worker {found.name}")
-    _remark_name(arguments.name, found.name)
-    return render.line(f"to work for it: grass daemon --no-broker --connect {found.addresses[0]}")
-
-
-def login(arguments: argparse.Namespace) -> int:
-    """Exchange a code for a user's token."""
-    found = redeem.redeem(home.current(), arguments.code, "login", name=arguments.name or _user(), at=arguments.broker)
-    if arguments.json:
-        return render.document(_public(found))
-    address = found.addresses[0]
-    render.line(f"logged in at {address} as {found.name} ({found.scope})")
-    _remark_name(arguments.name, found.name)
-    return render.line(f"to use it: grass show --broker {address}, or for all commands: grass use {address}")
-
-
-def _remark_name(wanted: str | None, given: str) -> None:
-    if wanted is not None and wanted != given:
-        render.notes([f"the name {wanted} was not given: it is taken, or the code was made for {given}"])
+    at = found.addresses[0]
+    done = f"joined {at} as worker {found.name}" if is_join else f"logged in at {at} as {found.name} ({found.scope})"
+    render.line(done)
+    if arguments.name not in (None, found.name):
+        render.notes([f"the name {arguments.name} was not given: it is taken, or the code was made for {found.name}"])
+    if is_join:
+        return render.line(f"to work for it: grass daemon --no-broker --connect {at}")
+    return render.line(f"to use it: grass show --broker {at}, or for all commands: grass use {at}")
 
 
 def use(arguments: argparse.Namespace) -> int:

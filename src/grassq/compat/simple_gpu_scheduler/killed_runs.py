@@ -1,7 +1,7 @@
 """A file about each call of simple_gpu_scheduler, and the report about calls that were killed.
 
-The file holds the process id, the first and last job id, and the lines in flight: lines that were read from stdin but
-not yet confirmed as stored. The file is locked while the call runs and removed at a clean end, so an unlocked file
+The file holds the process id, the last job id, and the lines in flight: lines that were read from stdin but not yet
+confirmed as stored. The file is locked while the call runs and removed at a clean end, so an unlocked file
 belongs to a killed call. The daemon knows the result of every stored line.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from grassq.cli import job_text, render
 from grassq.compat.simple_gpu_scheduler.messages import Messages
-from grassq.errors import GrassError, NotFound
+from grassq.errors import GrassError
 from grassq.net.client import ApiClient
 from grassq.net.encoding import FINAL_STATES
 
@@ -30,15 +30,16 @@ UNREADABLE = ".unreadable"
 #: Files read by one call, and bytes of lines in flight read from one file (more than one read from stdin).
 FILES_MAX = 100
 LINES_MAX = 8 << 20
-#: Process id, start in seconds since 1970, first job, last job, bytes of lines in flight. The length is fixed.
+#: Process id, start in seconds since 1970, 0 (earlier releases: the first job), last job, bytes of lines in flight.
+#: The length is fixed.
 _HEADER = b"%10d %12d %18d %18d %8d\n"
 _HEADER_SIZE = len(_HEADER % (0, 0, 0, 0, 0))
 
 #: Commands listed one by one; `grass show` lists the others.
 LISTED_MAX = 20
-#: Jobs per request and per report. A report about a call with more jobs covers the last ones.
-ASKED_AT_ONCE = 10_000
-ASKED_MAX = 100_000
+#: Jobs per request, and requests per report. A report about a call with more jobs covers the last ones.
+PAGE_JOBS = 500
+PAGES_MAX = 200
 #: Characters of a command that are shown.
 SHOWN_MAX = 200
 #: The order of states in a report; every other state counts as waiting.
@@ -55,8 +56,8 @@ class RunFile:
         self._say = say
         self._has_failed = False
         self._began = int(time.time())
-        #: The ids of the first and last stored job; 0 before the first submission.
-        self._first = self._last = 0
+        #: The id of the last stored job; 0 before the first submission.
+        self._last = 0
         self._lines = b""
         self._descriptor = -1
         try:
@@ -80,10 +81,9 @@ class RunFile:
                 self._write(b"")
             self._tell(error)
 
-    def confirm(self, first: int = 0, last: int = 0) -> None:
-        """Clear the lines in flight: they are stored as these jobs, or surely not stored."""
-        if first:
-            self._first, self._last = self._first or first, last
+    def confirm(self, last: int = 0) -> None:
+        """Clear the lines in flight: they are stored up to this job, or surely not stored."""
+        self._last = last or self._last
         self.put_in_flight(b"")
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class RunFile:
             self._tell(error)
 
     def _write(self, lines: bytes) -> None:
-        content = _HEADER % (os.getpid(), self._began, self._first, self._last, len(lines)) + lines
+        content = _HEADER % (os.getpid(), self._began, 0, self._last, len(lines)) + lines
         written = 0
         while written < len(content):
             # A full disk may take a part first; the next write then fails with the reason.
@@ -117,7 +117,6 @@ class KilledRun(NamedTuple):
     path: str
     pid: int
     began: int
-    first: int
     last: int
     lines: bytes
 
@@ -171,13 +170,13 @@ def _locked(path: str, locks: ExitStack) -> KilledRun | None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # the call is about to lock it, or was killed before it read a line
         return None
     content = os.pread(descriptor, _HEADER_SIZE + LINES_MAX, 0)
-    pid, began, first, last, size = map(int, content[:_HEADER_SIZE].split())
-    return KilledRun(path, pid, began, first, last, content[_HEADER_SIZE:][:size])
+    pid, began, _, last, size = map(int, content[:_HEADER_SIZE].split())
+    return KilledRun(path, pid, began, last, content[_HEADER_SIZE:][:size])
 
 
 def _report(client: ApiClient, run: KilledRun, messages: Messages) -> bool:
     """Report one call; return whether all of its jobs have ended."""
-    jobs = list(_jobs(client, run))
+    jobs = list(_jobs(client, run.queue))[::-1]
     began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.began))
     killed = f"the call of {began} (process {run.pid}) was killed"
     if jobs:
@@ -193,18 +192,15 @@ def _report(client: ApiClient, run: KilledRun, messages: Messages) -> bool:
     return is_over
 
 
-def _jobs(client: ApiClient, run: KilledRun) -> Iterator[Job]:
-    selectors = []
-    if run.last:
-        first = max(run.first, run.last - ASKED_MAX + 1)
-        # The lines in flight may be stored: their job ids then follow the last known id.
-        last = run.last + (ASKED_MAX if run.lines else 0)
-        selectors = [f"{low}-{min(low + ASKED_AT_ONCE - 1, last)}" for low in range(first, last + 1, ASKED_AT_ONCE)]
-    elif run.lines:
-        selectors = [f"queue:{run.queue}"]
-    for selector in selectors:
-        with suppress(NotFound):  # the jobs were removed with `grass clean`
-            yield from (job for job in client.show([selector])["jobs"] if job.get("queue") == run.queue)
+def _jobs(client: ApiClient, queue: str) -> Iterator[Job]:
+    """Yield the jobs of a call, the last one first; no other call used its queue."""
+    cursor = None
+    for _ in range(PAGES_MAX):
+        page = client.jobs(queue=queue, limit=PAGE_JOBS, cursor=cursor)
+        yield from page["jobs"]
+        cursor = page.get("next")
+        if cursor is None:
+            return
 
 
 def _list(jobs: list[Job], queue: str, messages: Messages) -> None:

@@ -83,7 +83,7 @@ class LineSubmitter:
                 self._run_file.confirm()
             return SubmitResult(0, (), refused, commands, trouble)
         if first or refused:
-            self._run_file.confirm(first, first + len(commands) - 1)
+            self._run_file.confirm(first + len(commands) - 1 if first else 0)
         return SubmitResult(first, commands, refused)
 
     def close(self) -> None:
