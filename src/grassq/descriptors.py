@@ -17,4 +17,10 @@ def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte of `data`."""
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            from select import select
+
+            # Another program has made this descriptor non-blocking.
+            select([], [descriptor], [])

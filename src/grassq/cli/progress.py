@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar until the end of the block; yield a function that takes done, total and a remark."""
+def progress(label: str, *, is_shown: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """Show a bar until the end of the block, or nothing; yield a function that takes done, total and a remark."""
+    if not is_shown:
+        yield lambda done, total, remark: None
+        return
     with _bar(auto_refresh=True) as bar:
         task = bar.add_task(label, total=None, remark="")
         yield lambda done, total, remark: bar.update(task, completed=done, total=total, remark=remark)

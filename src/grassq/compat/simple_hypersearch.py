@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from grassq.core.syntax import sweep
+from grassq.descriptors import write_all
 from grassq.errors import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, BadInput
 
 TYPE_CHECKING = False
@@ -89,19 +90,8 @@ def write_lines(descriptor: int, lines: Iterator[str]) -> None:
     many = 1
     while block := list(islice(lines, many)):
         block.append("")
-        _write(descriptor, os.fsencode("\n".join(block)))
+        write_all(descriptor, os.fsencode("\n".join(block)))
         many = min(BLOCK_LINES, 1 + BLOCK_BYTES // (1 + len(block[0])))
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(descriptor, data) :]
-        except BlockingIOError:
-            from select import select
-
-            # Another program has made this descriptor non-blocking.
-            select([], [descriptor], [])
 
 
 def _say(message: str) -> None:

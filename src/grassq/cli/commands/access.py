@@ -180,11 +180,9 @@ def _create(arguments: argparse.Namespace) -> int:
 def _revoke(arguments: argparse.Namespace) -> int:
     with connect(arguments.broker) as client:
         answer = client.change("tokens/revoke", id=arguments.id)
-    if arguments.json:
-        return render.document(answer)
-    if arguments.quiet:
-        return render.line(str(answer.get("id")))
-    return render.line(f"token {answer.get('id')} ({answer.get('name')}) is revoked")
+    id_ = str(answer.get("id"))
+    sentence = id_ if arguments.quiet else f"token {id_} ({answer.get('name')}) is revoked"
+    return render.outcome(arguments.json, answer, sentence)
 
 
 def audit(arguments: argparse.Namespace) -> int:

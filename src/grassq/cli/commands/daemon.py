@@ -137,25 +137,20 @@ def start(arguments: argparse.Namespace) -> int:
         start_daemon(directory)
     with ApiClient(directory) as client:
         info = client.info()
-    if arguments.json:
-        return render.document({"started": not was_running, **info})
+    sentence = f"daemon started (pid {info.get('pid')})"
     if was_running:
-        return render.line(f"the daemon already runs (pid {info.get('pid')}, version {info.get('version')})")
-    return render.line(f"daemon started (pid {info.get('pid')})")
+        sentence = f"the daemon already runs (pid {info.get('pid')}, version {info.get('version')})"
+    return render.outcome(arguments.json, {"started": not was_running, **info}, sentence)
 
 
 def stop(arguments: argparse.Namespace) -> int:
     """End the daemon; jobs run on."""
     directory = home.current()
     running = _stop(directory)
-    if arguments.json:
-        return render.document({"stopped": running is not None, "running": running or 0})
-    if running is None:
-        return render.line("no daemon runs")
     jobs = "no job runs" if not running else f"{running} running {'job goes' if running == 1 else 'jobs go'} on"
-    return render.line(
-        f"daemon stopped; {jobs}. The next local command starts it again; to start no new jobs, use `grass pause`."
-    )
+    again = "The next local command starts it again; to start no new jobs, use `grass pause`."
+    sentence = "no daemon runs" if running is None else f"daemon stopped; {jobs}. {again}"
+    return render.outcome(arguments.json, {"stopped": running is not None, "running": running or 0}, sentence)
 
 
 def restart(arguments: argparse.Namespace) -> int:
@@ -163,12 +158,9 @@ def restart(arguments: argparse.Namespace) -> int:
     directory = home.current()
     running = _stop(directory)
     start_daemon(directory)
-    if arguments.json:
-        return render.document({"restarted": True, "running": running or 0, "version": __version__})
-    return render.line(
-        f"daemon restarted (version {__version__})"
-        + (f"; {running} {'job' if running == 1 else 'jobs'} ran on" if running else "")
-    )
+    jobs = f"; {running} {'job' if running == 1 else 'jobs'} ran on" if running else ""
+    answer = {"restarted": True, "running": running or 0, "version": __version__}
+    return render.outcome(arguments.json, answer, f"daemon restarted (version {__version__}){jobs}")
 
 
 def _answers(directory: str) -> bool:

@@ -193,12 +193,8 @@ def _path() -> Iterator[Finding]:
     if ours:
         yield "ok", "PATH", first, ""
     else:
-        yield (
-            "warn",
-            "PATH",
-            f"{first} is another program called grass",
-            "use `grassq`, or put its directory earlier on PATH",
-        )
+        advice = "use `grassq`, or put its directory earlier on PATH"
+        yield "warn", "PATH", f"{first} is another program called grass", advice
 
 
 def _login() -> Iterator[Finding]:
@@ -240,12 +236,8 @@ def _container() -> Iterator[Finding]:
     except OSError:
         return
     if first not in INITS:
-        yield (
-            "warn",
-            "container",
-            f"process 1 is {first}: all processes end when it ends",
-            "keep the container running as long as jobs run, and put GRASS_HOME on a volume",
-        )
+        advice = "keep the container running as long as jobs run, and put GRASS_HOME on a volume"
+        yield "warn", "container", f"process 1 is {first}: all processes end when it ends", advice
 
 
 def _limits() -> Iterator[Finding]:

@@ -34,11 +34,8 @@ def store(arguments: argparse.Namespace) -> int:
         raise BadInput("the two stores are the same")
     from grassq.daemon import copy_store
 
-    if render.is_terminal(2):
-        with progress("copying") as advance:
-            jobs = copy_store(source, target, lambda done, total: advance(done, total, ""))
-    else:
-        jobs = copy_store(source, target, lambda done, total: None)
+    with progress("copying", is_shown=render.is_terminal(2)) as advance:
+        jobs = copy_store(source, target, lambda done, total: advance(done, total, ""))
     count = f"{jobs} {'job' if jobs == 1 else 'jobs'}"
     return render.line(f"copied {count}; `grass daemon --store {shown_url(target)}` serves them")
 

@@ -26,7 +26,8 @@ Jobs = dict[int, Mapping[str, Any]]
 def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `wait`."""
     parser.add_argument("selectors", metavar="SELECTOR", nargs="+", help="the jobs")
-    parser.add_argument("--timeout", metavar="DURATION", help="give up after this time, with exit code 124")
+    timeout = "give up after this time, with exit code 124"
+    parser.add_argument("--timeout", metavar="DURATION", type=duration_s, default=job_text.LONGEST_S, help=timeout)
     parser.add_argument("--any", action="store_true", help="wait until one of the jobs is done")
     parser.add_argument("--json", action="store_true", help="print the jobs as a JSON document at the end")
     parser.set_defaults(run=wait)
@@ -34,10 +35,14 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def wait(arguments: argparse.Namespace) -> int:
     """Wait for the selected jobs; return 0 if all succeeded, else 1."""
-    timeout_s = job_text.LONGEST_S if arguments.timeout is None else duration_s(arguments.timeout)
-    with connect(arguments.broker) as client:
+    deadline = monotonic() + arguments.timeout
+    is_shown = render.is_terminal(2) and not arguments.json
+    poll_s = SHORT_POLL_S if arguments.any or is_shown else POLL_S
+    with connect(arguments.broker) as client, progress("waiting", is_shown=is_shown) as tell:
         try:
-            jobs, finished = _watched(client, arguments, monotonic() + timeout_s)
+            jobs, finished = _until_done(
+                client, arguments.selectors, deadline, any_one=arguments.any, poll_s=poll_s, tell=tell
+            )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("no longer waiting; the jobs run on") from None
     done = [job for job in jobs.values() if job.get("state") in FINAL_STATES]
@@ -47,25 +52,24 @@ def wait(arguments: argparse.Namespace) -> int:
     else:
         render.notes(_remark(job) for job in counted if job.get("state") != "succeeded")
     if not finished:
-        render.error(f"not done after {job_text.span(timeout_s)}: {len(jobs) - len(done)} of {len(jobs)}")
+        render.error(f"not done after {job_text.span(arguments.timeout)}: {len(jobs) - len(done)} of {len(jobs)}")
         return EXIT_TIMED_OUT
     return EXIT_OK if all(job.get("state") == "succeeded" for job in counted) else EXIT_JOB_FAILED
 
 
-def until_done(
+def _until_done(
     client: ApiClient,
     selectors: list[str],
     deadline: float,
     *,
-    any_one: bool = False,
-    tell: Callable[[Jobs], None] | None = None,
+    any_one: bool,
+    poll_s: float,
+    tell: Callable[[int, int, str], None],
 ) -> tuple[Jobs, bool]:
     """Poll until the jobs of the first answer are done; return them and whether all are done."""
     jobs: Jobs = {job["id"]: job for job in client.wait(selectors, timeout_s=0)["jobs"]}
-    poll_s = SHORT_POLL_S if any_one or tell is not None else POLL_S
     while True:
-        if tell is not None:
-            tell(jobs)
+        tell(*_counts(jobs))
         pending = [id_ for id_, job in jobs.items() if job.get("state") not in FINAL_STATES]
         if not pending or (any_one and len(pending) < len(jobs)):
             return jobs, True
@@ -86,15 +90,6 @@ def _last_runs(jobs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the last run of each job: a job does not count if its rerun is among the jobs."""
     last = {job.get("rerun_of") or job["id"]: job for job in sorted(jobs, key=lambda job: int(job["id"]))}
     return list(last.values())
-
-
-def _watched(client: ApiClient, arguments: argparse.Namespace, deadline: float) -> tuple[Jobs, bool]:
-    if not render.is_terminal(2) or arguments.json:
-        return until_done(client, arguments.selectors, deadline, any_one=arguments.any)
-    with progress("waiting") as advance:
-        return until_done(
-            client, arguments.selectors, deadline, any_one=arguments.any, tell=lambda jobs: advance(*_counts(jobs))
-        )
 
 
 def _counts(jobs: Jobs) -> tuple[int, int, str]:

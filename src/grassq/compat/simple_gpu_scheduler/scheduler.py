@@ -90,9 +90,8 @@ class Scheduler:
             return EXIT_SIGNAL + self._signals.first
         if self._bad:
             return EXIT_BAD_INPUT
-        if self._table.failed or self._table.unstarted:
-            return 0 if self._always_zero else EXIT_FAILED
-        return 0
+        has_failed = self._table.failed or self._table.unstarted
+        return EXIT_FAILED if has_failed and not self._always_zero else 0
 
     def _create_queue(self) -> None:
         words = [self._queue, "--slots", " ".join(self._slots), "--order", "stack"]
