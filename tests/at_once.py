@@ -50,7 +50,7 @@ def set_priority(batch: Batch, selectors: Sequence[Selector], priority: int) -> 
 
 def rerun(batch: Batch, selectors: Sequence[Selector], key: str, digest: bytes, failed: bool = False) -> list[int]:
     """Submit jobs again; return the new ids."""
-    return change(batch, actions.RerunJobs(failed), selectors, key, digest).ids
+    return change(batch, actions.RerunFailed() if failed else actions.RerunJobs(), selectors, key, digest).ids
 
 
 def clean(batch: Batch, selectors: Sequence[Selector], older_s: float | None) -> BulkResult:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.decider_fixture import a_draft
 from tests.web.broker_fixture import BrokerFixture, key, play
+
+from grassq.broker import service
 
 
 def words(*given: str) -> dict[str, object]:
@@ -39,6 +42,22 @@ def test_a_worker_that_cannot_be_asked_is_told_in_words() -> None:
         assert answer.status == 409 and "out of touch" in answer.words
         unknown = await fixture.ask("POST", "/v1/delete-queue", {"name": "q", "worker": "w", "key": key()}, local=True)
         assert unknown.status == 404 and "on w" in unknown.words
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "note"), [(1, ["1 unfinished job belongs"]), (2, ["2 unfinished jobs belong"]), (0, [])]
+)
+def test_deleting_a_queue_says_how_many_jobs_it_leaves(jobs: int, note: list[str]) -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        made = words("--at-broker", "--label", "nowhere", "far")
+        assert (await fixture.ask("POST", "/v1/create-queue", made, local=True)).status == 200
+        drafts = [a_draft("far")] * jobs
+        await fixture.engine.change(lambda batch: service.submit(batch, drafts, "s", b"d"))
+        body = {"name": "far", "at_broker": True, "key": key()}
+        answer = await fixture.ask("POST", "/v1/delete-queue", body, local=True)
+        assert [words.partition(" to it")[0] for words in answer.json["notes"]] == note
 
     play(test)
 

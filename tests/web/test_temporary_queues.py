@@ -39,7 +39,7 @@ def test_a_vanished_door_leaves_its_queue_until_the_last_job_has_ended(monkeypat
             await stream.kinds(2)
             stream.writer.transport.abort()
         # Sooner than the next beat would find out.
-        await until(lambda: not rig.fixture.engine.subscriptions._by_queue, BEAT_S / 3)
+        await until(lambda: QUEUE not in rig.fixture.engine.subscriptions._by_key, BEAT_S / 3)
         await rig.end(first)
         await rig.end(second)
         await asyncio.sleep(3 * temporary_queues.LOOK_S)  # in which it is looked for queues that may go
@@ -88,7 +88,7 @@ def test_a_door_whose_network_connection_broke_is_expected_back(monkeypatch: pyt
         writer.write(f"GET {SUBSCRIBE} HTTP/1.1\r\nHost: grass\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
         assert (await answer_from(reader)).status == 200
         writer.transport.abort()
-        await until(lambda: not rig.fixture.engine.subscriptions._by_queue)
+        await until(lambda: QUEUE not in rig.fixture.engine.subscriptions._by_key)
         await asyncio.sleep(SOON_S)  # less than it is expected for
         assert rig.gone == []
         await until(lambda: rig.gone == [QUEUE])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from grassq.broker import eligibility
 from grassq.broker.batch import Batch, Clock
@@ -60,12 +61,11 @@ class Decider:
         """Load the board. `incarnation` names this run of the broker; the board keeps `near_max` jobs whole."""
         self._store = store
         self._clock = clock
-        self._patience = patience
         self._floor_id = floor_id
-        self._lease_s = lease_s
-        self._roles = roles
         self._near_max = near_max
-        self._prefetch_policy = prefetch_policy
+        self._new_board = partial(
+            Board, patience=patience, lease_s=lease_s, roles=roles, near_max=near_max, prefetch_policy=prefetch_policy
+        )
         self._began = clock.mono()
         self._recovery = Recovery(incarnation)
         self._dispatch = Dispatch(store)
@@ -89,9 +89,8 @@ class Decider:
         self._worker_records: dict[str, WorkerRecord] = {}
         #: The workers that were known when this broker began.
         self._awaited: set[str] = set()
-        self.reload()
         store.begin(incarnation)
-        self._recovery.begun(store.number)
+        self.reload()
         self._awaited = set(self.board.workers)
         self.board.awaited = set(self._awaited)
 
@@ -121,20 +120,11 @@ class Decider:
         self._next_id = max(loaded.highest_id, loaded.restored_to, self._floor_id) + 1
         self._recovery.loaded(loaded.incarnations, loaded.highest_id, loaded.restored_to)
         self._worker_records = dict(loaded.worker_records)
-        self.board = Board(
-            loaded.paused,
-            self._patience,
-            lease_s=self._lease_s,
-            roles=self._roles,
-            near_max=self._near_max,
-            prefetch_policy=self._prefetch_policy,
-        )
+        self.board = self._new_board(loaded.paused)
         self.board.unreconciled = set(loaded.unreconciled)
         self.board.templates = dict(loaded.templates)
-        self.board.awaited, self.board.awaited_until = (
-            self._awaited - self._recovery.state.spoken,
-            self._began + AWAIT_S,
-        )
+        self.board.awaited = self._awaited - self._recovery.state.spoken
+        self.board.awaited_until = self._began + AWAIT_S
         for group in loaded.groups:
             self.board.load(group.state, group.shape, group.orders)
         self.board.index()

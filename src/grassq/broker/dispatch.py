@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Iterator
+from functools import lru_cache, partial
 
 import msgspec
 from msgspec.structs import replace
@@ -27,9 +27,8 @@ class Dispatch:
     """Gives orders to online workers, and repeats them until the workers answer."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._sent: dict[AttemptId, reconcile.Sent] = {}
-        self._environments: OrderedDict[bytes, Pairs] = OrderedDict()
+        self._environment = lru_cache(ENVIRONMENTS_CACHED)(partial(_environment, store))
 
     def forget(self, attempt: AttemptId) -> None:
         """Forget the last order about an attempt."""
@@ -83,13 +82,7 @@ class Dispatch:
         env = self._environment(job.spec.env_digest)
         return Start(job.id, job.attempt, job.spec, where, env, job.name, job.rerun_of)
 
-    def _environment(self, digest: bytes) -> Pairs:
-        if digest in self._environments:
-            self._environments.move_to_end(digest)
-            return self._environments[digest]
-        body = self._store.environment(digest)
-        pairs = msgspec.msgpack.decode(body, type=Pairs) if body is not None else ()
-        self._environments[digest] = pairs
-        if len(self._environments) > ENVIRONMENTS_CACHED:
-            self._environments.popitem(last=False)
-        return pairs
+
+def _environment(store: Store, digest: bytes) -> Pairs:
+    body = store.environment(digest)
+    return () if body is None else msgspec.msgpack.decode(body, type=Pairs)

@@ -84,17 +84,14 @@ def said_once(messages: Sequence[Message]) -> list[FromWorker]:
     for said in messages:
         if not isinstance(said, FromWorker) or isinstance(said.message, Report):
             continue
-        fresh = isinstance(said.message, Hello) and said.message.fresh
-        kept = [k for k in kept if k.worker != said.worker or not (fresh or _is_same_news(k, said))]
+        kept = [k for k in kept if k.worker != said.worker or not _voids(said.message, k.message)]
         kept.append(said)
     return kept
 
 
-def _is_same_news(earlier: FromWorker, later: FromWorker) -> bool:
-    match earlier.message, later.message:
-        case (Silent(), Silent()):
-            return True
-        case (Hello(), Hello()):
-            return not earlier.message.fresh
-        case _:
-            return False
+def _voids(later: WorkerMessage | Silent, earlier: WorkerMessage | Silent) -> bool:
+    return _is_fresh(later) or (type(later) is type(earlier) and not _is_fresh(earlier))
+
+
+def _is_fresh(message: WorkerMessage | Silent) -> bool:
+    return isinstance(message, Hello) and message.fresh

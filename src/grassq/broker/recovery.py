@@ -70,10 +70,6 @@ class Recovery:
         self._highest_id = highest_id
         self._restored_to = restored_to
 
-    def begun(self, number: int) -> None:
-        """Make this broker's own incarnation part of the history."""
-        self._incarnations.setdefault(self.incarnation, number)
-
     def stored(self, ids: Iterable[int], restored_to: int | None) -> None:
         """Note that a batch was stored: the ids of its new jobs, and the new `restored_to` if that changed."""
         self._restored_to = max(self._restored_to, restored_to or 0)

@@ -22,6 +22,8 @@ SUBSCRIBED_JOBS_MAX = 1_000_000
 
 #: A position in the changes: the run of the broker, and the number of the last change seen.
 Position = tuple[str, int]
+#: A job's id, or a queue's name, or None for everything.
+Key = int | str | None
 
 
 class Filter(Struct, frozen=True):
@@ -30,6 +32,11 @@ class Filter(Struct, frozen=True):
     jobs: frozenset[int] | None = None
     queue: str | None = None
     ended: bool = False
+
+    @property
+    def keys(self) -> Iterable[Key]:
+        """What a subscriber with this filter is listed under."""
+        return (self.queue,) if self.jobs is None else self.jobs
 
     def wants(self, change: JobChange) -> bool:
         """Return whether a change is wanted."""
@@ -50,19 +57,15 @@ class Subscription:
         self._most = len(wanted.jobs or ()) if names_ends else PENDING_MAX
         self._owner = owner
         self._pending: list[JobChange] = []
-        self._must_reread = False
+        #: Whether changes were dropped since the last `take`.
+        self.must_reread = False
         self._arrived = asyncio.Event()
         self._wake = wake
-
-    @property
-    def must_reread(self) -> bool:
-        """Whether changes were dropped since the last `take`."""
-        return self._must_reread
 
     def take(self) -> list[JobChange] | None:
         """Return the changes since the last call, in order; None if some were dropped: the subscriber must re-read."""
         pending, self._pending = self._pending, []
-        lost, self._must_reread = self._must_reread, False
+        lost, self.must_reread = self.must_reread, False
         self._arrived.clear()
         return None if lost else pending
 
@@ -94,12 +97,12 @@ class Subscription:
     def _put(self, change: JobChange) -> None:
         if len(self._pending) >= self._most:
             self._drop()
-        elif not self._must_reread:
+        elif not self.must_reread:
             self._pending.append(change)
 
     def _drop(self) -> None:
         self._pending.clear()
-        self._must_reread = True
+        self.must_reread = True
 
     def _tell(self) -> None:
         self._arrived.set()
@@ -116,9 +119,8 @@ class Subscriptions:
         self._ring: deque[JobChange] = deque(maxlen=RING_MAX)
         #: Changes up to this number have left the ring.
         self._dropped = 0
-        self._by_job: dict[int, dict[Subscription, None]] = {}
-        self._by_queue: dict[str, dict[Subscription, None]] = {}
-        self._all: dict[Subscription, None] = {}
+        self._by_key: dict[Key, dict[Subscription, None]] = {}
+        #: How many jobs the subscriptions name together, and how many subscriptions name no job.
         self._named = 0
         self._count = 0
         self._is_closed = False
@@ -137,13 +139,12 @@ class Subscriptions:
             if self._named + len(wanted.jobs) > SUBSCRIBED_JOBS_MAX:
                 raise Refused(f"too many jobs are waited for (limit {SUBSCRIBED_JOBS_MAX:,}); wait for fewer at a time")
             self._named += len(wanted.jobs)
-            for job in wanted.jobs:
-                self._by_job.setdefault(job, {})[subscription] = None
         else:
             if self._count >= SUBSCRIBERS_MAX:
                 raise Refused(f"too many event streams (limit {SUBSCRIBERS_MAX:,})")
             self._count += 1
-            self._listed(wanted)[subscription] = None
+        for key in wanted.keys:
+            self._by_key.setdefault(key, {})[subscription] = None
         if since is not None:
             self._resume(subscription, since)
         return subscription
@@ -198,31 +199,25 @@ class Subscriptions:
             subscription._arrived.set()
 
     def _subscribers(self, change: JobChange) -> dict[Subscription, None]:
-        found = self._all
-        if (queue := self._by_queue.get(change.queue)) is not None:
-            found = found | queue
-        if self._by_job:
-            for job in _ids(change, len(self._by_job), self._by_job):
-                if (named := self._by_job.get(job)) is not None:
-                    found = found | named
+        found: dict[Subscription, None] = {}
+        for key in (None, change.queue, *_ids(change, len(self._by_key), self._by_key)):
+            if (some := self._by_key.get(key)) is not None:
+                found = found | some
         return found
 
     def _everybody(self) -> dict[Subscription, None]:
-        found = dict(self._all)
-        for some in (*self._by_queue.values(), *self._by_job.values()):
-            found.update(some)
-        return found
+        return {subscription: None for some in self._by_key.values() for subscription in some}
 
-    def _listed(self, wanted: Filter) -> dict[Subscription, None]:
-        return self._all if wanted.queue is None else self._by_queue.setdefault(wanted.queue, {})
+    def _unlist(self, subscription: Subscription, keys: Iterable[Key]) -> None:
+        for key in keys:
+            others = self._by_key[key]
+            del others[subscription]
+            if not others:
+                del self._by_key[key]
 
     def _keep(self, subscription: Subscription, jobs: frozenset[int]) -> None:
         wanted = subscription.wanted.jobs or frozenset()
-        for job in wanted - jobs:
-            others = self._by_job[job]
-            del others[subscription]
-            if not others:
-                del self._by_job[job]
+        self._unlist(subscription, wanted - jobs)
         subscription.wanted = Filter(wanted & jobs, ended=subscription.wanted.ended)
         self._named -= len(wanted - jobs)
 
@@ -230,16 +225,13 @@ class Subscriptions:
         wanted = subscription.wanted
         if wanted.jobs is not None:
             self._keep(subscription, frozenset())
-            return
-        listed = self._listed(wanted)
-        if listed.pop(subscription, subscription) is None:
+        elif subscription in self._by_key.get(wanted.queue, ()):
+            self._unlist(subscription, wanted.keys)
             self._count -= 1
-        if wanted.queue is not None and not listed:
-            del self._by_queue[wanted.queue]
 
 
-def _ids(change: JobChange, count: int, known: Iterable[int]) -> Iterable[int]:
+def _ids(change: JobChange, count: int, known: Iterable[Key]) -> Iterable[int]:
     """Return the ids of a change; of a long range only the ids that are among the `count` known ones."""
     if change.last - change.job <= count:
         return range(change.job, change.last + 1)
-    return [job for job in known if change.job <= job <= change.last]
+    return [job for job in known if isinstance(job, int) and change.job <= job <= change.last]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -57,20 +58,19 @@ class Next(Struct, frozen=True):
     total: int = 0
 
 
-class Action(Struct, frozen=True):
+class Action(ABC):
     """An action on jobs, one by one."""
 
-    @property
-    def is_strict(self) -> bool:
-        """Whether the action is refused when a job named by its id, or every job, cannot be changed."""
-        return True
+    #: Whether the action is refused when a job named by its id, or every job, cannot be changed.
+    is_strict = True
 
+    @abstractmethod
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         """Return None if a job can be changed, else why not; an empty text leaves the job out without a note."""
-        raise NotImplementedError
 
     def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
         """Raise Refused if these jobs make the whole action impossible."""
+        return
 
     def group(self, job: Job) -> int:
         """Return the group of a job: of the selected jobs in a group only the one with the highest id is changed."""
@@ -80,9 +80,9 @@ class Action(Struct, frozen=True):
         """Tell whether a job is changed only after all others."""
         return False
 
+    @abstractmethod
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         """Change jobs, at most STEP_JOBS."""
-        raise NotImplementedError
 
 
 class BulkChange:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -15,20 +16,17 @@ from grassq.core.planner.request_classes import shape_of
 from grassq.core.states import Cancel, Hold, Release, Unready
 
 
-class KillJobs(Action, frozen=True):
+@dataclass(frozen=True)
+class KillJobs(Action):
     """End jobs: waiting jobs are cancelled at once, running jobs are told to stop."""
 
     grace_s: float | None = None
     #: Leave started jobs alone.
     unstarted: bool = False
 
-    @property
-    def is_strict(self) -> bool:
-        """False: a job that has ended needs no kill."""
-        return False
+    is_strict = False  # a job that has ended needs no kill
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Return why a job cannot be killed: it has ended; noted only if it was named by its id."""
         if self.unstarted:
             return None if _has_yet_to_start(batch, job) else ""
         if job.state not in FINAL:
@@ -40,7 +38,6 @@ class KillJobs(Action, frozen=True):
         return job.state in HOLDING
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        """Cancel jobs."""
         killed = [batch.move(job, Cancel(self.grace_s)) for job in jobs]
         stopping = [job for job in killed if job.state in HOLDING]
         graces = [job.grace_s for job in stopping]
@@ -52,11 +49,10 @@ def _has_yet_to_start(batch: Batch, job: Job) -> bool:
     return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.predecessor(job) is not None)
 
 
-class HoldJobs(Action, frozen=True):
+class HoldJobs(Action):
     """Keep jobs that have not started from starting."""
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Return why a job cannot be held: it has started."""
         if job.state in HOLDING:
             return f"job {job.id} runs already; `grass kill {job.id}` ends it, `grass pause` stops new starts"
         if job.state in FINAL:
@@ -64,20 +60,15 @@ class HoldJobs(Action, frozen=True):
         return None
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        """Hold jobs."""
         return Applied([job if job.state is State.HELD else batch.move(job, Hold()) for job in jobs])
 
 
-class ReleaseJobs(Action, frozen=True):
+class ReleaseJobs(Action):
     """Let held jobs go on."""
 
-    @property
-    def is_strict(self) -> bool:
-        """False: a job that is not held needs no release."""
-        return False
+    is_strict = False  # a job that is not held needs no release
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Return why a job cannot be released: it is not held, or an unrecorded attempt of it may run."""
         if any(job.id == id_ for state in batch.board.workers.values() for id_, _ in state.unrecorded):
             runs = "an attempt of it that the store has no record of may still run; `grass kill` ends it"
             return f"job {job.id} stays held: {runs}"
@@ -86,7 +77,6 @@ class ReleaseJobs(Action, frozen=True):
         return f"job {job.id} is not held ({job.state})" if named else ""
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        """Release jobs; those that cannot run now wait."""
         unready = Eligibility(batch)
         released = []
         for job in jobs:
@@ -96,19 +86,18 @@ class ReleaseJobs(Action, frozen=True):
         return Applied(released)
 
 
-class SetPriority(Action, frozen=True):
+@dataclass(frozen=True)
+class SetPriority(Action):
     """Change the priority of jobs; a larger priority starts sooner."""
 
     priority: int
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Return why a job cannot get another priority: it has ended."""
         if job.state in FINAL:
             return f"job {job.id} has ended ({job.state}); its priority no longer matters"
         return None
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        """Set the priority of jobs."""
         changed = [replace(job, priority=self.priority) for job in jobs]
         notes = {}
         for before, after in zip(jobs, changed, strict=True):
@@ -120,36 +109,18 @@ class SetPriority(Action, frozen=True):
         return Applied(changed, notes=notes)
 
 
-class RerunJobs(Action, frozen=True):
-    """Submit finished jobs again, or only the failed ones, as new jobs; the old records stay."""
-
-    failed: bool = False
-
-    @property
-    def is_strict(self) -> bool:
-        """Whether `failed` is not set: with `failed`, there may be nothing to do."""
-        return not self.failed
+class RerunJobs(Action):
+    """Submit finished jobs again as new jobs; the old records stay."""
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Return why a job cannot be run again: it has not ended, or has not failed."""
-        if self.failed:
-            return None if job.state is State.FAILED else ""
         if job.state not in FINAL:
             return f"job {job.id} has not ended ({job.state}); only a finished job can be run again"
         return None
 
-    def group(self, job: Job) -> int:
-        """Return the job's first run with `failed`, so that only the last of several runs is run again."""
-        return (job.rerun_of or job.id) if self.failed else job.id
-
     def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
-        """Raise Refused if one of the jobs could never run now."""
         refuse_what_never_fits(Eligibility(batch), map(shape_of, jobs))
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        """Submit jobs again."""
-        if self.failed:
-            jobs = _without_later_run(batch, jobs)
         environments = {digest: batch.store.environment(digest) for digest in {job.spec.env_digest for job in jobs}}
         drafts = [
             Draft(
@@ -162,6 +133,22 @@ class RerunJobs(Action, frozen=True):
             for job in jobs
         ]
         return Applied(insert(batch, drafts, Eligibility(batch)))
+
+
+class RerunFailed(RerunJobs):
+    """Submit failed jobs again, except those of which a later run did not fail."""
+
+    is_strict = False  # there may be nothing to do
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        return None if job.state is State.FAILED else ""
+
+    def group(self, job: Job) -> int:
+        """Return the job's first run, so that only the last of several runs is run again."""
+        return job.rerun_of or job.id
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        return super().apply(batch, _without_later_run(batch, jobs))
 
 
 def _without_later_run(batch: Batch, jobs: Sequence[Job]) -> list[Job]:
@@ -177,24 +164,20 @@ def _without_later_run(batch: Batch, jobs: Sequence[Job]) -> list[Job]:
     return list(failed.values())
 
 
-class CleanJobs(Action, frozen=True):
+@dataclass(frozen=True)
+class CleanJobs(Action):
     """Remove finished jobs from the store; jobs that have not ended are never removed."""
 
     older_s: float | None = None
 
-    @property
-    def is_strict(self) -> bool:
-        """False: there may be nothing to remove."""
-        return False
+    is_strict = False  # there may be nothing to remove
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        """Return an empty text unless a job has ended long enough ago."""
         if job.state not in FINAL:
             return ""
         old_enough = self.older_s is None or (job.finished is not None and job.finished <= batch.now - self.older_s)
         return None if old_enough else ""
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        """Remove jobs."""
         batch.remove(jobs)
         return Applied(list(jobs))

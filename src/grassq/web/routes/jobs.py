@@ -33,7 +33,7 @@ ABOUT_MAX = 200
 #: The changes of selected jobs: POST /v1/jobs/VERB.
 CHANGES: dict[str, Callable[[requests.SelectBody], Action]] = {
     "kill": lambda body: actions.KillJobs(body.grace_s, body.unstarted),
-    "rerun": lambda body: actions.RerunJobs(body.failed),
+    "rerun": lambda body: actions.RerunFailed() if body.failed else actions.RerunJobs(),
     "hold": lambda body: actions.HoldJobs(),
     "release": lambda body: actions.ReleaseJobs(),
     "priority": lambda body: actions.SetPriority(body.priority),

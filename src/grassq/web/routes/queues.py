@@ -109,7 +109,10 @@ class Queues:
 
     async def _deleted(self, queue: str) -> web.Response:
         waiting = await self._engine.read(lambda batch: _left_without(batch, queue))
-        notes = [f"{waiting} unfinished jobs belong to it; running ones finish, the others wait"] if waiting else []
+        if waiting == 1:
+            notes = ["1 unfinished job belongs to it; if the job runs it finishes, else it waits"]
+        else:
+            notes = [f"{waiting} unfinished jobs belong to it; running ones finish, the others wait"] if waiting else []
         return document({"name": queue, "notes": notes})
 
     async def pause(self, request: web.Request) -> web.Response:
