@@ -15,7 +15,7 @@ from tests.link.harness import QUICK, FrameLine, Line, kind_of, numbered, play, 
 from grassq.core.messages import Check
 from grassq.core.model import State
 from grassq.core.syntax.addresses import Address
-from grassq.link import frames
+from grassq.link.connection import WAITING_MAX
 
 
 def test_doubled_frames_change_nothing(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_worker_that_stops_reading_is_given_up_and_the_others_are_served(tmp_p
             link = one.broker.links.get("stalled")
             assert link is not None
             # More than may wait for one worker: the link is closed, not the broker's memory filled.
-            for job in range(frames.WAITING_MAX + 2000):
+            for job in range(WAITING_MAX + 2000):
                 link.send(Check(job, 1, "boot"))
             await until(lambda: one.broker.links.get("stalled") is None)
             job = await one.broker.submit("fine")

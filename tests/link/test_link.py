@@ -212,6 +212,30 @@ def test_a_revoked_worker_is_told_so_and_comes_back_when_it_may(tmp_path: Path) 
     play(test)
 
 
+def test_a_refusal_stays_visible_when_another_address_does_not_answer(tmp_path: Path) -> None:
+    async def test() -> None:
+        dialled: list[int] = []
+
+        async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            dialled.append(1)
+            writer.transport.abort()
+
+        async with world(tmp_path) as one, await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+            dead = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+            worker = one.worker(at=[one.broker.address, dead], token="x.revoked")
+            shown: set[str] = set()
+
+            def dialled_again() -> bool:
+                shown.add(str(worker.link.describe()["trouble"]))
+                return len(dialled) >= 3
+
+            await until(dialled_again)
+            (trouble,) = shown - {"no connection has been tried yet"}
+            assert trouble.startswith(str(one.broker.address)) and "grass join --anew CODE" in trouble
+
+    play(test)
+
+
 def test_a_broker_with_another_store_is_refused_by_the_worker(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path) as one:

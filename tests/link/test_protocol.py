@@ -39,7 +39,7 @@ from grassq.core.protocol import (
 )
 from grassq.core.resources.capacity import DeviceCount as CountLimit
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
-from grassq.link.frames import FrameCounter, FrameQueue
+from grassq.link.connection import FrameCounter, FrameQueue
 
 START = Start(1, 2, a_spec(), a_placement(allocation={"cpu": 1, "gpu": {"0": 5}}), ((b"PATH", b"/bin"),), "name", 3)
 QUESTIONS: tuple[protocol.Question, ...] = (

@@ -1,14 +1,15 @@
 """The daemon: builds store, broker, worker and web server, connects them, and closes them again.
 
 Enter at `main.py` (`run`). `broker_role.py` and `worker_role.py` build the two roles a daemon can have; `context.py` is
-what both need. `home_lock.py` lets a home have one daemon only, `saved_mode.py` keeps the options of the command
-line. This is the only package that imports every layer below it.
+what both need, also the saved options of the command line. `home_lock.py` lets a home have one daemon only. This is
+the only package that imports every layer below it.
 
 When the daemon is killed, its jobs run on under their shims. The next daemon of the home takes the lock, reads the
 store and the run dirs, and finds there what ended meanwhile. When another daemon has the home, this daemon says so and
 exits with 5.
 """
 
+from grassq.daemon.context import SavedMode
 from grassq.daemon.main import copy_store, run
 
-__all__ = ["copy_store", "run"]
+__all__ = ["SavedMode", "copy_store", "run"]

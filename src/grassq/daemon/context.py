@@ -10,34 +10,54 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
+import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from grassq import atomic_files
 from grassq.broker.views import timestamp
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
 from grassq.daemon.home_lock import user_socket
-from grassq.daemon.saved_mode import SavedMode
-from grassq.settings import Settings
+from grassq.errors import Refused
+from grassq.settings import STORE_MEMORY, Settings
 from grassq.web.listen.tcp import make_runner
 from grassq.web.submit.json5_text import parse_object
 from grassq.worker.default_env import DefaultEnvironment
 
+MODE_NAME = "mode.json"
+MODE_MAX = 64 << 10
 SHUTDOWN_S = 2.0
 #: The most connections that wait to be accepted on the unix socket.
 BACKLOG = 1024
 
 
 class SystemClock:
-    """The clock of this machine."""
+    """The clock of this machine: seconds since the epoch, and seconds that only ever grow."""
 
-    def wall(self) -> float:
-        """Return seconds since the epoch."""
-        return time.time()
+    wall = staticmethod(time.time)
+    mono = staticmethod(time.monotonic)
 
-    def mono(self) -> float:
-        """Return seconds that only ever grow."""
-        return time.monotonic()
+
+class SavedMode(Struct, frozen=True, forbid_unknown_fields=True):
+    """The options of the daemon's command line, saved in the home for daemons that a command starts."""
+
+    bind: str | None = None
+    connect: str | None = None
+    no_worker: bool = False
+    no_broker: bool = False
+    cert: str | None = None
+    labels: tuple[str, ...] = ()
+    name: str | None = None
+    capacity: str | None = None
+    store: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a start without options does the same: queue and worker on this machine, store in the home."""
+        elsewhere = self.store not in (None, STORE_MEMORY)
+        return not (self.bind or self.connect or self.no_worker or self.no_broker or self.labels or elsewhere)
 
 
 class DaemonContext(Struct, frozen=True):
@@ -73,6 +93,28 @@ class DaemonContext(Struct, frozen=True):
             "started": timestamp(time.time()),
             "python": sys.executable,
         }
+
+
+def load_mode(home: str) -> SavedMode:
+    """Return the saved options of this home."""
+    path = Path(home) / MODE_NAME
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MODE_MAX), type=SavedMode)
+    except FileNotFoundError:
+        return SavedMode()
+    except (msgspec.MsgspecError, OSError) as error:
+        raise Refused(f"{path} cannot be read: {error}; run `grass daemon` with its options again") from error
+
+
+def save_mode(home: str, mode: SavedMode) -> None:
+    """Save the options for daemons that a command starts in the background."""
+    path = Path(home) / MODE_NAME
+    if mode.is_plain:
+        path.unlink(missing_ok=True)
+        return
+    # For the owner only: a store's address may hold a password.
+    atomic_files.write_aside(home, MODE_NAME, msgspec.json.encode(mode), sync=True)
 
 
 def host_name() -> str:

@@ -19,8 +19,7 @@ from grassq import settings as settings_module
 from grassq.core.syntax.store_urls import is_postgres
 from grassq.daemon import home_lock
 from grassq.daemon.broker_role import open_broker
-from grassq.daemon.context import DaemonContext
-from grassq.daemon.saved_mode import SavedMode, load_mode, save_mode
+from grassq.daemon.context import DaemonContext, SavedMode, load_mode, save_mode
 from grassq.daemon.worker_role import open_worker
 from grassq.errors import Deposed, GrassError, HomeTaken, Refused
 from grassq.run.own_daemon import LOCK_NAME
@@ -30,28 +29,13 @@ from grassq.worker import default_env as default_envs
 log = logging.getLogger(__name__)
 
 
-def run(
-    *,
-    home: str,
-    capacity: str | None = None,
-    store: str | None = None,
-    bind: str | None = None,
-    connect: str | None = None,
-    no_worker: bool = False,
-    no_broker: bool = False,
-    cert: str | None = None,
-    cert_pass: str | None = None,
-    labels: tuple[str, ...] = (),
-    name: str | None = None,
-    ready_fd: int | None = None,
-) -> int:
+def run(home: str, typed: SavedMode, *, cert_pass: str | None = None, ready_fd: int | None = None) -> int:
     """Serve a home until told to stop; return the exit code of `grass daemon`."""
     background = ready_fd is not None
     try:
         default_env = default_envs.of_this_process(homes.environment(), background=background)
         os.umask(0o077)
         homes.prepare(home)
-        typed = SavedMode(bind, connect, no_worker, no_broker, cert, labels, name, capacity, store)
         with home_lock.errors_in_words(home):
             home_lock.log_to(home, background=background)
             with home_lock.hold_lock(home):

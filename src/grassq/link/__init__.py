@@ -1,7 +1,7 @@
 """The connection between a broker and a worker on another machine, the same at both ends.
 
-`FramedConnection` owns numbering, limits, questions with their answers, and the end of a connection; `frames` owns the
-frames that wait to be sent. `grassq.core.protocol` defines the frames. The worker dials (`worker.broker_link`), the
+`connection.FramedConnection` owns numbering, limits, questions with their answers, and the end of a connection.
+`grassq.core.protocol` defines the frames. The worker dials (`worker.broker_link`), the
 broker listens (`web.workers.registry`). This package imports `core` only.
 
 When a connection stalls, frames pile up until WAITING_MAX or WAITING_BYTES_MAX is reached. The connection is then cut,

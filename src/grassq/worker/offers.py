@@ -69,20 +69,19 @@ def load(home: str, name: str) -> OfferFile:
     """Return the file of a home, or a new one under this name."""
     try:
         with open(os.path.join(home, FILE_NAME), "rb") as file:
-            book = msgspec.json.decode(file.read(FILE_MAX), type=OfferFile)
+            return msgspec.json.decode(file.read(FILE_MAX), type=OfferFile)
     except FileNotFoundError:
         return OfferFile(name)
     except (msgspec.MsgspecError, OSError) as error:
         raise Refused(
             f"{os.path.join(home, FILE_NAME)} cannot be read: {error}; move it away to start afresh"
         ) from error
-    return book
 
 
-def save(home: str, book: OfferFile) -> None:
+def save(home: str, file: OfferFile) -> None:
     """Write the offers of a home to its file atomically."""
     path = os.path.join(home, FILE_NAME)
-    content = msgspec.json.encode(book)
+    content = msgspec.json.encode(file)
     if len(content) > FILE_MAX:
         # `load` could not read a longer file.
         raise Refused(f"the queues of this machine would need more than {FILE_MAX >> 20} MiB; delete some first")

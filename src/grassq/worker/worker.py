@@ -14,7 +14,7 @@ from grassq.core.model import Offer, WorkerInfo
 from grassq.run.lease_timer import boottime
 from grassq.worker import offers
 from grassq.worker.agent import Agent
-from grassq.worker.machine import AttemptLogs, Detected, Machine
+from grassq.worker.machine import AttemptLogs, Machine
 
 log = logging.getLogger(__name__)
 
@@ -96,14 +96,11 @@ class Worker:
 
     async def _detect(self) -> None:
         async for detected in self._machine.detect():
-            self._known(detected)
-
-    def _known(self, detected: Detected) -> None:
-        info = self._agent.info
-        given = {**info.given, **detected.found}
-        self._agent.describe(replace(info, given=given, looked_for=detected.looked_for))
-        self._news.set()
-        self._news = asyncio.Event()
+            info = self._agent.info
+            given = {**info.given, **detected.found}
+            self._agent.describe(replace(info, given=given, looked_for=detected.looked_for))
+            self._news.set()
+            self._news = asyncio.Event()
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
         """Make or replace a queue, as soon as it is known whether this machine has the resources that it limits."""

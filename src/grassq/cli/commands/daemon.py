@@ -68,22 +68,21 @@ def run(arguments: argparse.Namespace) -> int:
     _close_on_exec(arguments.ready_fd)
     if arguments.detach:
         _detach()
+    from grassq.daemon import SavedMode
     from grassq.daemon import run as run_daemon
 
-    return run_daemon(
-        home=directory,
-        capacity=arguments.capacity,
-        store=store,
+    mode = SavedMode(
         bind=arguments.bind,
         connect=connect,
         no_worker=arguments.no_worker,
         no_broker=arguments.no_broker,
         cert=cert,
-        cert_pass=cert_pass,
         labels=tuple(arguments.label),
         name=arguments.name,
-        ready_fd=arguments.ready_fd,
+        capacity=arguments.capacity,
+        store=store,
     )
+    return run_daemon(directory, mode, cert_pass=cert_pass, ready_fd=arguments.ready_fd)
 
 
 def _check(arguments: argparse.Namespace) -> None:

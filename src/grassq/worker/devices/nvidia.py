@@ -40,14 +40,6 @@ def ask_driver() -> list[dict[str, object]]:
 
 async def detect() -> Capacity:
     """Return the cards of this machine; nothing if there are none or the driver does not answer."""
-    try:
-        return await _detect()
-    except (OSError, ValueError, KeyError) as error:
-        log.warning("gpu_detection_failed error=%s", error)
-        return {}
-
-
-async def _detect() -> Capacity:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
