@@ -20,6 +20,8 @@ APART = {
     "packing": "bench.packing",
     "deep": "bench.deep",
     "idle": "bench.idle",
+    "follow": "bench.follow",
+    "bulk": "bench.bulk",
     "plot": "bench.plot",
 }
 #: What `--quick` is for the peers.

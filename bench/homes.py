@@ -63,8 +63,11 @@ def own_home() -> Iterator[str]:
 class Member:
     """One machine's home and its daemon."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, counted: bool = False) -> None:
+        """With `counted`, the daemon counts the frames it sends into the file `count`."""
         self.home = folder / name
+        self.count = folder / f"{name}.count"
+        self._grass = ["bench.counting", str(self.count)] if counted else ["grassq"]
         self.home.mkdir(mode=0o700)
         self.said = folder / f"{name}.said"
         self._daemon: subprocess.Popen[bytes] | None = None
@@ -76,7 +79,7 @@ class Member:
     def start(self, *words: str) -> None:
         """Start `grass daemon WORDS`."""
         with self.said.open("ab") as file:
-            argv = [sys.executable, "-m", "grassq", "daemon", *words]
+            argv = [sys.executable, "-m", *self._grass, "daemon", *words]
             self._daemon = subprocess.Popen(argv, env=self._env(), stdin=subprocess.DEVNULL, stdout=file, stderr=file)
 
     def serve(self, *words: str) -> None:
@@ -140,15 +143,15 @@ class Members:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def member(self, name: str) -> Member:
+    def member(self, name: str, counted: bool = False) -> Member:
         """Another machine."""
-        member = Member(self.folder, name)
+        member = Member(self.folder, name, counted)
         self._stack.callback(member.close)
         return member
 
-    def worker(self, broker: Member, address: str) -> Member:
+    def worker(self, broker: Member, address: str, counted: bool = False) -> Member:
         """A worker of a broker, called node, in touch with it."""
-        worker = self.member("node")
+        worker = self.member("node", counted)
         worker.run("join", broker.code("worker"), "--name", "node")
         worker.serve("--no-broker", "--connect", address)
         until(lambda: broker.online("node"), "the worker in touch")
