@@ -144,8 +144,8 @@ class Machine:
         if folder.shim is not None and folder.shim.alive and folder.shim.busy == attempt:
             self._terminate(folder, grace_s)
 
-    def void(self, attempt: AttemptId, boot: str) -> bool:
-        folder = self.dirs.setdefault(attempt, RunDir(boot))
+    def void(self, attempt: AttemptId) -> bool:
+        folder = self.dirs.setdefault(attempt, RunDir(self.boot))
         if folder.claimed:
             return False
         folder.void = True

@@ -93,7 +93,7 @@ class FakeMachine:
         if self.look(attempt).shim_alive:
             self._end(attempt, "cancelled", signal=15)
 
-    def void(self, attempt: AttemptId, boot: str) -> bool:
+    def void(self, attempt: AttemptId) -> bool:
         if self.look(attempt).claimed:
             return False
         self.dirs[attempt] = Dir(claimed=True, void=True)

@@ -142,8 +142,8 @@ def test_an_order_that_comes_twice_runs_once(play: Play) -> None:
 
 def test_what_was_given_up_never_starts(play: Play) -> None:
     async def test(stage: Stage) -> None:
-        assert stage.machine.void((1, 1), stage.machine.boot)
-        assert not stage.machine.void((1, 1), stage.machine.boot)
+        assert stage.machine.void((1, 1))
+        assert not stage.machine.void((1, 1))
         stage.run(b"echo", b"late")
         await until(lambda: stage.told("duplicate"))
         found = stage.machine.look((1, 1))
@@ -156,7 +156,7 @@ def test_what_runs_cannot_be_given_up_and_is_stopped(play: Play) -> None:
     async def test(stage: Stage) -> None:
         stage.run(b"sleep", b"600")
         await stage.runs()
-        assert not stage.machine.void((1, 1), stage.machine.boot)
+        assert not stage.machine.void((1, 1))
         await stage.machine.remove([1], [])
         assert stage.machine.look((1, 1)).shim_alive, "the folder of what runs stays"
         stage.machine.stop((1, 1), 5.0)

@@ -66,7 +66,7 @@ class FakeRunner:
         else:
             self._do("stop", grace_s)
 
-    def void(self, attempt: AttemptId, boot: str) -> bool:
+    def void(self, attempt: AttemptId) -> bool:
         self._do("void")
         if self.found.claimed:
             return False

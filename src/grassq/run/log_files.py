@@ -16,10 +16,8 @@ def read(path: str, stream: str, offset: int, limit: int = READ_LIMIT) -> bytes:
     fd = atomic_files.open_read(rundir.log_path(path, stream))
     if fd is None:
         return b""
-    try:
+    with open(fd, "rb", buffering=0):
         return os.pread(fd, max(0, min(limit, READ_LIMIT)), max(0, offset))
-    finally:
-        os.close(fd)
 
 
 def size(path: str, stream: str) -> int:
@@ -37,24 +35,19 @@ def last_lines(file: str, lines: int) -> int:
     fd = atomic_files.open_read(file)
     if fd is None:
         return 0
-    try:
-        return _start_of_last_lines(fd, os.fstat(fd).st_size, lines)
-    finally:
-        os.close(fd)
-
-
-def _start_of_last_lines(fd: int, end: int, lines: int) -> int:
-    if lines <= 0 or end == 0:
-        return end
-    # The newline that ends the last line begins no further line.
-    position = end - 1
-    while position > 0:
-        start = max(0, position - TAIL_BLOCK)
-        block = os.pread(fd, position - start, start)
-        cut = len(block)
-        while (cut := block.rfind(b"\n", 0, cut)) >= 0:
-            lines -= 1
-            if lines == 0:
-                return start + cut + 1
-        position = start
-    return 0
+    with open(fd, "rb", buffering=0):
+        end = os.fstat(fd).st_size
+        if lines <= 0 or end == 0:
+            return end
+        # The newline that ends the last line begins no further line.
+        position = end - 1
+        while position > 0:
+            start = max(0, position - TAIL_BLOCK)
+            block = os.pread(fd, position - start, start)
+            cut = len(block)
+            while (cut := block.rfind(b"\n", 0, cut)) >= 0:
+                lines -= 1
+                if lines == 0:
+                    return start + cut + 1
+            position = start
+        return 0

@@ -100,7 +100,7 @@ class Agent:
         for attempt, held in list(self._held.items()):
             if held.waits_behind:
                 with one_alone(attempt):
-                    if self._machine.void(attempt, self._machine.boot):
+                    if self._machine.void(attempt):
                         del self._held[attempt]
 
     def describe(self, info: WorkerInfo) -> None:
@@ -241,7 +241,7 @@ class Agent:
             self._adopt_to_stop(attempt, boot)
         elif held.end is not None:
             self._tell(held)
-        elif held.phase is Phase.ORDERED and self._machine.void(attempt, boot):
+        elif held.phase is Phase.ORDERED and self._machine.void(attempt):
             self._ended(held, RefusedByWorker(attempt[1], "withdrawn, to start earlier elsewhere"))
 
     def _orphaned(self, held: HeldAttempt) -> None:
@@ -298,7 +298,7 @@ class Agent:
 
     def _adopt_to_stop(self, attempt: AttemptId, boot: str) -> None:
         """Void an unknown attempt that must end, if no shim claimed it; else look at its run dir."""
-        if boot == self._machine.boot and self._machine.void(attempt, boot):
+        if boot == self._machine.boot and self._machine.void(attempt):
             self._ended(
                 self._held.setdefault(attempt, HeldAttempt(attempt, Phase.ENDED, self._mono())),
                 RefusedByWorker(attempt[1], "given up before it started"),

@@ -74,16 +74,12 @@ class BrokerLink:
         endpoint: Callable[[], Endpoint],
         *,
         times: LinkTimes | None = None,
-        boottime: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
-        chance: Callable[[], float] = random.random,
     ) -> None:
         """`endpoint` is called at every try: a new token or address is used without a restart."""
         self._home = home
         self._store_id = store_id
         self._endpoint = endpoint
         self._times = times or LinkTimes()
-        self._boottime = boottime
-        self._chance = chance
         self._memory = load(home)
         self._written_at = 0.0
         self._session: BrokerSession | None = None
@@ -143,7 +139,7 @@ class BrokerLink:
         if self._refused:
             return self._times.refused_s
         longest = min(self._times.retry_max_s, self._times.retry_min_s * 2.0 ** min(failures, 32))
-        return longest * (0.5 + 0.5 * self._chance())
+        return random.uniform(0.5, 1.0) * longest
 
     async def _try(self, host: Host, endpoint: Endpoint, address: Address) -> bool:
         """Serve one connection from dialling to its end; return whether the broker welcomed this worker."""
@@ -179,15 +175,8 @@ class BrokerLink:
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             async with asyncio.timeout(self._times.dial_s):
                 ws = await self._dial(session, endpoint, address)
-            self._session = BrokerSession(
-                ws,
-                host,
-                self._memory.position,
-                self._welcomed,
-                self._remember,
-                times=self._times,
-                boottime=self._boottime,
-            )
+            seen = self._memory.position
+            self._session = BrokerSession(ws, host, seen, self._welcomed, self._remember, times=self._times)
             await self._session.run()
 
     async def _dial(

@@ -33,6 +33,7 @@ from grassq.core.protocol import (
 )
 from grassq.errors import GrassError
 from grassq.link.connection import ConnectionEnded, FramedConnection
+from grassq.run.lease_timer import boottime
 from grassq.worker.machine import AttemptLogs
 
 #: Questions of the broker that are answered at a time, without long polls; more get a refusal.
@@ -80,7 +81,6 @@ class BrokerSession:
         remember: Callable[[StorePosition], None],
         *,
         times: LinkTimes,
-        boottime: Callable[[], float],
     ) -> None:
         """`welcome` saves a new ticket and returns whether it could."""
         self._ws = ws
@@ -89,7 +89,6 @@ class BrokerSession:
         self._welcome = welcome
         self._remember = remember
         self._times = times
-        self._boottime = boottime
         self._frames = FramedConnection(ws, protocol.to_worker, self._cut, peer="the broker", silence_s=times.silence_s)
         self._answering: dict[int, asyncio.Task[None]] = {}
         self._polling: set[int] = set()
@@ -139,7 +138,7 @@ class BrokerSession:
 
     async def _ping(self) -> None:
         while True:
-            self._pinged = self._boottime()
+            self._pinged = boottime()
             self._frames.send(Ping(self._pinged), urgent=True)
             await asyncio.sleep(self._times.heartbeat_s)
 

@@ -22,10 +22,7 @@ class LocalLogs:
         self._looking: asyncio.Task[None] | None = None
 
     async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
-        """Return bytes of a stream from an offset on, up to a bound, and the size of the stream.
-
-        At the end of the stream, wait up to `wait_s` seconds until the stream grows or shrinks.
-        """
+        """Return bytes of a stream and its size; at its end wait up to `wait_s` seconds until it grows or shrinks."""
         path = rundir.attempt_dir(self._home, job, attempt)
         if wait_s > 0 and log_files.size(path, stream) == offset:
             await self._wait(path, stream, offset, wait_s)

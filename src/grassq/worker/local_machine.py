@@ -208,9 +208,9 @@ class LocalMachine:
         if found.shim is not None and found.shim_alive:
             processes.signal_verified(*found.shim, signal.SIGTERM)
 
-    def void(self, attempt: AttemptId, boot: str) -> bool:
+    def void(self, attempt: AttemptId) -> bool:
         """Create the claim, so that no shim ever can."""
-        return rundir.void(self.path(attempt), self._store, *attempt, boot)
+        return rundir.void(self.path(attempt), self._store, *attempt, self.boot)
 
     def lease(self, attempt: AttemptId, lease: Lease) -> None:
         """Write until when the attempt may run."""

@@ -47,7 +47,7 @@ class AttemptProcesses(Protocol):
         If the shim is gone, signal the processes that are left: TERM, or KILL without a grace.
         """
 
-    def void(self, attempt: AttemptId, boot: str) -> bool:
+    def void(self, attempt: AttemptId) -> bool:
         """Claim the attempt so that it never starts; return False if a shim has claimed it."""
 
     def lease(self, attempt: AttemptId, lease: Lease) -> None:

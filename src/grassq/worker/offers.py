@@ -14,7 +14,7 @@ from grassq.core.model import OFFERS_MAX, Offer, WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
 from grassq.core.planner.workers import machine_capacity
 from grassq.core.resources.amounts import ONE, amount_text
-from grassq.core.resources.capacity import DeviceCount, Limit, Pool, Supply, bind
+from grassq.core.resources.capacity import Pool, Supply, bind, supply_of
 from grassq.errors import Refused
 
 FILE_NAME = "worker.json"
@@ -101,28 +101,14 @@ def check(offer: Offer, info: WorkerInfo) -> list[str]:
         if known is None:
             declared = capacity.get(name)
             if declared is not None and isinstance(declared, Pool) != isinstance(limit, Pool):
-                raise Refused(f"another queue declares {name} as {_kind(declared)}; use the same kind here")
+                kind = "a pool" if isinstance(declared, Pool) else "devices"
+                raise Refused(f"another queue declares {name} as {kind}; use the same kind here")
             continue
         bind(name, limit, known)
-        if (asked := _asked(limit)) is not None and asked > _amount(known):
-            notes.append(
-                f"this machine has {amount_text(_amount(known))} {name}; the limit of {amount_text(asked)} never binds"
-            )
+        has, asked = _amount(known), _amount(supply_of(limit))
+        if asked > has:
+            notes.append(f"this machine has {amount_text(has)} {name}; the limit of {amount_text(asked)} never binds")
     return notes
-
-
-def _kind(supply: Supply) -> str:
-    return "a pool" if isinstance(supply, Pool) else "devices"
-
-
-def _asked(limit: Limit) -> int | None:
-    match limit:
-        case Pool(amount):
-            return amount
-        case DeviceCount(n):
-            return n * ONE
-        case _:
-            return None
 
 
 def _amount(supply: Supply) -> int:

@@ -14,7 +14,7 @@ from grassq.core.model import Offer, WorkerInfo
 from grassq.run.lease_timer import boottime
 from grassq.worker import offers
 from grassq.worker.agent import Agent
-from grassq.worker.machine import AttemptLogs, Machine
+from grassq.worker.machine import Machine
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ class Worker:
         *,
         labels: tuple[str, ...] = (),
     ) -> None:
+        self.name = offered.name
+        self.logs = machine.logs
         self._machine = machine
         self._offered = offered
         #: Set, and replaced by a new event, whenever resources were found.
@@ -40,11 +42,6 @@ class Worker:
         info = WorkerInfo(offered.name, machine.boot, {}, offered.all, machine.detects, labels, follows=True)
         self._agent = Agent(info, machine, send, time.monotonic, boottime=boottime)
         self._tasks: list[asyncio.Task[None]] = []
-
-    @property
-    def name(self) -> str:
-        """The name of this worker."""
-        return self._offered.name
 
     @property
     def queues(self) -> tuple[Offer, ...]:
@@ -55,11 +52,6 @@ class Worker:
     def held(self) -> int:
         """The number of attempts that have not ended."""
         return self._agent.active
-
-    @property
-    def logs(self) -> AttemptLogs:
-        """The logs of this worker's attempts."""
-        return self._machine.logs
 
     async def start(self) -> asyncio.Task[None]:
         """Send the hello and begin; return the task that ends only by `close`, or by a bug."""
