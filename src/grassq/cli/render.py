@@ -40,11 +40,6 @@ def line(content: str) -> int:
     return text(clean(content) + "\n")
 
 
-def lines(content: str) -> int:
-    """Print several lines, with control characters except line ends as escapes."""
-    return text("".join(clean(each) + "\n" for each in content.split("\n")))
-
-
 def document(content: Any) -> int:
     """Print a JSON document."""
     import json
@@ -90,11 +85,6 @@ def reason(error: OSError) -> str:
     return f"{error.filename + ': ' if isinstance(error.filename, str) else ''}{error.strerror or error}"
 
 
-def is_terminal(fd: int = 1) -> bool:
-    """Tell whether a descriptor is a terminal."""
-    return os.isatty(fd)
-
-
 def width() -> int:
     """Return the columns of the terminal."""
     stated = homes.environment_text().get("COLUMNS", "")
@@ -129,7 +119,7 @@ class Table:
     def __init__(self, headers: Sequence[str], flexible: str = "") -> None:
         self._headers = headers
         self._flexible = flexible
-        self._fitted = is_terminal()
+        self._fitted = os.isatty(1)
         self._coloured = self._fitted and has_colours()
         self._sizes: list[int] | None = None
 
@@ -162,14 +152,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: st
 
 
 def _visible(character: str) -> str:
-    if character in _TREACHEROUS or not (character.isprintable() or _is_private(character)):
+    # Icons of patched fonts: Python calls them unprintable, but they are harmless on a terminal.
+    is_icon = "\ue000" <= character <= "\uf8ff"
+    if character in _TREACHEROUS or not (character.isprintable() or is_icon):
         return _ESCAPES.get(ord(character)) or character.encode("unicode_escape").decode("ascii")
     return character
-
-
-def _is_private(character: str) -> bool:
-    # Icons of patched fonts: Python calls them unprintable, but they are harmless on a terminal.
-    return "\ue000" <= character <= "\uf8ff"
 
 
 #: Colours by the first word of a STATE cell: green, red, yellow, cyan, magenta.

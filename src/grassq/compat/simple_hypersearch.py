@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
         search = typed.search()
         for note in search.notes:
             _say(note)
-        return _print(search.lines(typed.order(_chance)))
+        return _print(search.lines(typed.order(lambda: int.from_bytes(os.urandom(SEED_BYTES), "big"))))
     except BadInput as error:
         _say(f"{error}; see {NAME} --help")
         return error.exit_code
@@ -66,10 +66,6 @@ def main(argv: list[str]) -> int:
 
 def _unknown(word: str) -> int:
     raise BadInput(f"unknown option {sweep.shown(word)}")
-
-
-def _chance() -> int:
-    return int.from_bytes(os.urandom(SEED_BYTES), "big")
 
 
 def _print(lines: Iterator[str]) -> int:

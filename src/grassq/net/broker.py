@@ -61,17 +61,6 @@ class Credential:
         self.scope = permission.scope
 
 
-def pinned(addresses: Sequence[Address], fingerprint: bytes, token: str | None = None) -> Broker:
-    """Return the broker with this certificate, whatever else answers at its addresses."""
-
-    def token_for(address: Address, shown: bytes) -> str | None:
-        if shown != fingerprint:
-            raise _wrong(address, fingerprint, shown)
-        return token
-
-    return Broker(addresses, token_for)
-
-
 def open_broker(home: str, text: str, tell: Callable[[str], None] | None = None) -> Broker:
     """Return the broker that `--broker`, GRASS_BROKER or `grass use` names, with this user's login."""
     addresses = parse_addresses(text, "the broker")
@@ -143,7 +132,7 @@ def _recognise(
     """Return the broker listed with this address, or at a new address the one whose certificate is known."""
     listed = known.at(address)
     if listed is not None and listed.fingerprint != shown:
-        raise _wrong(address, listed.fingerprint, shown)
+        raise wrong_broker(address, listed.fingerprint, shown)
     entry = listed or known.showing(shown)
     permission: Permission | None = None if entry is None else getattr(entry, kind)
     if entry is None or permission is None:
@@ -154,7 +143,8 @@ def _recognise(
     return entry, permission
 
 
-def _wrong(address: Address, expected: bytes, got: bytes) -> WrongBroker:
+def wrong_broker(address: Address, expected: bytes, got: bytes) -> WrongBroker:
+    """Return the error about a certificate that is not the known one."""
     return WrongBroker(
         f"{address} shows another certificate than its own, so nothing was sent: expected {expected.hex()},"
         f" got {got.hex()}; if its owner says that it has a new one, `grass login` with a new code"

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grassq import atomic_files
 from grassq import home as homes
 from grassq.core.syntax.numbers import id_ranges
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
@@ -289,7 +290,7 @@ def read_answer(response: Response, broker: str | None = None) -> Document:
     """Return the document in an answer, or raise the error it reports."""
     if response.status != 200:
         raise _failure(response, broker)
-    document = _parse(response)
+    document = atomic_files.parse(response.body)
     if document is not None and "error" in document:
         # The daemon failed after it had begun to answer.
         raise _failure(response, broker)
@@ -300,7 +301,7 @@ def read_answer(response: Response, broker: str | None = None) -> Document:
 
 
 def _failure(response: Response, broker: str | None) -> GrassError:
-    document = _parse(response) or {}
+    document = atomic_files.parse(response.body) or {}
     error = document.get("error")
     if isinstance(error, dict):
         code = error.get("exit", 1)
@@ -313,11 +314,3 @@ def _failure(response: Response, broker: str | None) -> GrassError:
     if response.status in (401, 403):
         return Refused(f"{broker} denies you access ({response.status}); `grass login` with a new code")
     return Unreachable(f"{broker} answered {response.status} without a reason; is it a Grass broker?")
-
-
-def _parse(response: Response) -> Document | None:
-    try:
-        document = json.loads(response.body)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +9,7 @@ from itertools import pairwise
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
+from grassq import atomic_files
 from grassq.errors import NotFound, Unreachable
 from grassq.net.http import Connection
 from grassq.net.retry import TRIES, TRIES_WITHIN_S
@@ -272,7 +272,9 @@ def read_frames(parts: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]
             if not part:
                 return
             buffer += part
-        document, buffer = _read_line(buffer[:end]), buffer[end + 1 :]
+        document, buffer = atomic_files.parse(buffer[:end]), buffer[end + 1 :]
+        if document is None:
+            raise _unreadable()
         size = document.get("size", 0) if "output" in document else 0
         if not isinstance(size, int) or not 0 <= size <= OUTPUT_MAX:
             raise _unreadable()
@@ -287,16 +289,6 @@ def read_frames(parts: Iterator[bytes]) -> Iterator[tuple[dict[str, Any], bytes]
         buffer = b"".join(pieces)
         data, buffer = buffer[:size], buffer[size:]
         yield document, data
-
-
-def _read_line(line: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        raise _unreadable() from None
-    if not isinstance(document, dict):
-        raise _unreadable()
-    return document
 
 
 def _unreadable() -> Unreachable:

@@ -10,17 +10,7 @@ from _socket import AF_UNIX, SHUT_RDWR, SOCK_CLOEXEC, SOCK_STREAM, socket
 from errno import ETIMEDOUT
 from time import monotonic, sleep
 
-from grassq.errors import (
-    EXIT_NOT_FOUND,
-    EXIT_REFUSED,
-    EXIT_UNREACHABLE,
-    EXIT_USAGE,
-    BadInput,
-    GrassError,
-    NotFound,
-    Refused,
-    Unreachable,
-)
+from grassq.errors import BadInput, GrassError, NotFound, Refused, Unreachable
 from grassq.home import SOCKET_NAME
 
 TYPE_CHECKING = False
@@ -43,12 +33,7 @@ NUMBER_MAX = 18
 INTERIM_MAX = 16
 READ_SIZE = 64 << 10
 #: The error class for each exit code a daemon names.
-ERRORS: dict[int, type[GrassError]] = {
-    EXIT_USAGE: BadInput,
-    EXIT_NOT_FOUND: NotFound,
-    EXIT_UNREACHABLE: Unreachable,
-    EXIT_REFUSED: Refused,
-}
+ERRORS: dict[int, type[GrassError]] = {kind.exit_code: kind for kind in (BadInput, NotFound, Unreachable, Refused)}
 
 
 class NoDaemon(Unreachable):

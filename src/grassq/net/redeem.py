@@ -12,7 +12,7 @@ from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.join_codes import Code, decode
 from grassq.errors import Refused, Unreachable
 from grassq.net import broker_file
-from grassq.net.broker import Credential, pinned
+from grassq.net.broker import Broker, Credential, wrong_broker
 from grassq.net.broker_file import Kind, KnownBroker, KnownBrokers, Permission
 from grassq.net.client import read_answer
 from grassq.net.retry import exchange
@@ -31,15 +31,14 @@ def redeem(home: str, text: str, kind: Kind, *, name: str, at: str | None = None
     secret = _secret(home, f"{kind}:{code.id}")
     digest = hashlib.sha256(secret.encode("ascii")).hexdigest()
     document = {"code": code.id, "secret": code.secret, "digest": digest, "kind": kind, "name": name}
-    broker = pinned(addresses, code.fingerprint)
     reached: list[Address] = []
 
-    def note(address: Address, shown: bytes) -> str | None:
-        token = check(address, shown)
+    def token_for(address: Address, shown: bytes) -> None:
+        if shown != code.fingerprint:
+            raise wrong_broker(address, code.fingerprint, shown)
         reached.append(address)
-        return token
 
-    check, broker.token_for = broker.token_for, note
+    broker = Broker(addresses, token_for)
     response = exchange(broker, "POST", "/v1/redeem", json.dumps(document).encode("ascii"))
     if response.status in FINAL_STATUSES:
         with broker_file.changing(home) as known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import sleep
@@ -67,7 +68,7 @@ def one_job(client: ApiClient, selector: str) -> dict[str, Any]:
 
 def writer(fd: int, *, raw: bool = False) -> Callable[[bytes], None]:
     """Return a function that writes log bytes: filtered for a terminal, else unchanged. Empty bytes end the log."""
-    if raw or not render.is_terminal(fd):
+    if raw or not os.isatty(fd):
         return lambda data: render.write(data, fd=fd)
     screen = AnsiFilter()
     return lambda data: render.write(screen.feed(data, last=not data), fd=fd)

@@ -5,6 +5,8 @@ The most frequent command, so it imports neither argparse nor `json` nor `dateti
 
 from __future__ import annotations
 
+import os
+
 from grassq.cli import job_text, render
 from grassq.cli.fast import find_target, warn_of_version
 from grassq.errors import Unreachable
@@ -145,7 +147,7 @@ class _JobsTable:
         self._with_slots = _with_slots(answer.get("queues", []))
         self._is_whole = is_whole
         self._left_out = set() if len(answer.get("workers", [])) > 1 else {"WORKER"}
-        self._is_narrow = render.is_terminal() and render.width() < WIDE_COLUMNS
+        self._is_narrow = os.isatty(1) and render.width() < WIDE_COLUMNS
         self._table: render.Table | None = None
 
     def add(self, jobs: Sequence[Mapping[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from grassq.cli import render
@@ -34,7 +35,7 @@ def store(arguments: argparse.Namespace) -> int:
         raise BadInput("the two stores are the same")
     from grassq.daemon import copy_store
 
-    with progress("copying", is_shown=render.is_terminal(2)) as advance:
+    with progress("copying", is_shown=os.isatty(2)) as advance:
         jobs = copy_store(source, target, lambda done, total: advance(done, total, ""))
     count = f"{jobs} {'job' if jobs == 1 else 'jobs'}"
     return render.line(f"copied {count}; `grass daemon --store {shown_url(target)}` serves them")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic, sleep
@@ -36,7 +37,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 def wait(arguments: argparse.Namespace) -> int:
     """Wait for the selected jobs; return 0 if all succeeded, else 1."""
     deadline = monotonic() + arguments.timeout
-    is_shown = render.is_terminal(2) and not arguments.json
+    is_shown = os.isatty(2) and not arguments.json
     poll_s = SHORT_POLL_S if arguments.any or is_shown else POLL_S
     with connect(arguments.broker) as client, progress("waiting", is_shown=is_shown) as tell:
         try:

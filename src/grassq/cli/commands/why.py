@@ -24,7 +24,8 @@ def why(arguments: argparse.Namespace) -> int:
     if arguments.json:
         return render.document(answer)
     for job in answer.get("jobs", []):
-        render.lines(str(job.get("text") or f"job {job.get('id')} is {job.get('state')}"))
+        for line in str(job.get("text") or f"job {job.get('id')} is {job.get('state')}").split("\n"):
+            render.line(line)
         if len(answer["jobs"]) == 1:
             _story(job.get("story", []))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 
 from grassq.errors import GrassError, Unreachable
 from grassq.net.event_stream import EventStream, Frame, JobOutput
@@ -87,7 +88,5 @@ class EventReader:
             self._weight += FRAME_WEIGHT + (len(frame.data) if isinstance(frame, JobOutput) else 0)
 
     def _drain(self) -> None:
-        try:
+        with suppress(BlockingIOError):  # there was no frame
             os.eventfd_read(self._eventfd)
-        except BlockingIOError:
-            return  # there was no frame

@@ -115,15 +115,12 @@ class KilledRun(NamedTuple):
     """The file of a killed call, as read."""
 
     path: str
+    #: The name of the call's queue.
+    queue: str
     pid: int
     began: int
     last: int
     lines: bytes
-
-    @property
-    def queue(self) -> str:
-        """The name of the call's queue."""
-        return os.path.basename(self.path)  # noqa: PTH119
 
 
 def report_killed_runs(client: ApiClient, messages: Messages) -> None:
@@ -171,7 +168,7 @@ def _locked(path: str, locks: ExitStack) -> KilledRun | None:
         return None
     content = os.pread(descriptor, _HEADER_SIZE + LINES_MAX, 0)
     pid, began, _, last, size = map(int, content[:_HEADER_SIZE].split())
-    return KilledRun(path, pid, began, last, content[_HEADER_SIZE:][:size])
+    return KilledRun(path, path.rpartition("/")[2], pid, began, last, content[_HEADER_SIZE:][:size])
 
 
 def _report(client: ApiClient, run: KilledRun, messages: Messages) -> bool:

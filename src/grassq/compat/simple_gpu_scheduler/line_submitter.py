@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import NamedTuple
 
-from grassq import home as homes
 from grassq.compat.simple_gpu_scheduler.command_reader import Command
 from grassq.compat.simple_gpu_scheduler.killed_runs import RunFile
 from grassq.compat.simple_gpu_scheduler.messages import Messages
@@ -59,7 +58,6 @@ class LineSubmitter:
         self._make_queue = make_queue
         self._messages = messages
         self._signals = signals
-        self._umask = homes.umask()
         self._run_file = RunFile(client.home, queue, messages.say)
 
     def store(self, commands: Sequence[Command]) -> SubmitResult:
@@ -93,12 +91,9 @@ class LineSubmitter:
     def _submit(self, commands: Sequence[Command]) -> int:
         key, deadline = new_key(), 0.0
         texts = [word_value(literal(command.text, _PLACEHOLDERS)) for command in commands]
-        env = homes.environment()
         while True:
             try:
-                answer = self._client.submit_many(
-                    texts, {"queue": self._queue}, cwd=self._cwd, env=env, umask=self._umask, key=key
-                )
+                answer = self._client.submit_many(texts, {"queue": self._queue}, cwd=self._cwd, key=key)
                 break
             except GrassError as error:
                 if self._is_lasting(error) or self._signals.first or (deadline and monotonic() > deadline):

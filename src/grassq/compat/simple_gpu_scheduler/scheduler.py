@@ -19,7 +19,7 @@ from grassq.compat.simple_gpu_scheduler.messages import Messages
 from grassq.compat.simple_gpu_scheduler.output import Output, is_file
 from grassq.compat.simple_gpu_scheduler.signals import END_ALL, STOP, Signals
 from grassq.core.outcome import in_words
-from grassq.errors import GrassError, NotFound, Refused, Unreachable
+from grassq.errors import EXIT_JOB_FAILED, EXIT_USAGE, GrassError, NotFound, Refused, Unreachable
 from grassq.net.client import ApiClient, compact
 from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted
 
@@ -31,8 +31,6 @@ STEADY_S = 30.0
 FAILURES_MAX = 20
 PAUSE_S = 1.0
 
-EXIT_FAILED = 1
-EXIT_BAD_INPUT = 2
 EXIT_SIGNAL = 128
 
 
@@ -89,9 +87,9 @@ class Scheduler:
         if self._signals.first:
             return EXIT_SIGNAL + self._signals.first
         if self._bad:
-            return EXIT_BAD_INPUT
+            return EXIT_USAGE
         has_failed = self._table.failed or self._table.unstarted
-        return EXIT_FAILED if has_failed and not self._always_zero else 0
+        return EXIT_JOB_FAILED if has_failed and not self._always_zero else 0
 
     def _create_queue(self) -> None:
         words = [self._queue, "--slots", " ".join(self._slots), "--order", "stack"]
