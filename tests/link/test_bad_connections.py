@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.link.harness import QUICK, FrameLine, Line, kind_of, numbered, play, seen_by, until, world
+from tests.link.harness import QUICK, FrameLine, Line, Worker, World, kind_of, numbered, play, seen_by, until, world
 
 from grassq.core.messages import Check
 from grassq.core.model import State
@@ -34,29 +35,29 @@ def test_doubled_frames_change_nothing(tmp_path: Path) -> None:
     play(test)
 
 
-def swallowing(way: str, kind: str) -> tuple[Callable[[str, bytes], list[bytes]], list[str]]:
-    """What loses the first frame of a kind on its way, and the list of what it lost."""
-    lost: list[str] = []
+@asynccontextmanager
+async def losing(directory: Path, way: str, kind: str) -> AsyncIterator[tuple[World, FrameLine, Worker, int]]:
+    """A worker with a started job, behind a line that loses the first frame of a kind on its way."""
+    lost: list[bytes] = []
 
     def swallow(going: str, data: bytes) -> list[bytes]:
         if going == way and kind_of(data) == kind and not lost:
-            lost.append(kind)
+            lost.append(data)
             return []
         return [data]
 
-    return swallow, lost
+    async with world(directory) as one:
+        line = await FrameLine(one.broker.address, swallow).open(one.stack)
+        worker = await one.joined(at=[line.address])
+        job = await one.broker.submit()
+        await until(lambda: worker.started() == [job])
+        yield one, line, worker, job
+        assert len(lost) == 1
 
 
 def test_a_missing_frame_ends_the_connection_and_the_next_says_all_again(tmp_path: Path) -> None:
     async def test() -> None:
-        swallow, swallowed = swallowing("down", "start")
-
-        async with world(tmp_path) as one:
-            line = await FrameLine(one.broker.address, swallow).open(one.stack)
-            worker = await one.joined(at=[line.address])
-            job = await one.broker.submit()
-            await until(lambda: worker.started() == [job])
-            assert swallowed == ["start"]
+        async with losing(tmp_path, "down", "start") as (_, line, _, _):
             assert line.dialled == 2
 
     play(test)
@@ -64,13 +65,7 @@ def test_a_missing_frame_ends_the_connection_and_the_next_says_all_again(tmp_pat
 
 def test_a_report_that_got_lost_on_the_way_ends_the_connection_too(tmp_path: Path) -> None:
     async def test() -> None:
-        swallow, _ = swallowing("up", "report")
-
-        async with world(tmp_path) as one:
-            line = await FrameLine(one.broker.address, swallow).open(one.stack)
-            worker = await one.joined(at=[line.address])
-            job = await one.broker.submit()
-            await until(lambda: worker.started() == [job])
+        async with losing(tmp_path, "up", "report") as (one, line, worker, job):
             worker.report(job)
             await until(lambda: line.dialled == 2 and worker.link.online)
             worker.report(job)

@@ -46,7 +46,7 @@ class _Absent(Exception):
 def dial(addresses: Iterable[Address], check: Callable[[Address, bytes], Found]) -> tuple[ssl.SSLSocket, Found]:
     """Connect to the first address whose certificate passes; only the handshake has been sent by then.
 
-    `judge` gets the address and the fingerprint it shows, and raises a GrassError for a wrong one. NoDaemon means that
+    `check` gets the address and the fingerprint it shows, and raises a GrassError for a wrong one. NoDaemon means that
     trying again may help; any other error means that it does not.
     """
     deadline = monotonic() + ROUND_S
