@@ -9,7 +9,7 @@ from time import monotonic, sleep
 
 from grassq import home as homes
 from grassq.errors import Refused, Unreachable
-from grassq.net.http import ERRORS, Connection, NoDaemon
+from grassq.net.http import ERRORS, answers
 
 START_TIMEOUT_S = 10.0
 REPORT_LIMIT = 64 << 10
@@ -153,8 +153,5 @@ def _check_report(home: str, report: bytes) -> None:
 
 def _await_socket(home: str) -> None:
     deadline = monotonic() + RIVAL_TIMEOUT_S
-    while monotonic() < deadline:
-        try:
-            return Connection(home).close()
-        except NoDaemon:
-            sleep(0.02)
+    while not answers(home) and monotonic() < deadline:
+        sleep(0.02)

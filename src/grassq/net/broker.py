@@ -21,8 +21,6 @@ class WrongBroker(Refused):
 class Broker:
     """Where requests go: addresses that are tried in turn, and the check of the certificate at each one."""
 
-    __slots__ = ("addresses", "tell", "token_for")
-
     def __init__(
         self,
         addresses: Sequence[Address],
@@ -48,8 +46,6 @@ class Broker:
 
 class Credential:
     """What is needed to reach a broker: its addresses, its fingerprint, and the token."""
-
-    __slots__ = ("addresses", "fingerprint", "name", "scope", "store_id", "token")
 
     def __init__(self, addresses: list[Address], entry: KnownBroker, permission: Permission) -> None:
         self.addresses = addresses

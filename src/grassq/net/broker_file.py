@@ -40,8 +40,6 @@ class Permission(NamedTuple):
 class KnownBroker:
     """One broker: recognised by its fingerprint, found at its addresses."""
 
-    __slots__ = ("addresses", "fingerprint", "login", "store_id", "worker")
-
     def __init__(self, addresses: list[Address], fingerprint: bytes, store_id: str) -> None:
         self.addresses = addresses
         self.fingerprint = fingerprint

@@ -47,8 +47,6 @@ class Broken(Unreachable):
 class Response:
     """A daemon's answer: status, headers (names in lower case) and body."""
 
-    __slots__ = ("body", "headers", "status")
-
     def __init__(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         self.status = status
         self.headers = headers
@@ -183,6 +181,15 @@ class Connection:
     def _unexpected(self, what: str) -> Unreachable:
         where = "what listens on the socket" if self._peer == "the daemon" else self._peer
         return Unreachable(f"{where} does not answer like a Grass daemon{what}")
+
+
+def answers(home: str) -> bool:
+    """Tell whether a daemon takes connections in a home."""
+    try:
+        Connection(home).close()
+    except NoDaemon:
+        return False
+    return True
 
 
 def _connect(home: str) -> socket:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-from binascii import b2a_base64
+import secrets
 
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.join_codes import Code, decode
@@ -76,8 +75,7 @@ def _word(value: object) -> str:
 def _secret(home: str, code: str) -> str:
     # Written down before it is used: the broker takes a code once, but the same secret for it any number of times.
     with broker_file.changing(home) as known:
-        fresh = b2a_base64(os.urandom(SECRET_BYTES), newline=False).decode("ascii")
-        return known.pending.setdefault(code, fresh.translate({43: 45, 47: 95}).rstrip("="))
+        return known.pending.setdefault(code, secrets.token_urlsafe(SECRET_BYTES))
 
 
 def _enter(known: KnownBrokers, code: Code, reached: Address, addresses: list[Address], store_id: str) -> KnownBroker:

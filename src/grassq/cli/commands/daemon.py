@@ -17,7 +17,7 @@ from grassq.errors import BadInput, Unreachable
 from grassq.net import broker as remote_broker
 from grassq.net.autostart import start as start_daemon
 from grassq.net.client import ApiClient
-from grassq.net.http import Connection, NoDaemon
+from grassq.net.http import answers
 
 STOP_TIMEOUT_S = 30.0
 PASSWORD_MAX = 4096
@@ -131,7 +131,7 @@ def _password(arguments: argparse.Namespace) -> str | None:
 def start(arguments: argparse.Namespace) -> int:
     """Start the daemon in the background, unless one answers."""
     directory = home.current()
-    was_running = _answers(directory)
+    was_running = answers(directory)
     if not was_running:
         start_daemon(directory)
     with ApiClient(directory) as client:
@@ -162,16 +162,8 @@ def restart(arguments: argparse.Namespace) -> int:
     return render.outcome(arguments.json, answer, f"daemon restarted (version {__version__}){jobs}")
 
 
-def _answers(directory: str) -> bool:
-    try:
-        Connection(directory).close()
-    except NoDaemon:
-        return False
-    return True
-
-
 def _stop(directory: str) -> int | None:
-    if not _answers(directory):
+    if not answers(directory):
         return None
     with ApiClient(directory, autostart=False) as client:
         pid = client.info().get("pid")
@@ -198,7 +190,7 @@ def _await_end(directory: str, process: int) -> None:
     else:
         deadline = monotonic() + STOP_TIMEOUT_S
         while monotonic() < deadline:
-            if not _answers(directory):
+            if not answers(directory):
                 return
             sleep(0.02)
     raise Unreachable(

@@ -17,8 +17,7 @@ class JobTable:
         self._unfinished: dict[int, Command] = {}
         #: The announced attempt of each started job; a later attempt is announced again.
         self._started: dict[int, int] = {}
-        #: The ids of the first and the last job; 0 before the first submission.
-        self.first = 0
+        #: The id of the last job; 0 before the first submission.
         self.last = 0
         self.succeeded = 0
         self.failed = 0
@@ -56,8 +55,6 @@ class JobTable:
 
     def add(self, first: int, commands: Iterable[Command]) -> None:
         """Add stored commands; their job ids are consecutive."""
-        if not self.first:
-            self.first = first
         for job, command in enumerate(commands, first):
             # A replaced store assigns the same ids again: the job that had this id is lost.
             self.failed += job in self._unfinished

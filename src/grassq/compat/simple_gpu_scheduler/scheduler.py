@@ -73,7 +73,7 @@ class Scheduler:
             for act in self._await():
                 act()
         self._messages.hide()
-        if not self._table.first:
+        if not self._table.last:
             # The queue may have no subscriber yet, and the daemon would wait for the first one.
             with suppress(NotFound):
                 self._client.change("delete-queue", name=self._queue)
