@@ -1,18 +1,4 @@
-"""Every error of Grass, with the exit code of a command.
-
-GrassError                   exit 1   something went wrong; the message says what and what to do.
-├── BadInput                 exit 2   the given words, amounts or files are invalid.
-├── NotFound                 exit 3   no job, queue or program has this name.
-├── Unreachable              exit 4   no daemon or broker answers.
-│   └── Gone                 exit 4   this daemon is ending; ask again to reach the next one.
-├── Refused                  exit 5   understood, but it cannot be done or can never fit.
-│   ├── HomeTaken            exit 5   another daemon serves this home.
-│   └── StoreUnavailable     exit 5   the store cannot be read or written now.
-│       └── UnknownSchema    exit 5   another version of Grass wrote this store.
-├── Deposed                  exit 1   another broker has taken the store over.
-├── InvalidMove              exit 1   a job was asked to make a move its state forbids (a bug).
-└── GuardFailed              exit 1   a guarded update matched no row (a bug; the board and the store disagree).
-"""
+"""Every error of Grass, with the exit code of a command that ends by it."""
 
 from __future__ import annotations
 
@@ -79,8 +65,8 @@ class Deposed(GrassError):
 
 
 class InvalidMove(GrassError):
-    """A job was asked to make a move its state forbids."""
+    """A job was asked to make a move its state forbids (a bug)."""
 
 
 class GuardFailed(GrassError):
-    """A guarded update matched no row: the board and the store disagree."""
+    """A guarded update matched no row: the board and the store disagree (a bug)."""

@@ -166,13 +166,9 @@ def _exited(job: Job, event: Exited, at: float) -> Job:
     if event.outcome is Outcome.EXITED and event.code == 0:
         return replace(ended, state=State.SUCCEEDED, finished=event.ended or at)
     if ended.tried < job.spec.tries and event.outcome is not Outcome.SPAWN_FAILED:
-        return _again(ended, at)
+        waits = (ForTime(at + RETRY_DELAY_S),)
+        return replace(ended, state=State.WAITING, placement=None, reason=_retry_reason(ended), waits=waits)
     return replace(ended, state=State.FAILED, finished=event.ended or at)
-
-
-def _again(job: Job, at: float) -> Job:
-    waits = (ForTime(at + RETRY_DELAY_S),)
-    return replace(job, state=State.WAITING, placement=None, reason=_retry_reason(job), waits=waits)
 
 
 def _retry_reason(job: Job) -> str:

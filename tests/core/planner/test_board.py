@@ -85,7 +85,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 
 def usage(ledger: Ledger) -> tuple[dict[str, int], dict[tuple[str, str], object]]:
-    """What is taken of a room, without what is back to nothing."""
+    """What is taken of a ledger, without what is back to nothing."""
     loads = {
         (name, device): load
         for name, group in ledger.loads.items()

@@ -58,7 +58,7 @@ REQUESTS = [
 ]
 
 
-GUESTS = [
+SUBMITTERS = [
     RemoteSubmitter(),
     RemoteSubmitter(bare=True),
     RemoteSubmitter(env=(b"A",)),
@@ -72,7 +72,7 @@ CONSTRAINTS = [
     Constraints(worker="w1"),
     Constraints(labels=("big",)),
     Constraints(labels=("big", "fast")),
-    *(Constraints(remote=remote) for remote in GUESTS),
+    *(Constraints(remote=remote) for remote in SUBMITTERS),
     Constraints(worker="w0", labels=("fast",), remote=RemoteSubmitter(bare=True)),
 ]
 LABELS: list[tuple[str, ...]] = [(), ("big",), ("fast",), ("big", "fast")]

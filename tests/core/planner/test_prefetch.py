@@ -1,4 +1,4 @@
-"""Brief jobs are placed behind one another, hold nothing until it is their turn, and are taken back when it is not."""
+"""Short jobs are placed behind one another, hold nothing until it is their turn, and are taken back when it is not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def go_on(board: Board) -> list[int]:
     return [job_id for job_id, _ in made.placements]
 
 
-def test_the_next_ones_are_placed_behind_brief_ones_on_their_very_devices() -> None:
+def test_the_next_ones_are_placed_behind_short_ones_on_their_very_devices() -> None:
     board = a_decider()
     assert go_on(board) == [1, 2] and behind(board) == {}, "first those that find room"
     assert go_on(board) == [3, 4] and behind(board) == {3: 1, 4: 2}
@@ -61,13 +61,13 @@ def test_the_next_ones_are_placed_behind_brief_ones_on_their_very_devices() -> N
 @pytest.mark.parametrize(
     "board",
     [a_decider(short=False), a_decider(follows=False)],
-    ids=["not brief", "a worker of an older release"],
+    ids=["not short", "a worker of an older release"],
 )
 def test_nobody_is_placed_behind_another_without_a_reason(board: Board) -> None:
     assert go_on(board) == [1, 2] and go_on(board) == []
 
 
-def test_a_shape_is_brief_after_some_runs_and_no_more_after_a_long_one() -> None:
+def test_a_shape_is_short_after_some_runs_and_no_more_after_a_long_one() -> None:
     board = a_decider(short=False)
     for _ in range(PACE.runs - 1):
         board.prefetch.note_duration(board.jobs[1], 0.0)

@@ -73,14 +73,14 @@ def test_what_fits_now_fits_an_empty_machine_too(scene: Scene, side: str, reques
 
 
 @given(scenes(kept=False), st.sampled_from(SIDES))
-def test_taking_and_giving_back_leaves_a_room_as_it_was(scene: Scene, side: str) -> None:
+def test_taking_and_giving_back_leaves_a_ledger_as_it_was(scene: Scene, side: str) -> None:
     place = scene.place(side)
     before = used(place.machine)
     copy = place.machine.copy()
     for _, held in scene.live:
         copy.give(held)
     assert used(copy) == used(Ledger(scene.machine))
-    assert used(place.machine) == before, "a copy is its own room"
+    assert used(place.machine) == before, "a copy is a ledger of its own"
 
 
 def used(ledger: Ledger) -> tuple[dict[str, int], dict[tuple[str, str], object]]:

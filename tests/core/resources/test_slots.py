@@ -292,7 +292,7 @@ def test_what_names_no_slot_holds_none(allocation: Allocation) -> None:
 
 
 @pytest.mark.parametrize("words", ["0 1", "0,1 2", "0,0,1"])
-def test_brief_jobs_follow_one_another_in_their_slots(words: str) -> None:
+def test_short_jobs_follow_one_another_in_their_slots(words: str) -> None:
     board = Board(prefetch_policy=PrefetchPolicy(short_s=0.05, runs=1, wait_s=0.25))
     info = replace(a_worker(offers=[a_slotted("q", words)], gpu=3), follows=True)
     board.set_worker(info, online=True, now=T0)

@@ -3,51 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.core.syntax.enqueue_lines import CONTEXT, cases, enqueue, job, words_of
 
-from grassq.core.job_options import CommandOptions, JobOptions
 from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext, split_enqueue
 from grassq.errors import BadInput, GrassError, NotFound
-
-PROGRAMS = frozenset({b"python", b"ls", b"git", b"./train.sh", b"exp1", b"echo"})
-
-SCENE = SubmitContext(
-    queues={
-        "default": KnownQueue(),
-        "exp1": KnownQueue(resources=frozenset({"cpu", "gpu"})),
-        "exp2": KnownQueue(resources=frozenset({"cpu", "gpu"})),
-        "job1": KnownQueue(has_prefix=True, resources=frozenset({"cpu", "gpu"})),
-        "cifar100": KnownQueue(has_prefix=True, resources=frozenset({"gpu"})),
-        "print": KnownQueue(has_prefix=True, resources=frozenset({"printer"})),
-    },
-    resources=frozenset({"cpu", "mem", "disk", "gpu", "license"}),
-    is_program=PROGRAMS.__contains__,
-)
-
-
-def words_of(line: str) -> list[bytes]:
-    return [word.encode() for word in shlex.split(line)]
-
-
-def cases(text: str) -> list[str]:
-    return [case.strip() for case in text.split(";")]
-
-
-def enqueue(line: str, scene: SubmitContext = SCENE) -> Enqueue:
-    return split_enqueue(words_of(line), scene)
-
-
-def job(line: str, amounts: tuple[tuple[str, str], ...] = (), warnings: tuple[str, ...] = (), **fields: Any) -> Enqueue:
-    command = {name: fields.pop(name) for name in CommandOptions.__struct_fields__ if name in fields}
-    if amounts:
-        fields["request"] = dict(amounts)
-    options = JobOptions(**fields)
-    return Enqueue(words=tuple(words_of(line)), options=options, command=CommandOptions(**command), warnings=warnings)
-
 
 CUDA = ((b"CUDA_VISIBLE_DEVICES", b"{gpu}"),)
 JOB2 = "there is no queue 'job2' yet (there is one called 'job1'); the job waits until it is created"
@@ -241,7 +204,7 @@ def test_rule_5_says_how_to_wait_for_a_queue_and_which_was_meant() -> None:
     with pytest.raises(NotFound, match=r"did you mean the queue 'cifar100'\?"):
         enqueue("cifar10 x")
     with pytest.raises(NotFound, match=r"^no program is called '\\xff'$"):
-        split_enqueue([b"\xff"], SCENE)
+        split_enqueue([b"\xff"], CONTEXT)
 
 
 @pytest.mark.parametrize(
@@ -275,95 +238,6 @@ def test_a_queue_named_by_option_need_not_exist() -> None:
 def test_a_queue_named_badly_or_twice_is_refused(line: str) -> None:
     with pytest.raises(BadInput):
         enqueue(line)
-
-
-def test_every_option_is_read() -> None:
-    line = (
-        "--require={} -e A=1 --env=B=x=y --cwd /d --queue exp1 --name n.1 --priority -5 --hold --split -q --json "
-        "--sync --grace 1.5m --on-lost requeue --tries 3 --broker a:1 ls"
-    )
-    assert enqueue(line) == job(
-        "ls",
-        queue="exp1",
-        env=((b"A", b"1"), (b"B", b"x=y")),
-        request="{}",
-        cwd=b"/d",
-        name="n.1",
-        priority=-5,
-        hold=True,
-        split=True,
-        quiet=True,
-        json=True,
-        sync=True,
-        grace_s=90.0,
-        on_lost="requeue",
-        tries=3,
-        broker="a:1",
-    )
-
-
-@pytest.mark.parametrize(("retries", "tries"), [("0", 1), ("2", 3), ("999", 1000)])
-def test_retries_are_the_tries_after_the_first(retries: str, tries: int) -> None:
-    assert (
-        enqueue(f"--retries {retries} ls").options.tries == enqueue(f"--retries={retries} -- ls").options.tries == tries
-    )
-    assert enqueue("ls").options.tries == 1
-
-
-@pytest.mark.parametrize("option", ["--on-lost=fail", "--on-lost fail"])
-def test_an_option_takes_its_value_in_either_spelling(option: str) -> None:
-    assert enqueue(f"{option} ls").options.on_lost == "fail"
-
-
-@pytest.mark.parametrize(
-    "options",
-    cases(
-        "--env A ; --env =1 ; -e=A=1 ; -eA=1 ; --env ; --cwd= ; --cwd '' ; --name 1 ; --name all ; "
-        "--name wait ; --priority x ; --priority 1e3 ; --priority 99999999 ; "
-        "--priority 999999999999999999999999999999 ; --hold=1 ; --quiet= ; --grace 5 ; --grace 5w ; "
-        "--grace 366d ; --on-lost retry ; --tries 0 ; --tries 1.5 ; "
-        "--retries -1 ; --retries 1000 ; --tries 2 --retries 1 ; --name a --name b ; --gpu=1 --gpu=2 ; "
-        "--gpu 1 --GPU=1 ; --cwd a --cwd=b ; --queue exp1 --queue exp1 ; --shell --shell=/bin/sh ; "
-        "--shell= ; --require {} --gpu=1 ; --gpu python ; --gpu -1 ; --mem= ; --license 1 ; --hol ; "
-        "--nam x ; -x ; -qx ; --Queue=exp1 ; --grass_x=1 ; --home=1 ; --é=1"
-    ),
-)
-def test_an_option_given_badly_is_refused(options: str) -> None:
-    with pytest.raises(BadInput):
-        enqueue(f"{options} -- ls")
-    with pytest.raises(BadInput):
-        enqueue(f"{options} ls")
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("--nmae=x ls", "unknown option '--nmae=x'; did you mean --name?"),
-        ("--gpus=1 ls", "unknown option '--gpus=1'; did you mean --gpu?"),
-        ("--zzz ls", "unknown option '--zzz'"),
-        ("--hold=1 ls", "unknown option '--hold=1': --hold takes no value"),
-        ("-e=A=1 ls", "unknown option '-e=A=1': write -e and its value as two words"),
-        ("--license 1 ls", "unknown option '--license': write the amount in the same word, --license=1"),
-        ("--grace 5 ls", "--grace needs a number and its unit, such as 90s, 5m, 1h30m or 7d, not '5'"),
-        ("--gpu python x", "--gpu needs an amount, not 'python', such as --gpu=1"),
-        ("--env A ls", "--env needs NAME=VALUE, not 'A'"),
-    ],
-)
-def test_a_refused_option_says_what_was_typed_and_meant(line: str, message: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        enqueue(line)
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("field", ["--name", "--queue", "--require", "--gpu", "--broker", "--grace"])
-def test_bytes_that_are_not_text_are_refused_where_text_is_needed(field: str) -> None:
-    with pytest.raises(BadInput):
-        split_enqueue([f"{field}=1\xff".encode("latin-1"), b"--", b"ls"], SCENE)
-
-
-def test_bytes_that_are_not_text_are_kept_where_bytes_are_allowed() -> None:
-    read = split_enqueue([b"--cwd=/\xff", b"-e", b"\xfe=\xff", b"ls", b"\xfd"], SCENE)
-    assert (read.options.cwd, read.options.env, read.words) == (b"/\xff", ((b"\xfe", b"\xff"),), (b"ls", b"\xfd"))
 
 
 @pytest.mark.parametrize(
@@ -404,12 +278,12 @@ def test_where_the_queue_has_a_command_an_assignment_is_an_argument_of_it() -> N
 
 def test_nothing_at_all_is_refused() -> None:
     with pytest.raises(BadInput, match="nothing to run"):
-        split_enqueue([], SCENE)
+        split_enqueue([], CONTEXT)
 
 
 def test_a_nul_byte_is_refused_anywhere() -> None:
     with pytest.raises(BadInput):
-        split_enqueue([b"--", b"ls", b"a\0b"], SCENE)
+        split_enqueue([b"--", b"ls", b"a\0b"], CONTEXT)
 
 
 PIECES = [
@@ -437,7 +311,7 @@ WORDS = st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=12)), max
 @example([b"--env"])
 def test_splitting_ends_in_a_job_or_a_sentence(words: list[bytes]) -> None:
     try:
-        split_enqueue(words, SCENE)
+        split_enqueue(words, CONTEXT)
     except GrassError as error:
         assert error.exit_code in (2, 3)
         assert "\n" not in str(error) and str(error)
@@ -446,7 +320,7 @@ def test_splitting_ends_in_a_job_or_a_sentence(words: list[bytes]) -> None:
 @given(WORDS)
 def test_the_jobs_words_are_the_end_of_what_was_typed(words: list[bytes]) -> None:
     try:
-        read = split_enqueue(words, SCENE)
+        read = split_enqueue(words, CONTEXT)
     except GrassError:
         return
     assert read.words == tuple(words[len(words) - len(read.words) :])
@@ -455,7 +329,7 @@ def test_the_jobs_words_are_the_end_of_what_was_typed(words: list[bytes]) -> Non
 @given(st.lists(st.sampled_from([b"exp1", b"later", b"--gpu=1", b"--lr=2", b"--name", b"--hold"]), max_size=4), WORDS)
 def test_what_follows_two_dashes_is_the_jobs_untouched(ours: list[bytes], theirs: list[bytes]) -> None:
     try:
-        read = split_enqueue([*ours, b"--", b"ls", *theirs], SCENE)
+        read = split_enqueue([*ours, b"--", b"ls", *theirs], CONTEXT)
     except GrassError:
         return
     assert read.words[-len(theirs) - 1 :] == (b"ls", *theirs)
@@ -467,7 +341,7 @@ def test_what_follows_two_dashes_is_the_jobs_untouched(ours: list[bytes], theirs
 def test_reading_the_same_words_twice_gives_the_same(words: list[bytes]) -> None:
     def read() -> object:
         try:
-            return split_enqueue(words, SCENE)
+            return split_enqueue(words, CONTEXT)
         except GrassError as error:
             return str(error)
 

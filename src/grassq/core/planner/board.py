@@ -247,19 +247,15 @@ class Board:
             names, amounts = amounts_of(job.spec.request)
             request_class = self._request_class(job.spec.queue, job.spec.constraints, names)
             request_class.remove(amounts, job.order)
-            if not request_class.count:
-                self._drop(request_class)
+            request_classes = self._request_classes[job.spec.queue]
+            if not request_class.count and len(request_classes) > REQUEST_CLASSES_KEPT:
+                # Otherwise the empty class is kept, as most come back.
+                del request_classes[job.spec.constraints, names]
             self._line.remove(job.order)
         elif job.waits:
             self.timed.pop(job.id, None)
             if job.waits_for_queue:
                 self._unblock(job)
-
-    def _drop(self, request_class: RequestClass) -> None:
-        """Drop an empty request class; REQUEST_CLASSES_KEPT of them stay, as most come back."""
-        request_classes = self._request_classes[request_class.queue]
-        if len(request_classes) > REQUEST_CLASSES_KEPT:
-            del request_classes[request_class.constraints, request_class.names]
 
     def _count(self, job: Job, *, taking: bool) -> None:
         assert job.placement is not None

@@ -42,14 +42,9 @@ def typed_slots(words: str | None, order: str | None, limit: str | None) -> tupl
         return (), "stack"
     if limit is not None:
         raise BadInput(f"a queue has either slots or limits; give --slots or {limit}, not both")
-    slots = parse_slots(words.split())
-    match order:
-        case None | "stack":
-            return slots, "stack"
-        case "rotate":
-            return slots, "rotate"
-        case _:
-            raise BadInput(f"--order needs 'stack' or 'rotate', not {shown(order)}")
+    if order not in (None, "stack", "rotate"):
+        raise BadInput(f"--order needs 'stack' or 'rotate', not {shown(order)}")
+    return parse_slots(words.split()), "rotate" if order == "rotate" else "stack"
 
 
 def parts(slots: Sequence[Slot]) -> dict[str, int]:

@@ -78,26 +78,26 @@ class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool = False
 
 
-def split_enqueue(words: Sequence[bytes], scene: SubmitContext) -> Enqueue:
+def split_enqueue(words: Sequence[bytes], context: SubmitContext) -> Enqueue:
     """Read what was typed after `grass enqueue` or `grass run`."""
     _refuse_nul(words)
     separator = _separator(words)
     if separator is not None:
-        return _split_at(separator, words, scene)
+        return _split_at(separator, words, context)
     given = GivenOptions(ENQUEUE)
 
     def is_ours(name: str) -> bool:
         # Before the queue is known any resource may be its own; that is checked once it is.
         forced = given.value("queue")
-        return forced is None or _has(scene, forced, name)
+        return forced is None or _has(context, forced, name)
 
     at = given.take(words, 0, is_ours)
     queue = given.value("queue")
     if queue is not None or at == len(words):
-        return _finish(given, queue or DEFAULT_QUEUE, words[at:], scene)
+        return _finish(given, queue or DEFAULT_QUEUE, words[at:], context)
     if is_option(words[at]):
-        raise options.unknown(words[at], ENQUEUE, scene.resources)
-    return _split_by_word(words, at, given, scene)
+        raise options.unknown(words[at], ENQUEUE, context.resources)
+    return _split_by_word(words, at, given, context)
 
 
 def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
@@ -149,7 +149,7 @@ def _separator(words: Sequence[bytes]) -> int | None:
     return at if at < len(words) else None
 
 
-def _split_at(separator: int, words: Sequence[bytes], scene: SubmitContext) -> Enqueue:
+def _split_at(separator: int, words: Sequence[bytes], context: SubmitContext) -> Enqueue:
     given = GivenOptions(ENQUEUE)
     at = given.take(words, 0)
     word = None
@@ -157,57 +157,57 @@ def _split_at(separator: int, words: Sequence[bytes], scene: SubmitContext) -> E
         word = words[at]
         at = given.take(words, at + 1)
     if at < separator:
-        raise options.unknown(words[at], ENQUEUE, scene.resources)
+        raise options.unknown(words[at], ENQUEUE, context.resources)
     queue = given.value("queue")
     if word is not None:
         named = as_text(word, "the name of a queue")
         _refuse_two_queues(named, queue)
         queue = check_name(named, "queue name")
-    return _finish(given, queue or DEFAULT_QUEUE, words[at + 1 :], scene, separated=True)
+    return _finish(given, queue or DEFAULT_QUEUE, words[at + 1 :], context, separated=True)
 
 
-def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, scene: SubmitContext) -> Enqueue:
+def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, context: SubmitContext) -> Enqueue:
     word, job = words[at], words[at:]
     named = word.decode("utf-8", "replace")
-    if named in scene.queues:
-        at = given.take(words, at + 1, lambda name: _has(scene, named, name))
+    if named in context.queues:
+        at = given.take(words, at + 1, lambda name: _has(context, named, name))
         _refuse_two_queues(named, given.value("queue"))
-        return _finish(given, named, words[at:], scene)
-    if scene.is_remote:
-        raise _no_queue(word, scene)
+        return _finish(given, named, words[at:], context)
+    if context.is_remote:
+        raise _no_queue(word, context)
     assigned, command = _peel(job)
     if assigned and not given.has("shell") and not given.has("stdin"):
         # An assignment can name neither a queue nor a program: the job starts here.
-        if command and not scene.is_program(command[0]):
+        if command and not context.is_program(command[0]):
             raise NotFound(f"no program is called {shown(command[0])}")
-        return _finish(given, DEFAULT_QUEUE, job, scene)
+        return _finish(given, DEFAULT_QUEUE, job, context)
     if given.has("stdin"):
-        _refuse_program(word, scene)
-    elif (word and scene.is_program(word)) or (given.has("shell") and (len(job) == 1 or not is_name(named))):
-        return _finish(given, DEFAULT_QUEUE, job, scene)
-    at = given.take(words, at + 1, lambda name: _has(scene, named, name))
-    if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(given, scene):
+        _refuse_program(word, context)
+    elif (word and context.is_program(word)) or (given.has("shell") and (len(job) == 1 or not is_name(named))):
+        return _finish(given, DEFAULT_QUEUE, job, context)
+    at = given.take(words, at + 1, lambda name: _has(context, named, name))
+    if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(given, context):
         _refuse_two_queues(named, given.value("queue"))
-        return _finish(given, named, words[at:], scene)
-    raise _not_found(word, scene)
+        return _finish(given, named, words[at:], context)
+    raise _not_found(word, context)
 
 
 def _finish(
-    given: GivenOptions, queue: str, job: Sequence[bytes], scene: SubmitContext, separated: bool = False
+    given: GivenOptions, queue: str, job: Sequence[bytes], context: SubmitContext, separated: bool = False
 ) -> Enqueue:
-    view = scene.queues.get(queue)
+    view = context.queues.get(queue)
     shell = given.value("shell")
     # Where the queue brings the command, the job's words are its arguments: `lr=0.01` is one like any other.
     is_arguments = view is not None and view.has_prefix
     assigned, words = ((), tuple(job)) if shell is not None or is_arguments else _peel(job)
-    _check_amounts(given, queue, scene, separated)
+    _check_amounts(given, queue, context, separated)
     if given.has("stdin"):
         _check_stdin(given, words, queue, view)
     else:
-        _check_command(words, queue, view, scene, separated)
+        _check_command(words, queue, view, context, separated)
         if shell is not None:
             _check_line(words, queue, view)
-    warnings = [*_queue_warnings(queue, words, scene, separated), *_amount_warnings(given, queue, scene)]
+    warnings = [*_queue_warnings(queue, words, context, separated), *_amount_warnings(given, queue, context)]
     fields = given.fields(JOB_OPTIONS) | {"queue": queue}
     fields["env"] = fields.get("env", ()) + assigned
     if given.amounts:
@@ -216,15 +216,15 @@ def _finish(
     return Enqueue(words=words, options=JobOptions(**fields), command=command, warnings=tuple(warnings))
 
 
-def _has(scene: SubmitContext, queue: str, name: str) -> bool:
+def _has(context: SubmitContext, queue: str, name: str) -> bool:
     """Say whether `--NAME=AMOUNT` is ours for a queue: it or the machine has the resource, or everybody knows it."""
-    view = scene.queues.get(queue)
-    return name in COMMON_RESOURCES or name in scene.resources or (view is not None and name in view.resources)
+    view = context.queues.get(queue)
+    return name in COMMON_RESOURCES or name in context.resources or (view is not None and name in view.resources)
 
 
-def _asks(given: GivenOptions, scene: SubmitContext) -> bool:
+def _asks(given: GivenOptions, context: SubmitContext) -> bool:
     """Say whether an option of ours was given, so the line was surely meant for Grass."""
-    return bool(given.values) or any(_has(scene, "", name) for name in given.amounts)
+    return bool(given.values) or any(_has(context, "", name) for name in given.amounts)
 
 
 def _peel(job: Sequence[bytes]) -> tuple[Pairs, tuple[bytes, ...]]:
@@ -245,18 +245,18 @@ def _refuse_two_queues(word: str, forced: str | None) -> None:
         raise BadInput(f"the queue is named twice: {shown(word)} and --queue {shown(forced)}")
 
 
-def _check_amounts(given: GivenOptions, queue: str, scene: SubmitContext, separated: bool) -> None:
+def _check_amounts(given: GivenOptions, queue: str, context: SubmitContext, separated: bool) -> None:
     if given.has("require") and given.amounts:
         raise BadInput(f"give either --require or --{next(iter(given.amounts))}=..., not both")
-    if separated or queue not in scene.queues:
+    if separated or queue not in context.queues:
         return
     for name, amount in given.amounts.items():
-        if not _has(scene, queue, name):
-            raise options.unknown(f"--{name}={amount}".encode(), ENQUEUE, scene.resources)
+        if not _has(context, queue, name):
+            raise options.unknown(f"--{name}={amount}".encode(), ENQUEUE, context.resources)
 
 
 def _check_command(
-    words: tuple[bytes, ...], queue: str, view: KnownQueue | None, scene: SubmitContext, separated: bool
+    words: tuple[bytes, ...], queue: str, view: KnownQueue | None, context: SubmitContext, separated: bool
 ) -> None:
     if view is not None and view.has_prefix:
         return
@@ -265,7 +265,7 @@ def _check_command(
     if view is None and queue != DEFAULT_QUEUE:
         return  # it may be created with a command of its own, to which any word can be an argument
     if is_option(words[0]) and not separated:
-        raise options.unknown(words[0], ENQUEUE, scene.resources)
+        raise options.unknown(words[0], ENQUEUE, context.resources)
     if words[0].startswith(b"-") or not words[0]:
         raise BadInput(f"a command cannot start with {shown(words[0])}; queue {shown(queue)} has none of its own")
 
@@ -289,18 +289,18 @@ def _check_stdin(given: GivenOptions, words: tuple[bytes, ...], queue: str, view
         raise BadInput(f"queue {shown(queue)} has a command of its own, so it takes words, not lines for a shell")
 
 
-def _refuse_program(word: bytes, scene: SubmitContext) -> None:
-    if word and scene.is_program(word):
+def _refuse_program(word: bytes, context: SubmitContext) -> None:
+    if word and context.is_program(word):
         raise BadInput(
             f"with --stdin the commands come from stdin, one a line, and {shown(word)} is a program and no queue; "
             "for an option of the program's own put it behind the program"
         )
 
 
-def _queue_warnings(queue: str, words: tuple[bytes, ...], scene: SubmitContext, separated: bool) -> list[str]:
-    if queue in scene.queues:
+def _queue_warnings(queue: str, words: tuple[bytes, ...], context: SubmitContext, separated: bool) -> list[str]:
+    if queue in context.queues:
         return []
-    meant = options.closest(queue, scene.queues)
+    meant = options.closest(queue, context.queues)
     near = f" (there is one called {shown(meant)})" if meant else ""
     warnings = [f"there is no queue {shown(queue)} yet{near}; the job waits until it is created"]
     if not separated and words and is_option(words[0]):
@@ -308,15 +308,15 @@ def _queue_warnings(queue: str, words: tuple[bytes, ...], scene: SubmitContext, 
     return warnings
 
 
-def _amount_warnings(given: GivenOptions, queue: str, scene: SubmitContext) -> list[str]:
-    strange = [name for name in given.amounts if not _has(scene, queue, name)]
-    known = [*(key.decode() for key in ENQUEUE), *(f"--{name}" for name in COMMON_RESOURCES | scene.resources)]
+def _amount_warnings(given: GivenOptions, queue: str, context: SubmitContext) -> list[str]:
+    strange = [name for name in given.amounts if not _has(context, queue, name)]
+    known = [*(key.decode() for key in ENQUEUE), *(f"--{name}" for name in COMMON_RESOURCES | context.resources)]
     guesses = [(name, options.closest(f"--{name}", known)) for name in strange]
     return [f"--{name} is read as a resource; did you mean {meant}?" for name, meant in guesses if meant]
 
 
-def _no_queue(word: bytes, scene: SubmitContext) -> NotFound:
-    meant = options.closest(word.decode("utf-8", "replace"), scene.queues)
+def _no_queue(word: bytes, context: SubmitContext) -> NotFound:
+    meant = options.closest(word.decode("utf-8", "replace"), context.queues)
     near = f" (did you mean {shown(meant)}?)" if meant else ""
     return NotFound(
         f"there is no queue {shown(word)}{near}; from another machine a job names its queue first, as in "
@@ -324,11 +324,11 @@ def _no_queue(word: bytes, scene: SubmitContext) -> NotFound:
     )
 
 
-def _not_found(word: bytes, scene: SubmitContext) -> NotFound:
+def _not_found(word: bytes, context: SubmitContext) -> NotFound:
     named = word.decode("utf-8", "replace")
     if not is_name(named):
         return NotFound(f"no program is called {shown(word)}")
-    meant = options.closest(named, scene.queues)
+    meant = options.closest(named, context.queues)
     near = f" (did you mean the queue {shown(meant)}?)" if meant else ""
     return NotFound(
         f"no queue and no program is called {shown(word)}{near}; "

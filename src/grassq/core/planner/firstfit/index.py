@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heapify, heappop
+from heapq import heapify, heappop, merge
 from operator import le
 
 from grassq.core.planner.firstfit.build import BULK, CHUNK, Steps, finish, gather, grow, joined, work_each
@@ -114,15 +114,7 @@ class Index:
     def fitting(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Iterate over all that fit as (order, key), in increasing order, until the index changes."""
         few = self._fitting_few(free)
-        found = next(few, None)
-        for each in self._fitting_trees(free) if self._trees else ():
-            while found is not None and found < each:
-                yield found
-                found = next(few, None)
-            yield each
-        while found is not None:
-            yield found
-            found = next(few, None)
+        return merge(few, self._fitting_trees(free)) if self._trees else few
 
     def _fitting_few(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
         a, b, c, d = free if len(free) == PLAIN else (*free, *_ZEROS)[:PLAIN]
