@@ -387,7 +387,8 @@ def test_strays_of_this_machine_are_not_deleted(fixture: Site) -> None:
     assert fixture.hello(A, held=[(1, 1)]) == []
 
 
-def test_nothing_is_started_beside_a_running_attempt_that_the_store_has_no_record_of(fixture: Site) -> None:
+def beside_unrecorded(fixture: Site) -> tuple[Hand, int]:
+    """A worker that runs job 1, of which the restored store has no record, and a job submitted since."""
     (a,) = hands(fixture, A)
     a.ends = False
     backup = fixture.back_up()
@@ -395,6 +396,11 @@ def test_nothing_is_started_beside_a_running_attempt_that_the_store_has_no_recor
     fixture.restore(backup)
     a.connect()
     (waits,) = submit(fixture, a_draft())
+    return a, waits
+
+
+def test_nothing_is_started_beside_a_running_attempt_that_the_store_has_no_record_of(fixture: Site) -> None:
+    a, waits = beside_unrecorded(fixture)
     assert fixture.job(waits).state is State.QUEUED
     text = fixture.do(lambda batch: at_once.why(batch, chosen(str(waits))), changing=False)["jobs"][0]["text"]
     assert "worker a may run attempt 1 of job 1, which the store has no record of" in text
@@ -452,13 +458,7 @@ def test_an_attempt_without_a_record_counts_also_when_its_worker_did_not_get_the
 
 
 def test_who_goes_on_without_waiting_gives_the_devices_away(fixture: Site) -> None:
-    (a,) = hands(fixture, A)
-    a.ends = False
-    backup = fixture.back_up()
-    submit(fixture, a_draft())
-    fixture.restore(backup)
-    a.connect()
-    (waits,) = submit(fixture, a_draft())
+    _, waits = beside_unrecorded(fixture)
     done = fixture.do(service.accept_restored)
     assert done.notes == ["other jobs may get the devices of a that job 1 may still use"]
     assert fixture.job(waits).state is State.PLACED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -106,8 +106,8 @@ class SqliteStore(Store):
             yield some
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        self._connection.execute("begin immediate")
+    def _writing(self, begin: str = "begin immediate") -> Iterator[None]:
+        self._connection.execute(begin)
         try:
             yield
             self._connection.execute("commit")
@@ -116,14 +116,8 @@ class SqliteStore(Store):
                 self._connection.execute("rollback")
             raise
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        self._connection.execute("begin")
-        try:
-            yield
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("rollback")
+    def _reading(self) -> AbstractContextManager[None]:
+        return self._writing("begin")
 
     def close(self) -> None:
         self._connection.close()

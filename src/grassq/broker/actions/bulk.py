@@ -159,15 +159,7 @@ class BulkChange:
         return self._told(batch, made, applied.jobs)
 
     def _choose(self, batch: Batch, some: Iterable[selection.Selected]) -> list[Job]:
-        chosen = []
-        for job, named in some:
-            why = self._action.why_not(batch, job, named)
-            if why is None:
-                chosen.append(job)
-            elif named and why and self._action.is_strict:
-                raise Refused(why)
-            else:
-                self._note(job.id, why)
+        chosen = self._changeable(batch, some)
         self._action.check(batch, chosen)
         for job in chosen:
             self._chosen[self._action.group(job)] = job.id
@@ -181,11 +173,18 @@ class BulkChange:
 
     def _still(self, batch: Batch, ids: Sequence[int]) -> list[Job]:
         """Return the chosen jobs that can still be changed: other batches may have changed them."""
-        found, jobs = batch.fetch(ids), []
-        for job in (found[id_] for id_ in ids if id_ in found):
-            why = self._action.why_not(batch, job, False)
+        found = batch.fetch(ids)
+        return self._changeable(batch, [(found[id_], False) for id_ in ids if id_ in found])
+
+    def _changeable(self, batch: Batch, some: Iterable[tuple[Job, bool]]) -> list[Job]:
+        """Return the jobs that can be changed; note why not, or refuse the action for a job named by its id."""
+        jobs = []
+        for job, named in some:
+            why = self._action.why_not(batch, job, named)
             if why is None:
                 jobs.append(job)
+            elif named and why and self._action.is_strict:
+                raise Refused(why)
             else:
                 self._note(job.id, why)
         return jobs
