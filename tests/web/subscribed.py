@@ -1,4 +1,4 @@
-"""A house with a temporary queue with a subscriber: its frames, its logs and its deletion, all in memory."""
+"""A broker with a temporary queue that has a subscriber: its frames, its logs and its deletion, all in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUBSCRIBE = f"/v1/queues/{QUEUE}/subscribe"
 
 
 class Rig:
-    """A house with a temporary queue, whose logs are in memory and whose deletions are noted."""
+    """A broker with a temporary queue, whose logs are in memory and whose deletions are noted."""
 
     def __init__(self, fixture: BrokerFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fixture = fixture

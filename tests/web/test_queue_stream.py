@@ -143,21 +143,21 @@ def test_a_job_placed_behind_another_is_told_as_started_when_it_is(monkeypatch: 
         info = replace(a_worker("w", cpu=1, offers=offers), follows=True)
         rig.fixture.engine.post(FromWorker("w", Hello(info, fresh=False)))
         async with rig.subscribed() as stream:
-            for _ in range(3):  # so many brief ones make others follow
-                brief = await rig.submit()
+            for _ in range(3):  # after so many short jobs, others are prefetched
+                short = await rig.submit()
                 rig.fixture.engine.post(
-                    FromWorker("w", Report(brief, Exited(1, Outcome.EXITED, 0, started=1.0, ended=1.001)))
+                    FromWorker("w", Report(short, Exited(1, Outcome.EXITED, 0, started=1.0, ended=1.001)))
                 )
                 await stream.kinds(2)
-            leader, follower = await rig.submit(), await rig.submit()
-            assert await stream.kinds(1) == [("started", leader, b"")]
+            predecessor, prefetched = await rig.submit(), await rig.submit()
+            assert await stream.kinds(1) == [("started", predecessor, b"")]
             board = await rig.fixture.engine.read(lambda batch: batch.board.holding)
-            placement = board[follower].placement
-            assert placement is not None and placement.after == (leader, 1)
-            rig.logs[leader] = b"whole"
-            rig.fixture.engine.post(FromWorker("w", Report(leader, Exited(1, Outcome.EXITED, 0))))
-            rig.fixture.engine.post(FromWorker("w", Report(follower, Started(1, 4711))))
-            told = [("output", leader, b"whole"), ("ended", leader, b""), ("started", follower, b"")]
+            placement = board[prefetched].placement
+            assert placement is not None and placement.after == (predecessor, 1)
+            rig.logs[predecessor] = b"whole"
+            rig.fixture.engine.post(FromWorker("w", Report(predecessor, Exited(1, Outcome.EXITED, 0))))
+            rig.fixture.engine.post(FromWorker("w", Report(prefetched, Started(1, 4711))))
+            told = [("output", predecessor, b"whole"), ("ended", predecessor, b""), ("started", prefetched, b"")]
             assert await stream.kinds(3) == told
 
     with_rig(test, monkeypatch)
@@ -176,7 +176,7 @@ def test_a_job_that_never_started_has_only_an_end(monkeypatch: pytest.MonkeyPatc
 
 def test_a_log_that_cannot_be_read_does_not_keep_the_end_back(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
-        monkeypatch.undo()  # the house's own fleet: no worker is in touch
+        monkeypatch.undo()  # the fixture's own directory: no worker is connected
         async with rig.subscribed() as stream:
             await rig.submit()
             await rig.end(1)
@@ -201,7 +201,7 @@ def test_silence_is_broken_by_beats_also_while_a_job_runs(monkeypatch: pytest.Mo
     with_rig(test, monkeypatch)
 
 
-def test_no_log_is_read_while_no_job_runs_and_that_of_a_brief_one_hardly_more_than_once(
+def test_no_log_is_read_while_no_job_runs_and_that_of_a_short_one_hardly_more_than_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test(rig: Rig) -> None:
@@ -226,8 +226,8 @@ def test_words_of_other_jobs_make_no_more_looks_at_the_log_of_one_that_runs(monk
             await stream.kinds(1)
             began = asyncio.get_running_loop().time()
             for _ in range(20):
-                brief = await rig.submit()
-                await rig.end(brief)
+                short = await rig.submit()
+                await rig.end(short)
                 await stream.kinds(2)
             took_s = asyncio.get_running_loop().time() - began
             assert rig.reads.count(running) <= took_s / LONG_POLL_S + 1

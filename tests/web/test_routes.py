@@ -45,7 +45,7 @@ async def walk(fixture: BrokerFixture, send: Callable[[str, str], Awaitable[Answ
     return count
 
 
-class Knocker:
+class Requester:
     """Sends requests over one connection as long as it stays open."""
 
     def __init__(self, fixture: BrokerFixture, token: str | None = None, headers: dict[str, str] | None = None) -> None:
@@ -88,7 +88,7 @@ def nothing_happened(fixture: BrokerFixture) -> None:
 @pytest.mark.parametrize("shown", [None, "", "x", "deadbeef.secret", "deadbeef." + "A" * 43, "." * 300])
 def test_without_a_token_every_route_and_method_is_refused(shown: str | None) -> None:
     async def test(fixture: BrokerFixture) -> None:
-        assert await walk(fixture, Knocker(fixture, shown), open_too=False) > 250
+        assert await walk(fixture, Requester(fixture, shown), open_too=False) > 250
         nothing_happened(fixture)
 
     play(test)
@@ -104,7 +104,7 @@ def test_a_token_that_is_not_good_opens_nothing(what: str) -> None:
             token = token[:-1] + ("A" if token[-1] != "A" else "B")
         if what == "id of another":
             token = (await fixture.token("admin")).partition(".")[0] + "." + token.partition(".")[2]
-        await walk(fixture, Knocker(fixture, token), open_too=False)
+        await walk(fixture, Requester(fixture, token), open_too=False)
         answer = await fixture.ask("GET", "/v1/show", token=token)
         assert answer.status == 401 and "grass login CODE" in answer.words and "grass join CODE" in answer.words
         nothing_happened(fixture)
@@ -131,7 +131,7 @@ def test_a_token_that_is_not_good_opens_nothing(what: str) -> None:
 def test_other_sites_and_other_names_are_refused_whatever_token_they_show(headers: dict[str, str]) -> None:
     async def test(fixture: BrokerFixture) -> None:
         admin = await fixture.token("admin")
-        await walk(fixture, Knocker(fixture, admin, headers), open_too=True)
+        await walk(fixture, Requester(fixture, admin, headers), open_too=True)
         worker = await fixture.token("worker")
         assert (await fixture.ask("GET", "/v1/worker", token=worker, headers=headers)).status in (400, 403, 415, 421)
         nothing_happened(fixture)
@@ -150,12 +150,12 @@ def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> Non
 
     async def test(fixture: BrokerFixture) -> None:
         token = await fixture.token(scope)
-        knock = Knocker(fixture, token)
+        request = Requester(fixture, token)
         for route in fixture.api.routes():
             if route.need == "open":
                 continue
             path = route.path.replace(r"{id:\d{1,15}}", "1").replace("{queue}", "nosuch")
-            answer = await knock(route.method, path)
+            answer = await request(route.method, path)
             if route.need in opens:
                 assert answer.status not in (401, 403), (path, answer)
             else:

@@ -20,19 +20,19 @@ from grassq.web.events.stream import BEAT_S
 SOON_S = 0.3
 
 
-def test_a_subscribed_queue_without_jobs_stays_and_goes_with_its_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscribed_queue_without_jobs_stays_and_goes_with_its_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary_queues, "BACK_S", SOON_S)
 
     async def test(rig: Rig) -> None:
         async with rig.subscribed():
-            await asyncio.sleep(3 * SOON_S)  # what it must outlast: the time for doors to come back
+            await asyncio.sleep(3 * SOON_S)  # what it must outlast: the time for subscribers to come back
             assert rig.gone == []
         await until(lambda: rig.gone == [QUEUE])
 
     with_rig(test, monkeypatch)
 
 
-def test_a_vanished_door_leaves_its_queue_until_the_last_job_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vanished_subscriber_leaves_its_queue_until_the_last_job_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
         async with rig.subscribed() as stream:
             first, second, held = await rig.submit(), await rig.submit(), await rig.submit(hold=True)
@@ -52,12 +52,12 @@ def test_a_vanished_door_leaves_its_queue_until_the_last_job_has_ended(monkeypat
     with_rig(test, monkeypatch)
 
 
-def test_after_a_start_a_queue_whose_door_stays_away_goes_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_start_a_queue_whose_subscriber_stays_away_goes_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary_queues, "BACK_S", SOON_S)
 
     async def test(rig: Rig) -> None:
         job = await rig.submit()
-        await asyncio.sleep(2 * SOON_S)  # the time for doors to come back
+        await asyncio.sleep(2 * SOON_S)  # the time for subscribers to come back
         assert rig.gone == []
         await rig.end(job)
         await until(lambda: rig.gone == [QUEUE])
@@ -65,7 +65,7 @@ def test_after_a_start_a_queue_whose_door_stays_away_goes_and_not_before(monkeyp
     with_rig(test, monkeypatch)
 
 
-def test_a_queue_that_was_just_made_is_given_time_for_its_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_was_just_made_is_given_time_for_its_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
         body = {"words": ["sgs-2", "--cpu=1"], "cwd": "/", "key": key(), "temporary": True}
         answer = await rig.fixture.ask("POST", "/v1/create-queue", body, local=True)
@@ -79,7 +79,7 @@ def test_a_queue_that_was_just_made_is_given_time_for_its_door(monkeypatch: pyte
     with_rig(test, monkeypatch)
 
 
-def test_a_door_whose_network_connection_broke_is_expected_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_whose_network_connection_broke_is_expected_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary_queues, "BACK_S", 3 * SOON_S)
 
     async def test(rig: Rig) -> None:
