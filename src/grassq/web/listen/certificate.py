@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes, PrivateKeyTypes
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, pkcs12
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
 from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_key
 from cryptography.x509.oid import NameOID
 
@@ -32,7 +32,6 @@ FILE_MAX = 1 << 20
 OWN_DAYS = 3653
 #: The most characters of a common name.
 COMMON_NAME_MAX = 64
-NO_PASSWORD = "the certificate file {} has no password: every user that can read it has the key"
 PEM_MARK = b"-----BEGIN "
 
 Loaded = tuple[PrivateKeyTypes, list[x509.Certificate], list[str]]
@@ -42,7 +41,7 @@ def load(path: str | Path, password: bytes | None = None) -> Identity:
     """Read a certificate and its key from PKCS#12 or PEM; raise BadInput if they cannot be used."""
     data = _read(Path(path))
     key, chain, notes = (_from_pem if PEM_MARK in data else _from_pkcs12)(str(path), data, password)
-    if _public(key.public_key()) != _public(chain[0].public_key()):
+    if key.public_key() != chain[0].public_key():
         raise BadInput(f"in {path} the key does not belong to the certificate")
     if stat.S_IMODE(Path(path).stat().st_mode) & 0o077:
         notes.append(f"others may read {path}, which holds a private key; `chmod 600` it")
@@ -105,12 +104,8 @@ def _from_pkcs12(path: str, data: bytes, password: bytes | None) -> Loaded:
     if bag.cert is None:
         raise BadInput(f"{path} holds no certificate that belongs to its key")
     chain = [bag.cert.certificate, *(extra.certificate for extra in bag.additional_certs)]
-    return bag.key, chain, [] if password else [NO_PASSWORD.format(path)]
-
-
-def _public(key: object) -> bytes:
-    method = getattr(key, "public_bytes", None)
-    return b"" if method is None else bytes(method(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+    no_password = f"the certificate file {path} has no password: every user that can read it has the key"
+    return bag.key, chain, [] if password else [no_password]
 
 
 def _identity(path: str, key: PrivateKeyTypes, chain: list[x509.Certificate], notes: list[str]) -> Identity:

@@ -8,6 +8,7 @@ import datetime
 import errno
 import ipaddress
 import logging
+import os
 import socket
 import ssl
 from collections import Counter
@@ -259,7 +260,8 @@ async def _bind(address: Address) -> list[socket.socket]:
     problems: list[str] = []
     for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
         try:
-            bound.append(_bound(family, where))
+            # The IPv6 socket takes no IPv4, so that :: and 0.0.0.0 can both be bound.
+            bound.append(socket.create_server(where, family=family, backlog=BACKLOG))
         except OSError as error:
             problems.append(_problem(address, str(where[0]), error))
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
@@ -273,23 +275,6 @@ async def _bind(address: Address) -> list[socket.socket]:
     return bound
 
 
-def _bound(family: int, where: tuple[object, ...]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # So that :: and 0.0.0.0 can both be bound.
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(where)
-        # Listen here: only now may the system report that another program has the address.
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
 def _problem(address: Address, where: str, error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
@@ -301,4 +286,4 @@ def _problem(address: Address, where: str, error: OSError) -> str:
         case errno.EACCES:
             return f"--bind {address}: ports below 1024 are for root; choose another, such as 7500"
         case _:
-            return f"--bind {address}: {where}: {error.strerror}"
+            return f"--bind {address}: {where}: {os.strerror(error.errno or 0)}"
