@@ -28,6 +28,8 @@ WORDS_MAX = 500
 #: A client whose answer is not ready gets a blank this often, so that it knows that the daemon is at work.
 BLANK_S = 1.0
 
+_JSON = {"Content-Type": "application/json"}
+
 
 class Denied(Refused):
     """Access is denied; `status` is the HTTP status."""
@@ -74,8 +76,7 @@ def enqueued(exit_code: int, out: str, err: str, **extra: object) -> web.Respons
 
 def document(content: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Return an answer in JSON."""
-    body = msgspec.json.encode(content)
-    return web.Response(status=status, body=body, headers=headers, content_type="application/json")
+    return web.Response(status=status, body=msgspec.json.encode(content), headers={**_JSON, **(headers or {})})
 
 
 def bulk_document(done: BulkResult) -> dict[str, object]:
@@ -170,8 +171,7 @@ class DocumentStream:
     def __init__(self, request: web.Request, head: dict[str, object], name: str) -> None:
         self._request = request
         self._head = msgspec.json.encode({**head, name: []})[:-2] + b"\n"
-        self._response = web.StreamResponse()
-        self._response.content_type = "application/json"
+        self._response = web.StreamResponse(headers=_JSON)
 
     async def add(self, items: Sequence[object]) -> None:
         """Write items; a client that reads slowly makes the caller wait."""
@@ -213,8 +213,7 @@ class SlowAnswer:
         self._told_at = self._loop.time()
         with contextlib.suppress(ConnectionError):
             if self._response is None:
-                self._response = web.StreamResponse()
-                self._response.content_type = "application/json"
+                self._response = web.StreamResponse(headers=_JSON)
                 await self._response.prepare(self._request)
             await self._response.write(b" ")
 

@@ -186,14 +186,8 @@ class Guard:
             if len(mine) >= CONNECTIONS_MAX:
                 raise Denied(429, f"this token has {CONNECTIONS_MAX} connections open already; close some first")
             mine.add(connection)
-            connection.closing.append(lambda gone: self._detach(gone, token))
+            connection.closing.append(mine.discard)
         connection.end_limits()
-
-    def _detach(self, connection: ClientConnection, token: str) -> None:
-        mine = self._connections.get(token, set())
-        mine.discard(connection)
-        if not mine:
-            self._connections.pop(token, None)
 
     async def _do(self, request: web.Request, handler: Handler, need: Need) -> web.StreamResponse:
         """Run the handler, and write caller and result to the audit."""

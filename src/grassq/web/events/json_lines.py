@@ -20,6 +20,7 @@ from grassq.broker.engine import Engine
 from grassq.broker.job_change import JobChange
 from grassq.broker.subscriptions import Filter, Position, Subscription
 from grassq.broker.views import timestamp
+from grassq.core.syntax.numbers import is_number
 from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, LastJob, Selector
 from grassq.errors import BadInput, GrassError
 from grassq.web import requests
@@ -40,8 +41,7 @@ async def serve_events(request: web.Request, engine: Engine) -> web.StreamRespon
     resolved = await engine.read(partial(_resolved, selectors=requests.selectors(request)))
     stream = ChangeLines(engine, resolved, since)
     with stream.subscription:
-        response = web.StreamResponse()
-        response.content_type = "application/x-ndjson"
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         response.force_close()
         await response.prepare(request)
         try:
@@ -69,17 +69,13 @@ class ChangeLines:
     async def write(self, response: web.StreamResponse) -> None:
         """Write lines until the daemon ends or the reader disconnects."""
         try:
-            if self.subscription.must_reread:
-                self.subscription.take()
-                await self._send(response, [self._line("reread", self._subscriptions.position)])
-            else:
+            if not self.subscription.must_reread:
                 await self._send(response, [self._line("subscribed", self._begins)])
             while True:
                 changes = await self.subscription.next(HEARTBEAT_S)
-                if changes is None:
-                    await self._send(response, [self._line("reread", self._subscriptions.position)])
-                elif not changes:
-                    await self._send(response, [self._line("heartbeat", self._subscriptions.position)])
+                if not changes:
+                    event = "reread" if changes is None else "heartbeat"
+                    await self._send(response, [self._line(event, self._subscriptions.position)])
                 for at in range(0, len(changes or ()), LINES_AT_ONCE):
                     await self._send(response, self._lines((changes or [])[at : at + LINES_AT_ONCE]))
         except (GrassError, OSError, TimeoutError):
@@ -132,7 +128,7 @@ def _since(text: str | None) -> Position | None:
     if text is None:
         return None
     epoch, _, number = text.rpartition(".")
-    if not epoch or len(epoch) > EPOCH_MAX or not number.isascii() or not number.isdigit() or len(number) > 18:
+    if not epoch or len(epoch) > EPOCH_MAX or not is_number(number, 18):
         raise BadInput(f"since={text[:40]!r} is no position; use EPOCH.SEQ of a line of the stream")
     return epoch, int(number)
 

@@ -55,8 +55,7 @@ async def serve_queue_stream(
     stream = QueueStream(engine, sources, query, temporary.settled_at)
     with stream.subscription, temporary.subscribed(query.queue) as leaving:
         await engine.read(partial(check_queue, queue=query.queue))
-        response = web.StreamResponse()
-        response.content_type = "application/octet-stream"
+        response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
         await response.prepare(request)
         try:
             await write_until_hangup(request, stream.write(response))

@@ -91,8 +91,9 @@ class TemporaryQueues:
 
     def _expect(self, queue: str, within_s: float) -> None:
         if queue not in self._open:
-            self._due[queue] = asyncio.get_running_loop().time() + within_s
-            self._changed.set()
+            loop = asyncio.get_running_loop()
+            self._due[queue] = loop.time() + within_s
+            loop.call_at(self._due[queue], self._changed.set)
 
     def _job_ended(self) -> None:
         assert self._ends is not None
@@ -103,12 +104,15 @@ class TemporaryQueues:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         # By then every worker has reported its queues.
-        survey_at = loop.time() + BACK_S
+        survey_at: float | None = loop.time() + BACK_S
+        loop.call_at(survey_at, self._changed.set)
         while True:
+            await self._changed.wait()
+            self._changed.clear()
             now = loop.time()
             try:
-                if now >= survey_at:
-                    survey_at = float("inf")
+                if survey_at is not None and now >= survey_at:
+                    survey_at = None
                     known = await self._engine.read(_temporary)
                     for queue in known.keys() - self._due.keys() - self._open.keys():
                         self._due[queue] = now
@@ -117,15 +121,8 @@ class TemporaryQueues:
                     await self._look(ripe)
             except GrassError as error:
                 log.warning("temporary_queues_unknown error=%s", error)
-                await asyncio.sleep(RETRY_S)
+                loop.call_later(RETRY_S, self._changed.set)
             await asyncio.sleep(LOOK_S)
-            await self._wait(min([survey_at, *(at for at in self._due.values() if at > now)]) - loop.time())
-
-    async def _wait(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds == float("inf") else max(0.0, seconds)):
-                await self._changed.wait()
-        self._changed.clear()
 
     async def _look(self, ripe: set[str]) -> None:
         """Delete the queues without unfinished jobs; look at the others again when a job has ended."""
