@@ -134,7 +134,7 @@ class Broker:
         stack.push_async_callback(self._stop)
         self.cache.start()
         stack.push_async_callback(self.cache.close)
-        self.links.on_welcome(self.cache.greet)
+        self.links.on_welcome = self.cache.greet
         app = web.Application(middlewares=[errors_in_words, by_token])
         app.router.add_get(protocol.PATH, self.links.socket)
         app.router.add_get(r"/v1/jobs/{id:\d+}/log", self._log)

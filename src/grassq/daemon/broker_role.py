@@ -182,7 +182,7 @@ def _directory(
     cache = LogCache(folder, engine, links.get, most_bytes=setup.values.log_cache_mib << 20, local=local)
     if setup.mode.bind is not None:
         cache.start()
-        links.on_welcome(cache.greet)
+        links.on_welcome = cache.greet
         stack.push_async_callback(cache.close)
     return WorkerDirectory(links, worker, cache)
 

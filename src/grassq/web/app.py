@@ -36,16 +36,16 @@ class Api:
         stop: Callable[[], None],
         about: dict[str, object],
         *,
-        guard: Guard | None = None,
-        link: Handler | None = None,
+        guard: Guard,
+        link: Handler,
     ) -> None:
-        """Build the handlers; `link` serves workers that dial in, and without it no worker can."""
+        """Build the handlers; `link` serves workers that dial in."""
         self._engine = engine
         self._directory = directory
         self._stop = stop
         self._about = about
         self._link = link
-        self.guard = guard or Guard()
+        self.guard = guard
         self.tokens = Tokens(engine, self.guard)
         self._jobs = Jobs(engine, directory)
         self._submissions = Submissions(engine, default)
@@ -73,7 +73,7 @@ class Api:
         """Return the table of routes; nothing else is served."""
         submissions, jobs, queues, tokens = self._submissions, self._jobs, self._queues, self.tokens
         engine, directory = self._engine, self._directory
-        table = [
+        return [
             Route("POST", "/v1/redeem", tokens.redeem, "open"),
             Route("GET", "/v1/show", jobs.show, "read"),
             Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine), "read"),
@@ -98,10 +98,8 @@ class Api:
             Route("GET", "/v1/audit", tokens.audit, "admin"),
             Route("GET", "/v1/info", self.info, "admin"),
             Route("POST", "/v1/stop", self.stop, "local"),
+            Route("GET", "/v1/worker", self._link, "worker"),
         ]
-        if self._link is not None:
-            table.append(Route("GET", "/v1/worker", self._link, "worker"))
-        return table
 
     async def info(self, request: web.Request) -> web.Response:
         """Answer with what `doctor` shows of the daemon."""

@@ -23,7 +23,6 @@ from grassq.web.workers.connection import WorkerConnection
 
 log = logging.getLogger(__name__)
 
-
 Alarm = Callable[[str], None]
 
 
@@ -44,11 +43,8 @@ class WorkerRegistry:
         #: Workers that this broker has admitted: a ticket newer than a restored store is accepted once only.
         self._admitted: set[str] = set()
         self._rung: dict[str, str] = {}
-        self._greeters: list[Callable[[str], None]] = []
-
-    def on_welcome(self, greet: Callable[[str], None]) -> None:
-        """Call `greet` with the name of each worker that has connected."""
-        self._greeters.append(greet)
+        #: Called with the name of each worker that has connected.
+        self.on_welcome: Callable[[str], None] = lambda worker: None
 
     def get(self, worker: str) -> WorkerConnection | None:
         """Return the connection of a worker; None if it is not connected."""
@@ -75,15 +71,11 @@ class WorkerRegistry:
             log.info("worker_refused worker=%s why=%s", caller.name, error)
             return refusal(error, 503 if isinstance(error, _Busy) else error_status(error))
         try:
-            await link.serve(partial(self._in_touch, link.name))
+            await link.serve(partial(self.on_welcome, link.name))
         finally:
             if self._links.get(link.name) is link:
                 del self._links[link.name]
         return link.ws
-
-    def _in_touch(self, worker: str) -> None:
-        for greet in self._greeters:
-            greet(worker)
 
     async def _let_in(self, request: web.Request, caller: Principal, theirs: int) -> WorkerConnection:
         name = caller.name
