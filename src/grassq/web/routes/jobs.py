@@ -89,38 +89,31 @@ class Jobs:
     async def wait(self, request: web.Request) -> web.Response:
         """Answer when the jobs have ended, or when the time is over."""
         chosen = _check_some(requests.selectors(request))
-        deadline = asyncio.get_running_loop().time() + _seconds(request.query.get("timeout_s", "0"))
+        timeout_s = _seconds(request.query.get("timeout_s", "0"))
         any_one = request.query.get("any") == "1"
         jobs = await self._engine.read(partial(selection.select, selectors=chosen))
-        while not _over(jobs, any_one):
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0:
-                break
-            pending = [job.id for job in jobs if job.state not in FINAL]
-            await self._changed(pending, left, any_one)
-            news = await self._engine.read(partial(selection.present, ids=pending))
-            jobs = sorted([job for job in jobs if job.state in FINAL] + news, key=lambda job: job.id)
+        if timeout_s and not _over(jobs, any_one):
+            jobs = await self._waited(jobs, timeout_s, any_one)
         shown_jobs = await self._engine.read(partial(views.documents, jobs=jobs))
         return document({"done": _over(jobs, any_one), "jobs": shown_jobs})
 
-    async def _changed(self, ids: list[int], timeout_s: float, any_one: bool) -> None:
-        """Wait for the next end of a job, or for the ends of all."""
-        with self._engine.subscriptions.subscribe(Filter(frozenset(ids), ended=True)) as ends:
-            # A job that has ended between the look and the subscription is not waited for. To look again at once would
-            # never come to an end: of many jobs, one always ends meanwhile.
-            jobs = await self._engine.read(partial(selection.present, ids=ids))
-            left = {job.id for job in jobs if job.state not in FINAL}
-            if any_one and len(left) < len(ids):
-                return
+    async def _waited(self, jobs: list[Job], timeout_s: float, any_one: bool) -> list[Job]:
+        """Wait for the next end of a job, or for the ends of all; return the jobs as they are then."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        pending = [job.id for job in jobs if job.state not in FINAL]
+        with self._engine.subscriptions.subscribe(Filter(frozenset(pending), ended=True)) as ends:
+            # A job that has ended between the look and the subscription is not waited for.
+            news = await self._engine.read(partial(selection.present, ids=pending))
+            left = {job.id for job in news if job.state not in FINAL}
             ends.keep(left)
-            deadline = asyncio.get_running_loop().time() + timeout_s
-            while left:
-                ended = await ends.next(deadline - asyncio.get_running_loop().time())
+            while left and not (any_one and len(left) < len(pending)):
+                ended = await ends.next(deadline - loop.time())
                 if not ended:
-                    return  # the time is over, or the jobs must be read again
+                    break  # the time is over, or the client must ask again
                 left.difference_update(change.job for change in ended)
-                if any_one:
-                    return
+        news = await self._engine.read(partial(selection.present, ids=pending))
+        return sorted([job for job in jobs if job.state in FINAL] + news, key=lambda job: job.id)
 
     async def change(self, verb: str, request: web.Request) -> web.StreamResponse:
         """Apply an action to selected jobs, once per key; the jobs are those selected when the command runs."""
