@@ -16,9 +16,8 @@ from grassq.core.planner.workers import in_process
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, GrassError, NotFound
 from grassq.web.access.principal import OWNER, Principal
-from grassq.web.requests import EnqueueBody, From
+from grassq.web.requests import EnqueueBody, From, Submitter, environment_of
 from grassq.web.submit import validate
-from grassq.web.submit.submitter import Submitter, environment_of
 from grassq.web.submit.validate import DraftBuilder
 
 DEFAULT = a_request(cpu=1)

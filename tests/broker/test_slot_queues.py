@@ -14,8 +14,8 @@ from grassq.core.resources.capacity import DeviceIds
 from grassq.core.resources.slots import Slot, limits_of, parse_slots
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Refused
+from grassq.web.requests import Submitter, environment_of
 from grassq.web.submit import validate
-from grassq.web.submit.submitter import Submitter, environment_of
 from grassq.web.submit.validate import DraftBuilder
 from grassq.worker import offers
 

@@ -126,7 +126,8 @@ class Client:
             heard = {info["id"]: info for info in answer["jobs"]}
             for job in handles:
                 job.info = heard.get(job.id, job.info)
-            if deadline is not None and monotonic() >= deadline and not _all_final(handles):
+            all_ended = all(job.info.get("state") in FINAL_STATES for job in handles)
+            if deadline is not None and monotonic() >= deadline and not all_ended:
                 raise TimeoutError(f"{len(pending)} jobs have not ended after {timeout:g} s")
             if monotonic() - began < 0.01:
                 sleep(0.01)  # no busy loop if answers come at once and change nothing
@@ -184,7 +185,3 @@ def _bytes(word: Word) -> bytes:
 
 def _id(job: Job | int) -> int:
     return job.id if isinstance(job, Job) else job
-
-
-def _all_final(jobs: list[Job]) -> bool:
-    return all(job.info.get("state") in FINAL_STATES for job in jobs)

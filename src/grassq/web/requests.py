@@ -1,8 +1,9 @@
-"""The bodies clients send, checked as they are read."""
+"""The bodies and the queries clients send, checked as they are read, and the submitter of a job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal, TypeVar
 
@@ -24,8 +25,7 @@ from grassq.core.syntax.selectors import Selector
 from grassq.core.syntax.selectors import parse as parse_selector
 from grassq.errors import BadInput
 from grassq.run import rundir
-from grassq.web.access.principal import Principal
-from grassq.web.submit.submitter import Environment, Submitter, environment_of
+from grassq.web.access.principal import OWNER, Principal
 
 #: Words are bytes; on the wire a string if they are UTF-8, else base64.
 Word = str | dict[str, str]
@@ -40,6 +40,40 @@ LABELS_MAX = 100
 SELECTORS_MAX = 10_000
 
 T = TypeVar("T")
+
+
+class Environment(Struct, frozen=True):
+    """A submitter's environment, decoded and as it is stored."""
+
+    values: Mapping[bytes, bytes]
+    encoded: bytes
+    digest: bytes
+
+
+def environment_of(pairs: Pairs) -> Environment:
+    """Return an environment in the form it is stored in."""
+    encoded = msgspec.msgpack.encode(pairs)
+    return Environment(dict(pairs), encoded, hashlib.sha256(encoded).digest())
+
+
+_EMPTY = environment_of(())
+
+
+class Submitter(Struct, frozen=True):
+    """The sender of a job: its rights, and on this machine its directory, environment and umask.
+
+    A job from another machine gets the worker's directory, environment and umask.
+    """
+
+    cwd: bytes = b""
+    env: Environment = _EMPTY
+    umask: int = 0o022
+    caller: Principal = OWNER
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the job comes from another machine."""
+        return not self.caller.is_local
 
 
 class From(Struct, kw_only=True, forbid_unknown_fields=True):

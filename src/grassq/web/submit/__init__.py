@@ -1,8 +1,7 @@
 """Submissions: from a request's words or body to a draft that the broker can store.
 
 Enter at `handler.py`. `validate.py` checks amounts, queue, directory and program; `program_check.py` looks for the
-program, in a cache or on a thread; `bulk.py` makes thousands of jobs from one template; `submitter.py` is the sender of
-a job; `json5_text.py` reads JSON5.
+program, in a cache or on a thread; `bulk.py` makes thousands of jobs from one template; `json5_text.py` reads JSON5.
 
 May import what `grassq.web` may.
 

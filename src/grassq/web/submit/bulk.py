@@ -68,12 +68,10 @@ class JobTemplate:
         return _with_command(self._words, words)
 
     def _may_start(self, word: bytes) -> bool:
-        known = self._programs.get(word)
-        if known is None:
-            known = self._programs[word] = self._has_prefix or (
-                shell_lines.may_be_program(word) and self._is_program(word)
-            )
-        return known
+        if word not in self._programs:
+            is_program = shell_lines.may_be_program(word) and self._is_program(word)
+            self._programs[word] = self._has_prefix or is_program
+        return self._programs[word]
 
     def _is_program(self, word: bytes) -> bool:
         if self._builder.submitter.is_remote:

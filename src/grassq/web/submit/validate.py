@@ -22,9 +22,9 @@ from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext
 from grassq.core.syntax.placeholders import placeholders
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 from grassq.errors import BadInput, Refused
+from grassq.web.requests import Submitter
 from grassq.web.submit.json5_text import parse_object, parse_value
 from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
-from grassq.web.submit.submitter import Submitter
 
 ENVIRONMENT_MAX = 2 << 20
 WORDS_MAX = 2 << 20
