@@ -48,8 +48,7 @@ _STATUS: tuple[tuple[type[GrassError], int], ...] = (
 )
 
 
-def error_status(error: GrassError) -> int:
-    """Return the HTTP status for an error."""
+def _status(error: GrassError) -> int:
     if isinstance(error, Denied):
         return error.status
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
@@ -120,24 +119,18 @@ def range_text(ids: Sequence[int]) -> str:
 
 @web.middleware
 async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer every error with one message and an exit code."""
+    """Answer every error with one message and an exit code; if the body is still on the way, close the connection."""
     try:
         return await handler(request)
-    except (GrassError, web.HTTPException) as error:
-        return await error_answer(request, error)
-
-
-async def error_answer(request: web.Request, error: GrassError | web.HTTPException) -> web.Response:
-    """Return the answer to a refused request; if its body is still on the way, send the answer and close."""
-    if isinstance(error, web.HTTPException):
+    except web.HTTPException as error:
         # Without the header: a worker explains such a status itself, and says what to do.
         problem = BadInput(f"{request.method} {request.path}: {error.reason}")
         answer = document(error_document(problem), error.status)
-    else:
+    except GrassError as error:
         if isinstance(error, Gone):
             # The client gets no answer and asks again: then the next daemon answers.
             cut(request.transport)
-        answer = refusal(error, error_status(error))
+        answer = refusal(error)
     if answer.status >= 400 and request.body_exists and not request.content.at_eof():
         await _tell_and_close(request, answer)
     return answer
@@ -148,10 +141,10 @@ def error_document(error: GrassError) -> dict[str, object]:
     return {"error": {"exit": error.exit_code, "message": str(error)}}
 
 
-def refusal(error: GrassError, status: int) -> web.Response:
+def refusal(error: GrassError) -> web.Response:
     """Return a refusal. Its message is in a header too, because a client of a WebSocket sees only the headers."""
     words = " ".join(str(error).split())[:WORDS_MAX].encode("ascii", "replace").decode("ascii")
-    return document(error_document(error), status, {protocol.ERROR_HEADER: words})
+    return document(error_document(error), _status(error), {protocol.ERROR_HEADER: words})
 
 
 async def _tell_and_close(request: web.Request, answer: web.Response) -> None:

@@ -49,8 +49,6 @@ class _LogAnswer:
         self._engine = engine
         self._sources = sources
         self._found = found
-        #: Why it is not known whether the attempt is over.
-        self._failure: GrassError | None = None
         job = found.job
         self._stream = request.query.get("stream") or ("out" if job.spec.split else "log")
         if self._stream not in STREAMS or (self._stream == "log") == job.spec.split:
@@ -64,12 +62,12 @@ class _LogAnswer:
         """Send the log; with `changes`, follow it until the attempt is over."""
         tail = self._tail()
         first = await self._first(tail, may_wait=changes is not None)
-        headers = {"Grass-Attempt": str(self._attempt), "Grass-State": str(self._found.job.state)}
+        headers = {"Content-Type": "application/octet-stream"}
+        headers |= {"Grass-Attempt": str(self._attempt), "Grass-State": str(self._found.job.state)}
         if first is not None and not first.data:
             headers["Grass-Shrank"] = str(first.offset)
         headers["Grass-Offset"] = str(first.offset if first is not None and first.data else tail.offset if tail else 0)
         response = web.StreamResponse(headers=headers)
-        response.content_type = "application/octet-stream"
         if changes is not None:
             response.force_close()
         await response.prepare(self._request)
@@ -124,10 +122,9 @@ class _LogAnswer:
         watching = asyncio.create_task(self._end_with_attempt(tail, changes))
         try:
             await _write_rest(response, tail)
+            await watching  # raises when it cannot be known whether the attempt is over
         finally:
             watching.cancel()
-        if self._failure is not None:
-            raise self._failure
 
     async def _end_with_attempt(self, tail: LogTail, changes: Subscription) -> None:
         """End the tail when its attempt is over, or when that cannot be known any more."""
@@ -135,8 +132,6 @@ class _LogAnswer:
             while self._found.job.state not in FINAL and self._found.job.attempt <= tail.attempt:
                 await changes.next()
                 self._found = await _find(self._engine, tail.job)
-        except GrassError as error:
-            self._failure = error
         finally:
             tail.end()
 

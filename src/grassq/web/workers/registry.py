@@ -18,16 +18,12 @@ from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.access.principal import CALLER, Principal
 from grassq.web.listen.abort import cut
-from grassq.web.responses import error_status, refusal
+from grassq.web.responses import Denied, refusal
 from grassq.web.workers.connection import WorkerConnection
 
 log = logging.getLogger(__name__)
 
 Alarm = Callable[[str], None]
-
-
-class _Busy(Refused):
-    """The worker should try again soon."""
 
 
 class WorkerRegistry:
@@ -69,7 +65,7 @@ class WorkerRegistry:
             link = await self._let_in(request, caller, theirs)
         except GrassError as error:
             log.info("worker_refused worker=%s why=%s", caller.name, error)
-            return refusal(error, 503 if isinstance(error, _Busy) else error_status(error))
+            return refusal(error)
         try:
             await link.serve(partial(self.on_welcome, link.name))
         finally:
@@ -80,7 +76,7 @@ class WorkerRegistry:
     async def _let_in(self, request: web.Request, caller: Principal, theirs: int) -> WorkerConnection:
         name = caller.name
         if name in self._arriving:
-            raise _Busy(f"worker {name} is being admitted over another connection")
+            raise Denied(503, f"worker {name} is being admitted over another connection")
         self._arriving.add(name)
         try:
             await self._only_one(name)
