@@ -263,19 +263,15 @@ class _RateLimit:
         self._most = most
         self._minute = 0
         self._count = 0
-        self._missed = 0
 
     def take(self) -> int | None:
         """Return how many were left out before this one; None if this one is left out too."""
-        minute = int(time.monotonic() // 60)
+        minute, missed = int(time.monotonic() // 60), 0
         if minute != self._minute:
+            missed = max(0, self._count - self._most)
             self._minute, self._count = minute, 0
         self._count += 1
-        if self._count > self._most:
-            self._missed += 1
-            return None
-        missed, self._missed = self._missed, 0
-        return missed
+        return missed if self._count <= self._most else None
 
 
 def _own_uid(request: web.Request) -> int:

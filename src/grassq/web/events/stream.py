@@ -41,8 +41,6 @@ SHOWN_MAX = 30_000
 #: The list waits while workers may still report jobs that the store has forgotten; it is tried again after this.
 LIST_S = 2.0
 
-_BEAT = b'{"beat":true}\n'
-
 
 async def serve_queue_stream(
     request: web.Request, engine: Engine, sources: Sources, temporary: TemporaryQueues
@@ -140,7 +138,7 @@ class QueueStream:
                 await self._response.write_eof()
                 return
             if loop.time() - self._said_at >= BEAT_S and not self._out:
-                self._out += _BEAT
+                self._line({"beat": True})
             await self._flush()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min(BEAT_S, self._list_at - loop.time()))):

@@ -104,15 +104,15 @@ class TemporaryQueues:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         # By then every worker has reported its queues.
-        survey_at: float | None = loop.time() + BACK_S
+        survey_at = loop.time() + BACK_S
         loop.call_at(survey_at, self._changed.set)
         while True:
             await self._changed.wait()
             self._changed.clear()
             now = loop.time()
             try:
-                if survey_at is not None and now >= survey_at:
-                    survey_at = None
+                if now >= survey_at:
+                    survey_at = float("inf")
                     known = await self._engine.read(_temporary)
                     for queue in known.keys() - self._due.keys() - self._open.keys():
                         self._due[queue] = now

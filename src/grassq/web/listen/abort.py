@@ -18,19 +18,12 @@ def cut(transport: asyncio.BaseTransport | None) -> None:
             transport.abort()
 
 
-async def write_until_hangup(
-    request: web.Request,
-    writing: Coroutine[Any, Any, None],
-    started: Callable[[asyncio.Task[None]], None] | None = None,
-) -> bool:
+async def write_until_hangup(request: web.Request, writing: Coroutine[Any, Any, None]) -> bool:
     """Write an answer that may be silent for days; return whether it was written whole.
 
-    The writing is cancelled when the client hangs up. The connection takes no other request afterwards. `started` gets
-    the task, so that other code can cancel it too.
+    The writing is cancelled when the client hangs up. The connection takes no other request afterwards.
     """
     task = asyncio.get_running_loop().create_task(writing)
-    if started is not None:
-        started(task)
     # As aiohttp does it for a WebSocket: without a parser, a hang-up shows only at the next write.
     request.protocol.set_parser(cast(Any, _HangUp(task.cancel)))
     try:

@@ -118,7 +118,12 @@ class WorkerConnection:
     async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
         """Return bytes of a log and its size; at its end wait up to `wait_s` seconds for a change."""
         question = ReadLog(job, attempt, stream, offset, wait_s)
-        answer = await (self._poll(question) if wait_s else self.ask(question))
+        if not wait_s:
+            answer = await self.ask(question)
+        elif self._polls.locked():
+            raise Refused(f"too many logs of worker {self.name} are followed (limit {LONG_POLLS_MAX:,})")
+        else:
+            answer = await self._ask(question, self._polls, wait_s + self._times.ask_s)
         return answer.data, answer.amount
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
@@ -134,12 +139,6 @@ class WorkerConnection:
             return await self._ask(question, self._turns, self._times.ask_s)
         finally:
             self._waiting -= 1
-
-    async def _poll(self, question: ReadLog) -> Answer:
-        """Return the worker's answer to a question that the worker may hold back for `wait_s` seconds."""
-        if self._polls.locked():
-            raise Refused(f"too many logs of worker {self.name} are followed (limit {LONG_POLLS_MAX:,})")
-        return await self._ask(question, self._polls, question.wait_s + self._times.ask_s)
 
     async def _ask(self, question: Question, turns: asyncio.Semaphore, timeout_s: float) -> Answer:
         try:

@@ -13,9 +13,6 @@ from grassq.web.logs.tail import LogReader, Source
 from grassq.web.workers.connection import OutOfTouch
 from grassq.web.workers.registry import WorkerRegistry
 
-#: Jobs in one order to forget.
-FORGET_MAX = 10_000
-
 
 class QueueAdmin(Protocol):
     """Makes and deletes the queues of one worker."""
@@ -93,15 +90,13 @@ class WorkerDirectory:
         )
 
     async def remove(self, ids: list[int], spare: set[int]) -> None:
-        """Delete the files of ended jobs: here and on connected workers now, on others when they connect."""
+        """Delete the files of some ended jobs: here and on connected workers now, on others when they connect."""
         if self._cache is not None:
             self._cache.remove(ids)
         if self._local is not None:
             await self._local.remove(ids, spare)
         for link in self._links.all():
-            for at in range(0, len(ids), FORGET_MAX):
-                some = tuple(ids[at : at + FORGET_MAX])
-                link.send(Forget(some, tuple(spare.intersection(some))))
+            link.send(Forget(tuple(ids), tuple(spare)))
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder on this machine, newest first and bounded."""
