@@ -16,7 +16,6 @@ from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Gone, GrassError
-from grassq.store.base import Submission
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
@@ -74,12 +73,9 @@ class Submissions:
             builder = await self._builder(body, request)
             try:
                 typed, drafts = await self._check(partial(_read, body, words), builder, raw)
-            except GrassError:
-                # A repeated request may be invalid by now although its jobs are stored.
-                stored = await self._stored(body.key, raw)
-                if stored is None:
-                    raise
-                typed, ids = validate.split(words, builder.known, lambda word: True), service.ids_of(stored)
+            except GrassError as error:
+                ids = await self._stored_ids(error, body.key, raw)
+                typed = validate.split(words, builder.known, lambda word: True)
             else:
                 if typed.command.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)
@@ -133,11 +129,8 @@ class Submissions:
         raw, warnings = request[BODY], []
         try:
             drafts = await self._check(read, builder, raw)
-        except GrassError:
-            stored = await self._stored(key, raw)
-            if stored is None:
-                raise
-            ids = service.ids_of(stored)
+        except GrassError as error:
+            ids = await self._stored_ids(error, key, raw)
         else:
             missing = sorted({draft.spec.queue for draft in drafts} - builder.known.offers.keys())
             warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
@@ -152,8 +145,12 @@ class Submissions:
         handler = partial(service.submit, drafts=drafts, key=key, digest=request_digest, as_sweep=as_sweep)
         return await self._engine.change(handler, key=key, recall=service.ids_of, short=len(drafts) <= BRIEF_MAX)
 
-    async def _stored(self, key: str, raw: bytes) -> Submission | None:
-        return await self._engine.read(partial(service.recall, key=key, digest=await _off_loop(digest, raw)))
+    async def _stored_ids(self, error: GrassError, key: str, raw: bytes) -> list[int]:
+        """Return the jobs of a repeated request, which may be invalid by now; raise the error if none are stored."""
+        stored = await self._engine.read(partial(service.recall, key=key, digest=await _off_loop(digest, raw)))
+        if stored is None:
+            raise error
+        return service.ids_of(stored)
 
 
 async def _decoded(raw: bytes, kind: type[T]) -> T:
