@@ -19,7 +19,6 @@ import sys
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
 
 CONTROL_MAX = 64
 WIRE = 2  # as in `grassq.run.shim`, which a launcher is passed and does not import
@@ -49,7 +48,10 @@ def main(argv: list[str], serve: Callable[[int, int], None]) -> None:
             os.read(wake[0], 4096)
             _reap(reports)
         if control_fd in ready:
-            asked = _recv(control)
+            try:
+                asked = control.recv(CONTROL_MAX)
+            except ConnectionResetError:
+                return
             if not asked:
                 return
             for _ in asked:
@@ -84,19 +86,8 @@ def _start_clean(nofile: str | None) -> None:
 def _watch_children() -> tuple[int, int]:
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _on_child)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the pipe wakes the loop
     return read_end, write_end
-
-
-def _on_child(_number: int, _frame: FrameType | None) -> None:
-    """Wake the loop through its pipe; there is nothing else to do."""
-
-
-def _recv(control: socket.socket) -> bytes:
-    try:
-        return control.recv(CONTROL_MAX)
-    except ConnectionResetError:
-        return b""
 
 
 def _reap(reports: socket.socket) -> None:

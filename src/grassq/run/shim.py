@@ -131,7 +131,7 @@ class _Shim:
         # Handlers, never SIG_IGN: an ignored signal stays ignored in the job.
         signal.signal(signal.SIGTERM, self._on_term)
         for number in _QUIET:
-            signal.signal(number, _on_other)
+            signal.signal(number, lambda number, frame: None)  # the pipe wakes the shim
         # Blocked, so that the end of a short command can be waited for without pipe and handler.
         signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
 
@@ -428,7 +428,3 @@ def _unpacked(packed: bytes) -> rundir.RunSpec | None:
         return rundir.RunSpec.unpacked(marshal.loads(packed))
     except (EOFError, TypeError, ValueError):
         return None
-
-
-def _on_other(_number: int, _frame: FrameType | None) -> None:
-    """Wake the shim through its pipe; there is nothing else to do."""

@@ -208,7 +208,9 @@ class ShimPool:
         if event == "fork_failed":
             self._forks_fail = True
             self.trouble = f"no shim could be forked: {report['error']}"
-        answers = event in ("started", "duplicate", "bad_spec", "claim_failed") or _ended_unstarted(report, self._idle)
+        # A shim counted as idle whose attempt has ended never started the command: the end is its first answer.
+        ended_unstarted = event == "exited" and pid in self._idle
+        answers = ended_unstarted or event in ("started", "duplicate", "bad_spec", "claim_failed")
         # A shim that took over from another attempt answers no order.
         if answers and not report.get("followed"):
             self._unanswered = max(0, self._unanswered - 1)
@@ -247,11 +249,6 @@ class ShimPool:
         """Return the bytes of orders no shim has taken yet, as the kernel counts them."""
         answer = fcntl.ioctl(self._orders, termios.TIOCOUTQ, b"\0\0\0\0")
         return int(struct.unpack("i", answer)[0])
-
-
-def _ended_unstarted(report: dict[str, Any], idle: set[int]) -> bool:
-    """Tell whether this end is the first answer to its order: the command was never started."""
-    return report["event"] == "exited" and report["shim"] in idle
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

@@ -60,15 +60,13 @@ def _start(spec: rundir.RunSpec, files: tuple[tuple[int, int, int], ...]) -> int
 
 def reason(exc: OSError | ValueError, spec: rundir.RunSpec) -> str:
     """Return why the command did not start, as one line for a person."""
-    return f"cannot start: {_cause(exc, spec)}"[:ERROR_MAX]
-
-
-def _cause(exc: OSError | ValueError, spec: rundir.RunSpec) -> str:
     if isinstance(exc, ValueError):
-        return f"the command or its environment cannot be passed to a program: {exc}"
-    if isinstance(exc.filename, str):
-        return f"the log {exc.filename} cannot be opened: {exc.strerror}"
-    return _cause_in_cwd(spec.cwd) or _cause_in_program(exc, spec)
+        cause = f"the command or its environment cannot be passed to a program: {exc}"
+    elif isinstance(exc.filename, str):
+        cause = f"the log {exc.filename} cannot be opened: {exc.strerror}"
+    else:
+        cause = _cause_in_cwd(spec.cwd) or _cause_in_program(exc, spec)
+    return f"cannot start: {cause}"[:ERROR_MAX]
 
 
 def _cause_in_cwd(cwd: bytes) -> str | None:
