@@ -98,7 +98,7 @@ class Agent:
     def _void_prefetched(self) -> None:
         """Void prefetched attempts: a broker restored from a backup would not know that they start."""
         for attempt, held in list(self._held.items()):
-            if held.waits_behind:
+            if held.phase is Phase.PREFETCHED:
                 with one_alone(attempt):
                     if self._machine.void(attempt):
                         del self._held[attempt]
@@ -171,8 +171,8 @@ class Agent:
         if held is None:
             self._recover(start.id, start, start.placement.boot)
         else:
-            waited, held.start = held.waits_behind, start
-            if (waited and start.placement.after is None) or (held.phase is Phase.ORDERED and held.stuck):
+            held.start = start
+            if (held.phase is Phase.PREFETCHED and start.placement.after is None) or (held.unclaimed and held.stuck):
                 # The broker knows that the predecessor has ended; or the run dir may be made now.
                 self._begin(held)
             self._tell(held)
@@ -197,7 +197,7 @@ class Agent:
     def _follow(self, held: HeldAttempt, verdict: Conclusion | End) -> None:
         """Continue with an attempt as its run dir says."""
         match verdict:
-            case Conclusion.WATCH if held.phase is Phase.ORDERED:
+            case Conclusion.WATCH if held.unclaimed:
                 held.phase, held.stuck = Phase.RUNNING, None
                 self._watch(held)
                 self._tell(held)
@@ -213,12 +213,14 @@ class Agent:
         after = held.start.placement.after
         try:
             if after is None or self._is_over(after):
+                held.phase = Phase.ORDERED
                 self._machine.start(held.start, held.lease)
-            elif after in self._held:
+            else:
+                held.phase = Phase.PREFETCHED
+                if after not in self._held:
+                    return  # nothing is known of the predecessor yet; the tick tries this attempt again
                 self._next[after] = held.id
                 self._machine.start(held.start, held.lease, after)
-            else:
-                return  # nothing is known of the predecessor yet; the tick tries this attempt again
             held.laid_out = True
         except OSError as error:
             # The attempt stays ordered and the tick tries again: a full disk must not use up the job's retries.
@@ -241,7 +243,7 @@ class Agent:
             self._adopt_to_stop(attempt, boot)
         elif held.end is not None:
             self._tell(held)
-        elif held.phase is Phase.ORDERED and self._machine.void(attempt):
+        elif held.unclaimed and self._machine.void(attempt):
             self._ended(held, RefusedByWorker(attempt[1], "withdrawn, to start earlier elsewhere"))
 
     def _orphaned(self, held: HeldAttempt) -> None:
@@ -260,7 +262,7 @@ class Agent:
         held.phase, held.end = Phase.ENDED, end
         self._report(held, end)
         prefetched = self._held.get(self._next.pop(held.id, held.id))
-        if prefetched is None or prefetched is held or prefetched.phase is not Phase.ORDERED or goes_on:
+        if prefetched is None or prefetched is held or not prefetched.unclaimed or goes_on:
             return
         with one_alone(prefetched.id):
             self._begin(prefetched)
@@ -269,7 +271,7 @@ class Agent:
         """Report the state of an attempt again."""
         if held.end is not None:
             return self._report(held, held.end)
-        if held.phase is not Phase.ORDERED:
+        if not held.unclaimed:
             # When this worker adopted the shim, the shim may have claimed the attempt and not yet spawned the command.
             held.pid = held.pid or self._machine.look(held.id).pid or 0
             if held.pid:
@@ -336,7 +338,7 @@ class Agent:
                 held.stuck = "killed, but it does not end; its devices stay in use"
                 self._tell(held)
             case "duplicate" | "bad_spec" | "claim_failed":
-                if held.phase is Phase.ORDERED:
+                if held.unclaimed:
                     self._look_again(held)
 
     def shim_gone(self, attempt: AttemptId) -> None:
@@ -351,7 +353,7 @@ class Agent:
         found = self._machine.look(held.id)
         held.pid = found.pid or held.pid
         # An attempt that has run is never ordered again, even if its run dir has vanished.
-        may_start = held.start is not None and held.phase is Phase.ORDERED
+        may_start = held.start is not None and held.unclaimed
         self._follow(held, judge(held.id[1], found, may_start=may_start, same_boot=True))
 
     def tick(self) -> None:
@@ -371,7 +373,7 @@ class Agent:
         waited = now - held.at
         if held.phase is Phase.ENDED and waited >= REPEAT_S:
             self._tell(held)
-        elif held.phase is Phase.ORDERED and waited >= ORDER_AGAIN_S:
+        elif held.unclaimed and waited >= ORDER_AGAIN_S:
             self._order_again(held)
         elif held.phase is Phase.ORPHANED and now - held.looked_at >= ORPHAN_LOOK_S:
             self._look_again(held)
@@ -412,7 +414,7 @@ class Agent:
         if self._leases.has_lapsed(held):
             # A shim that takes this order later finds the lease over. The broker decides whether to order again.
             del self._held[held.id]
-        elif held.phase is Phase.ORDERED:
+        elif held.unclaimed:
             self._begin(held)
 
     def watch_all(self) -> None:

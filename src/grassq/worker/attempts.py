@@ -25,6 +25,7 @@ End = Exited | Lost | RefusedByWorker
 class Phase(Enum):
     """The phases of an attempt on this worker."""
 
+    PREFETCHED = "waits until its predecessor has ended"
     ORDERED = "told to a shim, not yet claimed"
     RUNNING = "runs under a shim"
     ORPHANED = "runs without a shim"
@@ -56,9 +57,9 @@ class HeldAttempt(Struct):
     lease: Lease | None = None
 
     @property
-    def waits_behind(self) -> bool:
-        """Whether the attempt is prefetched: it starts when its predecessor has ended."""
-        return self.phase is Phase.ORDERED and self.start is not None and self.start.placement.after is not None
+    def unclaimed(self) -> bool:
+        """Whether no shim is known to have claimed the attempt."""
+        return self.phase in (Phase.PREFETCHED, Phase.ORDERED)
 
 
 def exited(attempt: int, record: dict[str, Any]) -> End:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from grassq.run.rundir import Lease
-from grassq.worker.attempts import HeldAttempt, Phase
+from grassq.worker.attempts import HeldAttempt
 from grassq.worker.machine import AttemptProcesses
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Leases:
 
     def has_lapsed(self, held: HeldAttempt) -> bool:
         """Return whether an unclaimed attempt must wait until the broker orders it again."""
-        return held.phase is Phase.ORDERED and held.lease is not None and self._is_over(held.lease)
+        return held.unclaimed and held.lease is not None and self._is_over(held.lease)
 
     def _is_over(self, lease: Lease) -> bool:
         return self._boottime() >= lease.until
