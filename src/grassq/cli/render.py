@@ -137,11 +137,9 @@ class Table:
 
     def _row(self, cells: Sequence[str], styles: Sequence[str]) -> str:
         assert self._sizes is not None
-        if not self._fitted:
-            return (" " * GAP).join(cell.ljust(size) for cell, size in zip(cells, self._sizes, strict=True)).rstrip()
         drawn = []
         for cell, size, style in zip(cells, self._sizes, styles, strict=True):
-            shown, used = _cut(cell, size)
+            shown, used = _cut(cell, size) if self._fitted else (cell, len(cell))
             drawn.append((f"{style}{shown}{_PLAIN}" if style else shown) + " " * (size - used))
         return (" " * GAP).join(drawn).rstrip()
 

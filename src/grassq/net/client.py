@@ -75,10 +75,6 @@ class ApiClient:
         with self._own_lock():
             self._drop()
 
-    def another(self) -> ApiClient:
-        """Return a client like this one, with its own connection."""
-        return ApiClient(self.home, autostart=self.autostart, broker=self.broker, tell=self._tell)
-
     def submit(
         self,
         jobs: Sequence[Document],

@@ -109,11 +109,8 @@ def _follow_streams(
 
     def listen(stream: str) -> None:
         try:
-            # One client per stream: one may be reading while the other reconnects.
-            own = client.another()
-            heard.put(
-                (stream, _follow_stream(own, job["id"], stream, lambda part: heard.put((stream, part)), **options))
-            )
+            final = _follow_stream(client, job["id"], stream, lambda part: heard.put((stream, part)), **options)
+            heard.put((stream, final))
         except BaseException as error:  # raised again on the main thread
             heard.put((stream, error))
 
