@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -100,11 +101,7 @@ class Scan:
         """Iterate over the jobs that start, in order; each takes its amounts before the next is looked for."""
         for number in range(len(self._candidates)):
             self._look(number)
-        for _ in range(at_most):
-            start = self._next()
-            if start is None:
-                return
-            yield start
+        return islice(iter(self._next, None), at_most)
 
     def prefetched(self, tails: list[Job], at_most: int) -> Iterator[PlannedStart]:
         """Iterate over the jobs that would start if these jobs ended, each on the devices of one of them."""

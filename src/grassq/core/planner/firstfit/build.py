@@ -102,9 +102,8 @@ def _spread(tree: Tree, sheet: Level, chunk: int) -> Steps[None]:
         even = array("I")
         for at in range(0, len(runs) - size + 1, 2 * size):
             even.extend(runs[at : at + size])
-        child = Level(
-            len(tree.sheets), depth, bits, even[:]
-        )  # a copy is exactly as long as needed, without space to grow
+        # A copy is exactly as long as needed, without space to grow.
+        child = Level(len(tree.sheets), depth, bits, even[:])
         tree.sheets.append(child)
         sheet.children.append(child)
         child.least = yield from _least(child, tree.orders, size)
@@ -186,17 +185,14 @@ def _inverse(places: array[int]) -> Steps[array[int]]:
 
 def _least(sheet: Level, orders: array[int], size: int) -> Steps[list[array[int]]]:
     """Return the least orders of a level's cells, by 16, by 256, and so on up to a run of this size."""
-    cells, lower = sheet.cells, None
     levels: list[array[int]] = []
-    values: Iterable[int]
     while not levels or (len(levels[-1]) > 1 and (sheet.depth == 0 or FAN ** (len(levels) + 1) <= size)):
-        upper = array("q")
-        for at in range(0, len(cells if lower is None else lower), CHUNK):
-            part = cells[at : at + CHUNK] if lower is None else lower[at : at + CHUNK]
-            values = map(orders.__getitem__, part) if lower is None else part
+        lower, upper = levels[-1] if levels else sheet.cells, array("q")
+        for at in range(0, len(lower), CHUNK):
+            part = lower[at : at + CHUNK]
+            values: Iterable[int] = part if levels else map(orders.__getitem__, part)
             padded = chain(values, repeat(GONE, -len(part) % FAN))
             upper.extend(map(min, *[padded] * FAN))
             yield CHUNK
         levels.append(upper)
-        lower = upper
     return levels

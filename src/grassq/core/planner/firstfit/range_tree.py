@@ -163,9 +163,8 @@ class Tree:
         column = self.columns[sheet.depth]
         fits = bisect_right(sheet.cells, free[sheet.depth], start, stop, key=column.__getitem__) - start
         whole = fits >> self.leaf << self.leaf
-        if (
-            whole == 1 << sheet.bits
-        ):  # the run as a whole has no copy of its own, so its last leaf is searched point by point
+        if whole == 1 << sheet.bits:
+            # The run as a whole has no copy of its own, so its last leaf is searched point by point.
             whole -= 1 << self.leaf
         at = 0
         for child in reversed(sheet.children):
