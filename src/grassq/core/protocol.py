@@ -7,7 +7,7 @@ then increases the protocol number: a peer that is one older skips what it does 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Generic, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -155,41 +155,30 @@ ToWorker = Welcome | Pong | Ask | CancelAsk | Order
 ToBroker = TicketKept | Ping | Answer | WorkerMessage
 
 
-class OutFrame(Struct, frozen=True, array_like=True):
-    """A frame from broker to worker."""
+Body = TypeVar("Body")
+
+
+class Frame(Struct, Generic[Body], frozen=True, array_like=True):
+    """One message of a connection, and its number."""
 
     number: int
-    body: ToWorker
+    body: Body
 
 
-class InFrame(Struct, frozen=True, array_like=True):
-    """A frame from worker to broker."""
-
-    number: int
-    body: ToBroker
-
-
-to_worker = msgspec.msgpack.Decoder(OutFrame)
-to_broker = msgspec.msgpack.Decoder(InFrame)
+to_worker = msgspec.msgpack.Decoder(Frame[ToWorker])
+to_broker = msgspec.msgpack.Decoder(Frame[ToBroker])
 pack = msgspec.msgpack.Encoder().encode
-
-Frame = TypeVar("Frame", OutFrame, InFrame)
 
 _TAGS = {kind.__struct_config__.tag for kind in (*get_args(ToWorker), *get_args(ToBroker))}
 
 
-class _Loose(Struct, array_like=True):
-    """A frame as far as every release can read it."""
-
-    number: int
-    body: msgspec.Raw
-
-
 class _Tagged(Struct):
+    """A body as far as every release can read it."""
+
     type: str
 
 
-def read_frame(decoder: msgspec.msgpack.Decoder[Frame], data: bytes, *, newer: bool) -> tuple[int, Any]:
+def read_frame(decoder: msgspec.msgpack.Decoder[Frame[Body]], data: bytes, *, newer: bool) -> tuple[int, Any]:
     """Return the number and the body of a frame, None if only a newer peer knows its tag; else raise ValueError."""
     try:
         frame = decoder.decode(data)
@@ -202,8 +191,7 @@ def read_frame(decoder: msgspec.msgpack.Decoder[Frame], data: bytes, *, newer: b
 
 def _unknown(data: bytes) -> int | None:
     try:
-        loose = msgspec.msgpack.decode(data, type=_Loose)
-        tag = msgspec.msgpack.decode(loose.body, type=_Tagged).type
+        frame = msgspec.msgpack.decode(data, type=Frame[_Tagged])
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    return None if tag in _TAGS else loose.number
+    return None if frame.body.type in _TAGS else frame.number
