@@ -1,4 +1,4 @@
-"""Answers: documents, also those that are long or take long, text for the command line, and refusals."""
+"""Answers: documents, also those that take long, text for the command line, and refusals."""
 
 from __future__ import annotations
 
@@ -156,35 +156,6 @@ async def _tell_and_close(request: web.Request, answer: web.Response) -> None:
         async with asyncio.timeout(REST_S):
             while left > 0 and (part := await request.content.readany()):
                 left -= len(part)
-
-
-class DocumentStream:
-    """A JSON document whose last field is a list too long for memory. Each item is on a line of its own."""
-
-    def __init__(self, request: web.Request, head: dict[str, object], name: str) -> None:
-        self._request = request
-        self._head = msgspec.json.encode({**head, name: []})[:-2] + b"\n"
-        self._response = web.StreamResponse(headers=_JSON)
-
-    async def add(self, items: Sequence[object]) -> None:
-        """Write items; a client that reads slowly makes the caller wait."""
-        lines = b",\n".join(map(msgspec.json.encode, items))
-        if self._response.prepared:
-            await self._response.write(b",\n" + lines if lines else b"")
-        else:
-            await self._response.prepare(self._request)
-            await self._response.write(self._head + lines)
-
-    async def end(self) -> web.StreamResponse:
-        """Write the end of the document."""
-        await self._response.write(b"\n]}\n")
-        await self._response.write_eof()
-        return self._response
-
-    def cut(self) -> web.StreamResponse:
-        """Break the connection off: the client sees that the document is not whole."""
-        cut(self._request.transport)
-        return self._response
 
 
 class SlowAnswer:

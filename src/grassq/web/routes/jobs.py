@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 
+import msgspec
 from aiohttp import web
 
 from grassq.broker import selection, views
@@ -23,7 +24,8 @@ from grassq.errors import BadInput, GrassError
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
-from grassq.web.responses import DocumentStream, SlowAnswer, bulk_document, digest, document
+from grassq.web.listen.abort import cut
+from grassq.web.responses import SlowAnswer, bulk_document, digest, document
 from grassq.web.workers.directory import WorkerDirectory
 
 WAIT_MAX_S = 30.0
@@ -76,15 +78,24 @@ class Jobs:
             jobs, reading = await self._engine.read_step(partial(page, reading))
         if reading.is_over:
             return document({**about, "jobs": jobs})
-        stream = DocumentStream(request, about, "jobs")
-        while True:
-            await stream.add(jobs)
-            if reading.is_over:
-                return await stream.end()
+        head_text = msgspec.json.encode({**about, "jobs": []})[:-2]
+        return web.Response(body=self._lines(request, head_text, jobs, reading, page), content_type="application/json")
+
+    async def _lines(
+        self, request: web.Request, head_text: bytes, jobs: list[views.Document], reading: Reading, page: Page
+    ) -> AsyncIterator[bytes]:
+        """Yield a document with a list of jobs that is too long for memory, each job on a line of its own."""
+        yield head_text + b"\n" + b",\n".join(map(msgspec.json.encode, jobs))
+        while not reading.is_over:
             try:
                 jobs, reading = await self._engine.read_step(partial(page, reading))
             except GrassError:
-                return stream.cut()
+                # The client sees that the document is not whole.
+                cut(request.transport)
+                return
+            if jobs:
+                yield b",\n" + b",\n".join(map(msgspec.json.encode, jobs))
+        yield b"\n]}\n"
 
     async def wait(self, request: web.Request) -> web.Response:
         """Answer when the jobs have ended, or when the time is over."""
