@@ -32,7 +32,7 @@ ROOT = Principal("admin", "root1", "root", bare=True)
 
 def enqueue(fixture: DeciderFixture, line: str | list[bytes], caller: Principal = ANN, **sent: Any) -> Job:
     """Send a line from another machine, or from this one; what was stored."""
-    who = msgspec.json.decode(msgspec.json.encode(sent), type=From).submitter(caller)
+    who = msgspec.json.decode(msgspec.json.encode({"key": "0" * 32, **sent}), type=From).submitter(caller)
     words = line.encode().split() if isinstance(line, str) else line
     _, draft = DraftBuilder(who, validate.snapshot_of(fixture.decider.board), DEFAULT).read_enqueue(words)
     (job_id,) = fixture.submit(draft)

@@ -76,7 +76,14 @@ class Submitter(Struct, frozen=True):
         return not self.caller.is_local
 
 
-class From(Struct, kw_only=True, forbid_unknown_fields=True):
+class Body(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The body of a change."""
+
+    #: 32 hex digits; a repeated request with the same key gets the answer of the first.
+    key: str
+
+
+class From(Body, kw_only=True):
     """The sender of a request: its directory, environment and umask."""
 
     cwd: Word = "/"
@@ -93,11 +100,10 @@ class From(Struct, kw_only=True, forbid_unknown_fields=True):
         return Submitter(cwd, _environment(self.env), self.umask & 0o777, caller)
 
 
-class EnqueueBody(From, kw_only=True, forbid_unknown_fields=True):
+class EnqueueBody(From, kw_only=True):
     """What was typed after `grass enqueue`, unchanged."""
 
     words: list[Word]
-    key: str
     #: `sweep` stores the lines of --stdin under one name.
     verb: Literal["enqueue", "run", "sweep"] = "enqueue"
     #: With --stdin: a command on each line.
@@ -135,26 +141,23 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
-class SubmitBody(From, kw_only=True, forbid_unknown_fields=True):
+class SubmitBody(From, kw_only=True):
     """Jobs submitted by a program."""
 
     jobs: list[JobBody]
-    key: str
 
 
-class ManyBody(From, kw_only=True, forbid_unknown_fields=True):
+class ManyBody(From, kw_only=True):
     """Many commands submitted by a program, and the options that all of them share."""
 
     job: JobBody
     commands: list[Command]
-    key: str
 
 
-class SelectBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class SelectBody(Body, kw_only=True):
     """Selected jobs, and the parameters of an action on them."""
 
     selectors: list[str]
-    key: str
     grace_s: float | None = None
     priority: int = NEUTRAL_PRIORITY
     older_s: float | None = None
@@ -167,29 +170,26 @@ class SelectBody(Struct, kw_only=True, forbid_unknown_fields=True):
         check_bounds(grace_s=self.grace_s, priority=self.priority)
 
 
-class QueueBody(From, kw_only=True, forbid_unknown_fields=True):
+class QueueBody(From, kw_only=True):
     """What was typed after `grass create-queue`, unchanged."""
 
     words: list[Word]
-    key: str
     #: The queue is deleted when all its jobs have ended and it has no subscriber.
     temporary: bool = False
 
 
-class NameBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class NameBody(Body, kw_only=True):
     """A queue to delete, on this machine or on a worker."""
 
     name: str
-    key: str
     worker: str | None = None
     #: The queue was defined at the broker.
     at_broker: bool = False
 
 
-class PauseBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class PauseBody(Body, kw_only=True):
     """A queue to pause or resume; without one, all queues."""
 
-    key: str
     queue: str | None = None
     #: Go on after a restored backup without the workers that have not connected yet.
     restored: bool = False
@@ -201,8 +201,7 @@ def decode(raw: bytes, kind: type[T]) -> T:
         body = msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"invalid request: {error}") from None
-    key = getattr(body, "key", "0" * 32)
-    if len(key) != 32 or not all(digit in "0123456789abcdef" for digit in key):
+    if isinstance(body, Body) and (len(body.key) != 32 or not set(body.key) <= set("0123456789abcdef")):
         raise BadInput("the request's key is not 32 hex digits")
     return body
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 from aiohttp import web
-from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker import service
@@ -28,19 +27,17 @@ from grassq.web.submit import validate
 from grassq.web.workers.directory import WorkerDirectory
 
 
-class DrainBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class DrainBody(requests.Body, kw_only=True):
     """A worker that gets no more jobs; with `undo`, a worker that gets jobs again."""
 
     worker: str
-    key: str
     undo: bool = False
 
 
-class RemoveBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class RemoveBody(requests.Body, kw_only=True):
     """A worker to remove; `lost` gives its jobs up too."""
 
     worker: str
-    key: str
     lost: bool = False
 
 

@@ -34,22 +34,20 @@ SECRET_MAX = 200
 LAST_MAX = 10_000
 
 
-class CreateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class CreateBody(requests.Body, kw_only=True):
     """The rights of a new code."""
 
     scope: Scope
-    key: str
     queues: list[str] | None = None
     bare: bool = False
     name: str = ""
     ttl_s: float = CODE_S
 
 
-class RevokeBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class RevokeBody(requests.Body, kw_only=True):
     """A token or code to revoke."""
 
     id: str
-    key: str
 
 
 class RedeemBody(Struct, kw_only=True, forbid_unknown_fields=True):
