@@ -305,7 +305,7 @@ def test_a_paused_queue_starts_nothing_also_after_a_restart() -> None:
     fixture.restart()
     fixture.hello(a_worker("w", gpu=2, cpu=4))
     assert fixture.job(1).state is State.QUEUED
-    fixture.do(lambda batch: service.resume(batch, "default"))
+    fixture.do(lambda batch: service.pause(batch, "default", undo=True))
     assert fixture.job(1).state is State.PLACED
 
 
@@ -314,10 +314,10 @@ def test_pausing_everything_is_lifted_by_resuming_everything() -> None:
     fixture.submit(a_draft())
     assert fixture.do(lambda b: service.pause(b, None)).notes == ["1 job started already, and will finish"]
     fixture.submit(a_draft())
-    (note,) = fixture.do(lambda b: service.resume(b, "default")).notes
+    (note,) = fixture.do(lambda b: service.pause(b, "default", undo=True)).notes
     assert "everything is paused" in note
     assert fixture.job(2).state is State.QUEUED
-    fixture.do(lambda batch: service.resume(batch, None))
+    fixture.do(lambda batch: service.pause(batch, None, undo=True))
     assert fixture.job(2).state is State.PLACED
 
 

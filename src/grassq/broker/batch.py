@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import count
 from operator import eq
 from typing import Protocol
@@ -91,6 +92,11 @@ class Batch(Struct):
             raise GuardFailed(f"job {before.id} is {before.state} in the store, which the board does not know")
         self.changes.put(before, after)
         self.board.put(after, before)
+
+    def set_unreconciled(self, workers: AbstractSet[str]) -> None:
+        """Set which workers must reconnect before anything is started, on the board and in the store."""
+        if workers != self.board.unreconciled:
+            self.board.unreconciled, self.changes.unreconciled = {*workers}, {*workers}
 
     def job(self, id_: int) -> Job | None:
         """Return the current version of a job; None if there is no such job."""

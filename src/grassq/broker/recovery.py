@@ -119,7 +119,7 @@ class Recovery:
             orders.append((name, Withdraw(*attempt_id, hello.info.boot, unrecorded=True)))
         if restored_to == ID_MAX:
             _keep_ids(batch)
-        _set_unreconciled(batch, batch.board.unreconciled - {name})
+        batch.set_unreconciled(batch.board.unreconciled - {name})
         kept = {job for job, _ in unrecorded}
         return orders + _forget(batch, name, [job for job in found.removed if job not in kept])
 
@@ -134,7 +134,7 @@ class Recovery:
             return
         self.state.restored = True
         missing = batch.board.workers.keys() - self.state.spoken
-        _set_unreconciled(batch, batch.board.unreconciled | missing)
+        batch.set_unreconciled(batch.board.unreconciled | missing)
         log.error(
             "restored_from_backup worker=%s has seen more than the store holds; nothing is started until these have "
             "spoken: %s (`grass resume --restored` goes on without them)",
@@ -220,12 +220,6 @@ class Recovery:
 def _keep_ids(batch: Batch) -> None:
     """Store that every id up to the highest known id is taken, and that the run dirs of these jobs must stay."""
     batch.changes.restored_to = batch.next_id - 1
-
-
-def _set_unreconciled(batch: Batch, unreconciled: set[str]) -> None:
-    if unreconciled != batch.board.unreconciled:
-        batch.board.unreconciled = unreconciled
-        batch.changes.unreconciled = set(unreconciled)
 
 
 def _forget(batch: Batch, worker: str, removed: list[int]) -> Orders:

@@ -117,17 +117,8 @@ def _new_job(batch: Batch, draft: Draft, id_: int, eligibility: Eligibility, nam
     return job if why is None else advance(job, Unready(why), batch.now)
 
 
-def pause(batch: Batch, queue: str | None) -> Done:
-    """Start no more jobs, of one queue or of everything."""
-    return _set_paused(batch, queue, lambda paused, name: paused | {name})
-
-
-def resume(batch: Batch, queue: str | None) -> Done:
-    """Start jobs again, of one queue or of everything."""
-    return _set_paused(batch, queue, lambda paused, name: paused - {name} if name else set())
-
-
-def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str], set[str]]) -> Done:
+def pause(batch: Batch, queue: str | None, undo: bool = False) -> Done:
+    """Start no more jobs, of one queue or of everything; with `undo`, start jobs again."""
     if queue is not None and queue not in batch.board.queue_names() | batch.board.paused:
         if batch.store.jobs(resolve(batch, parse(queue)), 1):
             raise BadInput(
@@ -135,9 +126,12 @@ def _set_paused(batch: Batch, queue: str | None, change: Callable[[set[str], str
                 "`grass release` lets it go on; `grass pause` alone pauses everything"
             )
         raise NotFound(f"there is no queue {shown(queue)}; `grass show` lists them")
-    paused = change(batch.board.paused, queue or EVERYTHING)
+    if undo:
+        paused = set() if queue is None else batch.board.paused - {queue}
+    else:
+        paused = batch.board.paused | {queue or EVERYTHING}
     notes = []
-    if queue is not None and queue not in paused and EVERYTHING in paused:
+    if undo and EVERYTHING in paused:
         notes.append("everything is paused; `grass resume` lets all queues go on")
     if paused != batch.board.paused:
         batch.board.paused = paused
@@ -181,9 +175,7 @@ def remove_worker(batch: Batch, worker: str, lost: bool = False) -> Done:
     batch.changes.workers.pop(worker, None)
     batch.changes.worker_records.pop(worker, None)
     batch.changes.removed_workers.append(worker)
-    if worker in batch.board.unreconciled:
-        batch.board.unreconciled = batch.board.unreconciled - {worker}
-        batch.changes.unreconciled = set(batch.board.unreconciled)
+    batch.set_unreconciled(batch.board.unreconciled - {worker})
     reevaluate(batch)
     return Done(gone)
 

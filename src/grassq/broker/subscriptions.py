@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -160,11 +161,8 @@ class Subscriptions:
         if not changes:
             return
         self._seq = changes[-1].seq
-        too_many = len(self._ring) + len(changes) - RING_MAX
-        if too_many > 0:
-            last = self._ring[too_many - 1] if too_many <= len(self._ring) else changes[too_many - len(self._ring) - 1]
-            self._dropped = last.seq
         self._ring.extend(changes)
+        self._dropped = self._ring[0].seq - 1
         told: dict[Subscription, None] = {}
         for change in changes:
             for subscription in self._subscribers(change):
@@ -187,12 +185,8 @@ class Subscriptions:
             subscription._drop()
         else:
             # From the newest to the oldest, as mostly only a few are new.
-            later = []
-            for change in reversed(self._ring):
-                if change.seq <= seq:
-                    break
-                later.append(change)
-            for change in reversed(later):
+            later = takewhile(lambda change: change.seq > seq, reversed(self._ring))
+            for change in reversed([*later]):
                 if subscription.wanted.wants(change):
                     subscription._put(change)
         if subscription._pending or subscription.must_reread:

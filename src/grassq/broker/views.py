@@ -35,8 +35,15 @@ Document = dict[str, object]
 
 def glance(batch: Batch) -> Document:
     """Return the overview with the jobs that run, the next jobs and the jobs that ended lately."""
-    jobs, more = _glance(batch)
-    return {**overview(batch), "jobs": documents(batch, jobs), "more": more}
+    blocked: list[Job] = []
+    for state in (State.HELD, State.WAITING):
+        stored = batch.store.jobs(InState(state), NEXT_SHOWN + 1)
+        blocked += [job for job in map(batch.current, stored) if job.state in (State.HELD, State.WAITING)]
+    following = batch.fetch(batch.board.next_ids(NEXT_SHOWN)).values()
+    ended = batch.store.recent(batch.now - RECENT_S, RECENT_SHOWN)
+    shown = {job.id: job for job in (*ended, *batch.board.holding.values(), *following, *blocked[:NEXT_SHOWN])}
+    more = batch.board.queued() > NEXT_SHOWN or len(blocked) > NEXT_SHOWN or len(ended) == RECENT_SHOWN
+    return {**overview(batch), "jobs": documents(batch, [shown[id_] for id_ in sorted(shown)]), "more": more}
 
 
 def overview(batch: Batch) -> Document:
@@ -62,18 +69,6 @@ def why_page(reading: Reading, batch: Batch) -> tuple[list[Document], Reading]:
     """Return why each of the next selected jobs is where it is, and the reading after them."""
     some, reading = read(batch, reading, WHY_PAGE)
     return [_why(batch, job) for job, _ in some], reading
-
-
-def _glance(batch: Batch) -> tuple[list[Job], bool]:
-    blocked: list[Job] = []
-    for state in (State.HELD, State.WAITING):
-        stored = batch.store.jobs(InState(state), NEXT_SHOWN + 1)
-        blocked += [job for job in map(batch.current, stored) if job.state in (State.HELD, State.WAITING)]
-    following = batch.fetch(batch.board.next_ids(NEXT_SHOWN)).values()
-    ended = batch.store.recent(batch.now - RECENT_S, RECENT_SHOWN)
-    shown = [*ended, *batch.board.holding.values(), *following, *blocked[:NEXT_SHOWN]]
-    more = batch.board.queued() > NEXT_SHOWN or len(blocked) > NEXT_SHOWN or len(ended) == RECENT_SHOWN
-    return sorted({job.id: job for job in shown}.values(), key=lambda job: job.id), more
 
 
 def _workers(batch: Batch) -> list[WorkerState]:
@@ -272,12 +267,8 @@ def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
         return [f"{head} waits because {paused} is paused; `grass resume` lets it go on"]
     if not blockers:
         return [f"{head} is about to start"]
-    return [f"{head} waits for {_wanted(blockers)}:", *(_blocker_line(blocker) for blocker in blockers)]
-
-
-def _wanted(blockers: list[Blocker]) -> str:
-    resources = [blocker.resource for blocker in blockers if blocker.resource != WORKER]
-    return resources[0] if resources else "a worker"
+    wanted = next((blocker.resource for blocker in blockers if blocker.resource != WORKER), "a worker")
+    return [f"{head} waits for {wanted}:", *map(_blocker_line, blockers)]
 
 
 def _held_up(board: Board, mono: float) -> str | None:

@@ -126,7 +126,7 @@ class Queues:
             raise BadInput("--restored concerns the whole broker, not one queue")
         if body.restored:
             return await self._set_paused(request, body.key, service.accept_restored)
-        return await self._set_paused(request, body.key, lambda batch: service.resume(batch, body.queue))
+        return await self._set_paused(request, body.key, lambda batch: service.pause(batch, body.queue, undo=True))
 
     async def _set_paused(self, request: web.Request, key: str, action: Callable[[Batch], Done]) -> web.Response:
         done = await self._once(request, key, action)
