@@ -113,7 +113,22 @@ class Agent:
         if isinstance(order, Forget):
             return self._forget(order)
         try:
-            self._obey(order)
+            match order:
+                case Start():
+                    self._start(order)
+                case Check():
+                    if (held := self._held.get(order.id)) is not None:
+                        self._tell(held)
+                    else:
+                        self._recover(order.id, None, order.boot)
+                case Stop():
+                    self._stop(order.id, order.grace_s, order.boot)
+                case Withdraw():
+                    if order.unrecorded:
+                        self._machine.mark(order.id, rundir.UNRECORDED)
+                    self._withdraw(order.id, order.boot)
+                case Ack():
+                    self._acknowledged(order.id)
         except OSError as error:
             log.error("order_put_off order=%s error=%s", type(order).__name__, error)
             self._put_off[type(order), order.id] = order
@@ -124,24 +139,6 @@ class Agent:
             for held in self._held.values():
                 with one_alone(held.id):
                     self._leases.renew(held)
-
-    def _obey(self, order: Start | Check | Stop | Withdraw | Ack) -> None:
-        match order:
-            case Start():
-                self._start(order)
-            case Check():
-                if (held := self._held.get(order.id)) is not None:
-                    self._tell(held)
-                else:
-                    self._recover(order.id, None, order.boot)
-            case Stop():
-                self._stop(order.id, order.grace_s, order.boot)
-            case Withdraw():
-                if order.unrecorded:
-                    self._machine.mark(order.id, rundir.UNRECORDED)
-                self._withdraw(order.id, order.boot)
-            case Ack():
-                self._acknowledged(order.id)
 
     def _acknowledged(self, attempt: AttemptId) -> None:
         held = self._held.get(attempt)
