@@ -14,7 +14,7 @@ from grassq.core.planner.explain import WORKER, Blocker, explain
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
-from grassq.core.resources.capacity import Capacity, Pool
+from grassq.core.resources.capacity import Pool
 from grassq.core.resources.fit import FreeView, free_json, supply_json
 from grassq.core.resources.slots import slots_in
 from grassq.core.syntax.selectors import ByState as InState
@@ -175,12 +175,15 @@ def queue_document(batch: Batch, worker: WorkerState, queue: str) -> Document:
     offer = worker.offer(queue)
     assert offer is not None
     free_view = worker.free_view(queue)
+    found = free_view.offer.supply
+    # Sums as they were typed, devices as they were found.
+    limits = {name: limit if isinstance(limit, Pool) else found[name] for name, limit in offer.limits.items()}
     return {
         "name": queue,
         "worker": worker.info.name,
         "paused": batch.board.is_paused(queue),
-        "limits": supply_json(_as_declared(offer, free_view)),
-        "free": free_json(free_view, free_view.offer.supply),
+        "limits": supply_json(limits),
+        "free": free_json(free_view, found),
         "slots": _slot_documents(batch.board, worker, offer),
         "order": offer.order if offer.slots else None,
         **_command_document(offer),
@@ -198,13 +201,6 @@ def _slot_documents(board: Board, worker: WorkerState, offer: Offer) -> list[Doc
     return [
         {"name": slot.name, "gpu": list(slot.ids), "job": holders.get(index)} for index, slot in enumerate(offer.slots)
     ]
-
-
-def _as_declared(offer: Offer, free_view: FreeView) -> Capacity:
-    """Return a queue's limits: sums as they were typed, devices as they were found."""
-    return {
-        name: limit if isinstance(limit, Pool) else free_view.offer.supply[name] for name, limit in offer.limits.items()
-    }
 
 
 def worker_document(batch: Batch, worker: WorkerState) -> Document:

@@ -2,9 +2,9 @@
 
 `relational.py` says what a store promises, method by method; one conformance suite checks it on every engine.
 `base.py` has what a store is given and gives back. `sql.py` has every statement, in a subset both engines understand;
-`rows.py` turns jobs into rows and back, `id_ranges.py` cuts ids into what one statement asks for. `sqlite.py` and
-`postgres.py`, with `postgres_session.py`, are the two engines; `open.py` opens the store that a setting names.
-`migrations/` has numbered, forward-only steps, which `schema.py` reads; `copy.py` moves a whole store.
+`rows.py` turns jobs into rows and back. `sqlite.py` and `postgres.py`, with `postgres_session.py`, are the two engines;
+`open.py` opens the store that a setting names. `migrations/` has numbered, forward-only steps, which `schema.py` reads;
+`copy.py` moves a whole store.
 
 May import `core`. Synchronous: one thread owns the writing connection.
 

@@ -33,7 +33,6 @@ from grassq.store.base import (
     Token,
     WaitingGroup,
 )
-from grassq.store.id_ranges import next_ranges, portions
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -250,7 +249,7 @@ class Store(ABC):
             if job not in leaving:
                 raise GuardFailed(f"job {job} is not finished in the store")
         for statement in (sql.REMOVE_ATTEMPTS, sql.REMOVE_EVENTS, sql.REMOVE_JOBS):
-            for ids in portions(jobs):
+            for ids in sql.portions(jobs):
                 self._execute(sql.of_ids(statement, len(ids)), ids)
         # Only what these jobs used can have become useless.
         self._many(sql.REMOVE_ENVIRONMENT, [(digest,) for digest in {row[2] for row in leaving.values()}])
@@ -310,7 +309,7 @@ class Store(ABC):
         """
         low, high = after + 1, upto
         if isinstance(selector, selectors.ByIds):
-            ranges, high = next_ranges(selector.ranges, low, upto, limit)
+            ranges, high = sql.next_ranges(selector.ranges, low, upto, limit)
             selector = selectors.ByIds(ranges)
         elif selector == selectors.ByState(State.SUCCEEDED.value):
             high = min(upto, after + IDS_LOOKED_AT)
@@ -359,7 +358,7 @@ class Store(ABC):
     def _of_ids(self, statement: str, ids: Sequence[int], limit: int = ID_MAX) -> list[Row]:
         """Return the rows of some ids, in their order, at most `limit`."""
         found: list[Row] = []
-        for some in portions(ids):
+        for some in sql.portions(ids):
             found += self._execute(sql.of_ids(statement, len(some)), some).fetchall()
             if len(found) >= limit:
                 break

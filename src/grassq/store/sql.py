@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from grassq.core.model import ORDER_BITS
@@ -118,6 +119,31 @@ IDS_AT_ONCE = 1000
 def of_ids(statement: str, count: int) -> str:
     """Return a statement about this many ids."""
     return statement.format(ids=", ".join("?" * count))
+
+
+def portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield ids, as many as one statement names; the last is repeated, so that few statements serve any number."""
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        some = ids[start : start + IDS_AT_ONCE]
+        length = min(1 << (len(some) - 1).bit_length(), IDS_AT_ONCE)
+        yield [*some, *[some[-1]] * (length - len(some))]
+
+
+def next_ranges(
+    ranges: Sequence[tuple[int, int]], low: int, high: int, count: int
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Return ranges from the id `low` on that hold about `count` ids, and the id up to which they are complete."""
+    chosen: list[tuple[int, int]] = []
+    held, reached = 0, low - 1
+    for first, last in sorted((max(first, low), min(last, high)) for first, last in ranges):
+        if first > last:
+            continue
+        if held and held + last - first >= count:
+            return tuple(chosen), reached
+        chosen.append((first, last))
+        held += last - first + 1
+        reached = max(reached, last)
+    return tuple(chosen), high
 
 
 _SELECT = "select " + ", ".join(f"job.{column.strip()}" for column in JOB_COLUMNS.split(",")) + ", attempt.placement"
