@@ -8,6 +8,7 @@ import time
 from bench.homes import Members, free_address
 from bench.jobs import SLOTS, STAMP, STREAM_JOBS, WARM_UP, await_all, check_succeeded
 from bench.table import Row
+from grassq.home import Sender
 from grassq.net.client import ApiClient as Requests
 from grassq.net.client import Document
 from grassq.sdk import Client
@@ -76,7 +77,7 @@ def _streamed(requests: Requests, count: int) -> float:
     job: Document = {"command": ["go"], "queue": "bench", "request": {"lane": 1}}
     env = {b"PATH": os.fsencode(os.defpath)}
     began = time.perf_counter()
-    ids = requests.submit([job] * count, cwd=b"/", env=env, umask=0o077)["ids"]
+    ids = requests.submit([job] * count, Sender(b"/", env, 0o077))["ids"]
     await_all(requests)
     took = (time.perf_counter() - began) * 1000
     check_succeeded(requests, ids)

@@ -10,6 +10,7 @@ import time
 from bench.homes import own_home
 from bench.jobs import SLOTS, STAMP, STREAM_JOBS, WARM_UP, await_all, check_succeeded, program
 from bench.table import Row
+from grassq.home import Sender
 from grassq.net.client import ApiClient as Requests
 from grassq.net.client import Document
 from grassq.sdk import Client
@@ -98,11 +99,11 @@ def stream(home: str, rounds: int) -> Row:
     job: Document = {"command": ["/bin/true"], "queue": "bench", "request": {"lane": 1}}
     with Requests(home) as requests:
         requests.create_queue([b"bench", b"--lane=%d" % SLOTS], cwd=cwd)
-        requests.submit([job] * 10, cwd=cwd, env=env, umask=umask)
+        requests.submit([job] * 10, Sender(cwd, env, umask))
         await_all(requests)
         for _ in range(rounds):
             began = time.perf_counter()
-            ids = requests.submit([job] * STREAM_JOBS, cwd=cwd, env=env, umask=umask)["ids"]
+            ids = requests.submit([job] * STREAM_JOBS, Sender(cwd, env, umask))["ids"]
             await_all(requests)
             ours.append((time.perf_counter() - began) * 1000)
             check_succeeded(requests, ids)

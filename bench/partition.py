@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bench.homes import clean_environment, own_folder, until
 from bench.table import Row, Skipped
+from grassq.home import Sender
 
 if TYPE_CHECKING:
     from tests.hosts.site import Machine, Site
@@ -71,7 +72,7 @@ def _healed(broker: Machine, worker: Machine, gate: str, longer_s: float | None 
     """Cut shortly, or until both sides have given the connection up and then longer; heal, and wait for every end."""
     with broker.client() as client:
         job = {"command": [gate], "queue": "q", "request": {"cpu": 1}}
-        ids = client.submit([job] * JOBS, cwd=os.fsencode(worker.cwd), env={}, umask=0o077)["ids"]
+        ids = client.submit([job] * JOBS, Sender(os.fsencode(worker.cwd), {}, 0o077))["ids"]
         chosen = f"{ids[0]}-{ids[-1]}"
         until(lambda: all(each["state"] == "running" for each in client.show([chosen])["jobs"]), "running jobs")
         ends = len(_ends(worker))

@@ -113,24 +113,14 @@ class Sender:
         self.cwd, self.env, self.umask = cwd, env, umask
 
     @classmethod
-    def to(
-        cls,
-        broker: str | None,
-        cwd: bytes | None = None,
-        env: Mapping[bytes, bytes] | None = None,
-        mask: int | None = None,
-    ) -> Sender:
-        """Return what goes to this machine's daemon: what is given, and the rest as this process has it.
+    def to(cls, broker: str | None, cwd: bytes | None = None) -> Sender:
+        """Return what goes to this machine's daemon: the directory that is given, and the rest as this process has it.
 
         Nothing of this machine goes to a broker: a job there gets the worker's directory, environment and umask.
         """
         if broker is not None:
             return cls(b"/", {}, 0o022)
-        return cls(
-            working_directory() if cwd is None else cwd,
-            environment() if env is None else env,
-            umask() if mask is None else mask,
-        )
+        return cls(working_directory() if cwd is None else cwd, environment(), umask())
 
 
 def umask() -> int:

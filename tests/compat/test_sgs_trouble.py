@@ -13,6 +13,7 @@ from tests.compat.schedulers import GATE, PROGRAM, Call, Scheduler, others
 from tests.e2e.world import eventually
 
 from grassq.errors import BadInput
+from grassq.home import Sender
 from grassq.net.client import ApiClient
 
 #: The first request to cancel what waits meets nothing: as if all were about to start at that moment.
@@ -48,7 +49,7 @@ def is_missed(scheduler: Scheduler, directory: Path) -> bool:
     env = {os.fsencode(name): os.fsencode(value) for name, value in scheduler.env.items()}
     with ApiClient(str(scheduler.home)) as client:
         try:
-            client.submit_many(["true; true"], {"hold": True}, cwd=os.fsencode(directory), env=env, umask=0o022)
+            client.submit_many(["true; true"], {"hold": True}, Sender(os.fsencode(directory), env, 0o022))
         except BadInput:
             return True
     return False

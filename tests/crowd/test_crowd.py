@@ -12,6 +12,7 @@ import pytest
 from tests.crowd.crowd import Crowd, crowd
 from tests.e2e.world import eventually
 
+from grassq.home import Sender
 from grassq.net.client import ApiClient
 from grassq.net.encoding import new_key
 
@@ -31,7 +32,7 @@ def _submit(client: ApiClient, keys: list[str]) -> list[int]:
     job = {"command": ["go"], "queue": "q", "request": {"cpu": 1}}
     ids: list[int] = []
     for key in keys:
-        ids += client.submit([job] * BULK, cwd=b"/", env={}, umask=0o022, key=key)["ids"]
+        ids += client.submit([job] * BULK, Sender(b"/", {}, 0o022), key=key)["ids"]
     return ids
 
 

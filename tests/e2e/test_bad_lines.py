@@ -137,12 +137,12 @@ def test_a_nul_byte_is_refused(user: Grass) -> None:
     with user.client() as client:
         for command in (["echo", "a\0b"], ["ec\0ho"]):
             with pytest.raises(BadInput, match="NUL"):
-                client.submit([{"command": command}], cwd=os.fsencode(user.cwd), env={}, umask=0o22)
+                client.submit([{"command": command}], Sender(os.fsencode(user.cwd), {}, 0o22))
         with pytest.raises(BadInput, match="NUL"):
-            client.submit([{"command": ["true"], "env": [["A", "b\0"]]}], cwd=b"/", env={}, umask=0o22)
+            client.submit([{"command": ["true"], "env": [["A", "b\0"]]}], Sender(b"/", {}, 0o22))
         for cwd, env in ((b"/\0", {}), (b"/", {b"A\0": b"1"})):
             with pytest.raises(BadInput):
-                client.submit([{"command": ["true"]}], cwd=cwd, env=env, umask=0o22)
+                client.submit([{"command": ["true"]}], Sender(cwd, env, 0o22))
         body = enqueue_body([b"echo", b"\0"], Sender.to("a broker"), new_key())
         answer = exchange(client.home, "POST", "/v1/enqueue", body)
         assert answer.headers["grass-exit"] == "2" and b"NUL" in answer.body
@@ -152,7 +152,7 @@ def test_a_nul_byte_is_refused(user: Grass) -> None:
 def test_one_bad_job_of_many_stores_none(user: Grass) -> None:
     jobs = [{"command": ["true"], "request": {"gpu": amount}, "queue": "q"} for amount in (1, 1, 3)]
     with user.client() as client, pytest.raises(Refused):
-        client.submit(jobs, cwd=b"/", env={b"PATH": b"/bin:/usr/bin"}, umask=0o22)
+        client.submit(jobs, Sender(b"/", {b"PATH": b"/bin:/usr/bin"}, 0o22))
     user.nothing_was_stored()
 
 
@@ -160,11 +160,11 @@ def test_a_key_is_one_submission(user: Grass) -> None:
     key = new_key()
     env = {b"PATH": b"/bin:/usr/bin"}
     with user.client() as client:
-        first = client.submit([{"command": ["true"]}], cwd=b"/", env=env, umask=0o22, key=key)
-        again = client.submit([{"command": ["true"]}], cwd=b"/", env=env, umask=0o22, key=key)
+        first = client.submit([{"command": ["true"]}], Sender(b"/", env, 0o22), key=key)
+        again = client.submit([{"command": ["true"]}], Sender(b"/", env, 0o22), key=key)
         assert first["ids"] == again["ids"]
         with pytest.raises(Refused, match="key"):
-            client.submit([{"command": ["false"]}], cwd=b"/", env=env, umask=0o22, key=key)
+            client.submit([{"command": ["false"]}], Sender(b"/", env, 0o22), key=key)
     assert len(user.jobs()) == 1
 
 
@@ -203,7 +203,7 @@ def test_long_words_are_refused_or_run_whole(grass: Grass) -> None:
     tool = grass.write("size", '#!/bin/sh\nprintf %s "$1" | wc -c\n', 0o755)
     assert grass.run(str(tool), "x" * 100_000).strip() == "100000"
     with grass.client() as client, pytest.raises(BadInput):
-        client.submit([{"command": ["true", "y" * (3 << 20)]}], cwd=b"/", env={}, umask=0o22)
+        client.submit([{"command": ["true", "y" * (3 << 20)]}], Sender(b"/", {}, 0o22))
     assert len(grass.jobs()) == 1
 
 

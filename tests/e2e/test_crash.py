@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.world import BIN, DEADLINE_S, FINAL, Grass, end, eventually, is_alive
 
 from grassq.errors import GrassError
+from grassq.home import Sender
 from grassq.net.client import ApiClient
 from grassq.net.encoding import new_key
 
@@ -106,7 +107,7 @@ def test_sixty_jobs_run_once_each_through_twenty_five_kills(grass: Grass) -> Non
     ]
     env = {os.fsencode(name): os.fsencode(value) for name, value in grass.env.items()}
     with grass.client() as client:
-        ids = client.submit(jobs, cwd=os.fsencode(grass.cwd), env=env, umask=0o22)["ids"]
+        ids = client.submit(jobs, Sender(os.fsencode(grass.cwd), env, 0o22))["ids"]
     for _ in range(KILLS):
         kill_at_some_moment(grass, dice)
     grass.ended(*ids)
@@ -236,7 +237,7 @@ def test_the_same_key_gives_the_same_id_across_a_crash(grass: Grass) -> None:
 
     def submit() -> list[int]:
         with grass.client() as client:
-            ids: list[int] = client.submit(jobs, cwd=b"/", env=env, umask=0o22, key=key)["ids"]
+            ids: list[int] = client.submit(jobs, Sender(b"/", env, 0o22), key=key)["ids"]
         return ids
 
     first = submit()
@@ -276,7 +277,7 @@ def test_a_machine_full_of_jobs_is_recovered(grass: Grass) -> None:
     env = {os.fsencode(name): os.fsencode(value) for name, value in grass.env.items()}
     jobs = [{"command": ["sh", "-c", "echo $$"], "queue": "q", "request": {"gpu": 0.1}} for _ in range(40)]
     with grass.client() as client:
-        ids = client.submit(jobs, cwd=os.fsencode(grass.cwd), env=env, umask=0o22)["ids"]
+        ids = client.submit(jobs, Sender(os.fsencode(grass.cwd), env, 0o22))["ids"]
     for _ in range(3):
         grass.crash()
         subprocess.run([BIN / "grass", "start"], env=grass.env, check=True, capture_output=True)

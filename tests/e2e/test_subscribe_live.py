@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.world import DEADLINE_S, Grass, end, eventually
 
+from grassq.home import Sender
 from grassq.net.client import ApiClient
 from grassq.net.event_stream import EventStream, Frame, JobEnded, JobOutput, JobShown, JobStarted
 
@@ -76,7 +77,7 @@ class Door:
     def submit(self, *lines: str) -> list[int]:
         env = {os.fsencode(k): os.fsencode(v) for k, v in self.grass.env.items()}
         cwd = os.fsencode(self.grass.cwd)
-        made = self.client.submit_many(lines, {"queue": QUEUE}, cwd=cwd, env=env, umask=0o22)
+        made = self.client.submit_many(lines, {"queue": QUEUE}, Sender(cwd, env, 0o22))
         return list(range(made["first"], made["first"] + made["count"]))
 
     def has_queue(self) -> bool:

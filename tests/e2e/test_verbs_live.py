@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from tests.e2e.world import DEADLINE_S, Grass, eventually
 
+from grassq.home import Sender
+
 JOB_FIELDS = {
     "id", "name", "queue", "state", "reason", "command", "shell", "request", "allocation", "worker", "attempt", "pid",
     "exit_code", "signal", "outcome", "rerun_of", "created", "started", "finished",
@@ -183,7 +185,7 @@ def test_show_and_info_have_the_whole_job(grass: Grass) -> None:
 def test_show_without_a_selector_is_bounded_and_says_so(grass: Grass) -> None:
     grass.ok("pause")
     with grass.client() as client:
-        client.submit([{"command": ["true"]}] * 150, cwd=b"/", env={b"PATH": b"/bin:/usr/bin"}, umask=0o22)
+        client.submit([{"command": ["true"]}] * 150, Sender(b"/", {b"PATH": b"/bin:/usr/bin"}, 0o22))
     document = grass.json("show")
     assert [job["id"] for job in document["jobs"]] == list(range(1, 101))
     assert document["more"] is True and document["totals"] == {"queued": 150}
@@ -207,7 +209,7 @@ def test_jobs_killed_at_once_never_start_twice_and_never_stay(grass: Grass) -> N
     env = {b"PATH": b"/bin:/usr/bin"}
     with grass.client() as client:
         for _ in range(30):
-            [id_] = client.submit([{"command": [str(tool)]}], cwd=b"/", env=env, umask=0o22)["ids"]
+            [id_] = client.submit([{"command": [str(tool)]}], Sender(b"/", env, 0o22))["ids"]
             client.kill([str(id_)], grace_s=0)
         eventually(lambda: client.wait(["all"], timeout_s=5)["done"], "all end")
         assert {job["state"] for job in client.show(["all"])["jobs"]} == {"cancelled"}

@@ -75,33 +75,19 @@ class ApiClient:
         with self._own_lock():
             self._drop()
 
-    def submit(
-        self,
-        jobs: Sequence[Document],
-        *,
-        cwd: bytes | None = None,
-        env: Mapping[bytes, bytes] | None = None,
-        umask: int | None = None,
-        key: str | None = None,
-    ) -> Document:
-        """Store jobs, all or none; ids in the order given."""
-        return self._submit("submit", {"jobs": list(jobs)}, Sender.to(self.broker, cwd, env, umask), key)
+    def submit(self, jobs: Sequence[Document], sender: Sender | None = None, *, key: str | None = None) -> Document:
+        """Store jobs, all or none; ids in the order given. `sender` is this process if it is not given."""
+        return self._submit("submit", {"jobs": list(jobs)}, sender, key)
 
     def submit_many(
-        self,
-        commands: Sequence[Command],
-        job: Document,
-        *,
-        cwd: bytes | None = None,
-        env: Mapping[bytes, bytes] | None = None,
-        umask: int | None = None,
-        key: str | None = None,
+        self, commands: Sequence[Command], job: Document, sender: Sender | None = None, *, key: str | None = None
     ) -> Document:
         """Store a job for each command, all or none; `job` has the common options. The ids are consecutive."""
-        document: Document = {"job": job, "commands": commands}
-        return self._submit("submit-many", document, Sender.to(self.broker, cwd, env, umask), key)
+        return self._submit("submit-many", {"job": job, "commands": commands}, sender, key)
 
-    def _submit(self, verb: str, document: Document, sender: Sender, key: str | None) -> Document:
+    def _submit(self, verb: str, document: Document, sender: Sender | None, key: str | None) -> Document:
+        if sender is None or self.broker is not None:
+            sender = Sender.to(self.broker)
         rest = json.dumps({**document, "cwd": word_value(sender.cwd), "umask": sender.umask, "key": key or new_key()})
         body = f'{rest[:-1]}, "env": {self._environment(sender.env)}}}'.encode("ascii")
         if len(body) > REQUEST_MAX:
@@ -182,7 +168,7 @@ class ApiClient:
 
         A temporary queue is deleted when it has no subscriber and all its jobs have ended.
         """
-        where = word_value(Sender.to(self.broker, cwd, {}).cwd)
+        where = word_value(Sender.to(self.broker, cwd).cwd)
         return self.change("create-queue", words=[word_value(each) for each in words], cwd=where, temporary=temporary)
 
     def subscribe(self, queue: str, known: Known) -> EventStream:

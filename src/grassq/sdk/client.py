@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from grassq import home as homes
 from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
+from grassq.home import Sender
 from grassq.net.client import POLL_LIMIT_S, WAIT_AT_ONCE, compact
 from grassq.net.client import ApiClient as _Requests
 from grassq.net.encoding import FINAL_STATES, word_value
@@ -69,7 +70,7 @@ class Client:
         """
         words = _written([command] if isinstance(command, str) else command)
         document = _document(options) | {"command": words, "shell": isinstance(command, str)}
-        answer = self._requests.submit([document], cwd=self._directory(document, cwd), key=key)
+        answer = self._requests.submit([document], self._sender(document, cwd), key=key)
         _warn(answer)
         return Job(self, {"id": answer["ids"][0]})
 
@@ -87,28 +88,27 @@ class Client:
         names a program runs without a shell, a shell runs every other line.
         """
         document = _document(options)
-        where = self._directory(document, cwd)
+        sender = self._sender(document, cwd)
         with gc_paused():
             written = [_written([each])[0] if isinstance(each, str) else _written(each) for each in commands]
         if not written:
             return []
-        answer = self._requests.submit_many(written, document, cwd=where, key=key)
+        answer = self._requests.submit_many(written, document, sender, key=key)
         _warn(answer)
         first, count = int(answer["first"]), int(answer["count"])
         with gc_paused():
             return [Job(self, {"id": id_}) for id_ in range(first, first + count)]
 
-    def _directory(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> bytes | None:
-        """Return the directory to send; for a broker, put it into the document, because it is on the worker."""
+    def _sender(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> Sender:
+        """Return what is sent of this program; for a broker, `cwd` goes into the document: it is on the worker."""
         if cwd is None:
-            return None
+            return Sender.to(self.broker)
         path = Path(os.fsdecode(cwd))
-        if self.broker is None:
-            return os.fsencode(path.absolute())
-        if not path.is_absolute():
-            raise BadInput(f"cwd={os.fsdecode(cwd)!r} is a directory on another machine; write an absolute path")
-        document["cwd"] = word_value(os.fsencode(cwd))
-        return None
+        if self.broker is not None:
+            if not path.is_absolute():
+                raise BadInput(f"cwd={os.fsdecode(cwd)!r} is a directory on another machine; write an absolute path")
+            document["cwd"] = word_value(os.fsencode(cwd))
+        return Sender.to(self.broker, os.fsencode(path.absolute()))
 
     def jobs(self, *selectors: str | int) -> list[Job]:
         """Return the selected jobs; without a selector the current jobs, as in `grass show`."""

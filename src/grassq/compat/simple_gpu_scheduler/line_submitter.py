@@ -15,6 +15,7 @@ from grassq.compat.simple_gpu_scheduler.signals import Signals
 from grassq.core.syntax.placeholders import JOB_PLACEHOLDERS, literal
 from grassq.core.syntax.resource_names import SLOT, SLOTS_OF
 from grassq.errors import BadInput, GrassError, StoreUnavailable, Unreachable
+from grassq.home import Sender
 from grassq.net.client import ApiClient
 from grassq.net.encoding import new_key, word_value
 
@@ -90,10 +91,11 @@ class LineSubmitter:
 
     def _submit(self, commands: Sequence[Command]) -> int:
         key, deadline = new_key(), 0.0
+        sender = Sender.to(None, self._cwd)
         texts = [word_value(literal(command.text, _PLACEHOLDERS)) for command in commands]
         while True:
             try:
-                answer = self._client.submit_many(texts, {"queue": self._queue}, cwd=self._cwd, key=key)
+                answer = self._client.submit_many(texts, {"queue": self._queue}, sender, key=key)
                 break
             except GrassError as error:
                 if self._is_lasting(error) or self._signals.first or (deadline and monotonic() > deadline):
