@@ -237,6 +237,11 @@ def request_stop(path: str, grace_s: float | None, reason: str) -> None:
     )
 
 
+def may_be_stopped(path: str) -> bool:
+    """Tell whether a stop request may be there: a quick look before `read_stop`."""
+    return os.access(f"{path}/stop", os.F_OK)
+
+
 def read_stop(path: str) -> dict[str, Any] | None:
     """Return the stop request, or None. An unreadable one is still a request, with the grace of the spec."""
     data = atomic_files.read(f"{path}/stop", RECORD_LIMIT)
@@ -269,6 +274,8 @@ def follow(predecessor: str, order: bytes) -> None:
 
 def prefetched(path: str) -> bytes | None:
     """Return the order of the attempt that takes over when this one has ended; a damaged order is none."""
+    if not os.access(f"{path}/next", os.F_OK):
+        return None  # nearly always, and quicker than a read that fails
     try:
         return atomic_files.verify_checksum(atomic_files.read(f"{path}/next", SPEC_LIMIT) or b"")
     except OSError:

@@ -180,7 +180,7 @@ class _Shim:
 
     def _start(self, attempt: _Attempt) -> bool:
         try:
-            if rundir.read_stop(attempt.path) is not None:
+            if rundir.may_be_stopped(attempt.path) and rundir.read_stop(attempt.path) is not None:
                 attempt.cancelled = True
                 return False
             if attempt.spec.lease:
