@@ -42,11 +42,8 @@ class FreeDevice(Struct, frozen=True):
     empty: bool
     #: One job holds all of the device.
     closed: bool
-
-    @property
-    def most(self) -> int:
-        """The most one job can get: a device of which another job holds a part is never given whole."""
-        return self.free if self.empty else min(self.free, self.whole - 1)
+    #: The most one job can get: a device of which another job holds a part is never given whole.
+    most: int
 
 
 class FreeView(Struct):
@@ -95,16 +92,17 @@ class FreeView(Struct):
     def _device_free(self, name: str, device: Device, limit: Device) -> FreeDevice:
         load = self.machine.loads.get(name, {}).get(device.id) or Load()
         mine = self.offer.loads.get(name, {}).get(device.id) or Load()
-        free = min(device.worth - load.used, limit.worth - mine.used)
-        closed = load.wholes > 0
+        closed, empty = load.wholes > 0, load.holders == 0
+        free = 0 if closed else max(0, min(device.worth - load.used, limit.worth - mine.used))
         return FreeDevice(
             device.id,
             device.worth,
             min(device.worth, limit.worth),
-            0 if closed else max(0, free),
+            free,
             max(0, device.vram - load.vram),
-            load.holders == 0,
+            empty,
             closed,
+            free if empty else min(free, device.worth - 1),
         )
 
 

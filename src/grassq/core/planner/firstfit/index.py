@@ -113,8 +113,10 @@ class Index:
 
     def fitting(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Iterate over all that fit as (order, key), in increasing order, until the index changes."""
-        few = self._fitting_few(free)
-        return merge(few, self._fitting_trees(free)) if self._trees else few
+        if not self._trees:
+            return self._fitting_few(free)
+        trees = self._fitting_trees(free)
+        return merge(self._fitting_few(free), trees) if self._few else trees
 
     def _fitting_few(self, free: Sequence[int]) -> Iterator[tuple[int, int]]:
         a, b, c, d = free if len(free) == PLAIN else (*free, *_ZEROS)[:PLAIN]
