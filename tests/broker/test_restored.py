@@ -13,6 +13,7 @@ from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker
 
 from grassq.broker import service
+from grassq.broker.decider import AWAIT_S
 from grassq.broker.inbox import Call, FromWorker
 from grassq.broker.service import Draft
 from grassq.core.job_options import STOP_GRACE_S
@@ -441,6 +442,28 @@ def test_a_job_is_not_released_while_an_attempt_without_a_record_may_run_and_a_k
     effects = fixture.process(Call(lambda batch: at_once.kill(batch, chosen("1"), None)))
     assert effects.orders == [("a", Stop(1, 1, STOP_GRACE_S, A.boot))]
     assert fixture.job(1).state is State.CANCELLED
+
+
+def test_a_job_is_not_released_until_the_worker_that_ran_it_without_a_record_has_reconnected(fixture: Site) -> None:
+    a, b = hands(fixture, A, B)
+    submit(fixture, a_draft(hold=True))
+    backup = fixture.back_up()
+    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
+    a.connect()
+    fixture.restore(backup)
+    a.connect()
+    b.connect()
+    assert fixture.job(1).state is State.HELD
+    fixture.restart()
+    b.connect()
+    fixture.clock.now += 2 * AWAIT_S
+    done = fixture.do(lambda batch: at_once.release(batch, chosen("1")))
+    assert "may run on a, which has not connected since the broker started" in done.notes[0]
+    assert fixture.job(1).state is State.HELD and b.ran == []
+    fixture.do(lambda batch: service.remove_worker(batch, "a", lost=True))
+    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
+    b.connect()
+    assert b.ran == [1]
 
 
 def test_an_attempt_without_a_record_counts_also_when_its_worker_did_not_get_the_answer(fixture: Site) -> None:

@@ -112,8 +112,10 @@ class Recovery:
         orders: Orders = [(name, stop) for worker, stop in self.state.fenced.values() if worker == name]
         for attempt_id in found.unrecorded:
             orders += self._give_up(batch, name, attempt_id)
-        # These attempts may run: their devices are in use until the worker reports their ends.
-        skipped = [each for each in held if _is_skipped(batch, known.get(each[0]), each)]
+        # These attempts may run: their devices are in use until the worker reports their ends. An attempt may have been
+        # given up before, in an answer that the worker did not get.
+        last = {job.attempt_id: job for job in known.values()}
+        skipped = [each for each in held if each in last and is_skipped(batch, last[each])]
         batch.board.workers[name].unrecorded = {*found.unrecorded, *unrecorded, *skipped}
         for attempt_id in sorted(batch.board.workers[name].unrecorded):
             orders.append((name, Withdraw(*attempt_id, hello.info.boot, unrecorded=True)))
@@ -230,9 +232,9 @@ def _forget(batch: Batch, worker: str, removed: list[int]) -> Orders:
     return [(worker, Forget(tuple(removed[at : at + FORGET_MAX]), spare)) for at in range(0, len(removed), FORGET_MAX)]
 
 
-def _is_skipped(batch: Batch, job: Job | None, attempt: AttemptId) -> bool:
-    """Tell whether an attempt was given up before, in an answer that its worker did not get."""
-    if job is None or job.state in FINAL | HOLDING or attempt != job.attempt_id or attempt in batch.changes.attempts:
+def is_skipped(batch: Batch, job: Job) -> bool:
+    """Tell whether the last attempt of a job was given up because the store has no record of it."""
+    if job.attempt == 0 or job.state in FINAL | HOLDING or job.attempt_id in batch.changes.attempts:
         return False
     return all(recorded.number != job.attempt for recorded in batch.store.attempts(job.id))
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from grassq.broker.actions.bulk import Action, Applied
 from grassq.broker.batch import Batch
 from grassq.broker.eligibility import Eligibility
+from grassq.broker.recovery import is_skipped
 from grassq.broker.service import Draft, insert, refuse_what_never_fits
 from grassq.core.model import FINAL, HOLDING, Job, State
 from grassq.core.planner.request_classes import shape_of
@@ -72,6 +73,10 @@ class ReleaseJobs(Action):
         if any(job.id == id_ for state in batch.board.workers.values() for id_, _ in state.unrecorded):
             runs = "an attempt of it that the store has no record of may still run; `grass kill` ends it"
             return f"job {job.id} stays held: {runs}"
+        if batch.board.awaited and is_skipped(batch, job):
+            names = ", ".join(sorted(batch.board.awaited))
+            runs = f"an attempt of it that the store has no record of may run on {names}, which has not connected since"
+            return f"job {job.id} stays held: {runs} the broker started; `grass remove WORKER --lost` gives a worker up"
         if job.state is State.HELD:
             return None
         return f"job {job.id} is not held ({job.state})" if named else ""
