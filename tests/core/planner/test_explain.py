@@ -44,6 +44,13 @@ def test_explain_of_memory_names_those_who_hold_memory_else_those_on_the_devices
     assert [(b.resource, b.holders) for b in explain(board, board.jobs[3], T0)] == [("vram", (1,))]
 
 
+def test_a_device_whose_memory_is_held_is_not_free_for_a_job_that_wants_it_whole() -> None:
+    board = a_board(a_worker(gpu={"0": {"vram": 8}}), jobs=[a_job(1, vram=6), a_job(2, gpu=1)])
+    apply(board, plan(board, T0))
+    (blocker,) = explain(board, board.jobs[2], T0)
+    assert blocker == Blocker("w", "gpu", ONE, 0, "1 gpu needed, 0 free", (1,))
+
+
 def test_explain_names_a_worker_out_of_touch_and_a_head_that_keeps_room() -> None:
     board = a_board(a_worker(cpu=4), jobs=[a_job(1, cpu=3), a_job(2, cpu=4)], patience=AT_ONCE)
     apply(board, plan(board, T0))

@@ -85,6 +85,8 @@ def _blocker(board: Board, worker: WorkerState, queue: str, found: Shortage) -> 
     if group != SLOT and worker.info.may_appear(group) and group not in worker.machine.supply:
         return Blocker(name, found.resource, found.needed, found.free, "devices are still being looked for")
     holders = board.holders(name, found.resource) or board.holders(name, group)
+    if not holders and group == VRAM_OF:
+        holders = board.holders(name, VRAM)
     if group == SLOT:
         holders = [job for job in holders if job.spec.queue == queue]
     ids = tuple(sorted(job.id for job in holders))

@@ -161,7 +161,9 @@ def _fit_one(name: str, amount: int, vram: int, free_view: FreeView) -> int | di
     if vram and _choose(amount, every, in_units=in_units) is not None:
         most = max(device.vram for device in every)
         return Shortage(VRAM, vram, most, f"no free {name} has {amount_text(vram)} MiB of memory left")
-    return _short(name, amount, devices_sum(devices, in_units=in_units))
+    free = devices_sum(devices, in_units=in_units)
+    # Short of a millionth: jobs hold only memory of a device, and no job that wants the device whole gets it.
+    return _short(name, amount, amount - ONE if in_units and amount - free == 1 else free)
 
 
 def _short(name: str, amount: int, free: int) -> Shortage:
