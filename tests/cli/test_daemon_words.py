@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 from tests.cli.fake_broker import let_in
 
 from grassq import daemon
@@ -18,7 +19,12 @@ from grassq.core.syntax.addresses import Address
 def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the daemon was called with."""
     heard: dict[str, Any] = {}
-    monkeypatch.setattr(daemon, "run", lambda **words: heard.update(words) or 0)
+
+    def run(home: str, mode: daemon.SavedMode, **others: object) -> int:
+        heard.update(asdict(mode), home=home, **others)
+        return 0
+
+    monkeypatch.setattr(daemon, "run", run)
     return heard
 
 

@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import base64
 import json
-import tarfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
+from tests.archives import FIXTURES, unpack
 from tests.e2e.world import Grass, Job, eventually, free_port
 
 from grassq.net.retry import exchange
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
 HOME: dict[str, Any] = json.loads((FIXTURES / "home.json").read_text())
 BROKER: dict[str, Any] = json.loads((FIXTURES / "broker.json").read_text())
 FIRST, LAST = HOME["ids"]["bulk-first"], HOME["ids"]["bulk-last"]
@@ -36,7 +34,7 @@ JOB_KEYS = {key for job in HOME["opened"]["jobs"] for key in job} - {"error"}
 
 
 def test_a_home_of_an_earlier_release_opens(grass: Grass) -> None:
-    unpack(grass, "home.tar.gz")
+    make_home(grass, "home.tar.gz")
     jobs = check_opened(grass, HOME["opened"], BULK)
     bulk = {job["id"]: (job["state"], job["command"]) for job in grass.jobs() if job["id"] in BULK}
     assert bulk == {id_: ("queued", bulk_command(id_ - FIRST + 1)) for id_ in BULK}
@@ -59,7 +57,7 @@ def test_a_home_of_an_earlier_release_opens(grass: Grass) -> None:
 
 
 def test_a_restored_broker_of_an_earlier_release_opens(grass: Grass) -> None:
-    unpack(grass, "broker.tar.gz")
+    make_home(grass, "broker.tar.gz")
     grass.env["GRASS_CAPACITY"] = "{cpu: 4}"
     grass.start("daemon", "--bind", f"127.0.0.1:{free_port()}", "--name", "hub")
     eventually(lambda: (grass.home / "grass.sock").exists(), "the daemon listens")
@@ -77,10 +75,9 @@ def test_a_restored_broker_of_an_earlier_release_opens(grass: Grass) -> None:
     until_alike(grass, after(jobs, BROKER["removed"]))
 
 
-def unpack(grass: Grass, name: str) -> None:
+def make_home(grass: Grass, name: str) -> None:
     """Make a fixture the home."""
-    with tarfile.open(FIXTURES / name) as tar:
-        tar.extractall(grass.home.parent, filter="data")
+    unpack(name, grass.home.parent)
     grass.home.chmod(0o700)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.archives import unpack
 from tests.builders import a_job
 from tests.postgres import shared
 from tests.store.batches import MANY, new
@@ -20,7 +20,6 @@ from grassq.store import schema, sql
 from grassq.store.relational import Store
 
 Opened = Callable[[str], Store]
-FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
 def schema_of(path: Path) -> dict[str, object]:
@@ -38,8 +37,7 @@ def schema_of(path: Path) -> dict[str, object]:
 
 
 def test_a_new_store_has_the_schema_of_the_store_of_an_earlier_release(tmp_path: Path, opened: Opened) -> None:
-    with tarfile.open(FIXTURES / "home.tar.gz") as tar:
-        tar.extract("home/store.db", tmp_path, filter="data")
+    unpack("home.tar.gz", tmp_path)
     opened(f"sqlite:{tmp_path / 'store.db'}")
     earlier = tmp_path / "home" / "store.db"
     assert len(opened(f"sqlite:{earlier}").jobs(parse("all"), MANY)) == 309
