@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench.homes import own_home, until
@@ -28,38 +29,41 @@ ANSWER_S = 60.0
 
 
 class Asker:
-    """Asks `why` of one job, again and again, and keeps the longest answer."""
+    """Asks `why` of one job, again and again, in a process of its own, and keeps the longest answer."""
 
     def __init__(self, home: str, job: int) -> None:
-        self._home, self._job = home, str(job)
-        self._ended = threading.Event()
-        self._answered = threading.Event()
-        self._worst = 0.0
-        self._thread = threading.Thread(target=self._run)
+        context = multiprocessing.get_context("spawn")
+        self._end, theirs = context.Pipe()
+        self._process = context.Process(target=_ask, args=(home, str(job), theirs))
 
     def __enter__(self) -> Asker:
-        self._thread.start()
+        self._process.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        with ApiClient(self._home) as client:
-            while not self._ended.wait(PAUSE_S):
-                began = time.perf_counter()
-                client.get("why", [self._job])
-                self._worst = max(self._worst, time.perf_counter() - began)
-                self._answered.set()
+        self._end.send(False)
+        self._process.join()
 
     def worst(self) -> float:
         """Return the longest answer since the last call, in seconds; the request under way counts too."""
-        self._answered.clear()
-        if not self._answered.wait(ANSWER_S):
+        self._end.send(True)
+        if not self._end.poll(ANSWER_S):
             raise SystemExit(f"no answer to `why` within {ANSWER_S:g} s")
-        worst, self._worst = self._worst, 0.0
-        return worst
+        return float(self._end.recv())
+
+
+def _ask(home: str, job: str, end: Connection) -> None:
+    worst = 0.0
+    with ApiClient(home) as client:
+        while True:
+            began = time.perf_counter()
+            client.get("why", [job])
+            worst = max(worst, time.perf_counter() - began)
+            if end.poll(PAUSE_S):
+                if not end.recv():
+                    return
+                end.send(worst)
+                worst = 0.0
 
 
 def measure(count: int) -> list[dict[str, object]]:

@@ -114,7 +114,8 @@ class BulkChange:
         self._last: set[int] = set()
         #: Notes by job: why it was left out, or what else to say.
         self._notes: dict[int, str] = {}
-        self._applied: dict[int, Applied] = {}
+        #: The graces of each step. Of the jobs themselves nothing is kept: there may be very many.
+        self._graces: dict[int, list[float]] = {}
         self._steps: dict[int, Submission] = {}
 
     def start(self, batch: Batch) -> BulkResult | Next:
@@ -190,7 +191,8 @@ class BulkChange:
         return jobs
 
     def _apply(self, batch: Batch, number: int, jobs: Sequence[Job]) -> Applied:
-        applied = self._applied[number] = self._action.apply(batch, jobs)
+        applied = self._action.apply(batch, jobs)
+        self._graces[number] = applied.graces
         for job, note in applied.notes.items():
             self._note(job, note)
         return applied
@@ -216,7 +218,7 @@ class BulkChange:
         return self._told(batch, whole)
 
     def _told(self, batch: Batch, done: Submission, jobs: Sequence[Job] | None = None) -> BulkResult:
-        graces = [grace_s for applied in self._applied.values() for grace_s in applied.graces]
+        graces = [grace_s for graces in self._graces.values() for grace_s in graces]
         # A submission in one batch has a first id and a count instead of a list.
         ids = ids_of(done) if done.first_id else list(done.ids)
         if jobs is None:
