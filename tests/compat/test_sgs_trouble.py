@@ -129,10 +129,11 @@ def test_what_is_put_back_after_it_was_asked_to_stop_does_not_start_later(schedu
     call = elsewhere(scheduler, scheduler.cwd, sys.executable, "-c", MISSES_ONE, "--gpus", "0")
     call.write(f"touch begun; {GATE.format('speak')}; echo heard; {GATE.format('gate')}", "touch second", "touch third")
     scheduler.made("begun")
+    call.until_out("Processing")
     eventually(lambda: len(scheduler.jobs()) == 3, "all are handed over")
     call.signal(signal.SIGTERM)
     call.until_err("no more commands start")
-    assert "second" not in call.err()
+    # Any event makes it try again: this output is one, if none came before.
     scheduler.open_gate("speak")
     call.until_err("# 2 commands were not started:\ntouch second\ntouch third\n")
     scheduler.open_gate("gate")
