@@ -7,6 +7,8 @@ from tests.broker.decider_fixture import a_draft
 from tests.web.broker_fixture import BrokerFixture, key, play
 
 from grassq.broker import service
+from grassq.broker.engine import Engine
+from grassq.errors import Refused
 
 
 def words(*given: str) -> dict[str, object]:
@@ -83,6 +85,23 @@ def test_removing_a_worker_ends_its_token() -> None:
         assert answer.status == 200, answer
         again = await fixture.ask("POST", "/v1/remove-worker", body | {"key": key()}, local=True)
         assert again.status == 404
+        assert (await fixture.ask("GET", "/v1/worker", token=token)).status == 401
+
+    play(test)
+
+
+def test_the_token_of_a_removed_worker_ends_also_when_the_broker_takes_no_more_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("worker", name="old")
+
+        async def refuse(self: Engine, handler: object) -> None:
+            raise Refused("too many requests are waiting already")
+
+        monkeypatch.setattr(Engine, "read", refuse)
+        await fixture.ask("POST", "/v1/remove-worker", {"worker": "old", "key": key()}, local=True)
+        monkeypatch.undo()
         assert (await fixture.ask("GET", "/v1/worker", token=token)).status == 401
 
     play(test)

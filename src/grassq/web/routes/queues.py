@@ -17,6 +17,7 @@ from grassq.core.model import Offer, QueueTemplate
 from grassq.core.names import DEFAULT_QUEUE, check_name, shown
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, NotFound, Refused
+from grassq.store.base import Token
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Guard
 from grassq.web.access.principal import CALLER
@@ -149,8 +150,15 @@ class Queues:
         """Remove a worker and revoke its token in one change."""
         body = requests.decode(request[BODY], RemoveBody)
         request[ENTRY].about = _about("lost" if body.lost else "", body.worker)
-        done = await self._once(request, body.key, lambda batch: service.remove_worker(batch, body.worker, body.lost))
-        for token in await self._engine.read(lambda batch: worker_tokens.of_worker(batch, body.worker)):
+        asked = digest(request[BODY])
+
+        def remove(batch: Batch) -> tuple[Done, list[Token]]:
+            done = service.once(batch, body.key, asked, lambda: service.remove_worker(batch, body.worker, body.lost))
+            # In the same change: a read afterwards may be refused, and the token would stay valid until a restart.
+            return done, worker_tokens.of_worker(batch, body.worker)
+
+        done, ended = await self._engine.change(remove)
+        for token in ended:
             self._guard.put(token)
         return document({"worker": body.worker, "notes": done.notes})
 
