@@ -109,9 +109,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--jobs", metavar="N", type=int, default=JOBS, help=f"change this many (default {JOBS:,})")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     arguments = parser.parse_args(argv)
+    if arguments.jobs < 1:
+        parser.error("--jobs is above 0")
     load = os.getloadavg()[0]
     rows = measure(arguments.jobs)
-    about = {**machine(), "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}
+    about = machine(load_before=load)
     print(", ".join(f"{name} {value}" for name, value in about.items()), end="\n\n")
     print(f"{'ACTION':<12} {'SECONDS':>8} {'OTHERS WAITED ms':>17}")
     for row in rows:

@@ -304,7 +304,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--jobs is at least {CHUNKS_BESIDE}")
     load = os.getloadavg()[0]
     rows = measure(arguments.jobs)
-    about = {**machine(), "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}
+    about = machine(load_before=load)
     print(", ".join(f"{name} {value}" for name, value in about.items()))
     print(f"\nempty: nothing queued; full: {arguments.jobs:,} jobs queued that are blocked; above 1 is worse\n")
     _table([HEAD, *(row.cells() for row in rows)])

@@ -92,9 +92,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seconds", metavar="S", type=float, default=WATCHED_S, help="count frames for this long")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     arguments = parser.parse_args(argv)
+    if arguments.jobs < 1 or not arguments.seconds > 0:
+        parser.error("--jobs and --seconds are above 0")
     load = os.getloadavg()[0]
     found = measure(arguments.jobs, arguments.seconds)
-    about = {**machine(), "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}
+    about = machine(load_before=load)
     print(", ".join(f"{name} {value}" for name, value in about.items()), end="\n\n")
     for name, value in found.items():
         print(f"{name.replace('_', ' '):<30} {value}")

@@ -184,7 +184,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error("--jobs and --seconds are above 0")
     load = os.getloadavg()[0]
     found = measure(arguments.jobs, arguments.seconds)
-    about = {**machine(), "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}
+    about = machine(load_before=load)
     _show(about, found)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps({"machine": about, **found}, indent=1) + "\n")

@@ -78,16 +78,19 @@ class Skipped(NamedTuple):
     why: str
 
 
-def machine() -> dict[str, object]:
-    """Where it was measured."""
+def machine(load_before: float | None = None) -> dict[str, object]:
+    """Return where it was measured; with the load before, also the load now."""
     release = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
-    return {
+    about: dict[str, object] = {
         "cores": len(os.sched_getaffinity(0)),
         "system": release.get("PRETTY_NAME", platform.system()),
         "python": platform.python_version(),
         "grassq": __version__,
         "date": time.strftime("%Y-%m-%d"),
     }
+    if load_before is not None:
+        about |= {"load_before": round(load_before, 2), "load_after": round(os.getloadavg()[0], 2)}
+    return about
 
 
 def document(rows: list[Row], skipped: list[Skipped]) -> dict[str, object]:

@@ -13,13 +13,11 @@ from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker
 
 from grassq.broker import service
-from grassq.broker.decider import AWAIT_S
-from grassq.broker.inbox import Call, FromWorker
+from grassq.broker.inbox import FromWorker
 from grassq.broker.service import Draft
-from grassq.core.job_options import STOP_GRACE_S
-from grassq.core.messages import Ack, Check, Forget, Hello, Order, Report, Start, Stop, StorePosition, Withdraw
+from grassq.core.messages import Ack, Check, Forget, Hello, Order, Report, Start, StorePosition, Withdraw
 from grassq.core.model import AttemptId, Constraints, Outcome, State, WorkerInfo
-from grassq.core.states import Exited, Lost, RefusedByWorker, Started
+from grassq.core.states import Exited, Lost, Started
 
 A, B = a_worker("a", cpu=2), a_worker("b", cpu=2)
 
@@ -386,102 +384,3 @@ def test_strays_of_this_machine_are_not_deleted(fixture: Site) -> None:
     fixture.report(1, Exited(1, Outcome.EXITED, 0), worker="a")
     fixture.do(lambda batch: at_once.clean(batch, chosen("1"), None))
     assert fixture.hello(A, held=[(1, 1)]) == []
-
-
-def beside_unrecorded(fixture: Site) -> tuple[Hand, int]:
-    """A worker that runs job 1, of which the restored store has no record, and a job submitted since."""
-    (a,) = hands(fixture, A)
-    a.ends = False
-    backup = fixture.back_up()
-    submit(fixture, a_draft())
-    fixture.restore(backup)
-    a.connect()
-    (waits,) = submit(fixture, a_draft())
-    return a, waits
-
-
-def test_nothing_is_started_beside_a_running_attempt_that_the_store_has_no_record_of(fixture: Site) -> None:
-    a, waits = beside_unrecorded(fixture)
-    assert fixture.job(waits).state is State.QUEUED
-    text = fixture.do(lambda batch: at_once.why(batch, chosen(str(waits))), changing=False)["jobs"][0]["text"]
-    assert "worker a may run attempt 1 of job 1, which the store has no record of" in text
-    a.tell((1, 1))
-    assert fixture.job(waits).state is State.PLACED and a.ran == [1, waits]
-
-
-def test_a_start_of_the_backup_waits_for_an_attempt_that_the_store_has_no_record_of(fixture: Site) -> None:
-    (a,) = hands(fixture, A)
-    a.ends = False
-    fixture.submit(a_draft(cpu=2))
-    backup = fixture.back_up()
-    fixture.do(lambda batch: at_once.kill(batch, chosen("1"), None))
-    fixture.report(1, RefusedByWorker(1, "given up before it started"), worker="a")
-    submit(fixture, a_draft(cpu=2))
-    fixture.restore(backup)
-    a.connect()
-    assert fixture.job(1).state is State.PLACED and a.ran == [2]
-    a.tell((2, 1))
-    assert a.ran == [2, 1]
-
-
-def test_a_job_is_not_released_while_an_attempt_without_a_record_may_run_and_a_kill_ends_that(fixture: Site) -> None:
-    (a,) = hands(fixture, A)
-    a.ends = False
-    submit(fixture, a_draft(hold=True))
-    backup = fixture.back_up()
-    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
-    a.connect()
-    assert a.ran == [1]
-    fixture.restore(backup)
-    a.connect()
-    fixture.restart()
-    fixture.process(FromWorker("a", Hello(A, unrecorded=((1, 1),))))
-    done = fixture.do(lambda batch: at_once.release(batch, chosen("1")))
-    assert "an attempt of it that the store has no record of may still run" in done.notes[0]
-    assert fixture.job(1).state is State.HELD
-    effects = fixture.process(Call(lambda batch: at_once.kill(batch, chosen("1"), None)))
-    assert effects.orders == [("a", Stop(1, 1, STOP_GRACE_S, A.boot))]
-    assert fixture.job(1).state is State.CANCELLED
-
-
-def test_a_job_is_not_released_until_the_worker_that_ran_it_without_a_record_has_reconnected(fixture: Site) -> None:
-    a, b = hands(fixture, A, B)
-    submit(fixture, a_draft(hold=True))
-    backup = fixture.back_up()
-    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
-    a.connect()
-    fixture.restore(backup)
-    a.connect()
-    b.connect()
-    assert fixture.job(1).state is State.HELD
-    fixture.restart()
-    b.connect()
-    fixture.clock.now += 2 * AWAIT_S
-    done = fixture.do(lambda batch: at_once.release(batch, chosen("1")))
-    assert "may run on a, which has not connected since the broker started" in done.notes[0]
-    assert fixture.job(1).state is State.HELD and b.ran == []
-    fixture.do(lambda batch: service.remove_worker(batch, "a", lost=True))
-    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
-    b.connect()
-    assert b.ran == [1]
-
-
-def test_an_attempt_without_a_record_counts_also_when_its_worker_did_not_get_the_answer(fixture: Site) -> None:
-    (a,) = hands(fixture, A)
-    submit(fixture, a_draft(hold=True))
-    backup = fixture.back_up()
-    fixture.do(lambda batch: at_once.release(batch, chosen("1")))
-    a.connect()
-    fixture.restore(backup)
-    answer = Withdraw(1, 1, A.boot, unrecorded=True)
-    assert fixture.hello(A, held=a.dirs, seen=a.seen) == [answer] == fixture.hello(A, held=a.dirs)
-    fixture.restart()
-    assert fixture.hello(A, held=a.dirs) == [answer]
-    assert fixture.decider.board.workers["a"].unrecorded == {(1, 1)}
-
-
-def test_who_goes_on_without_waiting_gives_the_devices_away(fixture: Site) -> None:
-    _, waits = beside_unrecorded(fixture)
-    done = fixture.do(service.accept_restored)
-    assert done.notes == ["other jobs may get the devices of a that job 1 may still use"]
-    assert fixture.job(waits).state is State.PLACED

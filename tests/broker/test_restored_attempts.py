@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from tests import at_once
 from tests.broker.decider_fixture import a_draft, chosen
-from tests.broker.test_restored import A, B, Site, hands, submit
+from tests.broker.test_restored import A, B, Hand, Site, hands, submit
 
 from grassq.broker import service
+from grassq.broker.decider import AWAIT_S
 from grassq.broker.inbox import Call, FromWorker
-from grassq.core.messages import Ack, Hello, Report, Stop
+from grassq.core.job_options import STOP_GRACE_S
+from grassq.core.messages import Ack, Hello, Report, Stop, Withdraw
 from grassq.core.model import Outcome, State
-from grassq.core.states import Exited, Lost
+from grassq.core.states import Exited, Lost, RefusedByWorker
 
 
 @pytest.fixture
@@ -89,3 +91,102 @@ def test_a_worker_whose_hello_comes_with_its_removal_is_removed(site: Site) -> N
     site.process(remove, FromWorker("a", Hello(A)), release)
     assert site.decider.board.workers.keys() == {"b"}
     assert site.job(1).placement.worker == "b"  # type: ignore[union-attr]
+
+
+def beside_unrecorded(site: Site) -> tuple[Hand, int]:
+    """A worker that runs job 1, of which the restored store has no record, and a job submitted since."""
+    (a,) = hands(site, A)
+    a.ends = False
+    backup = site.back_up()
+    submit(site, a_draft())
+    site.restore(backup)
+    a.connect()
+    (waits,) = submit(site, a_draft())
+    return a, waits
+
+
+def test_nothing_is_started_beside_a_running_attempt_that_the_store_has_no_record_of(site: Site) -> None:
+    a, waits = beside_unrecorded(site)
+    assert site.job(waits).state is State.QUEUED
+    text = site.do(lambda batch: at_once.why(batch, chosen(str(waits))), changing=False)["jobs"][0]["text"]
+    assert "worker a may run attempt 1 of job 1, which the store has no record of" in text
+    a.tell((1, 1))
+    assert site.job(waits).state is State.PLACED and a.ran == [1, waits]
+
+
+def test_a_start_of_the_backup_waits_for_an_attempt_that_the_store_has_no_record_of(site: Site) -> None:
+    (a,) = hands(site, A)
+    a.ends = False
+    site.submit(a_draft(cpu=2))
+    backup = site.back_up()
+    site.do(lambda batch: at_once.kill(batch, chosen("1"), None))
+    site.report(1, RefusedByWorker(1, "given up before it started"), worker="a")
+    submit(site, a_draft(cpu=2))
+    site.restore(backup)
+    a.connect()
+    assert site.job(1).state is State.PLACED and a.ran == [2]
+    a.tell((2, 1))
+    assert a.ran == [2, 1]
+
+
+def test_a_job_is_not_released_while_an_attempt_without_a_record_may_run_and_a_kill_ends_that(site: Site) -> None:
+    (a,) = hands(site, A)
+    a.ends = False
+    submit(site, a_draft(hold=True))
+    backup = site.back_up()
+    site.do(lambda batch: at_once.release(batch, chosen("1")))
+    a.connect()
+    assert a.ran == [1]
+    site.restore(backup)
+    a.connect()
+    site.restart()
+    site.process(FromWorker("a", Hello(A, unrecorded=((1, 1),))))
+    done = site.do(lambda batch: at_once.release(batch, chosen("1")))
+    assert "an attempt of it that the store has no record of may still run" in done.notes[0]
+    assert site.job(1).state is State.HELD
+    effects = site.process(Call(lambda batch: at_once.kill(batch, chosen("1"), None)))
+    assert effects.orders == [("a", Stop(1, 1, STOP_GRACE_S, A.boot))]
+    assert site.job(1).state is State.CANCELLED
+
+
+def test_a_job_is_not_released_until_the_worker_that_ran_it_without_a_record_has_reconnected(site: Site) -> None:
+    a, b = hands(site, A, B)
+    submit(site, a_draft(hold=True))
+    backup = site.back_up()
+    site.do(lambda batch: at_once.release(batch, chosen("1")))
+    a.connect()
+    site.restore(backup)
+    a.connect()
+    b.connect()
+    assert site.job(1).state is State.HELD
+    site.restart()
+    b.connect()
+    site.clock.now += 2 * AWAIT_S
+    done = site.do(lambda batch: at_once.release(batch, chosen("1")))
+    assert "may run on a, which has not connected since the broker started" in done.notes[0]
+    assert site.job(1).state is State.HELD and b.ran == []
+    site.do(lambda batch: service.remove_worker(batch, "a", lost=True))
+    site.do(lambda batch: at_once.release(batch, chosen("1")))
+    b.connect()
+    assert b.ran == [1]
+
+
+def test_an_attempt_without_a_record_counts_also_when_its_worker_did_not_get_the_answer(site: Site) -> None:
+    (a,) = hands(site, A)
+    submit(site, a_draft(hold=True))
+    backup = site.back_up()
+    site.do(lambda batch: at_once.release(batch, chosen("1")))
+    a.connect()
+    site.restore(backup)
+    answer = Withdraw(1, 1, A.boot, unrecorded=True)
+    assert site.hello(A, held=a.dirs, seen=a.seen) == [answer] == site.hello(A, held=a.dirs)
+    site.restart()
+    assert site.hello(A, held=a.dirs) == [answer]
+    assert site.decider.board.workers["a"].unrecorded == {(1, 1)}
+
+
+def test_who_goes_on_without_waiting_gives_the_devices_away(site: Site) -> None:
+    _, waits = beside_unrecorded(site)
+    done = site.do(service.accept_restored)
+    assert done.notes == ["other jobs may get the devices of a that job 1 may still use"]
+    assert site.job(waits).state is State.PLACED
