@@ -16,6 +16,8 @@ from grassq.errors import BadInput
 
 ONE = 1_000_000
 UNITS_MAX = 10**9
+#: Resources in one request or one capacity.
+NAMES_MAX = 64
 
 _SIZE = re.compile(r"(?P<number>[^A-Za-z]*)(?P<unit>[KMGT])(i?B)?", re.IGNORECASE | re.ASCII)
 _FINEST = Decimal(1) / ONE
@@ -32,6 +34,12 @@ def check_resource_name(name: str) -> str:
     if not is_resource_name(name):
         raise BadInput(f"{shown(name)} is no resource name; use letters, digits and _, and no option's name")
     return name.lower()
+
+
+def check_count(amounts: Mapping[str, object]) -> None:
+    """Refuse more than NAMES_MAX resources."""
+    if len(amounts) > NAMES_MAX:
+        raise BadInput(f"{len(amounts):,} resources are named; at most {NAMES_MAX} can be")
 
 
 def parse_amount(name: str, value: object) -> int:
@@ -69,6 +77,7 @@ def _decimal(name: str, value: object) -> tuple[Decimal, Decimal]:
 
 def parse_request(amounts: Mapping[str, object]) -> Request:
     """Read what a job asks for; amounts of 0 ask for nothing."""
+    check_count(amounts)
     request: dict[str, int] = {}
     for raw, value in amounts.items():
         name = check_resource_name(raw)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from grassq.core.resources.amounts import ONE, check_resource_name, parse_amount
+from grassq.core.resources.amounts import ONE, check_count, check_resource_name, parse_amount
 from grassq.core.syntax.resource_names import POOLS, VRAM, VRAM_OF
 from grassq.core.syntax.slots import DEVICES_MAX, check_device_id, device_order
 from grassq.errors import BadInput, Refused
@@ -53,6 +53,7 @@ Limits = dict[str, Limit]
 
 def parse_limits(values: Mapping[str, object]) -> Limits:
     """Read a capacity such as {"gpu": 4, "cpu": 16}, {"gpu": [2, 3]} or {"ram": {"pool": 512}}."""
+    check_count(values)
     limits: Limits = {}
     for raw, value in values.items():
         name = check_resource_name(raw)
