@@ -66,9 +66,14 @@ class Machine(Grass):
         """A new code, made on the broker."""
         return str(self.json("token", "create", *words)["code"])
 
-    def first_code(self) -> str:
-        """The code the broker printed when it started."""
-        return str(eventually(lambda: re.findall(r"grass1\.\S+", self.said.read_text()), "a code is printed")[0])
+    def first_codes(self) -> list[str]:
+        """The codes the broker printed when it started: for a worker, then for a person."""
+
+        def printed() -> list[str]:
+            found = re.findall(r"grass1\.\S+", self.said.read_text())
+            return found if len(found) >= 2 else []
+
+        return list(eventually(printed, "two codes are printed"))
 
     def brokers(self) -> list[dict[str, Any]]:
         """What this home knows of brokers."""

@@ -46,7 +46,7 @@ def _a_worker(site: Site, broker: Machine, name: str) -> Machine:
 def test_the_readme_runs_word_for_word(site: Site) -> None:
     broker = _a_broker(site)
     worker = site.machine("node")
-    worker.ok("join", broker.first_code(), "--name", "node")
+    worker.ok("join", broker.first_codes()[0], "--name", "node")
     worker.write("lpr", "#!/bin/sh\ncat $1; echo printed in $PWD\n", 0o755)
     worker.env["PATH"] = f"{worker.cwd}:{worker.env['PATH']}"
     worker.write("train.py", "import os, sys; print(sys.argv[1:], os.environ['CUDA_VISIBLE_DEVICES'])\n")

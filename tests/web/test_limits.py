@@ -61,7 +61,7 @@ def test_a_broker_that_has_started_often_can_still_start(monkeypatch: pytest.Mon
 
     async def test(fixture: BrokerFixture) -> None:
         for _ in range(5):
-            assert (await fixture.api.tokens.start_up_code()).startswith("grass1.")
+            assert (await fixture.api.tokens.start_up_code("worker")).startswith("grass1.")
         answer = await fixture.ask("POST", "/v1/tokens/create", {"scope": "read", "key": key()}, local=True)
         assert answer.status == 409 and "tokens and codes already" in answer.words
 

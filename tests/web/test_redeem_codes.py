@@ -25,6 +25,7 @@ from grassq.broker import tokens
 from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL
 from grassq.core.syntax import join_codes
+from grassq.store.base import Scope
 
 
 async def made(fixture: BrokerFixture, scope: str = "submit", **more: Any) -> join_codes.Code:
@@ -113,14 +114,17 @@ def test_a_code_of_the_wrong_kind_is_refused_and_not_used_up(scope: str) -> None
     play(test)
 
 
-@pytest.mark.parametrize("kind", ["login", "worker"])
-def test_the_code_of_the_start_is_for_a_person_or_a_worker_and_only_the_newest_counts(kind: str) -> None:
+def test_the_start_gives_one_code_for_a_worker_and_one_for_a_person_and_only_the_newest_count() -> None:
     async def test(fixture: BrokerFixture) -> None:
-        old = join_codes.decode(await fixture.api.tokens.start_up_code())
-        new = join_codes.decode(await fixture.api.tokens.start_up_code())
-        assert (await redeem(fixture, old, kind)).status == 409
-        given = await redeem(fixture, new, kind, name="box")
-        assert given.json["scope"] == {"login": "submit", "worker": "worker"}[kind] and given.json["name"] == "box"
+        scopes: dict[str, Scope] = {"worker": "worker", "login": "submit"}
+        old, new = [
+            {kind: join_codes.decode(await fixture.api.tokens.start_up_code(scope)) for kind, scope in scopes.items()}
+            for _ in range(2)
+        ]
+        for kind, scope in scopes.items():
+            assert (await redeem(fixture, old[kind], kind)).status == 409
+            given = await redeem(fixture, new[kind], kind, name="box")
+            assert (given.json["scope"], given.json["name"]) == (scope, "box")
 
     play(test)
 

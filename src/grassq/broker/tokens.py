@@ -14,7 +14,7 @@ from grassq.core.names import shown
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Scope, Token
 
-#: The code a broker prints when it starts: for a person or for a worker.
+#: The name of the two codes a broker prints when it starts: one for a worker, one for a person.
 START_UP = "start-up"
 TOKENS_MAX = 10_000
 NAME_MAX = 64
@@ -60,9 +60,9 @@ def create(batch: Batch, code: Token) -> Token:
     if len(known) >= TOKENS_MAX and code.name != START_UP:
         raise Refused(f"there are {TOKENS_MAX:,} tokens and codes already; `grass token` lists them")
     if code.name == START_UP:
-        # Only the code on the screen counts; the start-up codes of earlier starts are void.
+        # Only the codes on the screen count; the start-up codes of earlier starts are void.
         for old in known.values():
-            if old.is_code and old.name == START_UP and old.ended is None:
+            if old.is_code and old.name == START_UP and old.scope == code.scope and old.ended is None:
                 batch.changes.tokens[old.id] = replace(old, ended=batch.now)
     batch.changes.tokens[code.id] = code
     return code
@@ -107,7 +107,7 @@ def _again(known: dict[str, Token], code: Token, asked: Redemption) -> Token:
 
 def _scope(code: Token, kind: Kind) -> Scope:
     if kind == "worker":
-        if code.scope != "worker" and code.name != START_UP:
+        if code.scope != "worker":
             raise Refused("this code is for a person, not for a worker; `grass login CODE` takes it")
         return "worker"
     if code.scope == "worker":

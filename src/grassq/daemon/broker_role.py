@@ -227,10 +227,9 @@ async def _listen_on_tcp(
         # A code must not stay in a log file.
         setup.say("`grass token create` makes a code for a person, with --scope worker for a worker")
         return
-    code = await api.tokens.start_up_code()
-    setup.say(f"to join as a worker:    grass join {code}")
-    setup.say(f"to log in as a user:    grass login {code}")
-    setup.say("the code is for one use within 1 h; `grass token create` makes others")
+    setup.say(f"to join as a worker:    grass join {await api.tokens.start_up_code('worker')}")
+    setup.say(f"to log in as a user:    grass login {await api.tokens.start_up_code('submit')}")
+    setup.say("each code is for one use within 1 h; `grass token create` makes others")
 
 
 async def _remind(identity: Identity) -> None:
@@ -242,7 +241,10 @@ async def _remind(identity: Identity) -> None:
 
 
 def reachable(typed: Sequence[Address]) -> list[Address]:
-    """Return the addresses that clients can use: as typed, and for a wildcard every address of this machine."""
+    """Return the addresses that clients can use: as typed, and for a wildcard every address of this machine.
+
+    A loopback address is left out unless it is the only one: at another machine it would lead to that machine.
+    """
     found = [each for each in typed if not is_wildcard(each.host)]
     for each in typed:
         if is_wildcard(each.host):
@@ -251,7 +253,7 @@ def reachable(typed: Sequence[Address]) -> list[Address]:
 
 
 def _own_addresses(version: int) -> list[str]:
-    """Return the addresses of this machine, loopback last."""
+    """Return the addresses of this machine: loopback only if it has no other."""
     found = []
     for entries in psutil.net_if_addrs().values():
         for entry in entries:
@@ -261,4 +263,5 @@ def _own_addresses(version: int) -> list[str]:
                 continue
             if address.version == version and not address.is_link_local:
                 found.append(address)
-    return [str(address) for address in sorted(found, key=lambda address: address.is_loopback)]
+    outward = [address for address in found if not address.is_loopback]
+    return [str(address) for address in outward or found]

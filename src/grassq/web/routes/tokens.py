@@ -93,15 +93,15 @@ class Tokens:
         if body.name:
             tokens.check_holder_name(body.name)
         if body.name == tokens.START_UP:
-            raise BadInput(f"{tokens.START_UP!r} is the name of the broker's own code; choose another")
+            raise BadInput(f"{tokens.START_UP!r} is the name of the broker's own codes; choose another")
         _check_rights(body)
         token, text = await self._code(body)
         request[ENTRY].about = f"code {token.id} {token.scope}"
         return document({"code": text, "id": token.id, "expires": timestamp(token.expires)})
 
-    async def start_up_code(self) -> str:
-        """Return the code a broker prints when it starts: for one user with the scope `submit`, or for one worker."""
-        body = CreateBody(scope="submit", key=secrets.token_hex(16), name=tokens.START_UP)
+    async def start_up_code(self, scope: Scope) -> str:
+        """Return a code for one worker or one user, which a broker prints when it starts."""
+        body = CreateBody(scope=scope, key=secrets.token_hex(16), name=tokens.START_UP)
         _, text = await self._code(body)
         return text
 
