@@ -82,7 +82,7 @@ async def told(fixture: BrokerFixture) -> list[tuple[str, str, str]]:
     return [(line["who"], line["path"], line["result"]) for line in answer.json["entries"]]
 
 
-def test_every_change_over_tcp_is_told_with_who_and_how_it_ended() -> None:
+def test_every_change_is_told_with_who_and_how_it_ended() -> None:
     async def test(fixture: BrokerFixture) -> None:
         ann, eve = await fixture.token("submit", bare=True), await fixture.token("read")
         job = {"jobs": [{"command": ["true"], "hold": True}], "key": key()}
@@ -91,13 +91,24 @@ def test_every_change_over_tcp_is_told_with_who_and_how_it_ended() -> None:
         assert (await fixture.ask("POST", "/v1/enqueue", {"words": ["-"], "key": key()}, ann)).status == 200
         assert (await fixture.ask("POST", "/v1/jobs/kill", {"selectors": ["9"], "key": key()}, ann)).status == 404
         assert (await fixture.ask("GET", "/v1/show", token=ann)).status == 200
-        assert (await fixture.ask("POST", "/v1/pause", {"key": key()}, local=True)).status == 200
+        own = {
+            "/v1/create-queue": {"words": ["q", "--cpu=1"]},
+            "/v1/pause": {},
+            "/v1/jobs/kill": {"selectors": ["1"]},
+            "/v1/jobs/clean": {"selectors": ["nosuch"]},
+        }
+        for path, body in own.items():
+            await fixture.ask("POST", path, {**body, "key": key()}, local=True)
+        # The owner's own jobs are in the store, and there may be very many.
+        assert (await fixture.ask("POST", "/v1/submit", {**job, "key": key()}, local=True)).status == 200
         whose = [f"token {token.partition('.')[0]}" for token in (ann, eve)]
         lines = await told(fixture)
         assert lines[0] == (whose[0], "/v1/submit", "200")
         assert lines[1] == (whose[1], "/v1/submit", "403")
         assert lines[2][:2] == (whose[0], "/v1/enqueue") and lines[2][2].startswith("200 exit ")
-        assert lines[3:] == [(whose[0], "/v1/jobs/kill", "404")]
+        assert lines[3] == (whose[0], "/v1/jobs/kill", "404")
+        assert [(who.split()[0], path) for who, path, _ in lines[4:]] == [("uid", path) for path in own]
+        assert [result for *_, result in lines[4:]] == ["200", "200", "200", "404"]
 
     play(test)
 

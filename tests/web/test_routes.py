@@ -32,8 +32,10 @@ def need_of(fixture: BrokerFixture, method: str, path: str) -> Need | None:
     return next((r.need for r in fixture.api.routes() if (r.method, r.path) == (method, path)), None)
 
 
-async def walk(fixture: BrokerFixture, send: Callable[[str, str], Awaitable[Answer]], open_too: bool) -> int:
-    """Send every method to every path; all are refused, and how many were is given."""
+async def walk(
+    fixture: BrokerFixture, send: Callable[[str, str], Awaitable[Answer]], open_too: bool, status: int = 0
+) -> int:
+    """Send every method to every path; all are refused, with one status if given, and how many were is given."""
     count = 0
     for path in [*paths(fixture), "/", "/v1", "/v1/nosuch", "/v1/show/", "//v1/show", "/V1/show"]:
         for method in METHODS:
@@ -41,6 +43,8 @@ async def walk(fixture: BrokerFixture, send: Callable[[str, str], Awaitable[Answ
                 continue
             answer = await send(method, path)
             assert 400 <= answer.status < 500, (method, path, answer)
+            # "post" is no method, so the answer comes before anything is looked up.
+            assert not status or answer.status == (400 if method == "post" else status), (method, path, answer)
             count += 1
     return count
 
@@ -88,8 +92,38 @@ def nothing_happened(fixture: BrokerFixture) -> None:
 @pytest.mark.parametrize("shown", [None, "", "x", "deadbeef.secret", "deadbeef." + "A" * 43, "." * 300])
 def test_without_a_token_every_route_and_method_is_refused(shown: str | None) -> None:
     async def test(fixture: BrokerFixture) -> None:
-        assert await walk(fixture, Requester(fixture, shown), open_too=False) > 250
+        assert await walk(fixture, Requester(fixture, shown), open_too=False, status=401) > 250
         nothing_happened(fixture)
+
+    play(test)
+
+
+@pytest.mark.parametrize("path", ["/v1/show", "/v1/nosuch", "/v1/redeem"])
+def test_no_answer_before_a_token_names_a_program_or_a_version(path: str) -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        answers = [await fixture.ask(method, path) for method in ("GET", "POST", "DELETE")]
+        reader, writer = await fixture.connect()
+        writer.write(b"no HTTP at all\r\n\r\n")
+        answers.append(await answer_from(reader))
+        for answer in answers:
+            assert answer.status >= 400 and "grass-version" not in answer.headers
+            assert "aiohttp" not in str(answer.headers) and "python" not in str(answer.headers).lower()
+            assert "allow" not in answer.headers
+        known = await fixture.ask("GET", path, token=await fixture.token("read"))
+        assert "grass-version" in known.headers
+
+    play(test)
+
+
+def test_control_characters_in_a_refusal_do_not_cut_the_connection() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        odd = "".join(map(chr, (*range(32), 127, 0x9B, 0x202E)))
+        body = {"name": "q", "worker": f"a{odd}b", "key": key()}
+        for local in (True, False):
+            token = None if local else await fixture.token("admin")
+            answer = await fixture.ask("POST", "/v1/delete-queue", body, token, local=local)
+            assert 400 <= answer.status < 500 and answer.words
+            assert answer.headers["grass-error"].isprintable() and answer.headers["grass-error"].isascii()
 
     play(test)
 

@@ -16,6 +16,7 @@ from grassq.broker.actions.bulk import BulkResult
 from grassq.core import protocol
 from grassq.core.syntax.enqueue import Enqueue
 from grassq.errors import BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
+from grassq.web.access.principal import CALLER
 from grassq.web.listen.abort import cut
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -60,8 +61,9 @@ def digest(raw: bytes) -> bytes:
 
 
 async def version_header(request: web.Request, response: web.StreamResponse) -> None:
-    """Add the daemon's version to every answer."""
-    response.headers["Grass-Version"] = __version__
+    """Add the daemon's version to every answer to a known caller."""
+    if CALLER in request:
+        response.headers["Grass-Version"] = __version__
 
 
 def enqueued(exit_code: int, out: str, err: str, **extra: object) -> web.Response:
@@ -143,7 +145,9 @@ def error_document(error: GrassError) -> dict[str, object]:
 
 def refusal(error: GrassError) -> web.Response:
     """Return a refusal. Its message is in a header too, because a client of a WebSocket sees only the headers."""
-    words = " ".join(str(error).split())[:WORDS_MAX].encode("ascii", "replace").decode("ascii")
+    words = " ".join(str(error).split())[:WORDS_MAX]
+    # A header with a control character would not be sent, nor the answer.
+    words = "".join(c if c.isascii() and c.isprintable() else "?" for c in words)
     return document(error_document(error), _status(error), {protocol.ERROR_HEADER: words})
 
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ LINE_MAX = 4096
 TEXT_MAX = 200
 SHOWN_MAX = 10_000
 NO_CALLER = "nobody"
+_ODD = re.compile(r'[^ -~]|["\\]')
 
 
 class AuditEntry(Struct, kw_only=True, omit_defaults=True):
@@ -106,4 +108,4 @@ class Audit:
 
 def _printable(text: str) -> str:
     """Return at most TEXT_MAX printable characters of a text from outside, so that a line stays below LINE_MAX."""
-    return "".join(c if " " <= c <= "~" and c not in '"\\' else "?" for c in text[:TEXT_MAX])
+    return _ODD.sub("?", text[:TEXT_MAX])

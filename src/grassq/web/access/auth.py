@@ -50,8 +50,8 @@ _SCOPES_FOR: dict[str, frozenset[Scope]] = {
     "admin": frozenset({"admin"}),
     "worker": frozenset({"worker"}),
 }
-#: POST requests below these paths are recorded by the audit on the unix socket too.
-_ALWAYS_AUDITED = ("/v1/tokens", "/v1/redeem", "/v1/worker", "/v1/remove-worker")
+#: The owner's own submissions are not in the audit: they would push out everything else, and the store has the jobs.
+_SUBMISSIONS = frozenset({"/v1/enqueue", "/v1/submit", "/v1/submit-many"})
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -81,8 +81,6 @@ class Guard:
         self._now = now
         self._hosts = {"grass", "localhost", *_own_names(), *(host.lower().rstrip(".") for host in hosts)}
         self._needs: dict[web.AbstractRoute, Need] = {}
-        #: The routes whose POST requests on the unix socket are told to the audit.
-        self._audited: set[web.AbstractRoute] = set()
         self._tokens: dict[str, Token] = {}
         self._connections: dict[str, set[ClientConnection]] = {}
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -95,8 +93,6 @@ class Guard:
                 raise ValueError(f"{route.method} {route.path} needs {route.need!r}, which is no known need")
             added = app.router.add_route(route.method, route.path, route.handler)
             self._needs[added] = route.need
-            if route.method == "POST" and route.path.startswith(_ALWAYS_AUDITED):
-                self._audited.add(added)
         for known in app.router.routes():
             if known not in self._needs:
                 raise ValueError(f"{known.method} {known.resource} is in no table of routes")
@@ -118,26 +114,26 @@ class Guard:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request through, or refuse it."""
-        encoding = request.headers.get("Content-Encoding", "identity")
-        if encoding.strip().lower() != "identity":
-            raise Denied(415, "Content-Encoding is not supported; send the body as it is")
+        """Let a request through, or refuse it. Without a token, whatever it asks for gets the same refusal."""
         connection = None if request.transport is None else request.transport.get_protocol()
         if not isinstance(connection, ClientConnection) or request.get_extra_info("sslcontext") is None:
             return await self._serve_local(request, handler)
+        is_open = self._needs.get(request.match_info.route) == "open"
+        token = None if is_open else self._token(request)
+        if token is None and not is_open:
+            raise Denied(401, f"no valid token (missing, unknown, revoked or expired): {HOW_TO_LOG_IN}")
+        if token is not None:
+            # An admin may make queues, so an admin could make a queue for any program anyway.
+            bare = token.bare or token.scope == "admin"
+            request[CALLER] = Principal(token.scope, token.id, token.name, token.queues, bare)
+        _check_encoding(request)
         _check_sender(request, self._hosts)
         need = self._need(request)
         if need == "local":
             raise Denied(403, "this can be done on the broker's own machine only")
-        if need == "open":
+        if token is None:
             request[ENTRY] = self._entry(request, NO_CALLER, "", _peer(request))
             return await self._do(request, handler, need)
-        token = self._token(request)
-        if token is None:
-            raise Denied(401, f"no valid token (missing, unknown, revoked or expired): {HOW_TO_LOG_IN}")
-        # An admin may make queues, so an admin could make a queue for any program anyway.
-        bare = token.bare or token.scope == "admin"
-        request[CALLER] = Principal(token.scope, token.id, token.name, token.queues, bare)
         request[ENTRY] = self._entry(request, f"token {token.id}", token.name, _peer(request))
         self._attach(connection, token.id)
         task = asyncio.current_task()
@@ -151,13 +147,11 @@ class Guard:
     async def _serve_local(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         request[ENTRY] = self._entry(request, f"uid {_own_uid(request)}", OWNER.name, "local")
         request[CALLER] = OWNER
+        _check_encoding(request)
         need = self._need(request)
         if need == "worker":
             raise Denied(403, "a worker connects over TCP, with its own token: `grass join CODE`")
-        if request.match_info.route in self._audited:
-            return await self._do(request, handler, need)
-        request[BODY] = await self._body(request, need)
-        return await handler(request)
+        return await self._do(request, handler, need)
 
     def _need(self, request: web.Request) -> Need:
         if (wrong := request.match_info.http_exception) is not None:
@@ -209,7 +203,8 @@ class Guard:
             result = f"{answer.status}" if exit_code is None else f"{answer.status} exit {exit_code}"
             return answer
         finally:
-            if request.method == "POST" or connects:
+            is_own = caller is not None and caller.is_local and request.path in _SUBMISSIONS
+            if connects or (request.method == "POST" and not is_own):
                 await self._write_audit(request, need, result)
 
     def _entry(self, request: web.Request, who: str, name: str, peer: str) -> AuditEntry:
@@ -293,6 +288,11 @@ def _peer(request: web.Request) -> str:
 def _own_names() -> set[str]:
     name = socket.gethostname().lower()
     return {name, name.partition(".")[0]} - {""}
+
+
+def _check_encoding(request: web.Request) -> None:
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise Denied(415, "Content-Encoding is not supported; send the body as it is")
 
 
 def _check_sender(request: web.Request, hosts: set[str]) -> None:

@@ -14,7 +14,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from aiohttp import web
+from aiohttp import web, web_response
 from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
@@ -201,6 +201,8 @@ class _PeerErrors(logging.Filter):
 
 def make_runner(app: web.Application, shutdown_s: float) -> web.AppRunner:
     """Return a runner that serves the application on every socket, with the limits of this module."""
+    # What aiohttp says in every answer, also to a stranger, instead of its own version and Python's.
+    web_response.SERVER_SOFTWARE = "grass"  # type: ignore[attr-defined]  # a constant it does not export
     http_log = logging.getLogger("grassq.web.http")
     if not http_log.filters:
         http_log.addFilter(_PeerErrors())
