@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "descriptors": set(),
     "atomic_files": {"descriptors"},
     "store": {"core", "gc_pause"},
-    "run": {"atomic_files", "descriptors"},
+    "run": {"atomic_files", "descriptors", "core"},
     "link": {"core"},
     "net": {"home", "core", "atomic_files"},
     "broker": {"core", "store", "gc_pause"},
@@ -45,6 +45,7 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("compat", "core"): {"core.syntax", "core.outcome"},
     ("sdk", "core"): {"core.outcome", "core.job_options"},
     ("net", "core"): {"core.syntax"},
+    ("run", "core"): {"core.result"},  # the shim reads what the command leaves as its result
     ("compat", "cli"): {"cli.progress", "cli.job_text", "cli.render"},  # how things look on a terminal
     ("cli", "daemon"): set(),
     ("cli.commands.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import event as note
 from hypothesis import settings
@@ -323,3 +324,10 @@ def test_a_job_that_waits_for_a_time_and_its_queue_is_queued_when_both_have_come
     assert (one.state, one.waits) == (WAITING, (last,))
     assert one.reason == (retried.reason if queue_first else "no queue")
     assert advance(one, Ready(last), LATER).state is QUEUED
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", "[1, 2]", '"\u00e4"', "[" * 500 + "]" * 500])
+def test_a_report_with_a_result_that_no_shim_writes_is_invalid(text: str) -> None:
+    sent = msgspec.msgpack.encode({"type": "exited", "attempt": 1, "outcome": "exited", "code": 0, "result": text})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(sent, type=Exited)

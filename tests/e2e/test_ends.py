@@ -244,3 +244,22 @@ def test_results_stay_in_the_run_dir(grass: Grass) -> None:
     grass.until(id_, "succeeded")
     assert (grass.home / "jobs" / str(id_) / "1" / "files" / "result.json").read_text() == "{}\n"
     assert Path(grass.home / "jobs" / str(id_)).stat().st_mode & 0o077 == 0
+
+
+def test_a_result_is_kept_with_the_job(grass: Grass) -> None:
+    written = grass.enqueue("sh", "-c", 'echo \'{"loss": 0.25, "steps": [1, 2]}\' > "$GRASS_RESULT_FILE"')
+    assert grass.until(written, "succeeded")["result"] == {"loss": 0.25, "steps": [1, 2]}
+    assert grass.until(grass.enqueue("true"), "succeeded")["result"] is None
+
+
+def test_an_unusable_result_is_told(grass: Grass) -> None:
+    job = grass.until(grass.enqueue("sh", "-c", 'echo loss=0.25 > "$GRASS_RESULT_FILE"'), "succeeded")
+    assert (job["result"], job["error"]) == (
+        None,
+        "the result file is unusable: Expecting value: line 1 column 1 (char 0)",
+    )
+
+
+def test_a_failed_job_may_leave_a_result(grass: Grass) -> None:
+    job = grass.until(grass.enqueue("sh", "-c", 'echo 7 > "$GRASS_RESULT_FILE"; exit 3'), "failed")
+    assert (job["result"], job["exit_code"]) == (7, 3)

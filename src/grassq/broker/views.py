@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -118,6 +119,7 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "signal": job.signal,
         "outcome": None if job.outcome is None else str(job.outcome),
         "error": job.error,
+        "result": None if job.result is None else json.loads(job.result),
         "rerun_of": job.rerun_of,
         "priority": job.priority,
         "cwd": job.spec.cwd.decode("utf-8", "backslashreplace"),

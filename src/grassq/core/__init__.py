@@ -1,10 +1,10 @@
 """The pure core: what jobs, resources and messages are, and every decision about them. No I/O, no clock, no randomness.
 
 `model.py` has the records, `job_options.py` every option of a job, `outcome.py` how attempts end in words,
-`states.py` the one table of state changes. `messages.py` has what broker and worker tell each other, `protocol.py`
-how that is framed between machines. `reconcile.py` decides what to order after a restart, a lost message or a
-reconnect. Subpackages: `resources` (amounts, devices, what fits), `planner` (which job starts where), `syntax` (what
-people type).
+`result.py` what a job leaves as its result, `states.py` the one table of state changes. `messages.py` has what broker
+and worker tell each other, `protocol.py` how that is framed between machines. `reconcile.py` decides what to order
+after a restart, a lost message or a reconnect. Subpackages: `resources` (amounts, devices, what fits), `planner` (which
+job starts where), `syntax` (what people type).
 
 Imports `errors`, msgspec and pure modules of the standard library, nothing else; a test checks it. Clients may import
 `core.syntax` only.

@@ -11,6 +11,7 @@ from grassq.core.job_options import NEUTRAL_PRIORITY, Pairs, SpecOptions
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.core.resources.capacity import Capacity, Limits
 from grassq.core.resources.slots import Slot, SlotOrder
+from grassq.core.result import RESULT_MAX
 from grassq.core.syntax.resource_names import VRAM_OF
 from grassq.core.syntax.slots import SLOTS_MAX
 
@@ -30,6 +31,8 @@ KernelNumber = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 ClockTime = Annotated[float, Meta(ge=0.0, le=1e12)]
 #: A text from a worker: no longer than a record in a run dir can be.
 Words = Annotated[str, Meta(max_length=64 << 10)]
+#: A result as JSON; a worker's text is also read once when it comes in.
+ResultText = Annotated[str, Meta(max_length=RESULT_MAX)]
 OFFERS_MAX = 1000
 ResourceName = Annotated[str, Meta(max_length=64)]
 RESOURCES_MAX = 64
@@ -169,6 +172,8 @@ class Job(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int | None = None
     error: str | None = None
+    #: What the last attempt wrote to its result file, as compact JSON.
+    result: str | None = None
     rerun_of: int | None = None
 
     @property

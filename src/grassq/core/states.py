@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from grassq.core import result
 from grassq.core.model import (
     FINAL,
     HOLDING,
@@ -19,6 +20,7 @@ from grassq.core.model import (
     KernelNumber,
     Outcome,
     Placement,
+    ResultText,
     State,
     Wait,
     Words,
@@ -52,6 +54,13 @@ class Exited(Struct, frozen=True, tag="exited"):
     error: Words | None = None
     started: ClockTime | None = None
     ended: ClockTime | None = None
+    #: What the command wrote to its result file, as compact JSON.
+    result: ResultText | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a result that no shim writes: every listing shows the value."""
+        if self.result is not None and result.read(self.result.encode()) != self.result:
+            raise ValueError("the result is not compact JSON")
 
 
 class Lost(Struct, frozen=True, tag="lost"):
@@ -156,6 +165,7 @@ def _exited(job: Job, event: Exited, at: float) -> Job:
         exit_code=event.code,
         signal=event.signal,
         error=event.error,
+        result=event.result,
         started=event.started or job.started,
         tried=job.tried + 1,
         pid=None,

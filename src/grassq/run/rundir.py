@@ -16,7 +16,7 @@ it does not know, and nothing here changes its meaning without a new FORMAT.
                          unrecorded   empty: the broker's store, restored from a backup, has no record of it
                          next         the order (grassq.run.shim) of the attempt that takes over when this one has
                                       ended, a space, crc32 as eight hex digits, newline
-                         files/       what the job leaves
+                         files/       what the job leaves; its result.json is also "result" in `exit`
 
 A shim runs only what its own daemon ordered, so no shim of the first release ever meets a spec with a lease.
 """
@@ -29,6 +29,7 @@ import json
 import os
 
 from grassq import atomic_files
+from grassq.core import result
 from grassq.descriptors import write_all
 from grassq.run import processes
 
@@ -135,6 +136,25 @@ def home_of(path: str) -> str:
 def files_dir(path: str) -> str:
     """Return GRASS_RUN_DIR of the attempt: the directory for what the job leaves."""
     return f"{path}/files"
+
+
+def result_file(path: str) -> str:
+    """Return GRASS_RESULT_FILE of the attempt: where the job writes its result as JSON."""
+    return f"{files_dir(path)}/result.json"
+
+
+def add_result(path: str, record: dict[str, Any]) -> None:
+    """Add the result that the job wrote to its exit record; an unusable result is the error of a job that succeeded."""
+    file = result_file(path)
+    if not os.access(file, os.F_OK):
+        return  # nearly always, and quicker than a read that fails
+    try:
+        data = atomic_files.read(file, result.RESULT_MAX + 1)
+        if data is not None:
+            record["result"] = result.read(data)
+    except (OSError, ValueError) as error:
+        if record["code"] == 0 and record["error"] is None:
+            record["error"] = f"the result file is unusable: {error}"
 
 
 def checkpoint_dir(path: str) -> str:
@@ -337,6 +357,7 @@ def _is_whole(record: dict[str, Any]) -> bool:
         {kinds["code"], kinds["signal"]} <= {int, type(None)}
         and record.get("outcome") in OUTCOMES
         and kinds["error"] in (str, type(None))
+        and isinstance(record.get("result"), str | None)
         # Compared with itself: NaN is no time.
         and all(kinds[name] in (int, float) and record[name] == record[name] for name in ("started", "ended"))
     )

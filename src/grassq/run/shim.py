@@ -362,6 +362,8 @@ class _Shim:
             attempt.guard.close()
         if attempt.pid == 0:
             attempt.record["ended"] = time.time()
+        else:
+            rundir.add_result(attempt.path, attempt.record)
         # While a daemon listens, its store is the durable record, and a sync here would cost every job a disk flush.
         synced = self.deaf
         recorded = self._record(attempt, sync=synced)

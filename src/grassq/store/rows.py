@@ -194,7 +194,8 @@ def job_from(row: tuple[Any, ...]) -> Job:
         error=row[20],
         rerun_of=row[21],
         spec=_spec_from(row[3], row[6], row[22], row[23]),
-        placement=_placement(row[25]) if row[25] is not None and state in _SHOWS_PLACEMENT else None,
+        result=row[25],
+        placement=_placement(row[26]) if row[26] is not None and state in _SHOWS_PLACEMENT else None,
     )
 
 

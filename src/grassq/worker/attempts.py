@@ -71,7 +71,8 @@ def exited(attempt: int, record: dict[str, Any]) -> End:
         return Lost(attempt, Outcome.LOST, "its lease ended while the broker was out of reach")
     # A record says `exited` also for a command that a signal ended.
     outcome = Outcome.SIGNALLED if word == rundir.EXITED and code is None else Outcome(word)
-    return Exited(attempt, outcome, code, signal, record["error"], record["started"], record["ended"])
+    times = record["started"], record["ended"]
+    return Exited(attempt, outcome, code, signal, record["error"], *times, record.get("result"))
 
 
 @contextlib.contextmanager

@@ -167,7 +167,7 @@ def environment(
         b"GRASS_QUEUE": start.spec.queue.encode(),
         b"GRASS_ATTEMPT": b"%d" % start.attempt,
         b"GRASS_RUN_DIR": files,
-        b"GRASS_RESULT_FILE": files + b"/result.json",
+        b"GRASS_RESULT_FILE": os.fsencode(rundir.result_file(path)),
         b"GRASS_CHECKPOINT_DIR": os.fsencode(checkpoint),
     }
     return env
