@@ -58,7 +58,7 @@ def test_the_one_broker_that_was_joined_need_not_be_named(
     home: Path, told: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["daemon", "--no-broker"]) == 2
-    assert "grass join CODE" in capfd.readouterr().err
+    assert "grass join" in capfd.readouterr().err
     let_in(home, b"x" * 32, Address("one"), Address("alias"), worker="w.s")
     let_in(home, b"y" * 32, Address("not-joined"))
     assert main(["daemon", "--no-broker"]) == 0

@@ -47,7 +47,7 @@ def test_commands_of_a_home_that_is_only_a_worker_go_to_its_broker_with_the_user
     node.ok("join", grass.json("token", "create", "--scope", "worker")["code"], "--name", "node")
     worker = node.start("daemon", "--no-broker", "--connect", where)
     eventually(lambda: (node.home / "mode.json").exists(), "the worker serves")
-    assert "grass login CODE" in node.refuses(5, "show"), "the worker's own token gives no right to look"
+    assert "grass login" in node.refuses(5, "show"), "the worker's own token gives no right to look"
     node.ok("login", grass.json("token", "create", "--name", "ann")["code"])
     assert node.ok("use") == f"commands go to {where} (this machine is a worker of it)\n"
     assert node.ok("create-queue", "q", "echo") == "queue q created\n"

@@ -198,7 +198,7 @@ def test_credentials_at_a_new_address_are_found_by_its_certificate(home: Path, t
 
 def test_a_machine_that_has_not_joined_is_told_how(home: Path) -> None:
     let_in(home, PRINT, HERE)
-    with pytest.raises(Refused, match=r"has not joined my\.server\.com:7500: .*`grass join CODE`"):
+    with pytest.raises(Refused, match=r"has not joined my\.server\.com:7500: .*`grass join`"):
         remote_broker.credential(str(home), [HERE], "worker")
     assert remote_broker.joined(str(home)) == []
 

@@ -101,17 +101,20 @@ def _again(known: dict[str, Token], code: Token, asked: Redemption) -> Token:
     token = known.get(code.became or "")
     same = token is not None and hmac.compare_digest(token.digest, asked.digest)
     if not same or token is None or token.ended is not None or (token.scope == "worker") != (asked.kind == "worker"):
-        raise Refused("this code was used already or revoked, and each works once; ask for a new one")
+        raise Refused(
+            "this code was used already or revoked; if you did not use it, tell the broker's owner: `grass token` lists"
+            " the token that was made with it"
+        )
     return token
 
 
 def _scope(code: Token, kind: Kind) -> Scope:
     if kind == "worker":
         if code.scope != "worker":
-            raise Refused("this code is for a person, not for a worker; `grass login CODE` takes it")
+            raise Refused("this code is for a person, not for a worker; `grass login` takes it")
         return "worker"
     if code.scope == "worker":
-        raise Refused("this code is for a worker, not for a person; `grass join CODE` takes it")
+        raise Refused("this code is for a worker, not for a person; `grass join` takes it")
     return code.scope
 
 

@@ -227,8 +227,8 @@ async def _listen_on_tcp(
         # A code must not stay in a log file.
         setup.say("`grass token create` makes a code for a person, with --scope worker for a worker")
         return
-    setup.say(f"to join as a worker:    grass join {await api.tokens.start_up_code('worker')}")
-    setup.say(f"to log in as a user:    grass login {await api.tokens.start_up_code('submit')}")
+    setup.say(f"`grass join` on a worker asks for this code:  {await api.tokens.start_up_code('worker')}")
+    setup.say(f"`grass login` of a user asks for this code:   {await api.tokens.start_up_code('submit')}")
     setup.say("each code is for one use within 1 h; `grass token create` makes others")
 
 

@@ -63,7 +63,7 @@ def _credential(setup: DaemonContext) -> Credential:
         return remote_broker.credential(setup.home, parse_addresses(setup.mode.connect, "--connect"), "worker")
     joined = remote_broker.joined(setup.home)
     if len(joined) != 1:
-        raise Refused("say which broker to work for: --connect HOST:PORT; `grass join CODE` joins one")
+        raise Refused("say which broker to work for: --connect HOST:PORT; `grass join` joins one")
     return joined[0]
 
 

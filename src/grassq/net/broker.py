@@ -84,11 +84,11 @@ def no_permission(address: Address, kind: Kind) -> Refused:
     """Return an error that says how to get access."""
     if kind == "login":
         return Refused(
-            f"no access to {address}: ask its owner for a code (`grass token create` there), then `grass login CODE`"
+            f"no access to {address}: ask its owner for a code (`grass token create` there), then `grass login`"
         )
     return Refused(
         f"this machine has not joined {address}: ask its owner for a code (`grass token create --scope worker` there),"
-        " then `grass join CODE`"
+        " then `grass join`"
     )
 
 

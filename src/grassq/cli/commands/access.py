@@ -11,6 +11,7 @@ from typing import Any
 
 from grassq import home
 from grassq.cli import job_text, render
+from grassq.cli.code_input import one_time_code
 from grassq.cli.connect import connect
 from grassq.core.syntax.addresses import parse_addresses
 from grassq.core.syntax.durations import duration_s
@@ -41,7 +42,8 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def _build_redeem(name: str, parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("code", metavar="CODE", help="the code that the broker or `grass token create` printed")
+    code = "the code that the broker or `grass token create` printed (default, and for -: ask for it, or read stdin)"
+    parser.add_argument("code", metavar="CODE", nargs="?", help=code)
     whose = "this machine's name as a worker (default: its host name)" if name == "join" else "your name there"
     parser.add_argument("--name", metavar="NAME", help=whose)
     parser.add_argument(
@@ -70,10 +72,11 @@ def _build_token(parser: argparse.ArgumentParser) -> None:
 def exchange(arguments: argparse.Namespace) -> int:
     """Exchange a code for a token: `join` makes this machine a worker of the broker, `login` is for its user."""
     is_join = arguments.kind == "worker"
+    code = one_time_code(arguments.code, "join" if is_join else "login")
     if is_join and not arguments.anew:
-        redeem.refuse_second_join(home.current(), arguments.code)
+        redeem.refuse_second_join(home.current(), code)
     name = arguments.name or (_as_name(os.uname().nodename.split(".")[0]) if is_join else _user())
-    found = redeem.redeem(home.current(), arguments.code, arguments.kind, name=name, at=arguments.broker)
+    found = redeem.redeem(home.current(), code, arguments.kind, name=name, at=arguments.broker)
     if arguments.json:
         return render.document(_public(found))
     at = found.addresses[0]
@@ -167,13 +170,15 @@ def _create(arguments: argparse.Namespace) -> int:
         )
     if arguments.json:
         return render.document(answer)
+    render.line(str(answer.get("code")))
     if arguments.quiet:
-        return render.line(str(answer.get("code")))
+        return EXIT_OK
     verb = "join" if scope == "worker" else "login"
-    render.line(f"grass {verb} {answer.get('code')}")
     until = job_text.clock(answer.get("expires"), job_text.now())
     where = "on the new worker" if scope == "worker" else "on the user's machine"
-    render.notes([f"run this {where}" + (f", until {until}" if until else "") + "; it works once"])
+    render.notes(
+        [f"`grass {verb}` {where} asks for this code" + (f", until {until}" if until else "") + "; it works once"]
+    )
     return EXIT_OK
 
 

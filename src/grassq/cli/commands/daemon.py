@@ -111,7 +111,7 @@ def _connect(directory: str, arguments: argparse.Namespace) -> str | None:
     joined = remote_broker.joined(directory)
     if len(joined) != 1:
         known = ", ".join(str(each.addresses[0]) for each in joined)
-        which = f"this machine has joined {known}" if joined else "this machine has joined none; see `grass join CODE`"
+        which = f"this machine has joined {known}" if joined else "this machine has joined none; see `grass join`"
         raise BadInput(f"--no-broker needs the address of one broker ({which}); add --connect ADDRESS")
     return ",".join(map(str, joined[0].addresses))
 

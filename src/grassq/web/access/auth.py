@@ -40,7 +40,7 @@ LARGE_AT_ONCE = 4
 CONNECTIONS_MAX = 256
 #: Failed redemptions that the audit records; more are only counted, so that nothing can fill the audit.
 FAILURES_PER_MINUTE = 60
-HOW_TO_LOG_IN = "`grass login CODE` with a code from the broker (a worker: `grass join CODE`)"
+HOW_TO_LOG_IN = "`grass login` with a code from the broker (a worker: `grass join`)"
 
 Need = Literal["open", "read", "submit", "admin", "worker", "local"]
 #: The scopes that meet each need. Over TCP no scope meets `local`; `open` needs no scope.
@@ -150,7 +150,7 @@ class Guard:
         _check_encoding(request)
         need = self._need(request)
         if need == "worker":
-            raise Denied(403, "a worker connects over TCP, with its own token: `grass join CODE`")
+            raise Denied(403, "a worker connects over TCP, with its own token: `grass join`")
         return await self._do(request, handler, need)
 
     def _need(self, request: web.Request) -> Need:

@@ -99,7 +99,7 @@ class WorkerRegistry:
         if await old.probe():
             words = (
                 f"worker {name} is already connected and answers: its home was copied and runs twice; stop one of them,"
-                " and `grass join --anew CODE` on that machine"
+                " and `grass join --anew` with a new code on that machine"
             )
             self._ring(name, words)
             raise Refused(words)
@@ -130,7 +130,7 @@ class WorkerRegistry:
 def _checked(request: web.Request, caller: Principal) -> int:
     """Return the worker's protocol; raise if the request cannot be admitted."""
     if caller.scope != "worker":
-        raise Refused("this needs the token of a worker; `grass join CODE` makes one")
+        raise Refused("this needs the token of a worker; `grass join` makes one")
     text = request.headers.get(protocol.PROTOCOL_HEADER, "")
     if not is_number(text, 9):
         raise BadInput(f"a worker says its protocol in the header {protocol.PROTOCOL_HEADER}")
