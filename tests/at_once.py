@@ -19,7 +19,7 @@ def change(
     batch: Batch, action: Action, selectors: Sequence[Selector], key: str | None = None, digest: bytes = b"d"
 ) -> BulkResult:
     """Do every step of an action in this batch."""
-    required, chosen = bool(selectors), selectors or [ByState("failed")]
+    required, chosen = bool(selectors), selectors or [ByState(("failed",))]
     answer = BulkChange(action, chosen, key=key or next(_keys), digest=digest, required=required).start(batch)
     while isinstance(answer, Next):
         answer = answer.handler(batch)

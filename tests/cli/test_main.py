@@ -185,16 +185,16 @@ def test_options_may_stand_between_selectors(home: Path, grass: Grass) -> None:
         done = grass("kill", "3", "--grace", "2s", "4")
     assert daemon.requests[0].document["selectors"] == ["3", "4"]
     assert daemon.requests[0].document["grace_s"] == 2.0
-    assert done.stdout == "job 12: stopping (SIGTERM, SIGKILL after 2s)\n"
+    assert done.stdout == "job 12: asked to stop (killed after 2s)\n"
     assert done.stderr == "grass: half done\n"
 
 
 @pytest.mark.parametrize(
     ("words", "stopping", "said"),
     [
-        ("kill all", (12, 10, 10), "killed 400 jobs (12 running: SIGTERM, SIGKILL after 10s; 388 waiting)"),
-        ("kill all", (400, 2, 10), "killed 400 jobs (400 running: SIGTERM, SIGKILL after 2s to 10s)"),
-        ("kill all", (0,), "killed 400 jobs (400 waiting)"),
+        ("kill all", (12, 10, 10), "400 jobs: 12 asked to stop (killed after 10s), 388 cancelled"),
+        ("kill all", (400, 2, 10), "400 jobs: 400 asked to stop (killed after 2s to 10s)"),
+        ("kill all", (0,), "400 jobs: 400 cancelled"),
         ("hold all", (0,), "held 400 jobs"),
         ("release all", (0,), "released 400 jobs"),
         ("priority all 40", (0,), "400 jobs: priority 40"),

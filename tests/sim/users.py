@@ -204,7 +204,7 @@ class Users:
 
     def _clean(self) -> None:
         """What has ended is removed; its workers are told to forget it when they connect again."""
-        states = [StateSelector(state) for state in sorted(FINAL) if self._rng.random() < 0.6]
+        states = [StateSelector((state,)) for state in sorted(FINAL) if self._rng.random() < 0.6]
         if not states:
             return
         play = self._play
@@ -265,7 +265,7 @@ class Users:
         self._play.call(Call(lambda batch: service.pause(batch, None, undo=True)))
         self._play.call(Call(_undrain))
         if any(job.state is State.HELD for job in self._play.auditor.alive.values()):
-            self._play.call(Call(lambda batch: at_once.release(batch, [StateSelector("held")])))
+            self._play.call(Call(lambda batch: at_once.release(batch, [StateSelector(("held",))])))
         self._play.after(5.0, self.let_everything_run)
 
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
 from grassq.core.model import Job
-from grassq.core.names import shown
+from grassq.core.names import ALL, STATES, shown
 from grassq.core.syntax.numbers import id_ranges
+from grassq.core.syntax.options import closest
 from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByWord, LastJob, Selector
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import NotFound, Refused
@@ -21,6 +22,8 @@ from grassq.errors import NotFound, Refused
 SELECTED_MAX = 1_000_000
 #: A page reads at least this many jobs of each selector, however many selectors there are.
 SHARE_MIN = 16
+#: A word that selects nothing is compared with the names of this many of the newest jobs.
+NEAR_JOBS = 200
 
 
 class Selected(NamedTuple):
@@ -84,7 +87,7 @@ def read(batch: Batch, reading: Reading, limit: int) -> tuple[list[Selected], Re
         if source.after < reading.upto:
             insort(sources, source, key=lambda each: (each.found, each.after))
         elif reading.required and not source.found and not _may_be_empty(batch, source.meant):
-            raise NotFound(f"no job matches {describe(source.typed)}; `grass show all` lists every job")
+            raise NotFound(f"no job matches {describe(source.typed)}; {_hint(batch, source.typed)}")
     given = sorted(_complete(reading, sources, pool))[:limit]
     return [pool.pop(id_) for id_ in given], replace(reading, sources=tuple(sources), pool=pool)
 
@@ -141,12 +144,24 @@ def by_ids(ids: Iterable[int]) -> list[Selector]:
 
 
 def resolve(batch: Batch, selector: Selector) -> Selector:
-    """Return what a selector means: a bare word is a queue if one has that name, else the name of a job."""
+    """Return what a selector means: a bare word is the queue of that name, unless only jobs of that name exist."""
     if not isinstance(selector, ByWord):
         return selector
-    if selector.text in batch.board.queue_names() or batch.store.jobs(ByQueue(selector.text), 1):
-        return ByQueue(selector.text)
-    return ByName(selector.text)
+    queue, name = ByQueue(selector.text), ByName(selector.text)
+    if batch.store.jobs(queue, 1):
+        return queue
+    return queue if selector.text in batch.board.queue_names() and not batch.store.jobs(name, 1) else name
+
+
+def _hint(batch: Batch, selector: Selector) -> str:
+    """Return what was probably meant by a selector that matches nothing; else how to list every job."""
+    if isinstance(selector, ByWord | ByName | ByQueue):
+        text = selector.text if isinstance(selector, ByWord) else selector.name
+        newest, _ = batch.store.page(AllJobs(), max(0, batch.next_id - 1 - NEAR_JOBS), batch.next_id, NEAR_JOBS)
+        names = {job.name for job in newest if job.name}
+        if meant := closest(text, {*STATES, ALL, *batch.board.queue_names(), *names}):
+            return f"did you mean {shown(meant)}?"
+    return "`grass show all` lists every job"
 
 
 def _may_be_empty(batch: Batch, selector: Selector | None) -> bool:
@@ -162,8 +177,8 @@ def describe(selector: Selector) -> str:
             return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges[:4])
         case ByWord(text) | ByName(text) | ByQueue(text):
             return shown(text)
-        case InState(name):
-            return name
+        case InState(names):
+            return ",".join(names)
         case LastJob(back):
             return f"@~{back}" if back else "@"
         case _:

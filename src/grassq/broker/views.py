@@ -38,7 +38,7 @@ def glance(batch: Batch) -> Document:
     """Return the overview with the jobs that run, the next jobs and the jobs that ended lately."""
     blocked: list[Job] = []
     for state in (State.HELD, State.WAITING):
-        stored = batch.store.jobs(InState(state), NEXT_SHOWN + 1)
+        stored = batch.store.jobs(InState((state,)), NEXT_SHOWN + 1)
         blocked += [job for job in map(batch.current, stored) if job.state in (State.HELD, State.WAITING)]
     following = batch.fetch(batch.board.next_ids(NEXT_SHOWN)).values()
     ended = batch.store.recent(batch.now - RECENT_S, RECENT_SHOWN)
@@ -252,8 +252,8 @@ def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
     asked = "a slot" if takes_slot else request_text(job.spec.request)
     head = f"job {job.id} ({asked}, queue {job.spec.queue})"
     if job.state in FINAL:
-        ways = f"`grass log {job.id}` shows what it wrote, `grass rerun {job.id}` runs it again"
-        return [f"{head} has ended: {ending(job)}", ways]
+        log = f"`grass log {job.id}` shows what it wrote, " if job.started is not None else ""
+        return [f"{head} {ending(job)}", f"{log}`grass rerun {job.id}` runs it again"]
     if job.state is not State.QUEUED:
         silent = unreachable(batch, job)
         state, reason = ("unreachable", silent) if silent else (str(job.state), lacking(batch, job) or job.reason)
@@ -295,4 +295,8 @@ def _blocker_line(blocker: Blocker) -> str:
 def ending(job: Job) -> str:
     """Return how a finished job ended, in words."""
     how = outcome.in_words(job.outcome, job.exit_code, job.signal)
-    return f"{job.state}, {how}" + (f" ({job.error})" if job.error else "")
+    if job.state is not State.CANCELLED:
+        return f"has ended: {job.state}, {how}" + (f" ({job.error})" if job.error else "")
+    if job.started is None:
+        return "was cancelled before it started"
+    return "was cancelled" + (f", {how}" if how != str(job.outcome) else "")

@@ -176,7 +176,8 @@ def _option_lines(option: Option) -> str:
 
 
 _FOOT = """\
-SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state, a queue or a name.
+SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state or several
+(failed,cancelled), a queue or a name.
 `grass COMMAND --help` explains a command. `--json` prints data for programs.
 Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not found, 4 no daemon or broker,
 5 refused, 124 timed out, 130 interrupted, 141 the reader of stdout has gone (a closed pipe).

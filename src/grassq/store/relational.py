@@ -311,7 +311,7 @@ class Store(ABC):
         if isinstance(selector, selectors.ByIds):
             ranges, high = sql.next_ranges(selector.ranges, low, upto, limit)
             selector = selectors.ByIds(ranges)
-        elif selector == selectors.ByState(State.SUCCEEDED.value):
+        elif isinstance(selector, selectors.ByState) and State.SUCCEEDED.value in selector.names:
             high = min(upto, after + IDS_LOOKED_AT)
         with self._foreign_errors():
             found = [rows.job_from(row) for row in self._selected(selector, low, high, limit)]
@@ -331,14 +331,18 @@ class Store(ABC):
                 return [row for row in self._all(sql.SELECT_LAST, back) if low <= row[0] <= high]
             case selectors.AllJobs():
                 return self._all(sql.SELECT_RANGE, low, high, limit)
-            case selectors.ByState(State.SUCCEEDED.value):
-                return self._all(sql.SELECT_SUCCEEDED, low, high, limit)
-            case selectors.ByState(name):
-                return self._all(sql.SELECT_STATE, name, low, high, limit)
+            case selectors.ByState(names):
+                of_states = [row for name in names for row in self._in_state(name, low, high, limit)]
+                return sorted(of_states, key=lambda row: row[0])[:limit] if len(names) > 1 else of_states
             case selectors.ByQueue(name, first):
                 return self._all(sql.SELECT_QUEUE, name, max(first, low), high, limit)
             case selectors.ByName(name) | selectors.ByWord(name):
                 return self._all(sql.SELECT_NAME, name, low, high, limit)
+
+    def _in_state(self, name: str, low: int, high: int, limit: int) -> list[Row]:
+        if name == State.SUCCEEDED.value:
+            return self._all(sql.SELECT_SUCCEEDED, low, high, limit)
+        return self._all(sql.SELECT_STATE, name, low, high, limit)
 
     def scan(self, wanted: JobScan, limit: int) -> list[Job]:
         """Return the next jobs of a scan, at most `limit`; reads no more rows than it returns."""

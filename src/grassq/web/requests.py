@@ -19,6 +19,7 @@ from grassq.core.job_options import (
     PlainOptions,
     check_bounds,
 )
+from grassq.core.model import State
 from grassq.core.names import DEFAULT_QUEUE, check_name
 from grassq.core.syntax.numbers import is_number
 from grassq.core.syntax.selectors import Selector
@@ -163,11 +164,18 @@ class SelectBody(Body, kw_only=True):
     older_s: float | None = None
     #: Kill only jobs that have not been placed yet.
     unstarted: bool = False
-    #: Rerun only jobs that failed and were not rerun since; without a selector, among all jobs.
+    #: Rerun only jobs that failed, or were cancelled, and were not rerun since; without a selector, among all jobs.
     failed: bool = False
+    cancelled: bool = False
 
     def __post_init__(self) -> None:
         check_bounds(grace_s=self.grace_s, priority=self.priority)
+
+    @property
+    def rerun_states(self) -> frozenset[State]:
+        """The states of the jobs to rerun; empty for all selected jobs."""
+        asked = {State.FAILED: self.failed, State.CANCELLED: self.cancelled}
+        return frozenset(state for state, is_asked in asked.items() if is_asked)
 
 
 class QueueBody(From, kw_only=True):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct, field
@@ -12,7 +13,7 @@ from grassq.broker import selection
 from grassq.broker.batch import Batch
 from grassq.broker.selection import Reading
 from grassq.broker.service import ids_of, recall
-from grassq.core.model import Job
+from grassq.core.model import Job, State
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import Refused
 from grassq.store.base import Submission
@@ -80,6 +81,10 @@ class Action(ABC):
         """Tell whether a job is changed only after all others."""
         return False
 
+    def note_of(self, left_out: Mapping[State, int]) -> str | None:
+        """Return a note about the selected jobs that were left out without a note of their own, counted by state."""
+        return None
+
     @abstractmethod
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         """Change jobs, at most STEP_JOBS."""
@@ -114,6 +119,8 @@ class BulkChange:
         self._last: set[int] = set()
         #: Notes by job: why it was left out, or what else to say.
         self._notes: dict[int, str] = {}
+        #: The selected jobs that were left out without a note.
+        self._left_out: Counter[State] = Counter()
         #: The graces of each step. Of the jobs themselves nothing is kept: there may be very many.
         self._graces: dict[int, list[float]] = {}
         self._steps: dict[int, Submission] = {}
@@ -160,7 +167,10 @@ class BulkChange:
         return self._told(batch, made, applied.jobs)
 
     def _choose(self, batch: Batch, some: Iterable[selection.Selected]) -> list[Job]:
-        chosen = self._changeable(batch, some)
+        jobs = list(some)
+        chosen = self._changeable(batch, jobs)
+        self._left_out.update(job.state for job, _ in jobs)
+        self._left_out.subtract(job.state for job in chosen)
         self._action.check(batch, chosen)
         for job in chosen:
             self._chosen[self._action.group(job)] = job.id
@@ -227,6 +237,6 @@ class BulkChange:
             ids,
             done.count,
             [min(graces), max(graces)] if graces else [],
-            [*self._notes.values()],
+            [*self._notes.values(), *([note] if (note := self._action.note_of(self._left_out)) else [])],
             list(jobs[:LISTED_MAX]) if len(ids) <= LISTED_MAX else [],
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -140,13 +140,8 @@ class RerunJobs(Action):
         return Applied(insert(batch, drafts, Eligibility(batch)))
 
 
-class RerunFailed(RerunJobs):
-    """Submit failed jobs again, except those of which a later run did not fail."""
-
-    is_strict = False  # there may be nothing to do
-
-    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        return None if job.state is State.FAILED else ""
+class RerunLast(RerunJobs):
+    """Submit the last run of each job again, except if a later run succeeded or has not ended."""
 
     def group(self, job: Job) -> int:
         """Return the job's first run, so that only the last of several runs is run again."""
@@ -156,8 +151,25 @@ class RerunFailed(RerunJobs):
         return super().apply(batch, _without_later_run(batch, jobs))
 
 
+@dataclass(frozen=True)
+class RerunFailed(RerunLast):
+    """Submit failed jobs again, or cancelled ones too, except those of which a later run did not fail."""
+
+    states: frozenset[State] = frozenset({State.FAILED})
+
+    is_strict = False  # there may be nothing to do
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        return None if job.state in self.states else ""
+
+    def note_of(self, left_out: Mapping[State, int]) -> str | None:
+        count = left_out.get(State.CANCELLED, 0)
+        jobs = "1 cancelled job is" if count == 1 else f"{count} cancelled jobs are"
+        return f"{jobs} left out; --cancelled runs them again too" if count else None
+
+
 def _without_later_run(batch: Batch, jobs: Sequence[Job]) -> list[Job]:
-    """Leave out failed jobs of which a later run succeeded or has not ended."""
+    """Leave out jobs of which a later run succeeded or has not ended."""
     failed = {job.rerun_of or job.id: job for job in jobs}
     runs = [batch.current(job) for job in batch.store.reruns(list(failed))]
     # Also runs that were submitted earlier in this batch: two requests at once must not submit twice.

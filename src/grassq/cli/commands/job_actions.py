@@ -12,7 +12,7 @@ from grassq.net.client import Document, compact
 
 #: The line about new jobs lists their ids if the ids take at most this many columns.
 IDS_WIDTH = 40
-_DEFAULTS = {"clean": " (default: all that have ended)", "rerun": " (default with --failed: all)"}
+_DEFAULTS = {"clean": " (default: all that have ended)", "rerun": " (default with --failed or --cancelled: all)"}
 _DONE = {"hold": "held", "release": "released", "clean": "removed"}
 _NOTHING = {"rerun": "nothing to rerun: every failed job already has a later run"}
 
@@ -22,12 +22,15 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "selectors",
         metavar="SELECTOR",
-        nargs="*" if name in ("clean", "rerun") else "+",
+        nargs="*",
         help="the jobs" + _DEFAULTS.get(name, ""),
     )
+    if name != "rerun":
+        parser.add_argument("--all", action="store_const", const=["all"], default=[], help="the same as `all`")
     if name == "rerun":
         help_ = "only failed jobs without a later run that succeeded or has not ended"
         parser.add_argument("--failed", action="store_true", help=help_)
+        parser.add_argument("--cancelled", action="store_true", help="like --failed, for jobs that were cancelled")
     if name == "kill":
         help_ = "time between SIGTERM and SIGKILL, such as 2s"
         parser.add_argument("--grace", metavar="DURATION", type=duration_s, dest="grace_s", help=help_)
@@ -44,18 +47,22 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def change(arguments: argparse.Namespace) -> int:
     """Change the selected jobs and print the result."""
-    if arguments.verb == "rerun" and not (arguments.selectors or arguments.failed):
+    verb = arguments.verb
+    selectors = arguments.selectors + getattr(arguments, "all", [])
+    if not selectors and verb == "rerun" and not (arguments.failed or arguments.cancelled):
         raise BadInput("name the jobs to rerun, or use --failed; see `grass rerun --help`")
-    selectors = arguments.selectors or (["all"] if arguments.verb == "clean" else [])
-    given = {name: getattr(arguments, name, None) for name in ("grace_s", "priority", "older_s", "failed")}
+    if not selectors and verb not in ("rerun", "clean"):
+        raise BadInput(f"name the jobs, or write `grass {verb} all`; see `grass {verb} --help`")
+    selectors = selectors or (["all"] if verb == "clean" else [])
+    given = {name: getattr(arguments, name, None) for name in ("grace_s", "priority", "older_s", "failed", "cancelled")}
     with connect(arguments.broker) as client:
-        answer = client.change(f"jobs/{arguments.verb}", selectors=selectors, **given)
+        answer = client.change(f"jobs/{verb}", selectors=selectors, **given)
     try:
         _report(arguments, answer)
     except BrokenPipeError:
         raise
     except OSError as error:
-        if arguments.verb != "rerun":
+        if verb != "rerun":
             raise
         raise GrassError(f"stored as {','.join(compact(answer['ids']))}, but {render.reason(error)}") from error
     render.notes(answer.get("notes", []))
@@ -86,7 +93,7 @@ def _sentence(verb: str, job: Document, answer: Document) -> str:
         return f"job {job['id']} is a rerun of job {job.get('rerun_of')}"
     if verb == "kill":
         stopped = job.get("state") == "cancelled"
-        return f"job {job['id']}: cancelled" if stopped else f"job {job['id']}: stopping ({_signals(answer)})"
+        return f"job {job['id']}: cancelled" if stopped else f"job {job['id']}: asked to stop ({_killed(answer)})"
     if verb == "priority":
         return f"job {job['id']} has priority {job.get('priority')}"
     return f"job {job['id']} is {_DONE[verb]}"
@@ -97,9 +104,9 @@ def _summary(arguments: argparse.Namespace, answer: Document, count: int) -> str
     jobs = f"{count} {'job' if count == 1 else 'jobs'}"
     if arguments.verb == "kill":
         stopping = answer.get("stopping", 0)
-        parts = [f"{stopping} running: {_signals(answer)}"] if stopping else []
-        parts += [f"{count - stopping} waiting"] if count > stopping else []
-        return f"killed {jobs} ({'; '.join(parts)})"
+        parts = [f"{stopping} asked to stop ({_killed(answer)})"] if stopping else []
+        parts += [f"{count - stopping} cancelled"] if count > stopping else []
+        return f"{jobs}: {', '.join(parts)}"
     if arguments.verb == "rerun":
         which = ",".join(compact(answer["ids"]))
         return f"submitted {jobs} again" + (f": {which}" if len(which) <= IDS_WIDTH else "")
@@ -108,7 +115,7 @@ def _summary(arguments: argparse.Namespace, answer: Document, count: int) -> str
     return f"{_DONE[arguments.verb]} {jobs}"
 
 
-def _signals(answer: Document) -> str:
+def _killed(answer: Document) -> str:
     graces = [f"{grace_s:g}s" for grace_s in answer.get("grace_s") or []]
     # The answer to a repeated request has no times.
-    return f"SIGTERM, SIGKILL after {' to '.join(dict.fromkeys(graces))}" if graces else "SIGTERM, then SIGKILL"
+    return f"killed after {' to '.join(dict.fromkeys(graces))}" if graces else "then killed"

@@ -34,9 +34,9 @@ class AllJobs(msgspec.Struct, frozen=True, tag="all"):
 
 
 class ByState(msgspec.Struct, frozen=True, tag="state"):
-    """Every job in one state."""
+    """Every job in one of some states."""
 
-    name: str
+    names: tuple[str, ...]
 
 
 class ByWord(msgspec.Struct, frozen=True, tag="word"):
@@ -62,7 +62,7 @@ Selector = ByIds | LastJob | AllJobs | ByState | ByWord | ByQueue | ByName
 
 
 def parse(text: str) -> Selector:
-    """Read one selector: an id, `3-7`, `1,4`, `@`, `@~1`, `all`, a state, a queue or a name."""
+    """Read one selector: an id, `3-7`, `1,4`, `@`, `@~1`, `all`, `failed`, `failed,cancelled`, a queue or a name."""
     if not text:
         raise BadInput("an empty selector selects nothing; 'all' selects every job")
     if text[0] in "0123456789,-":
@@ -72,13 +72,22 @@ def parse(text: str) -> Selector:
     if text == ALL:
         return AllJobs()
     if text in STATES:
-        return ByState(name=text)
+        return ByState(names=(text,))
+    if "," in text:
+        return ByState(names=_states(text))
     kind, colon, name = text.partition(":")
     if colon and kind == "queue":
         return ByQueue(name=_named(name, text))
     if colon and kind == "name":
         return ByName(name=_named(name, text))
     return ByWord(text=_named(text, text))
+
+
+def _states(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",", len(STATES))))
+    if wrong := [name for name in names if name not in STATES]:
+        raise BadInput(f"{shown(text)} is not a list of states: {shown(wrong[0])} is none of {', '.join(STATES)}")
+    return names
 
 
 def _ranges(text: str) -> tuple[tuple[int, int], ...]:

@@ -165,7 +165,7 @@ def _matches(change: JobChange, selector: Selector) -> bool:
             return change.queue == name
         case ByName(name):
             return change.name == name
-        case ByState(name):
-            return change.state == name
+        case ByState(names):
+            return change.state in names
         case _:
             return False

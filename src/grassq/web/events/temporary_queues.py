@@ -174,7 +174,7 @@ def _busy(batch: Batch, queues: Collection[str]) -> set[str]:
     busy = {queue for queue in queues if batch.board.unfinished(queue)}
     if busy == queues:
         return busy
-    held = batch.store.jobs(InState(State.HELD), HELD_MAX)
+    held = batch.store.jobs(InState((State.HELD,)), HELD_MAX)
     if len(held) == HELD_MAX:
         return set(queues)
     return busy | {job.spec.queue for job in held if batch.current(job).state is State.HELD} & set(queues)

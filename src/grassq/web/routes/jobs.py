@@ -19,7 +19,7 @@ from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter
 from grassq.core.model import FINAL, Job, State
 from grassq.core.names import shown
-from grassq.core.syntax.selectors import ByState, Selector
+from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
 from grassq.errors import BadInput, GrassError
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
@@ -35,7 +35,7 @@ ABOUT_MAX = 200
 #: The changes of selected jobs: POST /v1/jobs/VERB.
 CHANGES: dict[str, Callable[[requests.SelectBody], Action]] = {
     "kill": lambda body: actions.KillJobs(body.grace_s, body.unstarted),
-    "rerun": lambda body: actions.RerunFailed() if body.failed else actions.RerunJobs(),
+    "rerun": lambda body: _rerun(body),
     "hold": lambda body: actions.HoldJobs(),
     "release": lambda body: actions.ReleaseJobs(),
     "priority": lambda body: actions.SetPriority(body.priority),
@@ -131,12 +131,15 @@ class Jobs:
         raw = request[BODY]
         body = requests.decode(raw, requests.SelectBody)
         chosen = requests.parse_selectors(body.selectors)
-        if not body.failed:
+        states = body.rerun_states
+        if not states:
             _check_some(chosen)
         request[ENTRY].about = " ".join(body.selectors)[:ABOUT_MAX]
+        if verb == "rerun" and not states:
+            await self._engine.read(lambda batch: _refuse_history(batch, chosen))
         change = BulkChange(
             CHANGES[verb](body),
-            chosen or [ByState(State.FAILED.value)],
+            chosen or [ByState((State.FAILED.value, State.CANCELLED.value))],
             key=body.key,
             # The path too: the same body can kill or clean, and a repeated key must not turn a hold into a removal.
             digest=digest(request.path.encode() + b" " + raw),
@@ -162,6 +165,24 @@ class Jobs:
 def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
     """Return the jobs that a kept job is a rerun of."""
     return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
+
+
+def _rerun(body: requests.SelectBody) -> Action:
+    if states := body.rerun_states:
+        return actions.RerunFailed(states)
+    is_named = all(selection.is_named(each) for each in requests.parse_selectors(body.selectors))
+    # A job named by its id is run again whatever became of its later runs.
+    return actions.RerunJobs() if is_named else actions.RerunLast()
+
+
+def _refuse_history(batch: Batch, chosen: list[Selector]) -> None:
+    """Refuse to run every job again that ever ended, or every one of a queue."""
+    for selector in chosen:
+        if isinstance(selection.resolve(batch, selector), AllJobs | ByQueue):
+            raise BadInput(
+                f"{selection.describe(selector)} stands for every job that ever ended there; say which to run again: "
+                "--failed, a state such as failed,cancelled, a name or ids"
+            )
 
 
 def _check_some(chosen: list[Selector]) -> list[Selector]:

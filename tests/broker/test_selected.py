@@ -1,0 +1,95 @@
+"""Which jobs a selector means: queues and names, words that are almost right, and what `rerun` leaves out."""
+
+from __future__ import annotations
+
+import pytest
+from tests import at_once
+from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
+from tests.builders import a_worker
+
+from grassq.broker import selection
+from grassq.broker.actions.jobs import RerunFailed, RerunLast
+from grassq.core.model import Offer, Outcome, State
+from grassq.core.states import Exited
+from grassq.errors import NotFound
+
+
+def ids(fixture: DeciderFixture, text: str) -> list[int]:
+    return [job.id for job in fixture.do(lambda batch: selection.select(batch, chosen(text)))]
+
+
+def kill(fixture: DeciderFixture, id_: int) -> None:
+    """End a running job as a user does."""
+    fixture.do(lambda batch: at_once.kill(batch, chosen(id_)))
+    fixture.report(id_, Exited(1, Outcome.SIGNALLED, signal=15))
+
+
+def with_queue(queue: str = "amb") -> DeciderFixture:
+    return DeciderFixture(a_worker("w", cpu=4, offers=(Offer("default"), Offer(queue))))
+
+
+def test_an_empty_queue_does_not_hide_the_jobs_of_its_name() -> None:
+    fixture = with_queue()
+    fixture.submit(a_draft(name="amb"))
+    assert ids(fixture, "amb") == ids(fixture, "name:amb") == [1]
+    fixture.submit(a_draft("amb"))
+    assert ids(fixture, "amb") == [2], "a queue that has jobs wins over a name"
+
+
+def test_an_empty_queue_is_no_error() -> None:
+    assert ids(with_queue(), "amb") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("runing", "running"), ("resnt", "resnet"), ("al", "all"), ("ambb", "amb"), ("name:resnt", "resnet")],
+)
+def test_a_word_that_matches_nothing_is_answered_with_the_near_one(typed: str, meant: str) -> None:
+    fixture = with_queue()
+    fixture.submit(a_draft(name="resnet"))
+    with pytest.raises(NotFound, match=f"did you mean '{meant}'"):
+        ids(fixture, typed)
+
+
+def test_several_states_are_one_selector() -> None:
+    fixture = a_decider(cpu=9)
+    fixture.submit(*[a_draft() for _ in range(4)])
+    fixture.exited(1, 1)
+    fixture.exited(3, 0)
+    kill(fixture, 4)
+    assert ids(fixture, "failed,cancelled") == [1, 4]
+    assert ids(fixture, "cancelled,succeeded,failed") == [1, 3, 4]
+    assert ids(fixture, "failed,held") == [1]
+    with pytest.raises(NotFound):
+        ids(fixture, "held,queued")
+
+
+def rerun(fixture: DeciderFixture, text: str, *states: State) -> tuple[list[int], list[str]]:
+    """The first runs of the new jobs, and the notes."""
+    action = RerunFailed(frozenset(states)) if states else RerunLast()
+    done = fixture.do(lambda batch: at_once.change(batch, action, chosen(text)))
+    return [fixture.job(id_).rerun_of or 0 for id_ in done.ids], done.notes
+
+
+def test_rerun_of_what_failed_says_how_many_cancelled_jobs_it_leaves_out() -> None:
+    fixture = a_decider(cpu=9)
+    fixture.submit(*[a_draft(name="fit") for _ in range(4)])
+    fixture.exited(1, 1)
+    kill(fixture, 2)
+    kill(fixture, 3)
+    told = ["2 cancelled jobs are left out; --cancelled runs them again too"]
+    assert rerun(fixture, "fit", State.FAILED) == ([1], told)
+    assert rerun(fixture, "fit", State.CANCELLED) == ([2, 3], [])
+    assert rerun(fixture, "failed,cancelled") == ([], []), "each has a run that has not ended"
+
+
+def test_rerun_by_name_or_state_runs_each_job_once_however_often_it_ran() -> None:
+    fixture = a_decider(cpu=9)
+    fixture.submit(a_draft(name="fit"), a_draft(name="fit"))
+    for id_ in (1, 2):
+        fixture.exited(id_, 1)
+    assert rerun(fixture, "1") == ([1], [])
+    fixture.exited(3, 0)
+    assert rerun(fixture, "failed") == ([2], []), "the later run of job 1 succeeded"
+    fixture.exited(4, 1)
+    assert rerun(fixture, "fit") == ([1, 2], [])
