@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.broker.decider_fixture import DeciderFixture, a_draft
-from tests.builders import a_worker
+from tests.builders import a_worker, an_offer
 
-from grassq.broker import recovery
+from grassq.broker import recovery, views
 from grassq.broker.recovery import LEAP_MAX
 from grassq.core.messages import StorePosition
-from grassq.core.model import ID_MAX, Constraints, Outcome, State
+from grassq.core.model import ID_MAX, Constraints, Offer, Outcome, State, WorkerInfo
 from grassq.core.states import Exited, Started
+from grassq.store.base import Changes
 
 A, EVIL = a_worker("a", cpu=2), a_worker("evil", cpu=2)
 
@@ -64,3 +66,27 @@ def test_what_is_remembered_of_a_worker_that_names_ever_more_attempts_is_bounded
         fixture.report(job, Started(1, 1), worker="a")
         fixture.report(job, Started(7, 1), worker="evil")
     assert len(fixture.decider._recovery.state.newer) == 3
+
+
+def test_a_store_that_holds_a_worker_with_one_queue_twice_can_be_shown(caplog: pytest.LogCaptureFixture) -> None:
+    fixture = DeciderFixture(A)
+    twins = WorkerInfo("evil", "boot", {}, (an_offer("p", gpu=1), Offer("p")))
+    fixture.store.commit(Changes(workers={"evil": twins}))
+    fixture.restart()
+    shown = fixture.do(views.glance, changing=False)
+    assert [worker["name"] for worker in shown["workers"]] == ["a", "evil"]
+    assert [queue["name"] for queue in shown["queues"]] == ["default"]
+    assert "worker_without_queues worker=evil why=the worker offers queue p twice" in caplog.text
+
+
+def test_a_store_that_holds_an_end_in_the_year_30489_can_be_shown() -> None:
+    fixture = DeciderFixture(A)
+    [job] = fixture.submit(a_draft())
+    fixture.report(job, Exited(1, Outcome.EXITED, 0), worker="a")
+    far = fixture.job(job)
+    changes = Changes()
+    changes.put(far, replace(far, finished=9e11))
+    fixture.store.commit(changes)
+    fixture.restart()
+    [shown] = fixture.do(views.glance, changing=False)["jobs"]
+    assert shown["finished"].startswith("9999-12-31")

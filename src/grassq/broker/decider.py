@@ -17,7 +17,7 @@ from grassq.broker.batch import Batch, Clock
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
 from grassq.broker.recovery import Recovery
-from grassq.core import reconcile
+from grassq.core import reconcile, worker_checks
 from grassq.core.messages import Ack, Hello, Report, Silent, WorkerMessage
 from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board, ReservationPolicy
@@ -134,7 +134,11 @@ class Decider:
             else:
                 self.board.know(job)
         now = self._clock.wall()
-        for info in loaded.workers:
+        for stored in loaded.workers:
+            # A store of an earlier release may hold what a worker's connection would refuse now.
+            info, fault = worker_checks.usable(stored)
+            if fault is not None:
+                log.warning("worker_without_queues worker=%s why=%s", info.name, fault)
             known = before.get(info.name)
             online, heard = (known.online, known.heard) if known is not None else (False, self._began)
             self.board.set_worker(info, online=online, now=now, heard=heard)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from grassq.broker.batch import Batch
 from grassq.broker.selection import Reading, read
 from grassq.core import outcome
-from grassq.core.model import FINAL, Job, Offer, QueueTemplate, State
+from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, State
 from grassq.core.planner.board import Board
 from grassq.core.planner.explain import WORKER, Blocker, explain
 from grassq.core.planner.request_classes import shape_of
@@ -132,9 +132,10 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
 
 
 def timestamp(at: float | None) -> str | None:
-    """Return a time in RFC 3339, UTC."""
+    """Return a time in RFC 3339, UTC; a time beyond the year 9999, which an earlier release stored, as its end."""
     if at is None:
         return None
+    at = min(max(at, 0.0), CLOCK_MAX)
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -27,8 +27,10 @@ JobId = Annotated[int, Meta(ge=1, le=ID_MAX)]
 AttemptNumber = Annotated[int, Meta(ge=1, le=ATTEMPT_MAX)]
 #: What a kernel says of a process: its pid, its exit code, a signal.
 KernelNumber = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+#: The last second of the year 9999, after which no date can be written.
+CLOCK_MAX = 253402300799.0
 #: A time on some machine's clock.
-ClockTime = Annotated[float, Meta(ge=0.0, le=1e12)]
+ClockTime = Annotated[float, Meta(ge=0.0, le=CLOCK_MAX)]
 #: A text from a worker: no longer than a record in a run dir can be.
 Words = Annotated[str, Meta(max_length=64 << 10)]
 #: A result as JSON; a worker's text is also read once when it comes in.

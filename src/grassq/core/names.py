@@ -33,6 +33,13 @@ def is_name(text: str) -> bool:
     return _fault(text) is None
 
 
+def check_existing_name(text: str, what: str) -> str:
+    """Do as `check_name`, but accept the name of a command: the name may be older than the command."""
+    if text in COMMANDS:
+        return text
+    return check_name(text, what)
+
+
 def _fault(text: str) -> str | None:
     if not looks_like_name(text):
         return "start with a letter, then letters, digits, '_', '.' or '-', at most 64"

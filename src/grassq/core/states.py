@@ -159,6 +159,7 @@ def _running(job: Job, event: Started, at: float) -> Job:
 
 
 def _exited(job: Job, event: Exited, at: float) -> Job:
+    started, finished = _span(event, job, at)
     ended = replace(
         job,
         outcome=event.outcome,
@@ -166,19 +167,26 @@ def _exited(job: Job, event: Exited, at: float) -> Job:
         signal=event.signal,
         error=event.error,
         result=event.result,
-        started=event.started or job.started,
+        started=started,
         tried=job.tried + 1,
         pid=None,
         reason=None,
     )
     if job.cancel_requested:
-        return _cancelled(ended, event, event.ended or at)
+        return _cancelled(ended, event, finished)
     if event.outcome is Outcome.EXITED and event.code == 0:
-        return replace(ended, state=State.SUCCEEDED, finished=event.ended or at)
+        return replace(ended, state=State.SUCCEEDED, finished=finished)
     if ended.tried < job.spec.tries and event.outcome is not Outcome.SPAWN_FAILED:
         waits = (ForTime(at + RETRY_DELAY_S),)
         return replace(ended, state=State.WAITING, placement=None, reason=_retry_reason(ended), waits=waits)
-    return replace(ended, state=State.FAILED, finished=event.ended or at)
+    return replace(ended, state=State.FAILED, finished=finished)
+
+
+def _span(event: Exited, job: Job, at: float) -> tuple[float | None, float]:
+    """Return when an attempt started and ended; of a worker whose clock is ahead, only the time between is believed."""
+    started, ended = event.started or job.started, event.ended or at
+    ahead_s = max(0.0, ended - at)
+    return None if started is None else max(0.0, min(started, ended) - ahead_s), ended - ahead_s
 
 
 def _retry_reason(job: Job) -> str:

@@ -15,6 +15,7 @@ from msgspec.msgpack import Decoder
 
 from grassq.core import protocol
 from grassq.core.protocol import Answer, Ask, CancelAsk, Question
+from grassq.errors import GrassError
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,10 @@ WAITING_BYTES_MAX = 64 << 20
 
 class ConnectionEnded(Exception):
     """The connection is over; the message says why."""
+
+
+class FrameRefused(ConnectionEnded):
+    """The peer sent what no peer of ours sends; the connection is over, and the peer is told why."""
 
 
 class FramedConnection:
@@ -39,8 +44,11 @@ class FramedConnection:
         peer: str,
         silence_s: float,
         newer: bool = False,
+        check: Callable[[Any], Any] = lambda body: body,
     ) -> None:
         """`cut` ends the connection under the WebSocket, whatever its buffers hold.
+
+        `check` sees every body that comes in, answers too: it returns the body to use, or raises GrassError.
 
         `peer` names the other end in messages. With `newer`, the peer may send frames that this release does not know.
         After `silence_s` without a frame the peer counts as gone.
@@ -51,6 +59,7 @@ class FramedConnection:
         self._peer = peer
         self._silence_s = silence_s
         self.newer = newer
+        self._check = check
         #: When the last frame came, on the monotonic clock.
         self.heard = time.monotonic()
         #: Why the connection is over; None while it lasts.
@@ -138,9 +147,16 @@ class FramedConnection:
             except (ConnectionError, ValueError) as error:
                 raise self._ended(str(error)) from error
             if is_new and body is not None:
-                return body
+                return self._checked(body)
             if is_new:
                 log.warning("frame_skipped from=%s number=%s why=it is newer", self._peer, number)
+
+    def _checked(self, body: Any) -> Any:
+        try:
+            return self._check(body)
+        except GrassError as error:
+            self._ended(str(error))
+            raise FrameRefused(self.reason) from None
 
     async def _write(self) -> None:
         try:

@@ -42,6 +42,9 @@ FORMAT = 1
 SPEC_LIMIT = 32 << 20
 RECORD_LIMIT = 64 << 10
 SPAN_MAX_S = 1e12
+#: The bounds of an exit record, whose job can write it: the year 9999, and what a kernel says of a process.
+TIME_MAX = 253402300799
+KERNEL_MAX = 2**31 - 1
 STREAMS = ("log", "out", "err")
 #: The names of the two empty files that mark an attempt.
 ACKED, UNRECORDED = "acked", "unrecorded"
@@ -352,14 +355,14 @@ def read_exit(path: str) -> dict[str, Any] | None:
 
 
 def _is_whole(record: dict[str, Any]) -> bool:
-    kinds = {name: type(record.get(name, ...)) for name in ("code", "signal", "error", "started", "ended")}
+    code, signal, error, *times = (record.get(name, ...) for name in ("code", "signal", "error", "started", "ended"))
     return (
-        {kinds["code"], kinds["signal"]} <= {int, type(None)}
+        all(each is None or (type(each) is int and abs(each) <= KERNEL_MAX) for each in (code, signal))
         and record.get("outcome") in OUTCOMES
-        and kinds["error"] in (str, type(None))
+        and type(error) in (str, type(None))
         and isinstance(record.get("result"), str | None)
-        # Compared with itself: NaN is no time.
-        and all(kinds[name] in (int, float) and record[name] == record[name] for name in ("started", "ended"))
+        # NaN is no time: it compares with nothing.
+        and all(type(at) in (int, float) and 0 <= at <= TIME_MAX for at in times)
     )
 
 

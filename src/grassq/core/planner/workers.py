@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from grassq.core.model import ANYWHERE, AttemptId, Constraints, Offer, QueueTemplate, RemoteSubmitter, WorkerInfo
 from grassq.core.resources.amounts import Request
-from grassq.core.resources.capacity import Capacity, Limits, bind, supply_of, union
+from grassq.core.resources.capacity import Capacity, Limits, Supply, bind, supply_of, union
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
 from grassq.core.resources.ledger import Ledger
 from grassq.core.resources.slots import slot_set_of
@@ -144,14 +144,12 @@ def with_templates(info: WorkerInfo, templates: Mapping[str, QueueTemplate]) -> 
 
 def machine_capacity(info: WorkerInfo) -> Capacity:
     """Return what a machine has: what it found or was given, and what its offers declare on top."""
-    capacity = dict(info.given)
+    declared: dict[str, list[Supply]] = {}
     for offer in info.offers:
         for name, limit in offer.limits.items():
-            if name in info.given or name in info.detecting:
-                continue
-            declared = supply_of(limit)
-            capacity[name] = union(capacity[name], declared) if name in capacity else declared
-    return capacity
+            if name not in info.given and name not in info.detecting:
+                declared.setdefault(name, []).append(supply_of(limit))
+    return info.given | {name: union(*supplies) for name, supplies in declared.items()}
 
 
 def offer_ledgers(info: WorkerInfo, capacity: Capacity, before: Mapping[str, Ledger]) -> dict[str, Ledger]:

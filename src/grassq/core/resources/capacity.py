@@ -120,17 +120,15 @@ def supply_of(limit: Limit) -> Supply:
             return limit
 
 
-def union(first: Supply, second: Supply) -> Supply:
-    """Join two declarations: all devices of both, the larger of two pools."""
-    if isinstance(first, Pool) and isinstance(second, Pool):
-        return Pool(max(first.amount, second.amount))
-    if isinstance(first, Devices) and isinstance(second, Devices):
-        merged = {d.id: d for d in first.devices}
-        for d in second.devices:
-            known = merged.get(d.id, d)
-            merged[d.id] = Device(d.id, max(d.worth, known.worth), max(d.vram, known.vram))
-        return Devices(tuple(sorted(merged.values(), key=lambda d: device_order(d.id))))
-    return first
+def union(first: Supply, *others: Supply) -> Supply:
+    """Join declarations: all devices of all of them, the largest of pools; the first says which of the two it is."""
+    if isinstance(first, Pool):
+        return Pool(max(each.amount for each in (first, *others) if isinstance(each, Pool)))
+    merged: dict[str, Device] = {}
+    for d in (d for each in (first, *others) if isinstance(each, Devices) for d in each.devices):
+        known = merged.get(d.id, d)
+        merged[d.id] = Device(d.id, max(d.worth, known.worth), max(d.vram, known.vram))
+    return Devices(tuple(sorted(merged.values(), key=lambda d: device_order(d.id))))
 
 
 def bind(name: str, limit: Limit, supply: Supply) -> Supply:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 from msgspec.structs import replace
 
 from grassq.broker import worker_tickets
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
-from grassq.core import protocol
+from grassq.core import protocol, worker_checks
 from grassq.core.messages import Hello, Order, Report, Start, WorkerMessage
 from grassq.core.model import Offer
 from grassq.core.protocol import (
@@ -34,7 +35,7 @@ from grassq.core.protocol import (
 )
 from grassq.core.states import RefusedByWorker as RefusedEvent
 from grassq.errors import BadInput, GrassError, NotFound, Refused, StoreUnavailable
-from grassq.link.connection import ConnectionEnded, FramedConnection
+from grassq.link.connection import ConnectionEnded, FramedConnection, FrameRefused
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,9 @@ ASKING_MAX = 8
 ASKS_WAIT_MAX = 1000
 #: After this many messages the engine must have taken them before more are read: the socket fills, the worker waits.
 AHEAD_MAX = 256
+#: How long a refused worker has to take the reason, and the most bytes that a close frame holds of it.
+CLOSE_S = 2.0
+CLOSE_BYTES_MAX = 123
 
 
 class OutOfTouch(Refused):
@@ -70,7 +74,13 @@ class WorkerConnection:
         self._ticket = ticket
         self._times = times
         self._frames = FramedConnection(
-            ws, protocol.to_broker, cut, peer=f"worker {name}", silence_s=times.silence_s, newer=newer
+            ws,
+            protocol.to_broker,
+            cut,
+            peer=f"worker {name}",
+            silence_s=times.silence_s,
+            newer=newer,
+            check=worker_checks.checked,
         )
         self._waiting = 0
         self._turns = asyncio.Semaphore(ASKING_MAX)
@@ -87,6 +97,9 @@ class WorkerConnection:
             log.info("worker_in_touch worker=%s", self.name)
             while True:
                 await self._hear(await self._frames.next())
+        except FrameRefused as error:
+            reason = str(error)
+            await self._refuse(f"refused: {error}")
         except (ConnectionEnded, GrassError) as error:
             reason = str(error)
         finally:
@@ -94,6 +107,13 @@ class WorkerConnection:
             log.warning("worker_out_of_touch worker=%s why=%s", self.name, self._frames.reason or reason)
             await self._frames.close(reason)
             self.over.set()
+
+    async def _refuse(self, words: str) -> None:
+        """Tell the worker why its connection ends, if it takes the words soon."""
+        short = words.encode("ascii", "backslashreplace")[:CLOSE_BYTES_MAX]
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.ws.close(code=WSCloseCode.POLICY_VIOLATION, message=short)
 
     def end(self, reason: str) -> None:
         """End the connection."""
@@ -183,7 +203,8 @@ class WorkerConnection:
                 await self._kept(ticket)
             case Hello() | Report():
                 self._say(body)
-                await self._not_too_far_ahead()
+                # A hello costs the engine much more than a report.
+                await self._not_too_far_ahead(AHEAD_MAX if isinstance(body, Hello) else 1)
 
     async def _kept(self, ticket: str) -> None:
         try:
@@ -199,8 +220,8 @@ class WorkerConnection:
         if not self._engine.post(FromWorker(self.name, message)):
             raise ConnectionEnded("the broker's inbox is full")
 
-    async def _not_too_far_ahead(self) -> None:
-        self._ahead += 1
+    async def _not_too_far_ahead(self, more: int) -> None:
+        self._ahead += more
         if self._ahead >= AHEAD_MAX:
             self._ahead = 0
             await self._engine.read(lambda batch: None)
