@@ -25,7 +25,7 @@ from grassq.core.syntax.numbers import is_number
 from grassq.store.base import Scope, Token
 from grassq.web.access.audit import NO_CALLER, Audit, AuditEntry
 from grassq.web.access.principal import CALLER, OWNER, Principal
-from grassq.web.listen.tcp import ClientConnection
+from grassq.web.listen.admission import ClientConnection
 from grassq.web.responses import Denied, Handler, errors_in_words
 
 #: The largest body, and the seconds it may take to arrive.

@@ -1,7 +1,7 @@
 """Listening: sockets, certificates, and the limits before a token is shown.
 
-`tcp.py` opens the TLS listener, limits connections without a token, and has the `Identity` that clients pin;
-`certificate.py` makes or reads the certificate; `abort.py` cuts a connection.
+`tcp.py` binds addresses and has the `Identity` that clients pin; `admission.py` accepts connections and limits those
+without a token; `certificate.py` makes or reads the certificate; `abort.py` cuts a connection.
 
 May import what `grassq.web` may.
 

@@ -1,4 +1,4 @@
-"""Listening on TCP with TLS: the certificate in use, and limits for connections that have not shown a token."""
+"""Listening on TCP with TLS: the certificate in use, and the addresses that are bound."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import logging
 import os
 import socket
 import ssl
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from aiohttp import web, web_response
 from aiohttp.http_exceptions import HttpProcessingError
@@ -20,20 +19,11 @@ from msgspec import Struct
 
 from grassq.core.syntax.addresses import Address
 from grassq.errors import BadInput, Refused
-from grassq.web.listen.abort import cut
+from grassq.web.listen.admission import Admission
 
 log = logging.getLogger(__name__)
 
-#: Seconds from connecting to the first request with a valid token, the TLS handshake included.
-HELLO_S = 10.0
-#: Connections that have not shown a token. Each costs about 300 KB, nearly all of it TLS. When there are more, the
-#: oldest of the address that has most of them is cut: a flood from one address cuts no connection of another.
-UNAUTHENTICATED_MAX = 96
 BACKLOG = 1024
-#: Seconds until a closing connection is cut.
-CLOSE_S = 2.0
-#: Milliseconds that sent bytes may stay unacknowledged.
-UNACKED_MS = 30_000
 KEEPALIVE_S = 75.0
 HEADER_MAX = 8190
 HEADERS_MAX = 64
@@ -67,114 +57,6 @@ class Identity(Struct, frozen=True):
         return None
 
 
-class ClientConnection(asyncio.Protocol):
-    """One TCP connection. Limits apply until it has brought a request with a valid token, within HELLO_S."""
-
-    def __init__(
-        self, server: web.Server, context: ssl.SSLContext, unauthenticated: dict[ClientConnection, None]
-    ) -> None:
-        self.peer = ""
-        #: The requests in progress.
-        self.tasks: set[asyncio.Task[object]] = set()
-        #: Called when the connection has ended.
-        self.closing: list[Callable[[ClientConnection], None]] = []
-        self.handshake: asyncio.Task[None] | None = None
-        self._inner: asyncio.Protocol = server()
-        self._context = context
-        self._unauthenticated = unauthenticated
-        #: The plain connection during the handshake, then the TLS connection.
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_open = False
-        self._early = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the TLS handshake and the time to show a token; cut another connection if there are too many."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()  # the TLS handshake reads
-        self._transport = transport
-        self.peer = network_of((transport.get_extra_info("peername") or ("gone",))[0])
-        self._unauthenticated[self] = None
-        if len(self._unauthenticated) > UNAUTHENTICATED_MAX:
-            [(busiest, _)] = Counter(each.peer for each in self._unauthenticated).most_common(1)
-            next(each for each in self._unauthenticated if each.peer == busiest).cut()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(HELLO_S, self.cut)
-        self.handshake = loop.create_task(self._shake_hands(transport))
-
-    async def _shake_hands(self, plain: asyncio.Transport) -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            plain.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
-        secure = None
-        try:
-            if not plain.is_closing():
-                secure = await loop.start_tls(
-                    plain, self, self._context, server_side=True,
-                    ssl_handshake_timeout=HELLO_S, ssl_shutdown_timeout=CLOSE_S,
-                )  # fmt: skip
-        except OSError as error:
-            # The peer speaks no TLS or too old a TLS, or has gone: not an error of this daemon.
-            log.debug("handshake_failed peer=%s error=%s", self.peer, error)
-            # The traceback would hold the connection, 300 KB, until the garbage collector runs.
-            error.__traceback__ = None
-        self.handshake = None
-        if secure is None or plain.is_closing() or self._transport is None:
-            cut(plain)
-            self.connection_lost(None)
-            return
-        self._transport, self._is_open = secure, True
-        self._inner.connection_made(secure)
-        if self._early:
-            self._inner.data_received(self._early)
-            self._early = b""
-
-    def end_limits(self) -> None:
-        """End the limits: a request brought a valid token."""
-        self._unauthenticated.pop(self, None)
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def cut(self, keep: asyncio.Task[object] | None = None) -> None:
-        """Close the connection and cancel its requests, except for the request `keep`, which may still answer."""
-        self._unauthenticated.pop(self, None)
-        for task in self.tasks - {keep}:
-            task.cancel()
-        if keep not in self.tasks:
-            cut(self._transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the connection, and call every `closing` function."""
-        self.end_limits()
-        for tell in self.closing:
-            tell(self)
-        self.closing.clear()
-        # Otherwise the two objects hold each other, with 300 KB each, until the garbage collector runs.
-        self._transport = None
-        if self._is_open:
-            self._is_open = False
-            self._inner.connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Hand bytes of a request on; the first bytes may come before the handshake's task has run."""
-        if self._is_open:
-            self._inner.data_received(data)
-        else:
-            self._early += data
-
-    def eof_received(self) -> bool | None:
-        """Close the connection as the web server wants when the peer sends no more."""
-        return self._inner.eof_received() if self._is_open else None
-
-    def pause_writing(self) -> None:
-        """Tell the web server that the peer reads nothing for now."""
-        self._inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Tell the web server that the peer reads again."""
-        self._inner.resume_writing()
-
-
 def is_wildcard(host: str) -> bool:
     """Return whether a host stands for every address of this machine, as 0.0.0.0, 0, ::, * and no host do."""
     try:
@@ -182,13 +64,6 @@ def is_wildcard(host: str) -> bool:
         return ipaddress.ip_address(host if ":" in host else socket.inet_aton(host)).is_unspecified
     except (OSError, ValueError):
         return host in ("", "*")
-
-
-def network_of(address: str) -> str:
-    """Return what counts as one peer: an IPv4 address, or the /64 network of an IPv6 address."""
-    if ":" not in address:
-        return address
-    return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
 
 
 class _PeerErrors(logging.Filter):
@@ -232,24 +107,11 @@ async def listen(
         for sock in await _bind(address):
             stack.callback(sock.close)
             sockets.append(sock)
-    #: Oldest first.
-    unauthenticated: dict[ClientConnection, None] = {}
-    stack.push_async_callback(_end, unauthenticated)
+    admission = Admission(server, identity.context)
+    stack.push_async_callback(admission.close)
     for sock in sockets:
-        listener = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(server, identity.context, unauthenticated), sock=sock, backlog=BACKLOG
-        )
-        stack.callback(listener.close)
+        admission.listen(sock)
     return sockets
-
-
-async def _end(unauthenticated: dict[ClientConnection, None]) -> None:
-    """Cut every connection without a token; the other connections end with the web server."""
-    handshakes = [each.handshake for each in unauthenticated if each.handshake is not None]
-    for each in list(unauthenticated):
-        each.cut()
-    if handshakes:
-        await asyncio.wait(handshakes)
 
 
 async def _bind(address: Address) -> list[socket.socket]:
