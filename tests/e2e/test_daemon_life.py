@@ -150,7 +150,7 @@ def test_a_store_in_memory_keeps_nothing(grass: Grass) -> None:
     assert daemon.wait(DEADLINE_S) == 0
     eventually(lambda: not is_alive(pid), "a job that nobody would know of ends with the daemon")
     left = {path.name for path in grass.home.iterdir()}
-    assert left <= {"daemon.lock", "daemon.log", "worker.json"}, left
+    assert left <= {"daemon.lock", "daemon.log", "daemon.sockets", "worker.json"}, left
     assert grass.json("show", "all")["jobs"] == []
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from grassq import home as homes
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import HomeTaken, Refused
-from grassq.run import processes
-from grassq.run.own_daemon import LOCK_NAME
+from grassq.run import own_daemon, processes
 
+LOCK_NAME = "daemon.lock"
 MEMORY_PREFIX = "memory."
 MEMORY_MARK = "daemon"  # a file with the pid and start ticks of the daemon that made the directory
 LOG_BYTES_MAX = 5 << 20
@@ -60,7 +60,9 @@ def hold_lock(home: str) -> Iterator[None]:
             raise HomeTaken(f"a daemon serves {home} already (pid {first}); `grass stop` ends it") from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        yield
+        with socket.socket(socket.AF_UNIX) as mark:
+            own_daemon.note(home, mark)
+            yield
     finally:
         os.close(fd)
 

@@ -22,7 +22,6 @@ from grassq.daemon.broker_role import open_broker
 from grassq.daemon.context import DaemonContext, SavedMode, load_mode, save_mode
 from grassq.daemon.worker_role import open_worker
 from grassq.errors import Deposed, GrassError, HomeTaken, Refused
-from grassq.run.own_daemon import LOCK_NAME
 from grassq.store.copy import copy
 from grassq.worker import default_env as default_envs
 
@@ -60,7 +59,7 @@ def copy_store(source: str, target: str, progress: Callable[[int, int], None]) -
     with contextlib.ExitStack() as stack:
         files = [Path(url.removeprefix("sqlite:")) for url in (source, target) if not is_postgres(url)]
         for folder in {file.parent for file in files}:
-            if (folder / LOCK_NAME).exists():
+            if (folder / home_lock.LOCK_NAME).exists():
                 try:
                     stack.enter_context(home_lock.hold_lock(str(folder)))
                 except HomeTaken:

@@ -18,7 +18,7 @@ from grassq.daemon.context import DaemonContext, cancel, raise_file_limit, serve
 from grassq.errors import GrassError, Refused
 from grassq.net import broker as remote_broker
 from grassq.net.broker import Credential
-from grassq.run.own_daemon import LOCK_NAME
+from grassq.run.own_daemon import SOCKETS_NAME
 from grassq.web.routes.worker_only import OwnWorkerRoutes
 from grassq.worker import offers
 from grassq.worker.broker_link import BrokerLink, Endpoint
@@ -81,8 +81,8 @@ def _run_root(home: str, store_id: str) -> str:
     """Return the directory of the run dirs for one broker. Ids of two stores overlap, so each store has one."""
     run_root = Path(home) / BROKERS_NAME / store_id
     run_root.mkdir(0o700, parents=True, exist_ok=True)
-    lock = run_root / LOCK_NAME
-    if not lock.is_symlink():
-        # A job that starts a daemon finds its own daemon by the lock beside its run dir.
-        lock.symlink_to(Path("..") / ".." / LOCK_NAME)
+    noted = run_root / SOCKETS_NAME
+    if not noted.is_symlink():
+        # The shim of a job that starts a daemon finds this daemon by the file beside the job's run dir.
+        noted.symlink_to(Path("..") / ".." / SOCKETS_NAME)
     return str(run_root)

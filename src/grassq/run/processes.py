@@ -6,6 +6,7 @@ pidfd that was opened first and verified after, so a pid that was reused in betw
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -22,7 +23,6 @@ FREEZE_ROUNDS = 8
 _PR_SET_CHILD_SUBREAPER = 36
 _STAT_MAX = 1024
 _ENVIRON_MAX = 4 << 20
-_WORDS_MAX = 64 << 10
 # Gone, or not ours to look at. Any other error is raised: treating it as "gone" would free devices that are in use.
 _NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
 
@@ -87,27 +87,20 @@ def signal_all(found: list[tuple[int, int]], sig: int) -> int:
     return sum(signal_verified(pid, ticks, sig) for pid, ticks in found)
 
 
-def words(pid: int) -> list[bytes]:
-    """Return the command line of a process; empty if it is gone."""
-    return _read_proc(pid, "cmdline", _WORDS_MAX).split(b"\0")
-
-
-def has_open(pid: int, file: os.stat_result) -> bool:
-    """Tell whether a process has a descriptor of this file."""
-    folder = f"/proc/{pid}/fd"
+def descriptors(pid: int) -> set[bytes]:
+    """Return what the descriptors of a process are of, such as b"socket:[7]" or a path; nothing if it is gone."""
+    folder = b"/proc/%d/fd" % pid
     try:
         names = os.listdir(folder)
     except OSError as exc:
         if exc.errno in _NOT_THERE:
-            return False
+            return set()
         raise
+    found = set()
     for name in names:
-        try:
-            if os.path.samestat(os.stat(f"{folder}/{name}"), file):
-                return True
-        except OSError:
-            continue  # closed by now, or on a file system that does not answer
-    return False
+        with contextlib.suppress(OSError):  # closed by now
+            found.add(os.readlink(b"%s/%s" % (folder, name)))
+    return found
 
 
 def descendants(root: int, is_kept: Callable[[int], bool] | None = None) -> list[tuple[int, int]]:

@@ -109,7 +109,7 @@ class _Attempt:
 
     def is_kept(self, pid: int) -> bool:
         """Tell whether a process below the shim is the daemon of our home or a part of it, and not the job's."""
-        return own_daemon.is_kept(pid, rundir.home_of(self.path))
+        return pid != self.pid and own_daemon.is_kept(pid, rundir.home_of(self.path))
 
 
 class _Shim:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from grassq.run import shim
+from grassq.run import own_daemon, shim
 
 READ_BATCH = 256
 IDLE_SHIMS_MAX = 16
@@ -47,6 +47,7 @@ class ShimPool:
     ) -> None:
         """`nofile` is the soft limit of open files for jobs."""
         self._command = [python, "-I", "-S", _LAUNCHER]
+        self._home = home
         self._options = ["--home", home] + ([] if nofile is None else ["--nofile", str(nofile)])
         self._clock = clock
         self._launcher: subprocess.Popen[bytes] | None = None
@@ -79,6 +80,7 @@ class ShimPool:
         """Start the launcher; OSError if there is no such Python."""
         self._wanted = True
         self._started_at = self._clock()
+        own_daemon.note(self._home, self._shims_reports)
         control, theirs = _pair()
         fds = (theirs.fileno(), self._shims_orders.fileno(), self._shims_reports.fileno())
         try:
