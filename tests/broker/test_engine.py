@@ -133,6 +133,19 @@ def test_a_bug_in_a_handler_is_answered_and_does_not_end_the_loop() -> None:
     play(test)
 
 
+def test_of_reads_that_fail_beside_submissions_only_the_reads_fail() -> None:
+    def fail(batch: Batch) -> None:
+        raise ValueError("year 30489 is out of range")
+
+    async def test(one: Running) -> None:
+        calls = [call for at in range(100) for call in (one.engine.read(fail), one.submit(f"key {at}"))]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert sorted(each[0] for each in answers if isinstance(each, list)) == list(range(1, 101))
+        assert sum(type(each) is GrassError for each in answers) == 100
+
+    play(test)
+
+
 def test_a_bug_while_the_store_is_unreadable_does_not_end_the_loop() -> None:
     def bug(batch: Batch) -> None:
         raise ZeroDivisionError("a bug")

@@ -15,7 +15,7 @@ from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Check, Hello
 from grassq.core.model import Offer, QueueTemplate, State
 from grassq.core.planner.board import NEAR_MAX
-from grassq.errors import Refused, StoreUnavailable
+from grassq.errors import GrassError, GuardFailed, Refused, StoreUnavailable
 from grassq.store.base import Token
 
 
@@ -146,14 +146,69 @@ def test_a_hello_in_a_batch_that_met_a_bug_is_not_lost() -> None:
     fixture = a_decider()
     fixture.submit(a_draft("exp"))
     more = a_worker("w", offers=[an_offer(), an_offer("exp")], gpu=2, cpu=4)
-    with pytest.raises(ZeroDivisionError):
-        fixture.process(FromWorker("w", Hello(more, False)), fixture.submission(), _bug())
-    fixture.process()
+    fixture.process(FromWorker("w", Hello(more, False)), _bug())
     assert fixture.job(1).state is State.PLACED
 
 
-def _bug() -> Call:
-    return Call(lambda batch: 1 // 0)
+def _bug(*, changing: bool = True) -> Call:
+    return Call(lambda batch: 1 // 0, changing)
+
+
+def _reads(error: Exception) -> Call:
+    def read(batch: Batch) -> None:
+        raise error
+
+    return Call(read, changing=False)
+
+
+def test_a_failing_read_fails_its_own_caller_only() -> None:
+    fixture = a_decider()
+    board = fixture.decider.board
+    reads = [_bug(changing=False), _reads(ValueError("year 30489 is out of range"))]
+    good = fixture.submission(a_draft())
+    answers = dict(fixture.process(reads[0], good, reads[1]).answers)
+    assert answers[good] == [1]
+    assert "the daemon failed on this (ValueError: year 30489" in str(answers[reads[1]])
+    assert all(type(answers[read]) is GrassError for read in reads)
+    assert fixture.decider.board is board, "the board was read anew"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("too many variables"), GuardFailed("job 1 is not queued")])
+def test_a_read_that_the_store_refuses_fails_its_own_caller_only(error: GrassError) -> None:
+    fixture = a_decider()
+    read, good = _reads(error), fixture.submission(a_draft())
+    answers = dict(fixture.process(read, good).answers)
+    assert answers[good] == [1] and str(answers[read]) == str(error)
+    assert isinstance(answers[read], StoreUnavailable)
+    assert fixture.decider.read_only is None
+
+
+def test_a_failing_change_never_fails_the_other_changes_of_its_batch() -> None:
+    def half_done(batch: Batch) -> None:
+        service.submit(batch, [a_draft()], "half", b"d")
+        raise KeyError("p")
+
+    fixture = a_decider()
+    good = [fixture.submission(a_draft()) for _ in range(3)]
+    # Many of them: a batch is decided anew without each of them, one after the other.
+    bad = [Call(half_done) for _ in range(600)]
+    answers = dict(fixture.process(*bad, good[0], _bug(), *good[1:]).answers)
+    assert [answers[each] for each in good] == [[1], [2], [3]]
+    assert all("KeyError" in str(answers[each]) for each in bad)
+    assert fixture.store.submission("half") is None
+
+
+def test_a_message_of_a_worker_that_meets_a_bug_is_dropped_once_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bug(*more: object) -> None:
+        raise KeyError("p")
+
+    fixture = a_decider()
+    monkeypatch.setattr(fixture.decider._recovery, "hello", bug)
+    good = fixture.submission(a_draft())
+    effects = fixture.process(FromWorker("evil", Hello(a_worker("evil", cpu=1))), good)
+    assert effects.answers == [(good, [1])]
+    assert fixture.submit(a_draft()) == [2]
+    assert set(fixture.decider.board.workers) == {"w"}
 
 
 def test_since_when_a_worker_is_there_is_a_date_also_after_a_restart() -> None:

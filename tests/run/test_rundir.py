@@ -164,6 +164,14 @@ def test_an_exit_record_that_lacks_a_key_or_has_another_kind_there_is_no_record(
         assert rundir.read_exit(path) is None
 
 
+@pytest.mark.parametrize("text", ["{", "1 ", "\udc80", "[" * 60 + "]" * 60])
+def test_a_result_in_an_exit_record_that_the_broker_would_refuse_makes_it_no_record(path: str, text: str) -> None:
+    rundir.write_exit(path, RECORD | {"result": "1"}, sync=False)
+    assert rundir.read_exit(path) is not None
+    rundir.write_exit(path, RECORD | {"result": text}, sync=False)
+    assert rundir.read_exit(path) is None
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_in_place_of_a_record_are_no_record_and_no_error(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as path:

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from grassq.broker import eligibility
+from grassq.broker import eligibility, inbox
 from grassq.broker.batch import Batch, Clock
 from grassq.broker.dispatch import Dispatch
-from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders, said_once
+from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
 from grassq.broker.recovery import Recovery
 from grassq.core import reconcile, worker_checks
-from grassq.core.messages import Ack, Hello, Report, Silent, WorkerMessage
+from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board, ReservationPolicy
 from grassq.core.planner.plan import leased
@@ -156,9 +156,26 @@ class Decider:
         self._store.close()
 
     def process(self, messages: Sequence[Message]) -> Effects:
-        """Decide and commit one batch; raise Deposed when another broker has taken the store over."""
+        """Decide and commit one batch; raise Deposed when another broker has taken the store over.
+
+        A message that fails is taken out, and the batch is decided anew: no message fails because of another.
+        """
         messages = [*self._unheard, *messages]
-        self._unheard = said_once(messages)
+        failed: list[tuple[Call, object]] = []
+        while True:
+            try:
+                effects = self._process(messages)
+            except Misbehaved as fault:
+                log.error("message_failed error=%s", fault)
+                messages = [message for message in messages if message is not fault.message]
+                if isinstance(fault.message, Call):
+                    failed.append((fault.message, fault.error))
+            else:
+                effects.answers += failed
+                return effects
+
+    def _process(self, messages: Sequence[Message]) -> Effects:
+        self._unheard = inbox.said_once(messages)
         if self.read_only is not None and self._clock.mono() < self._retry_at:
             return self._only_read(messages)
         remembered = self._recovery.state.copy()
@@ -169,9 +186,6 @@ class Decider:
             self.stale = True
             effects = self._decide(batch, messages)
             self._commit(batch)
-        except Misbehaved as fault:
-            self._recovery.state = remembered
-            return self._without(fault, messages)
         except (StoreUnavailable, GuardFailed) as error:
             self._recovery.state = remembered
             return self._commit_failed(messages, error)
@@ -199,15 +213,6 @@ class Decider:
             self._store.beat()
         self._beat_at = batch.mono
 
-    def _without(self, fault: Misbehaved, messages: Sequence[Message]) -> Effects:
-        """Process the batch again, on a new board and without the faulty call."""
-        log.error("refused_too_late error=%s", fault)
-        # All other messages of workers are in `_unheard`.
-        rest = [m for m in messages if m is not fault.call and (isinstance(m, Call) or isinstance(m.message, Report))]
-        effects = self.process(rest)
-        effects.answers.append((fault.call, fault.error))
-        return effects
-
     def _batch(self) -> Batch:
         wall, mono = self._clock.wall(), self._clock.mono()
         changes = Changes()
@@ -217,9 +222,9 @@ class Decider:
         effects = Effects([], [], batch.changed)
         for message in messages:
             if isinstance(message, Call):
-                effects.answers.append((message, self._answer(batch, message)))
+                effects.answers.append((message, inbox.answer_of(batch, message)))
             else:
-                effects.orders += self._heard(batch, message.worker, message.message)
+                effects.orders += self._heard(batch, message)
         self._end_leases(batch)
         effects.orders += self._recovery.settle(batch)
         for job in [*self.board.timed.values()]:
@@ -237,16 +242,24 @@ class Decider:
             effects.again |= self._plan(batch)
         return effects
 
-    def _heard(self, batch: Batch, worker: str, said: WorkerMessage | Silent) -> Orders:
-        match said:
-            case Hello():
-                return self._hello(batch, said)
-            case Report():
-                return self._report(batch, worker, said)
-            case Silent(heard):
-                if worker in self.board.workers:
-                    self.board.lose_touch(worker, heard, batch.now)
-        return []
+    def _heard(self, batch: Batch, message: FromWorker) -> Orders:
+        worker, said = message.worker, message.message
+        try:
+            match said:
+                case Hello():
+                    return self._hello(batch, said)
+                case Report():
+                    return self._report(batch, worker, said)
+                case Silent(heard):
+                    if worker in self.board.workers:
+                        self.board.lose_touch(worker, heard, batch.now)
+            return []
+        except (StoreUnavailable, GuardFailed, Deposed):
+            raise
+        except Exception as error:
+            # The top of one message: a bug in it must not fail the batch, nor every batch in which it is tried again.
+            log.exception("worker_message_failed worker=%s", worker)
+            raise Misbehaved(message, inbox.bug_in_words(error)) from error
 
     def _end_leases(self, batch: Batch) -> None:
         """End attempts whose workers were silent for the whole lease: their shims have ended the commands by now."""
@@ -292,17 +305,6 @@ class Decider:
         for id_ in ahead:
             self.board.know(jobs[id_])
         return jobs
-
-    def _answer(self, batch: Batch, call: Call) -> object:
-        before = batch.next_id, batch.changes.outline
-        try:
-            return call.handler(batch)
-        except (StoreUnavailable, GuardFailed, InvalidMove, Deposed):
-            raise
-        except GrassError as error:
-            if before != (batch.next_id, batch.changes.outline):
-                raise Misbehaved(call, error) from error
-            return error
 
     def _hello(self, batch: Batch, hello: Hello) -> Orders:
         info = hello.info
@@ -377,7 +379,7 @@ class Decider:
         if self._failures >= FAILURES_MAX:
             self.read_only = str(error)
             self._retry_at = self._clock.mono() + RETRY_STORE_S
-        refusal = error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
+        refusal = inbox.unavailable(error)
         try:
             self.reload()
             answers = [(m, self._recalled(m) or refusal) for m in messages if isinstance(m, Call)]
@@ -402,9 +404,9 @@ class Decider:
             if isinstance(message, Call):
                 readable = not message.changing and not self.stale
                 try:
-                    answers.append((message, self._answer(batch, message) if readable else refusal))
-                except StoreUnavailable as error:
-                    answers.append((message, error))
+                    answers.append((message, inbox.answer_of(batch, message) if readable else refusal))
+                except Misbehaved as fault:
+                    answers.append((message, fault.error))
         return Effects(answers, [])
 
     def next_wake(self) -> float | None:

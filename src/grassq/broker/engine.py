@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from grassq.broker.actions.bulk import BulkResult, Next
 from grassq.broker.batch import Batch
 from grassq.broker.decider import Decider
-from grassq.broker.inbox import Call, Effects, FromWorker, Message
+from grassq.broker.inbox import Call, Effects, FromWorker, Message, bug_in_words
 from grassq.broker.subscriptions import Subscriptions
 from grassq.core.messages import Hello, Order, Report, Silent
 from grassq.errors import Deposed, Gone, GrassError, Refused, StoreUnavailable
@@ -234,7 +234,7 @@ def _are_brief(messages: list[Message]) -> bool:
 
 def _failed(messages: list[Message], error: Exception) -> Effects:
     """Return the effects of a batch that met a bug: nothing was stored, and the decider reloads its board first."""
-    failure = GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
+    failure = bug_in_words(error)
     return Effects([(m, failure) for m in messages if isinstance(m, Call)], [], must_reread=True)
 
 

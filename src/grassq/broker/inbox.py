@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -9,8 +10,10 @@ from msgspec import Struct
 from grassq.broker.batch import Batch
 from grassq.broker.job_change import JobChange
 from grassq.core.messages import Hello, Order, Report, Silent, StoreHistory, WorkerMessage
-from grassq.errors import GrassError
+from grassq.errors import Deposed, GrassError, GuardFailed, StoreUnavailable
 from grassq.store.base import Submission
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[Batch], object]
 
@@ -38,12 +41,43 @@ Message = Call | FromWorker
 
 
 class Misbehaved(Exception):
-    """A handler changed something before it refused: a bug that must not affect the other requests of the batch."""
+    """A message failed, and the board may be half changed: the batch is decided anew without this message."""
 
-    def __init__(self, call: Call, error: GrassError) -> None:
+    def __init__(self, message: Message, error: GrassError) -> None:
         super().__init__(str(error))
-        self.call = call
+        self.message = message
         self.error = error
+
+
+def answer_of(batch: Batch, call: Call) -> object:
+    """Return the answer of a call, or its error; raise Misbehaved if the call may have changed something and failed."""
+    before = batch.next_id, batch.changes.outline
+    try:
+        return call.handler(batch)
+    except Deposed:
+        raise
+    except (StoreUnavailable, GuardFailed) as error:
+        # Whether the store is in trouble or this call only is found out when the board is read anew.
+        raise Misbehaved(call, unavailable(error)) from error
+    except GrassError as error:
+        failure, is_safe = error, True
+    except Exception as error:
+        # The top of one call: a bug in it must not fail the other calls of the batch.
+        log.exception("call_failed")
+        failure, is_safe = bug_in_words(error), not call.changing
+    if not is_safe or before != (batch.next_id, batch.changes.outline):
+        raise Misbehaved(call, failure)
+    return failure
+
+
+def unavailable(error: GrassError) -> StoreUnavailable:
+    """Return an error of the store as an answer to a call."""
+    return error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
+
+
+def bug_in_words(error: Exception) -> GrassError:
+    """Return a bug as an answer to a call."""
+    return GrassError(f"the daemon failed on this ({type(error).__name__}: {error}); see daemon.log")
 
 
 #: Orders by worker, in the order of sending.

@@ -360,10 +360,17 @@ def _is_whole(record: dict[str, Any]) -> bool:
         all(each is None or (type(each) is int and abs(each) <= KERNEL_MAX) for each in (code, signal))
         and record.get("outcome") in OUTCOMES
         and type(error) in (str, type(None))
-        and isinstance(record.get("result"), str | None)
+        and _is_result(record.get("result"))
         # NaN is no time: it compares with nothing.
         and all(type(at) in (int, float) and 0 <= at <= TIME_MAX for at in times)
     )
+
+
+def _is_result(text: object) -> bool:
+    try:
+        return text is None or (isinstance(text, str) and result.read(text.encode()) == text)
+    except ValueError:
+        return False
 
 
 def _is_span(value: object) -> TypeGuard[float]:
