@@ -17,7 +17,7 @@ from tests.web.broker_fixture import BrokerFixture, answer_from, exchange, is_cl
 from grassq.core.syntax.addresses import Address
 from grassq.errors import BadInput, Refused
 from grassq.web import responses
-from grassq.web.access import auth
+from grassq.web.access import auth, bodies
 from grassq.web.listen import admission, tcp
 
 
@@ -25,7 +25,7 @@ from grassq.web.listen import admission, tcp
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything has half a second instead of ten."""
     monkeypatch.setattr(admission, "HELLO_S", 0.5)
-    monkeypatch.setattr(auth, "BODY_S", 0.5)
+    monkeypatch.setattr(bodies, "BODY_S", 0.5)
     monkeypatch.setattr(responses, "REST_S", 0.2)
 
 
@@ -146,7 +146,7 @@ def test_a_flood_from_one_address_cuts_nobody_at_another_and_nobody_with_a_token
 def test_a_stream_without_end_is_refused_and_costs_no_memory(
     path: str, known: bool, length: str, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auth, "BODY_MAX", 4 << 20)
+    monkeypatch.setattr(bodies, "BODY_MAX", 4 << 20)
 
     async def test(fixture: BrokerFixture) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -2,7 +2,7 @@
 
 `auth.py` identifies the user of the unix socket by uid and every other client by a token. Each route states what it
 needs (`open`, `read`, `submit`, `admin`, `worker`, `local`). `principal.py` is the caller as the handlers see it,
-`audit.py` the file that records every change.
+`audit.py` the file that records every change, `bodies.py` reads what a request brings.
 
 May import what `grassq.web` may.
 

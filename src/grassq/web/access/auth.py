@@ -24,18 +24,11 @@ from msgspec.structs import replace
 from grassq.core.syntax.numbers import is_number
 from grassq.store.base import Scope, Token
 from grassq.web.access.audit import NO_CALLER, Audit, AuditEntry
+from grassq.web.access.bodies import BodyReader
 from grassq.web.access.principal import CALLER, OWNER, Principal
 from grassq.web.listen.admission import ClientConnection
 from grassq.web.responses import Denied, Handler, errors_in_words
 
-#: The largest body, and the seconds it may take to arrive.
-BODY_MAX = 64 << 20
-BODY_S = 120.0
-#: The largest body of a client without a token.
-OPEN_BODY_MAX = 64 << 10
-#: Over TCP, LARGE_AT_ONCE bodies of more than LARGE bytes, or of unknown size, are read at a time.
-LARGE = 1 << 20
-LARGE_AT_ONCE = 4
 #: Connections one token may have open.
 CONNECTIONS_MAX = 256
 #: Failed redemptions that the audit records; more are only counted, so that nothing can fill the audit.
@@ -83,7 +76,7 @@ class Guard:
         self._needs: dict[web.AbstractRoute, Need] = {}
         self._tokens: dict[str, Token] = {}
         self._connections: dict[str, set[ClientConnection]] = {}
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._bodies = BodyReader()
         self._failures = _RateLimit(FAILURES_PER_MINUTE)
 
     def protect(self, app: web.Application, routes: Iterable[Route]) -> None:
@@ -190,7 +183,8 @@ class Guard:
         async def allowed(request: web.Request) -> web.StreamResponse:
             if caller is not None and not caller.is_local and caller.scope not in _SCOPES_FOR[need]:
                 raise Denied(403, f"a {caller.scope} token may not do this; this needs the scope {need}")
-            request[BODY] = await self._body(request, need)
+            token = None if caller is None else caller.token
+            request[BODY] = await self._bodies.read(request, is_open=need == "open", token=token)
             return await handler(request)
 
         connects = need == "worker" and caller is not None and caller.scope == "worker"
@@ -224,31 +218,6 @@ class Guard:
         else:
             # `shield`: the entry is also written when the request is cancelled.
             await asyncio.shield(asyncio.to_thread(self.audit.write, entry, sync=True))
-
-    async def _body(self, request: web.Request, need: Need) -> bytes:
-        """Return the whole body of a request; refuse a body that is too large or too slow."""
-        if request.method != "POST" or not request.body_exists:
-            return b""
-        most = OPEN_BODY_MAX if need == "open" else BODY_MAX
-        size = request.content_length
-        if size is not None and size > most:
-            raise Denied(413, f"the body is larger than {most:,} bytes")
-        if size is not None and request.content.is_eof():
-            return request.content.read_nowait()  # the whole body came with the head
-        # Small bodies of clients without a token do not count: they would take the turns of clients with a token.
-        large = need != "open" and not request[CALLER].is_local and (size is None or size > LARGE)
-        body = bytearray()
-        try:
-            async with asyncio.timeout(BODY_S), self._large if large else contextlib.nullcontext():
-                while part := await request.content.readany():
-                    body += part
-                    if len(body) > most:
-                        raise Denied(413, f"the body is larger than {most:,} bytes")
-        except TimeoutError:
-            raise Denied(408, f"the body did not arrive within {BODY_S:g} seconds") from None
-        except web.RequestPayloadError:
-            raise Denied(400, "the body was cut short") from None
-        return bytes(body)
 
 
 class _RateLimit:
