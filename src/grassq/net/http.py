@@ -6,8 +6,9 @@ Every enqueue imports it, so it imports `_socket` and `os` only (`socket` alone 
 from __future__ import annotations
 
 import os
-from _socket import AF_UNIX, SHUT_RDWR, SOCK_CLOEXEC, SOCK_STREAM, socket
+from _socket import AF_UNIX, SHUT_RDWR, SO_PEERCRED, SOCK_CLOEXEC, SOCK_STREAM, SOL_SOCKET, socket
 from errno import ETIMEDOUT
+from sys import byteorder
 from time import monotonic, sleep
 
 from grassq.errors import BadInput, GrassError, NotFound, Refused, Unreachable
@@ -202,13 +203,31 @@ def _connect(home: str) -> socket:
     except OSError as error:
         raise Refused(f"cannot open {home}: {error.strerror}; set GRASS_HOME to another directory") from error
     try:
-        owner = os.fstat(directory).st_uid
-        if owner != os.geteuid():
-            # The environment is sent with a job, and must never reach another user's socket.
-            raise Refused(f"{home} belongs to uid {owner}, not to you; set GRASS_HOME to a directory of your own")
-        return _dial(home, f"/proc/self/fd/{directory}/{SOCKET_NAME}")
+        status = os.fstat(directory)
+        if status.st_uid != os.geteuid():
+            raise Refused(
+                f"{home} belongs to uid {status.st_uid}, not to you; set GRASS_HOME to a directory of your own"
+            )
+        connection = _dial(home, f"/proc/self/fd/{directory}/{SOCKET_NAME}")
     finally:
         os.close(directory)
+    try:
+        _check_peer(home, status.st_mode, connection)
+    except GrassError:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_peer(home: str, mode: int, connection: socket) -> None:
+    """Refuse a listener that another user may have put there: the environment is sent with a job."""
+    if mode & 0o022:
+        raise Refused(f"others may write in {home}; `chmod go-w {home}`, or set GRASS_HOME to another directory")
+    # Three integers: the pid, the uid and the gid of the listener.
+    peer = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
+    uid = int.from_bytes(peer[4:8], byteorder)
+    if uid not in (os.geteuid(), 0):
+        raise Refused(f"another user (uid {uid}) listens on {home}/{SOCKET_NAME}; remove it, then `grass start`")
 
 
 def _dial(home: str, address: str) -> socket:
