@@ -74,7 +74,7 @@ PURE = {
     "fractions",
     "functools",
 }
-PURE |= {"heapq", "itertools", "json", "math", "msgspec", "operator", "re", "typing", "urllib"}
+PURE |= {"heapq", "hmac", "itertools", "json", "math", "msgspec", "operator", "re", "typing", "urllib"}
 
 # One colour per layer: asynchronous code lives here and nowhere else.
 ASYNC = (

@@ -84,6 +84,8 @@ class Hand:
                     hand.dirs = {attempt: start for attempt, start in hand.dirs.items() if attempt[0] not in jobs}
 
     def start(self, order: Start) -> None:
+        # A start comes with the position of the store.
+        self.seen = self.fixture.decider.status.history.position
         if order.id not in self.dirs:
             self.dirs[order.id] = order
             self.ran.append(order.job)
@@ -304,26 +306,18 @@ def test_what_is_told_in_a_batch_that_fails_is_not_lost(fixture: Site) -> None:
     assert fixture.job(1).attempt == 1 and fixture.submit(a_draft(hold=True)) == [6]
 
 
-def test_a_report_of_a_job_nobody_knows_shows_that_the_store_is_old_too(fixture: Site) -> None:
-    hands(fixture, A, B)
-    fixture.restart()
-    fixture.hello(A)
-    end = FromWorker("a", Report(99, Exited(1, Outcome.EXITED, 0)))
-    assert fixture.process(end).orders == [("a", Ack(99, 1))]
-    assert fixture.decider.board.unreconciled == {"b"}
-    assert fixture.submit(a_draft()) == [100]
-    fixture.restart()
-    assert fixture.submit(a_draft()) == [101]
-
-
 def test_a_waiting_job_of_which_a_worker_has_a_newer_attempt_is_held(
     fixture: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     hands(fixture, A)
     (job_id,) = fixture.submit(a_draft(hold=True))
+    backup = fixture.back_up()
+    fixture.submit(a_draft(hold=True))
+    seen = fixture.decider.status.history.position
+    fixture.restore(backup)
     fixture.do(lambda batch: service.pause(batch, None))
     fixture.do(lambda batch: at_once.release(batch, chosen(str(job_id))))
-    fixture.process(FromWorker("a", Hello(A, held=((job_id, 4), (77, 1)))))
+    fixture.process(FromWorker("a", Hello(A, held=((job_id, 4), (77, 1)), seen=seen)))
     job = fixture.job(job_id)
     assert (job.state, job.attempt) == (State.HELD, 4) and "grass release" in (job.reason or "")
     assert fixture.decider.board.unreconciled == set()
@@ -343,7 +337,7 @@ def test_a_newer_attempt_elsewhere_holds_the_job_when_the_one_in_the_backup_is_o
     assert (1, 2) in b.dirs
     fixture.restore(backup)
     b.connect()
-    fixture.hello(A, held=a.dirs)
+    fixture.hello(A, held=a.dirs, seen=a.seen)
     assert fixture.job(1).attempt == 1
     fixture.report(1, Lost(1, Outcome.LOST, "its lease ended"), worker="a")
     b.connect()

@@ -17,7 +17,18 @@ from tests.sim.world import Machine
 
 from grassq.broker.decider import Decider
 from grassq.broker.inbox import FromWorker
-from grassq.core.messages import Check, Forget, Hello, Order, Report, Silent, StorePosition, Withdraw, WorkerMessage
+from grassq.core.messages import (
+    Check,
+    Forget,
+    Hello,
+    Order,
+    Report,
+    Silent,
+    Start,
+    StorePosition,
+    Withdraw,
+    WorkerMessage,
+)
 
 HEARTBEAT_S = 1.5
 #: Silence after which either end gives a connection up.
@@ -244,12 +255,16 @@ class Wire:
         fates = self._fates(name)
         if not fates and isinstance(order, Check | Withdraw | Forget):
             self._break(name)
+        told = self._ends.decider.status.history.position if self._ends.decider is not None else None
         for delay in fates:
-            self._ends.after(delay, partial(self._deliver, name, link.number, order))
+            self._ends.after(delay, partial(self._deliver, name, link.number, order, told))
 
-    def _deliver(self, name: str, number: int, order: Order) -> None:
+    def _deliver(self, name: str, number: int, order: Order, told: StorePosition | None) -> None:
         agent = self._ends.machines[name].agent
         if agent is not None and number == self.links[name].number:
+            if isinstance(order, Start) and told is not None:
+                # The position comes before a start, on the same connection.
+                self._remember(name, number, told)
             agent.order(order)
 
     def _break(self, name: str) -> None:

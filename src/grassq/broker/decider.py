@@ -118,7 +118,7 @@ class Decider:
         before = self.board.workers
         self._store_id = loaded.store_id
         self._next_id = max(loaded.highest_id, loaded.restored_to, self._floor_id) + 1
-        self._recovery.loaded(loaded.incarnations, loaded.highest_id, loaded.restored_to)
+        self._recovery.loaded(loaded)
         self._worker_records = dict(loaded.worker_records)
         self.board = self._new_board(loaded.paused)
         self.board.unreconciled = set(loaded.unreconciled)
@@ -332,10 +332,9 @@ class Decider:
         event = report.event
         attempt: AttemptId = (report.job, event.attempt)
         job = self.board.holding.get(report.job) or batch.alive(report.job)
-        orders = self._recovery.reported_unknown(batch, worker, job, attempt)
         if job is not None and not isinstance(event, Started | Stuck) and self._may_run_elsewhere(batch, job):
             # No acknowledgement, so the worker repeats the report until every worker has reconnected.
-            return orders
+            return []
         if job is None or not is_current(job, event, worker):
             self._late(batch, report)
         else:
@@ -353,9 +352,9 @@ class Decider:
             if isinstance(event, Exited) and event.started is not None and event.ended is not None:
                 self.board.prefetch.note_duration(job, event.ended - event.started)
         if isinstance(event, Started | Stuck):
-            return orders
+            return []
         self._replan |= self._recovery.reported(batch, worker, attempt)
-        return [*orders, (worker, Ack(report.job, event.attempt))]
+        return [(worker, Ack(report.job, event.attempt))]
 
     def _may_run_elsewhere(self, batch: Batch, job: Job) -> bool:
         """Tell whether a worker that has not reconnected may run a newer attempt, started when this lease was over."""

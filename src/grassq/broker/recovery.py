@@ -1,15 +1,18 @@
 """Compare what a worker holds when it connects with what the store knows.
 
-A store that was restored from a backup is detected here, by a worker that has seen more of the store's history than the
-store itself. Then nothing is started until every known worker has said what it holds. Attempts that ran after the
-backup do not come back: their numbers and ids are never used again, their run dirs stay, and `grass doctor` on their
-machines names them.
+A store that was restored from a backup is detected here, by a worker that proves to have seen more of the store's
+history than the store itself. Then nothing is started until every known worker has said what it holds. Attempts that
+ran after the backup do not come back: their numbers and ids are never used again, their run dirs stay, and `grass
+doctor` on their machines names them.
+
+A worker is believed about attempts that the store has no record of only while a restore is certain and the worker has
+not spoken since. Otherwise what it says of them changes no job and no id.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,13 +24,14 @@ from grassq.core.job_options import STOP_GRACE_S
 from grassq.core.messages import Forget, Hello, Stop, StoreHistory, StorePosition, Withdraw
 from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, AttemptId, Job, State
 from grassq.core.states import Hold, RefusedByWorker
+from grassq.store.base import Loaded
 
 log = logging.getLogger(__name__)
 
 #: How many of the attempts that a worker holds are compared with the store; the worker names the newest first.
 HELD_MAX = 50_000
-#: How many jobs a backup can lack at most: an id above the highest stored id by more is no id of this store.
-LEAP_MAX = 10**9
+#: How many ids a broker may have given after the last position that it told a worker.
+UNTOLD_MAX = 1000
 #: How many abandoned attempts are remembered, to stop them if their workers reconnect.
 FENCED_MAX = 10_000
 FORGET_MAX = 10_000
@@ -59,16 +63,18 @@ class Recovery:
         self.incarnation = incarnation
         self.state = RecoveryState()
         self._incarnations: dict[str, int] = {}
+        self._key = ""
         #: The highest id of any stored job, removed jobs included.
         self._highest_id = 0
         #: The highest id that the store may have given before it was restored from a backup.
         self._restored_to = 0
 
-    def loaded(self, incarnations: Mapping[str, int], highest_id: int, restored_to: int) -> None:
+    def loaded(self, loaded: Loaded) -> None:
         """Take over the store's history and its ids."""
-        self._incarnations = dict(incarnations)
-        self._highest_id = highest_id
-        self._restored_to = restored_to
+        self._incarnations = loaded.incarnations
+        self._key = loaded.position_key
+        self._highest_id = loaded.highest_id
+        self._restored_to = loaded.restored_to
 
     def stored(self, ids: Iterable[int], restored_to: int | None) -> None:
         """Note that a batch was stored: the ids of its new jobs, and the new `restored_to` if that changed."""
@@ -79,33 +85,27 @@ class Recovery:
     def _taken_to(self) -> int:
         return max(self._highest_id, self._restored_to)
 
-    @property
-    def _furthest(self) -> int:
-        # Bounded, so that a worker that names ever higher ids cannot use up all ids.
-        return min(self._highest_id + LEAP_MAX, ID_MAX - 1)
-
     def history(self, number: int, highest_id: int) -> StoreHistory:
         """Return the store's history up to the commit of this number, when this was the highest id given."""
-        return StoreHistory(StorePosition(self.incarnation, number, highest_id), self._incarnations)
+        return StoreHistory(StorePosition(self.incarnation, number, highest_id).proved(self._key), self._incarnations)
 
     def hello(self, batch: Batch, hello: Hello) -> Orders:
         """Answer a fresh hello: give up unrecorded attempts, and have the run dirs of removed jobs deleted."""
         name = hello.info.name
-        unrecorded = self._sensible(hello.unrecorded)
-        held = self._sensible(hello.held) + unrecorded
         if len(hello.held) > HELD_MAX:
             log.warning("held_not_compared worker=%s attempts=%s", name, len(hello.held) - HELD_MAX)
-        highest = max([job for job, _ in held], default=0)
-        if hello.seen is not None:
-            highest = max(highest, min(hello.seen.highest_id, self._furthest))
-        batch.next_id = max(batch.next_id, highest + 1)
-        is_ahead = self.history(batch.store.number, batch.next_id - 1).is_behind(hello.seen)
-        known = batch.fetch({job for job, _ in held})
+        seen = self._proved(batch, name, hello.seen)
+        is_ahead = self.history(batch.store.number, batch.next_id - 1).is_behind(seen)
+        is_restored = is_ahead or name in batch.board.unreconciled
+        is_restored |= self.state.restored and name not in self.state.spoken
+        told_to = self._taken_to if seen is None or not is_ahead else max(seen.highest_id, self._restored_to)
+        held, unrecorded, known = self._believed(batch, hello, told_to, is_restored)
         # A restored store cannot tell a removed job from a job it has no record of.
-        restored_to = ID_MAX if is_ahead or name in batch.board.unreconciled else self._restored_to
+        restored_to = ID_MAX if is_restored else self._restored_to
         found = reconcile.unknown(held, known, self._taken_to, restored_to)
         self.state.spoken.add(name)
         if is_ahead or any(job in known or job > self._taken_to for job, _ in found.unrecorded):
+            batch.next_id = max(batch.next_id, *(1 + id_ for id_ in (told_to, *(job for job, _ in held))))
             self._restored(batch, name)
         for job, attempt in found.unwanted:
             self.fence(name, Stop(job, attempt, STOP_GRACE_S, hello.info.boot))
@@ -119,15 +119,36 @@ class Recovery:
         batch.board.workers[name].unrecorded = {*found.unrecorded, *unrecorded, *skipped}
         for attempt_id in sorted(batch.board.workers[name].unrecorded):
             orders.append((name, Withdraw(*attempt_id, hello.info.boot, unrecorded=True)))
-        if restored_to == ID_MAX:
+        if is_restored:
             _keep_ids(batch)
         batch.set_unreconciled(batch.board.unreconciled - {name})
         kept = {job for job, _ in unrecorded}
         return orders + _forget(batch, name, [job for job in found.removed if job not in kept])
 
-    def _sensible(self, attempts: tuple[AttemptId, ...]) -> list[AttemptId]:
-        """Return at most HELD_MAX of the attempts, only those whose numbers this store can have given."""
-        return [each for each in attempts[:HELD_MAX] if 0 < each[0] <= self._furthest and 0 < each[1] <= ATTEMPT_MAX]
+    def _proved(self, batch: Batch, name: str, seen: StorePosition | None) -> StorePosition | None:
+        """Return the position that a worker was told; None if it was told none, or claims another."""
+        if seen is None or seen.is_proved(self._key):
+            return seen
+        if self.history(batch.store.number, batch.next_id - 1).is_behind(seen):
+            log.error("unproved_position worker=%s claims to know later commits than the store", name)
+        return None
+
+    def _believed(
+        self, batch: Batch, hello: Hello, told_to: int, is_restored: bool
+    ) -> tuple[list[AttemptId], list[AttemptId], dict[int, Job]]:
+        """Return the attempts that a worker can hold, those of them without a record, and the jobs of both."""
+        name, is_trusted = hello.info.name, hello.info.name in batch.board.roles.trusted
+        highest_id = ID_MAX - 1 if is_trusted else told_to + UNTOLD_MAX * is_restored
+        said = len(hello.held[:HELD_MAX]) + len(hello.unrecorded[:HELD_MAX])
+        held, unrecorded = _possible(hello.held, highest_id), _possible(hello.unrecorded, highest_id)
+        known = batch.fetch({job for job, _ in held + unrecorded})
+        if not (is_restored or is_trusted):
+            # Without a restore there is no attempt that the store never heard of.
+            held = [each for each in held if each[0] not in known or each[1] <= known[each[0]].attempt]
+            unrecorded = [each for each in unrecorded if each[0] not in known or is_skipped(batch, known[each[0]])]
+        if len(held) + len(unrecorded) < said:
+            log.error("invented_attempts worker=%s count=%s", name, said - len(held) - len(unrecorded))
+        return held + unrecorded, unrecorded, known
 
     def _restored(self, batch: Batch, name: str) -> None:
         """Start nothing until every known worker has reconnected: the store is older than what this worker has seen."""
@@ -189,18 +210,6 @@ class Recovery:
                     orders.append((name, stop))
         return orders
 
-    def reported_unknown(self, batch: Batch, worker: str, job: Job | None, attempt_id: AttemptId) -> Orders:
-        """Give up an attempt that a worker reports, if the store must once have had a record of it."""
-        job_id, attempt = attempt_id
-        is_new = job_id > self._taken_to if job is None else attempt > job.attempt
-        if not is_new or job_id > self._furthest or (worker, attempt) == self.state.newer.get(job_id):
-            return []
-        if job is None and batch.job(job_id) is not None:
-            return []  # submitted in this batch, or ended
-        batch.next_id = max(batch.next_id, job_id + 1)
-        self._restored(batch, worker)
-        return self._give_up(batch, worker, attempt_id)
-
     def reported(self, batch: Batch, worker: str, attempt: AttemptId) -> bool:
         """Note that an attempt has ended; return whether its worker may take jobs again because of that."""
         fenced = self.state.fenced.get(attempt)
@@ -217,6 +226,11 @@ class Recovery:
         self.state.fenced[stop.id] = (worker, stop)
         while len(self.state.fenced) > FENCED_MAX:
             del self.state.fenced[next(iter(self.state.fenced))]
+
+
+def _possible(attempts: tuple[AttemptId, ...], highest_id: int) -> list[AttemptId]:
+    """Return at most HELD_MAX of the attempts, only those whose numbers a store can have given."""
+    return [each for each in attempts[:HELD_MAX] if 0 < each[0] <= highest_id and 0 < each[1] <= ATTEMPT_MAX]
 
 
 def _keep_ids(batch: Batch) -> None:

@@ -13,7 +13,7 @@ from grassq.broker.eligibility import Eligibility, reevaluate
 from grassq.broker.selection import present, resolve
 from grassq.broker.worker_tickets import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
-from grassq.core.model import OFFERS_MAX, Job, Outcome, QueueTemplate, Spec, State
+from grassq.core.model import ID_MAX, OFFERS_MAX, Job, Outcome, QueueTemplate, Spec, State
 from grassq.core.names import DEFAULT_QUEUE, shown
 from grassq.core.planner.board import EVERYTHING
 from grassq.core.planner.request_classes import Shape, shape_of
@@ -65,7 +65,10 @@ def refuse_what_never_fits(eligibility: Eligibility, shapes: Iterable[Shape]) ->
 
 
 def insert(batch: Batch, drafts: Sequence[Draft], eligibility: Eligibility, name: str | None = None) -> list[Job]:
-    """Add new jobs and return them; `name` is for drafts without a name."""
+    """Add new jobs and return them; `name` is for drafts without a name. Raise Refused if no ids are left."""
+    if batch.next_id + len(drafts) - 1 > ID_MAX:
+        left = max(0, ID_MAX - batch.next_id + 1)
+        raise Refused(f"{left} job ids are left in this store, of {ID_MAX:,}; start a broker with a new store")
     batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
     jobs = [_new_job(batch, draft, id_, eligibility, name) for id_, draft in enumerate(drafts, batch.next_id)]
     batch.insert(jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 
 from msgspec import Struct, field
@@ -71,6 +72,20 @@ class StorePosition(Struct, frozen=True):
     commit: int
     #: The highest job id given by then, so that a broker restored from a backup gives none of these ids again.
     highest_id: int = 0
+    #: Made from the fields above with a key of the store: a worker can claim no position that it was not told.
+    proof: str = ""
+
+    def proved(self, key: str) -> StorePosition:
+        """Return this position with its proof."""
+        return StorePosition(self.incarnation, self.commit, self.highest_id, self._proof(key))
+
+    def is_proved(self, key: str) -> bool:
+        """Tell whether a broker with this key has made the position."""
+        return self.proof.isascii() and hmac.compare_digest(self.proof, self._proof(key))
+
+    def _proof(self, key: str) -> str:
+        text = f"{self.commit} {self.highest_id} {self.incarnation}"
+        return hmac.digest(key.encode(), text.encode(), "sha256").hex()
 
 
 class StoreHistory(Struct, frozen=True):

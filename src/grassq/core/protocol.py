@@ -78,8 +78,12 @@ class Ping(Struct, frozen=True, tag="ping"):
     at: float
 
 
+#: The `at` of a pong that answers no ping.
+NO_PING = -1.0
+
+
 class Pong(Struct, frozen=True, tag="pong"):
-    """The answer to a ping: leases count from its `at`."""
+    """The answer to a ping: leases count from its `at`. Before a start it tells the position alone, with NO_PING."""
 
     at: float
     position: StorePosition = field(name="moment")

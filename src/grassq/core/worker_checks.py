@@ -101,6 +101,7 @@ def _check_position(seen: StorePosition | None) -> None:
     if seen is None:
         return
     _check_word(seen.incarnation, "incarnation")
+    _check_word(seen.proof, "proof")
     if not 0 <= seen.commit <= NUMBER_MAX or not 0 <= seen.highest_id <= ID_MAX:
         raise BadInput(f"no store has commit {seen.commit} and id {seen.highest_id}")
 

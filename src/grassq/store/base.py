@@ -167,6 +167,8 @@ class Loaded(Struct, frozen=True):
     """What a broker starts from."""
 
     store_id: str
+    #: The secret with which positions of this store are proved.
+    position_key: str
     #: Unfinished jobs by id: every job that is placed, running or waits for a time, and the first few
     #: of the others.
     jobs: list[Job]

@@ -156,6 +156,7 @@ class Store(ABC):
             highest += [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
+                position_key=str(self._all(sql.GET_META, "position_key")[0][0]),
                 jobs=self._alive(whole),
                 workers=[rows.worker_of(info) for _, info in self._all(sql.SELECT_ALL["worker"])],
                 templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_ALL["template"])},
@@ -194,8 +195,9 @@ class Store(ABC):
         return totals
 
     def _identify(self) -> None:
-        if not self._all(sql.GET_META, "store_id"):
-            self._execute(sql.PUT["meta"], ("store_id", secrets.token_hex(8)))
+        for key, bytes_ in (("store_id", 8), ("position_key", 32)):
+            if not self._all(sql.GET_META, key):
+                self._execute(sql.PUT["meta"], (key, secrets.token_hex(bytes_)))
 
     def _number(self) -> int:
         return int(self._all(sql.GET_META, "number")[0][0])

@@ -16,10 +16,11 @@ from grassq.broker import worker_tickets
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core import protocol, worker_checks
-from grassq.core.messages import Hello, Order, Report, Start, WorkerMessage
+from grassq.core.messages import Hello, Order, Report, Start, StorePosition, WorkerMessage
 from grassq.core.model import Offer
 from grassq.core.protocol import (
     LONG_POLLS_MAX,
+    NO_PING,
     Answer,
     DropOffer,
     LinkTimes,
@@ -86,6 +87,8 @@ class WorkerConnection:
         self._turns = asyncio.Semaphore(ASKING_MAX)
         self._polls = asyncio.Semaphore(LONG_POLLS_MAX)
         self._ahead = 0
+        #: The position that was sent with the last start.
+        self._told: StorePosition | None = None
         self.over = asyncio.Event()
 
     async def serve(self, welcomed: Callable[[], None]) -> None:
@@ -121,6 +124,11 @@ class WorkerConnection:
 
     def send(self, order: Order) -> None:
         """Send the worker an order; a connection whose queue is full is closed, and the worker dials again."""
+        position = self._engine.status.history.position
+        if isinstance(order, Start) and position != self._told:
+            # So that a worker that has the attempt can prove it to a broker whose store was restored from a backup.
+            self._told = position
+            self._frames.send(Pong(NO_PING, position))
         if not self._frames.send(order) and isinstance(order, Start):
             size, most = len(protocol.pack(order)) >> 20, protocol.FRAME_MAX >> 20
             why = f"the job with its environment is {size} MiB; at most {most} are sent"
