@@ -18,6 +18,11 @@ def ids(fixture: DeciderFixture, text: str) -> list[int]:
     return [job.id for job in fixture.do(lambda batch: selection.select(batch, chosen(text)))]
 
 
+def waited(fixture: DeciderFixture, text: str) -> list[int]:
+    """The jobs that `wait` waits for."""
+    return [job.id for job in fixture.do(lambda batch: selection.select(batch, chosen(text), live=True))]
+
+
 def kill(fixture: DeciderFixture, id_: int) -> None:
     """End a running job as a user does."""
     fixture.do(lambda batch: at_once.kill(batch, chosen(id_)))
@@ -93,3 +98,33 @@ def test_rerun_by_name_or_state_runs_each_job_once_however_often_it_ran() -> Non
     assert rerun(fixture, "failed") == ([2], []), "the later run of job 1 succeeded"
     fixture.exited(4, 1)
     assert rerun(fixture, "fit") == ([1, 2], [])
+
+
+def test_wait_is_about_what_has_not_ended_unless_the_jobs_are_named() -> None:
+    fixture = DeciderFixture(a_worker("w", cpu=4, offers=(Offer("default"), Offer("q"))))
+    fixture.submit(a_draft("q"), a_draft(), a_draft("q", hold=True), a_draft("q"), a_draft("q", cpu=4))
+    fixture.exited(1, 1)
+    assert waited(fixture, "all") == [2, 3, 4, 5]
+    assert waited(fixture, "q") == waited(fixture, "queue:q") == [3, 4, 5]
+    assert waited(fixture, "1-2") == [1, 2], "ids are what they say"
+    assert waited(fixture, "failed") == [1], "so is a state of the past"
+    assert waited(fixture, "default") == [2]
+    fixture.exited(2, 0)
+    assert waited(fixture, "default") == [], "nothing is left to wait for"
+
+
+def test_wait_for_a_name_counts_the_whole_submission_that_used_the_name_last() -> None:
+    fixture = a_decider(cpu=9)
+    fixture.submit(a_draft(name="fit"))
+    fixture.exited(1, 1)
+    fixture.clock.now += 60
+    fixture.submit(a_draft(name="fit"), a_draft(name="fit"))
+    fixture.exited(2, 1)
+    assert waited(fixture, "fit") == [2, 3], "an old failure does not count, an early one does"
+    fixture.exited(3, 0)
+    assert waited(fixture, "fit") == [2, 3]
+    fixture.clock.now += 60
+    assert rerun(fixture, "fit", State.FAILED)[0] == [1, 2]
+    assert waited(fixture, "name:fit") == [4, 5]
+    with pytest.raises(NotFound):
+        waited(fixture, "nothing")

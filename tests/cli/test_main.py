@@ -81,7 +81,6 @@ def test_a_misspelt_command_is_exit_2_with_a_hint(grass: Grass) -> None:
     "words",
     [
         ["show", "--jsno"],
-        ["wait"],
         ["kill"],
         ["priority", "1", "high"],
         ["wait", "1", "--timeout", "soon"],

@@ -18,16 +18,18 @@ JOB_FIELDS = {
 
 
 def test_wait_says_how_it_went(grass: Grass) -> None:
-    """0 all succeeded, 1 one did not, 124 not in time."""
+    """0 all succeeded, 1 one did not, 124 not in time; of all only what has not ended counts."""
     good, bad = grass.enqueue("true"), grass.enqueue("false")
     assert grass("wait", str(good)).code == 0
     failed = grass("wait", f"{good}-{bad}")
     assert failed.code == 1 and f"job {bad} failed (exit 1)" in failed.err
     slow = grass.gated("go")
-    assert grass("wait", "--timeout", "0.1s", str(slow)).code == 124
+    late = grass("wait", "--timeout", "0.1s", str(slow))
+    assert (late.code, late.err) == (124, "grass: timed out after 0.1s; 1 of 1 job unfinished\n")
     assert grass("wait", "--any", "--timeout=10s", str(good), str(slow)).code == 0
     grass.open_gate("go")
-    assert grass("wait", "all").code == 1
+    assert grass("wait", "all").code == 0
+    assert grass("wait") == grass("wait", "default") == (0, "", ""), "nothing is left to wait for"
 
 
 def test_wait_ends_when_the_last_job_does(grass: Grass) -> None:

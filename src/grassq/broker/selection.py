@@ -10,13 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
-from grassq.core.model import Job
+from grassq.core.model import FINAL, Job, State
 from grassq.core.names import ALL, STATES, shown
 from grassq.core.syntax.numbers import id_ranges
 from grassq.core.syntax.options import closest
 from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByWord, LastJob, Selector
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import NotFound, Refused
+from grassq.store.base import JobScan
 
 #: `present` reads at most this many jobs.
 SELECTED_MAX = 1_000_000
@@ -24,6 +25,7 @@ SELECTED_MAX = 1_000_000
 SHARE_MIN = 16
 #: A word that selects nothing is compared with the names of this many of the newest jobs.
 NEAR_JOBS = 200
+UNFINISHED = tuple(state.value for state in State if state not in FINAL)
 
 
 class Selected(NamedTuple):
@@ -42,6 +44,10 @@ class SelectorState(Struct, frozen=True):
     #: The id up to which the selector was read.
     after: int = 0
     found: bool = False
+    #: Which of the read jobs count, in a reading that is `live`: those of this queue, and of the ended jobs only those
+    #: submitted at this time, in seconds since the epoch.
+    queue: str | None = None
+    ended_of: float | None = None
 
 
 class Reading(Struct, frozen=True):
@@ -54,6 +60,8 @@ class Reading(Struct, frozen=True):
     visible_to: str | None = None
     #: Whether a selector that matches no job is an error.
     required: bool = True
+    #: Whether `all`, a queue and a name mean jobs that have not ended; see `_meant_live`.
+    live: bool = False
     #: Jobs that were read and not returned yet, by id.
     pool: dict[int, Selected] = {}
 
@@ -64,10 +72,15 @@ class Reading(Struct, frozen=True):
 
 
 def begin(
-    batch: Batch, selectors: Iterable[Selector], visible_to: str | None = None, *, required: bool = True
+    batch: Batch,
+    selectors: Iterable[Selector],
+    visible_to: str | None = None,
+    *,
+    required: bool = True,
+    live: bool = False,
 ) -> Reading:
     """Start to read the jobs of some selectors; jobs submitted later are not among them."""
-    return Reading(tuple(SelectorState(each) for each in selectors), batch.next_id - 1, visible_to, required)
+    return Reading(tuple(SelectorState(each) for each in selectors), batch.next_id - 1, visible_to, required, live)
 
 
 def read(batch: Batch, reading: Reading, limit: int) -> tuple[list[Selected], Reading]:
@@ -86,7 +99,7 @@ def read(batch: Batch, reading: Reading, limit: int) -> tuple[list[Selected], Re
         left -= len(jobs) + 1
         if source.after < reading.upto:
             insort(sources, source, key=lambda each: (each.found, each.after))
-        elif reading.required and not source.found and not _may_be_empty(batch, source.meant):
+        elif reading.required and not source.found and not _may_be_empty(batch, source):
             raise NotFound(f"no job matches {describe(source.typed)}; {_hint(batch, source.typed)}")
     given = sorted(_complete(reading, sources, pool))[:limit]
     return [pool.pop(id_) for id_ in given], replace(reading, sources=tuple(sources), pool=pool)
@@ -100,12 +113,41 @@ def _complete(reading: Reading, sources: list[SelectorState], pool: dict[int, Se
 
 
 def _read_source(batch: Batch, reading: Reading, source: SelectorState, limit: int) -> tuple[SelectorState, list[Job]]:
-    meant = source.meant or resolve(batch, source.typed)
+    if source.meant is None:
+        source = _meant_live(batch, source) if reading.live else replace(source, meant=resolve(batch, source.typed))
+    assert source.meant is not None
+    meant = source.meant
     stored, after = batch.store.page(meant, source.after, reading.upto, limit)
     jobs = [batch.current(job) for job in stored if job.id not in batch.changes.removed]
+    if reading.live and not isinstance(source.typed, ByIds | LastJob | InState):
+        jobs = [job for job in jobs if _counts(job, source)]
     if reading.visible_to is not None:
         jobs = _visible(jobs, reading.visible_to, is_named(meant))
-    return replace(source, meant=meant, after=after, found=source.found or bool(jobs)), jobs
+    return replace(source, after=after, found=source.found or bool(jobs)), jobs
+
+
+def _meant_live(batch: Batch, source: SelectorState) -> SelectorState:
+    """Find what a selector means to a command that waits: `all` and a queue mean jobs that have not ended.
+
+    A name means them too, and all jobs of the submission that used the name last: a sweep whose first job fails at once
+    has failed, however late the command comes.
+    """
+    meant = resolve(batch, source.typed)
+    match meant:
+        case AllJobs():
+            return replace(source, meant=InState(UNFINISHED))
+        case ByQueue(name):
+            return replace(source, meant=InState(UNFINISHED), queue=name)
+        case ByName(name):
+            last = batch.store.scan(JobScan(name=name, descending=True), 1)
+            return replace(source, meant=meant, ended_of=last[0].created if last else None)
+        case _:
+            return replace(source, meant=meant)
+
+
+def _counts(job: Job, source: SelectorState) -> bool:
+    is_meant = job.state not in FINAL or job.created == source.ended_of
+    return is_meant and source.queue in (None, job.spec.queue)
 
 
 def _visible(jobs: list[Job], to: str, named: bool) -> list[Job]:
@@ -117,9 +159,9 @@ def _visible(jobs: list[Job], to: str, named: bool) -> list[Job]:
     return own
 
 
-def select(batch: Batch, selectors: Iterable[Selector], limit: int = SELECTED_MAX) -> list[Job]:
+def select(batch: Batch, selectors: Iterable[Selector], limit: int = SELECTED_MAX, *, live: bool = False) -> list[Job]:
     """Return the jobs that selectors name, by id, at most `limit`, in one batch: for selectors that name few jobs."""
-    reading = begin(batch, selectors)
+    reading = begin(batch, selectors, live=live)
     found: list[Job] = []
     while not reading.is_over and len(found) < limit:
         some, reading = read(batch, reading, limit - len(found))
@@ -164,10 +206,10 @@ def _hint(batch: Batch, selector: Selector) -> str:
     return "`grass show all` lists every job"
 
 
-def _may_be_empty(batch: Batch, selector: Selector | None) -> bool:
-    return isinstance(selector, AllJobs) or (
-        isinstance(selector, ByQueue) and selector.name in batch.board.queue_names()
-    )
+def _may_be_empty(batch: Batch, source: SelectorState) -> bool:
+    if isinstance(source.typed, AllJobs) or source.queue is not None:
+        return True
+    return isinstance(source.meant, ByQueue) and source.meant.name in batch.board.queue_names()
 
 
 def describe(selector: Selector) -> str:

@@ -78,7 +78,27 @@ def _workers(batch: Batch) -> list[WorkerState]:
 
 def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
     """Return jobs as documents, with what is known of their workers now."""
-    return [job_document(job, unreachable(batch, job), lacking(batch, job)) for job in jobs]
+    return [
+        job_document(job, unreachable(batch, job), lacking(batch, job)) | {"cannot_start": cannot_start(batch, job)}
+        for job in jobs
+    ]
+
+
+def cannot_start(batch: Batch, job: Job) -> str | None:
+    """Return why a job cannot start until a person does something; None if it can, and when it has started."""
+    is_stuck = job.state is State.HELD or job.waits_for_queue or (job.state is State.PLACED and job.reason)
+    if is_stuck:
+        return lacking(batch, job) or job.reason
+    if job.state is State.QUEUED and batch.board.is_paused(job.spec.queue):
+        return paused_text(batch.board, job.spec.queue)
+    return None
+
+
+def paused_text(board: Board, queue: str) -> str:
+    """Return that a queue, or everything, is paused, and how to go on."""
+    if queue in board.paused:
+        return f"queue {queue} is paused; `grass resume {queue}` lets it go on"
+    return "everything is paused; `grass resume` lets it go on"
 
 
 def lacking(batch: Batch, job: Job) -> str | None:
@@ -262,8 +282,7 @@ def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
     if (held_up := _held_up(batch.board, batch.mono)) is not None:
         return [f"{head} waits: {held_up}"]
     if batch.board.is_paused(job.spec.queue):
-        paused = f"queue {job.spec.queue}" if job.spec.queue in batch.board.paused else "everything"
-        return [f"{head} waits because {paused} is paused; `grass resume` lets it go on"]
+        return [f"{head} waits because {paused_text(batch.board, job.spec.queue)}"]
     if not blockers:
         return [f"{head} is about to start"]
     wanted = next((blocker.resource for blocker in blockers if blocker.resource != WORKER), "a worker")

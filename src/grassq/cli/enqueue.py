@@ -21,10 +21,13 @@ BYTES_MAX = 45 << 20
 READ_SIZE = 1 << 20
 
 
-def enqueue(words: list[str], broker: str | None, verb: str = "enqueue", lines: bytes | None = None) -> int:
+def enqueue(
+    words: list[str], broker: str | None, verb: str = "enqueue", lines: bytes | None = None, *, strict: bool = False
+) -> int:
     """Send the words as typed, without --broker, print the answer, follow the job if asked; return the exit code.
 
-    The daemon splits the words. `lines` are the commands of a sweep; with --stdin they are read from stdin.
+    The daemon splits the words. `lines` are the commands of a sweep; with --stdin they are read from stdin. With
+    `strict`, a followed job that cannot start is an error.
     """
     response = _send(words, broker, verb, lines)
     if "grass-lines" in response.headers:
@@ -44,7 +47,7 @@ def enqueue(words: list[str], broker: str | None, verb: str = "enqueue", lines: 
     if code == "0" and is_number(job):
         from grassq.cli.commands.run import follow
 
-        return follow(int(job), broker)
+        return follow(int(job), broker, strict=strict)
     return int(code)
 
 

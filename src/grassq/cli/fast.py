@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from grassq import home as homes
 from grassq.cli.typed import take_option, wants_help
 from grassq.descriptors import open_standard_streams
@@ -48,6 +50,7 @@ def guarded(command: Callable[[], int]) -> int:
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         if interrupt.args:
+            _begin_line()
             complain(str(interrupt.args[0]))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -57,6 +60,15 @@ def guarded(command: Callable[[], int]) -> int:
 
         complain(reason(error))
         return 1
+
+
+def _begin_line() -> None:
+    """Begin a new line on a terminal: the cursor may be behind output without a line end, or behind `^C`."""
+    try:
+        if os.isatty(2):
+            os.write(2, b"\n")
+    except OSError:
+        return
 
 
 def find_target(typed: str | None) -> tuple[Target, str | None]:

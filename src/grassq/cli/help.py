@@ -78,6 +78,8 @@ What is printed:
   -q, --quiet          only the output of the job
   --json               the stored job as a JSON document on stderr
   --sync               accepted; it changes nothing
+  --strict             end with exit code 5 if the job cannot start: it is held, its queue is paused or does not exist,
+                       or the disk is full (default: print a remark and wait)
   --stdin              not accepted, because `run` follows one job; use `grass enqueue --stdin`
   -h, --help           this text
 """

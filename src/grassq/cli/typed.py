@@ -29,6 +29,12 @@ def has_flag(
     return any(words[place] in flags for place in _option_places(words, values, names))
 
 
+def take_flag(flag: str, words: list[str]) -> tuple[bool, list[str]]:
+    """Tell whether a flag is among the options before the job, and return the words without it."""
+    places = {place for place in _option_places(words, VALUE_OPTIONS, 0) if words[place] == flag}
+    return bool(places), [word for place, word in enumerate(words) if place not in places]
+
+
 def take_option(
     option: str, words: list[str], values: frozenset[str] = VALUE_OPTIONS, *, names: int = 0
 ) -> tuple[str | None, list[str]]:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import sleep
 from typing import Any
 
 from grassq.cli import render
 from grassq.cli.ansi_filter import AnsiFilter
+from grassq.cli.cannot_start import CannotStart, until_started, watched
 from grassq.cli.connect import connect
-from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError
+from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError, NotFound
 from grassq.net.client import ApiClient
 from grassq.net.encoding import FINAL_STATES
 
 ASK_AGAIN_S = 0.5
 #: The message about a selector that names several jobs counts up to this many.
 JOBS_COUNTED = 100
+#: The most bytes of output in a JSON document.
+JSON_MAX = 64 << 20
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -32,6 +35,10 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="keep every escape sequence, also on a terminal")
     if name == "log":
         parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+        parser.add_argument("--json", action="store_true", help="print attempt and output as a JSON document")
+    strict = "end with exit code 5 if the job cannot start" + (" (with -f)" if name == "log" else "")
+    parser.add_argument("--strict", action="store_true", help=strict)
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no remarks, only the output and errors")
     parser.set_defaults(run=log, **({"follow": True} if name == "follow" else {}))
 
 
@@ -39,6 +46,8 @@ def log(arguments: argparse.Namespace) -> int:
     """Write the log of a job to stdout."""
     if arguments.tail is not None and arguments.tail < 0:
         raise BadInput("--tail takes a count of lines, 0 or more")
+    if arguments.attempt is not None and arguments.attempt < 1:
+        raise BadInput("--attempt takes a number from 1 on")
     with connect(arguments.broker) as client:
         job = one_job(client, arguments.job)
         options = {"tail": arguments.tail, "attempt": arguments.attempt}
@@ -46,14 +55,44 @@ def log(arguments: argparse.Namespace) -> int:
         streams = [arguments.stream] if arguments.stream else own
         put = writer(1, raw=arguments.raw)
         if not arguments.follow:
-            with _named(job):
-                for stream in streams:
-                    for part in client.log(job["id"], stream=stream, **options):
-                        put(part)
-                put(b"")
-            return EXIT_OK
-        final = follow_to_end(client, job, {stream: put for stream in streams}, **options)
+            return _print(client, job, streams, None if arguments.json else put, **options)
+        if getattr(arguments, "json", False):
+            raise BadInput("--json prints a whole document, so it cannot go with -f")
+        blocked = CannotStart(strict=arguments.strict, quiet=arguments.quiet)
+        final = follow_to_end(client, job, {stream: put for stream in streams}, blocked, **options)
     return EXIT_OK if final.get("state") == "succeeded" else EXIT_JOB_FAILED
+
+
+def _print(
+    client: ApiClient, job: dict[str, Any], streams: list[str], put: Callable[[bytes], None] | None, **options: Any
+) -> int:
+    """Print the log as it is now, with `put` or as a document; a job that never started has none, which is exit 3."""
+    texts, size = dict.fromkeys(streams, b""), 0
+    with _named(job):
+        for stream in streams:
+            for part in client.log(job["id"], stream=stream, **options):
+                size += len(part)
+                if put is not None:
+                    put(part)
+                    continue
+                texts[stream] += part
+                if size > JSON_MAX:
+                    raise BadInput(f"the log has more than {JSON_MAX >> 20} MiB; use --tail N, or leave out --json")
+        if put is None:
+            shown = {stream: text.decode("utf-8", "backslashreplace") for stream, text in texts.items()}
+            render.document({"id": job["id"], "attempt": options["attempt"] or job.get("attempt"), **shown})
+        else:
+            put(b"")
+    if size or not never_started(job):
+        return EXIT_OK
+    state = str(job.get("error") or job.get("state"))
+    word = "never started" if job.get("state") in FINAL_STATES else "has not started"
+    raise NotFound(f"job {job['id']} {word} ({state}), so it has no log; `grass why {job['id']}` says more")
+
+
+def never_started(job: Mapping[str, Any]) -> bool:
+    """Tell whether no attempt of a job has begun."""
+    return not job.get("started") and job.get("state") != "running" and int(job.get("attempt") or 0) <= 1
 
 
 def one_job(client: ApiClient, selector: str) -> dict[str, Any]:
@@ -75,17 +114,29 @@ def writer(fd: int, *, raw: bool = False) -> Callable[[bytes], None]:
 
 
 def follow_to_end(
-    client: ApiClient, job: dict[str, Any], sinks: dict[str, Callable[[bytes], None]], **options: Any
+    client: ApiClient,
+    job: dict[str, Any],
+    sinks: dict[str, Callable[[bytes], None]],
+    blocked: CannotStart,
+    **options: Any,
 ) -> dict[str, Any]:
     """Write logs until the job has ended, and return the job. Ctrl-C detaches."""
+    id_ = job["id"]
+
+    def look() -> dict[str, Any]:
+        return one_job(client, str(id_))
+
     try:
-        with _named(job):
+        if blocked.is_strict:
+            until_started(look, job, blocked)
+        with _named(job), watched(look, job, blocked):
             if len(sinks) == 1:
                 [(stream, put)] = sinks.items()
                 return _follow_stream(client, job["id"], stream, put, **options)
             return _follow_streams(client, job, sinks, **options)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"detached; job {job['id']} runs on; grass follow {job['id']}") from None
+        ways = f"`grass follow {id_}` shows its output again, `grass kill {id_}` ends it"
+        raise KeyboardInterrupt(f"detached; job {id_} is not stopped: {ways}") from None
 
 
 @contextmanager

@@ -40,7 +40,7 @@ COMMANDS = (
     CommandInfo("priority", "job_actions", JOBS, "start jobs earlier or later"),
     CommandInfo("clean", "job_actions", JOBS, "remove finished jobs and their logs"),
     CommandInfo("show", "show", LOOKING, "jobs and queues (also: info, status)", aliases=("info", "status")),
-    CommandInfo("why", "why", LOOKING, "why a job is not running"),
+    CommandInfo("why", "why", LOOKING, "explain why a job is not running"),
     CommandInfo("log", "logs", LOOKING, "print the output of a job"),
     CommandInfo("follow", "logs", LOOKING, "print the output of a job until the job ends"),
     CommandInfo("wait", "wait", LOOKING, "wait until jobs are done"),

@@ -14,7 +14,7 @@ from grassq.broker.engine import Engine
 from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL, Job
 from grassq.core.syntax.selectors import ByIds
-from grassq.errors import BadInput, GrassError, Refused
+from grassq.errors import BadInput, GrassError, NotFound, Refused
 from grassq.web.listen.abort import cut, write_until_hangup
 from grassq.web.logs.tail import OFFSET_MAX, LogPart, LogTail, Sources
 from grassq.web.requests import number
@@ -55,6 +55,11 @@ class _LogAnswer:
             has = "out and err" if job.spec.split else "one log"
             raise BadInput(f"job {job.id} has {has}, no stream {self._stream!r}")
         self._attempt = number(request, "attempt", job.attempt, ATTEMPTS_MAX)
+        if self._attempt > job.attempt:
+            has = "1 attempt" if job.attempt == 1 else f"{job.attempt} attempts" if job.attempt else "not started"
+            raise NotFound(
+                f"job {job.id} has {has}{' so far' if job.state not in FINAL else ''}, no attempt {self._attempt}"
+            )
         self._offset = number(request, "offset", 0, OFFSET_MAX)
         self._lines = number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
 

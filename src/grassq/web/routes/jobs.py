@@ -102,7 +102,7 @@ class Jobs:
         chosen = _check_some(requests.selectors(request))
         timeout_s = _seconds(request.query.get("timeout_s", "0"))
         any_one = request.query.get("any") == "1"
-        jobs = await self._engine.read(partial(selection.select, selectors=chosen))
+        jobs = await self._engine.read(partial(selection.select, selectors=chosen, live=True))
         if timeout_s and not _over(jobs, any_one):
             jobs = await self._waited(jobs, timeout_s, any_one)
         shown_jobs = await self._engine.read(partial(views.documents, jobs=jobs))
