@@ -251,6 +251,12 @@ def test_a_lost_attempt_fails_unless_the_job_asked_to_be_queued_again() -> None:
     assert (again.state, again.reason, again.placement, again.tried) == (QUEUED, "it is gone", None, 0)
 
 
+def test_an_attempt_that_only_lost_touch_with_the_broker_does_not_count_as_lost_with_its_machine() -> None:
+    job = replace(a_running_job(requeue=True), lost=LOST_ATTEMPTS_MAX - 1)
+    again = advance(job, Lost(1, Outcome.LOST, "its lease ended", lease_ended=True), LATER)
+    assert (again.state, again.lost) == (QUEUED, LOST_ATTEMPTS_MAX - 1)
+
+
 def test_after_three_lost_attempts_a_job_is_parked_until_somebody_looks() -> None:
     job = replace(a_running_job(requeue=True), lost=LOST_ATTEMPTS_MAX - 1)
     blocked = advance(job, Lost(1, Outcome.LOST, "rebooted"), LATER)

@@ -215,8 +215,14 @@ def test_a_stop_and_an_acknowledgement_need_no_lease() -> None:
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        ({"code": None, "signal": 15}, Lost(1, Outcome.LOST, "its lease ended while the broker was out of reach")),
-        ({"code": 0, "signal": None}, Lost(1, Outcome.LOST, "its lease ended while the broker was out of reach")),
+        (
+            {"code": None, "signal": 15},
+            Lost(1, Outcome.LOST, "its lease ended while the broker was out of reach", lease_ended=True),
+        ),
+        (
+            {"code": 0, "signal": None},
+            Lost(1, Outcome.LOST, "its lease ended while the broker was out of reach", lease_ended=True),
+        ),
         ({"code": None, "signal": None}, RefusedByWorker(1, "its lease was over before it started")),
     ],
 )

@@ -123,7 +123,9 @@ def test_a_leased_attempt_runs_while_its_lease_is_renewed_and_is_lost_when_it_is
     assert bench.machine.leased((1, 1)) == Lease(last, 4.0)
     eventually(lambda: boottime() > first + 0.5, "the first lease is over")
     assert bench.machine.look((1, 1)).command_alive
-    assert bench.ended((1, 1)) == Lost(1, Outcome.LOST, "its lease ended while the broker was out of reach")
+    assert bench.ended((1, 1)) == Lost(
+        1, Outcome.LOST, "its lease ended while the broker was out of reach", lease_ended=True
+    )
     assert boottime() >= last
 
 

@@ -69,6 +69,8 @@ class Lost(Struct, frozen=True, tag="lost"):
     attempt: AttemptNumber
     outcome: Outcome
     why: Words
+    #: Its shim ended it because the broker did not answer: the machine is well, so the loss says nothing of the job.
+    lease_ended: bool = False
 
 
 class RefusedByWorker(Struct, frozen=True, tag="refused"):
@@ -194,7 +196,8 @@ def _retry_reason(job: Job) -> str:
 
 
 def _lost(job: Job, event: Lost, at: float) -> Job:
-    gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=job.lost + 1, reason=None)
+    lost = job.lost + (not event.lease_ended)
+    gone = replace(job, outcome=event.outcome, error=event.why, pid=None, lost=lost, reason=None)
     if job.cancel_requested:
         return _cancelled(gone, event, at)
     if job.spec.on_lost != "requeue":

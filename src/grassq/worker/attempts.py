@@ -68,7 +68,7 @@ def exited(attempt: int, record: dict[str, Any]) -> End:
     if word == rundir.LEASE_ENDED:
         if code is None and signal is None:
             return RefusedByWorker(attempt, "its lease was over before it started")
-        return Lost(attempt, Outcome.LOST, "its lease ended while the broker was out of reach")
+        return Lost(attempt, Outcome.LOST, "its lease ended while the broker was out of reach", lease_ended=True)
     # A record says `exited` also for a command that a signal ended.
     outcome = Outcome.SIGNALLED if word == rundir.EXITED and code is None else Outcome(word)
     times = record["started"], record["ended"]
