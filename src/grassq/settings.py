@@ -31,7 +31,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     passes: int = 64
     #: How many seconds the first blocked job of a queue waits before it gets a reservation.
     patience_s: float = 600.0
-    #: How many seconds a worker may be silent before a job with `--on-lost requeue` is started elsewhere.
+    #: How many seconds a worker may be silent before a job with `--on-lost requeue` is started elsewhere; at least 20.
     lease_s: float = 300.0
     #: More names this broker answers to when it is bound, separated by commas.
     hosts: str = ""

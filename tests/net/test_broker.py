@@ -17,7 +17,7 @@ from tests.cli.fake import Answer, Request, document, reply
 from tests.cli.fake_broker import TOKEN, Certificate, FakeBroker, closed_port, let_in
 
 from grassq.core.syntax.addresses import Address
-from grassq.errors import Refused, Unreachable
+from grassq.errors import Refused, StoreUnavailable, Unreachable
 from grassq.net import broker as remote_broker
 from grassq.net import broker_file, retry, tls
 from grassq.net.client import ApiClient
@@ -40,13 +40,12 @@ def broker(home: Path, certificate: Certificate) -> Iterator[FakeBroker]:
         yield broker
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "AWAY_S", 0.3)
+#: How long a broker may be away for a test that waits it out, in seconds.
+SHORT_S = 0.3
 
 
-def client(home: Path, *addresses: Address | str) -> ApiClient:
-    return ApiClient(str(home), broker=",".join(map(str, addresses)))
+def client(home: Path, *addresses: Address | str, away_s: float = retry.AWAY_S) -> ApiClient:
+    return ApiClient(str(home), broker=",".join(map(str, addresses)), away_s=away_s)
 
 
 def test_a_request_carries_the_token_and_the_name_grass(home: Path, broker: FakeBroker) -> None:
@@ -230,22 +229,69 @@ def test_a_request_broken_off_is_repeated_with_the_same_key(home: Path, certific
     assert len(broker.requests) == 3
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_broker_that_stays_away_is_exit_4_and_named(home: Path, certificate: Certificate) -> None:
     address = closed_port()
     let_in(home, certificate.fingerprint, address)
-    with pytest.raises(Unreachable, match=f"the broker {address} does not answer .*Connection refused"):
-        client(home, address).show()
+    with pytest.raises(
+        Unreachable, match=f"the broker {address} does not answer .*Connection refused.*tried for 0.3 s"
+    ):
+        client(home, address, away_s=SHORT_S).show()
 
 
-def test_no_daemon_is_started_for_a_broker(
-    home: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("words", [["wait", "3"], ["log", "-f", "3"], ["follow", "3"], ["run", "ls"]])
+def test_a_command_waits_for_an_absent_broker_as_long_as_it_is_told(
+    home: Path, certificate: Certificate, words: list[str]
 ) -> None:
-    monkeypatch.setattr(retry, "AWAY_S", 0.3)
+    address = closed_port()
+    let_in(home, certificate.fingerprint, address)
+    done = calls.grass(home, words[0], "--patient", "0.3s", "--broker", str(address), *words[1:])
+    assert done.returncode == 4
+    assert "tried for 0.3 s" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["soon", "-1s", ""])
+def test_a_patience_that_is_no_duration_is_refused(home: Path, text: str) -> None:
+    for verb in ("wait", "run"):
+        done = calls.grass(home, verb, f"--patient={text}", "3")
+        assert done.returncode == 2, done.stderr
+
+
+NOT_NOW = reply(
+    b'{"error": {"exit": 5, "message": "nothing can be stored now: no database"}}',
+    status=503,
+    headers={"Retry-After": 1},
+)
+
+
+@pytest.mark.parametrize("words", [["show", "--json"], ["hold", "3"], ["enqueue", "ls"]])
+def test_a_store_that_is_away_is_waited_for_like_the_broker_itself(
+    home: Path, certificate: Certificate, words: list[str]
+) -> None:
+    enqueued = reply(b"job 3 queued\n", headers={"Grass-Exit": "0", "Grass-Stdout": "13"})
+    last = enqueued if words[0] == "enqueue" else document({"jobs": [], "count": 0, "ids": []})
+    answers: list[Answer] = [NOT_NOW, NOT_NOW, NOT_NOW, last]
+    with FakeBroker(certificate, lambda request: answers.pop(0)) as broker:
+        let_in(home, certificate.fingerprint, broker.address)
+        done = calls.grass(home, words[0], "--broker", str(broker.address), *words[1:])
+    assert done.returncode == 0, done.stderr
+    assert "cannot use its store now; asking again for up to 30 s" in done.stderr
+    assert len({request.body for request in broker.requests}) == 1
+    assert len(broker.requests) == 4
+
+
+def test_a_store_that_stays_away_is_refused_in_the_brokers_words(home: Path, certificate: Certificate) -> None:
+    with FakeBroker(certificate, lambda request: NOT_NOW) as broker:
+        let_in(home, certificate.fingerprint, broker.address)
+        with pytest.raises(StoreUnavailable, match="no database"), client(home, broker.address, away_s=SHORT_S) as mine:
+            mine.show()
+    assert len(broker.requests) > 1
+
+
+def test_no_daemon_is_started_for_a_broker(home: Path, certificate: Certificate) -> None:
     address = closed_port()
     let_in(home, certificate.fingerprint, address)
     with pytest.raises(Unreachable):
-        client(home, address).show()
+        client(home, address, away_s=SHORT_S).show()
     assert not (home / "daemon.log").exists()
     assert not (home / "grass.sock").exists()
 

@@ -10,7 +10,7 @@ from grassq.descriptors import write_all
 from grassq.errors import BadInput, GrassError, Unreachable
 from grassq.net.encoding import enqueue_body, new_key
 from grassq.net.http import is_number
-from grassq.net.retry import exchange
+from grassq.net.retry import AWAY_S, exchange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,17 +22,23 @@ READ_SIZE = 1 << 20
 
 
 def enqueue(
-    words: list[str], broker: str | None, verb: str = "enqueue", lines: bytes | None = None, *, strict: bool = False
+    words: list[str],
+    broker: str | None,
+    verb: str = "enqueue",
+    lines: bytes | None = None,
+    *,
+    strict: bool = False,
+    away_s: float = AWAY_S,
 ) -> int:
     """Send the words as typed, without --broker, print the answer, follow the job if asked; return the exit code.
 
     The daemon splits the words. `lines` are the commands of a sweep; with --stdin they are read from stdin. With
-    `strict`, a followed job that cannot start is an error.
+    `strict`, a followed job that cannot start is an error. A broker may be away for `away_s` seconds.
     """
-    response = _send(words, broker, verb, lines)
+    response = _send(words, broker, verb, lines, away_s)
     if "grass-lines" in response.headers:
         # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
-        response = _send(words, broker, verb, _read_stdin())
+        response = _send(words, broker, verb, _read_stdin(), away_s)
     headers = response.headers
     code, length, job = (headers.get(f"grass-{name}", "") for name in ("exit", "stdout", "follow"))
     if not is_number(job):
@@ -47,12 +53,12 @@ def enqueue(
     if code == "0" and is_number(job):
         from grassq.cli.commands.run import follow
 
-        return follow(int(job), broker, strict=strict)
+        return follow(int(job), broker, strict=strict, away_s=away_s)
     return int(code)
 
 
-def _send(words: list[str], typed: str | None, verb: str, lines: bytes | None) -> Response:
-    target, broker = find_target(typed)
+def _send(words: list[str], typed: str | None, verb: str, lines: bytes | None, away_s: float) -> Response:
+    target, broker = find_target(typed, away_s)
     sender = homes.Sender.to(broker)
     body = enqueue_body([os.fsencode(word) for word in words], sender, new_key(), verb, lines)
     response = exchange(target, "POST", "/v1/enqueue", body)

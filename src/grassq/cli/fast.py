@@ -9,6 +9,7 @@ from grassq.cli.typed import take_option, wants_help
 from grassq.descriptors import open_standard_streams
 from grassq.errors import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, GrassError
 from grassq.net.encoding import version_warning
+from grassq.net.retry import AWAY_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,15 +72,18 @@ def _begin_line() -> None:
         return
 
 
-def find_target(typed: str | None) -> tuple[Target, str | None]:
-    """Return the target of requests, and the broker's address or None; `typed` is the value of --broker."""
+def find_target(typed: str | None, away_s: float = AWAY_S) -> tuple[Target, str | None]:
+    """Return the target of requests, and the broker's address or None; `typed` is the value of --broker.
+
+    A broker may be away for `away_s` seconds before a request fails.
+    """
     home = homes.current()
     broker = homes.broker(home, typed)
     if broker is None:
         return home, None
     from grassq.net.broker import open_broker
 
-    return open_broker(home, broker, complain), broker
+    return open_broker(home, broker, complain, away_s), broker
 
 
 def complain(message: str) -> None:

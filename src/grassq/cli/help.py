@@ -80,6 +80,7 @@ What is printed:
   --sync               accepted; it changes nothing
   --strict             end with exit code 5 if the job cannot start: it is held, its queue is paused or does not exist,
                        or the disk is full (default: print a remark and wait)
+  --patient DURATION   how long the broker may be away, such as 2h, or always (default: 30s)
   --stdin              not accepted, because `run` follows one job; use `grass enqueue --stdin`
   -h, --help           this text
 """

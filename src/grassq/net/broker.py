@@ -5,6 +5,7 @@ from __future__ import annotations
 from grassq.core.syntax.addresses import Address, parse_addresses
 from grassq.errors import Refused
 from grassq.net import broker_file
+from grassq.net.retry import AWAY_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +27,15 @@ class Broker:
         addresses: Sequence[Address],
         token_for: Callable[[Address, bytes], str | None],
         tell: Callable[[str], None] | None = None,
+        away_s: float = AWAY_S,
     ) -> None:
         self.addresses = list(dict.fromkeys(addresses))
         #: Returns the token for a broker with this fingerprint at this address (None: no token), or raises GrassError.
         self.token_for = token_for
         #: Called once, with a sentence, when the broker does not answer and is asked again.
         self.tell = tell
+        #: For how many seconds a request is repeated while the broker is away.
+        self.away_s = away_s
 
     def __str__(self) -> str:
         return str(self.addresses[0])
@@ -57,7 +61,7 @@ class Credential:
         self.scope = permission.scope
 
 
-def open_broker(home: str, text: str, tell: Callable[[str], None] | None = None) -> Broker:
+def open_broker(home: str, text: str, tell: Callable[[str], None] | None = None, away_s: float = AWAY_S) -> Broker:
     """Return the broker that `--broker`, GRASS_BROKER or `grass use` names, with this user's login."""
     addresses = parse_addresses(text, "the broker")
     known = broker_file.load(home)
@@ -71,7 +75,7 @@ def open_broker(home: str, text: str, tell: Callable[[str], None] | None = None)
     def token_for(address: Address, shown: bytes) -> str:
         return _recognise(home, known, address, shown, "login")[1].token
 
-    return Broker(everywhere, token_for, tell)
+    return Broker(everywhere, token_for, tell, away_s)
 
 
 def joined(home: str) -> list[Credential]:

@@ -18,7 +18,7 @@ from grassq.net.event_stream import SILENT_S, EventStream, Known, event_lines
 from grassq.net.event_stream import Place as ReadTo
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response
 from grassq.net.log_stream import LogStream
-from grassq.net.retry import exchange, fetch, persist
+from grassq.net.retry import AWAY_S, NOT_NOW, exchange, fetch, persist
 
 if TYPE_CHECKING:
     from grassq.net.http import Target
@@ -29,8 +29,6 @@ POLL_LIMIT_S = 30.0
 WAIT_AT_ONCE = 10_000
 #: The largest request a daemon takes.
 REQUEST_MAX = 64 << 20
-#: The status of a refusal because the store cannot be read or written, whatever was asked.
-NOT_NOW = 503
 
 Document = dict[str, Any]
 #: A line, or a program and its words.
@@ -45,8 +43,15 @@ class ApiClient:
     """
 
     def __init__(
-        self, home: str | None = None, *, autostart: bool = True, broker: str | None = None, tell: Tell | None = None
+        self,
+        home: str | None = None,
+        *,
+        autostart: bool = True,
+        broker: str | None = None,
+        tell: Tell | None = None,
+        away_s: float = AWAY_S,
     ) -> None:
+        """`away_s` is how long a broker may be away before a request fails."""
         self.home = home if home is not None else homes.current()
         #: The addresses of the broker asked; None for the home's own daemon.
         self.broker = broker
@@ -56,7 +61,7 @@ class ApiClient:
         if broker is not None:
             from grassq.net.broker import open_broker
 
-            self._target = open_broker(self.home, broker, tell)
+            self._target = open_broker(self.home, broker, tell, away_s)
         #: Version of the daemon that answered last.
         self.daemon_version: str | None = None
         self._connection: Connection | None = None

@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 TRIES = 3
 TRIES_WITHIN_S = 10.0
-#: Seconds a broker on another machine may be away, because it restarts or another broker takes over.
+#: Seconds a broker on another machine may be away unless the caller says otherwise: it restarts, another broker takes
+#: over, or its store is away.
 AWAY_S = 30.0
 AWAY_PAUSE_S = 0.1
+#: The status of a refusal because the store cannot be read or written, whatever was asked; with the header, the same
+#: request may succeed later.
+NOT_NOW = 503
+RETRY_HEADER = "retry-after"
 AWAY_PAUSE_MAX_S = 0.5
 
 
@@ -63,7 +68,7 @@ def fetch(
 
 
 def persist(ask: Callable[[], Answer], target: Target, *, autostart: bool = True) -> Answer:
-    """Call `ask` until it returns: at most TRIES broken connections to a daemon, or AWAY_S seconds for a broker."""
+    """Call `ask` until it returns: at most TRIES broken connections to a daemon, or `away_s` seconds for a broker."""
     if not isinstance(target, str):
         return _ask_broker(ask, target)
     home = target
@@ -92,18 +97,37 @@ def persist(ask: Callable[[], Answer], target: Target, *, autostart: bool = True
 def _ask_broker(ask: Callable[[], Answer], broker: Broker) -> Answer:
     deadline, pause = 0.0, AWAY_PAUSE_S
     while True:
+        answer, error = None, None
         try:
-            return ask()
-        except (NoDaemon, Broken) as error:
-            now = monotonic()
-            if not deadline:
-                # Counted from the first failure: the request before it may have taken long.
-                deadline = now + AWAY_S
-            elif now + pause > deadline:
-                raise Unreachable(f"the broker {broker} does not answer ({error}); tried for {AWAY_S:g} s") from error
-            elif broker.tell is not None:
-                # Not at the first failure: usually the broker closed an idle connection.
-                tell, broker.tell = broker.tell, None
-                tell(f"the broker {broker} does not answer; asking again for up to {AWAY_S:g} s")
+            answer = ask()
+        except (NoDaemon, Broken) as failure:
+            error = failure
+        if answer is not None and not _is_not_now(answer):
+            return answer
+        now = monotonic()
+        if not deadline:
+            # Counted from the first failure: the request before it may have taken long.
+            deadline = now + broker.away_s
+        elif now + pause > deadline:
+            if answer is not None:
+                return answer  # it says why the store is away
+            away = seconds_text(broker.away_s)
+            raise Unreachable(f"the broker {broker} does not answer ({error}); tried for {away}") from error
+        elif broker.tell is not None:
+            # Not at the first failure: usually the broker closed an idle connection.
+            tell, broker.tell = broker.tell, None
+            what = "does not answer" if answer is None else "cannot use its store now"
+            tell(f"the broker {broker} {what}; asking again for up to {seconds_text(broker.away_s)}")
         sleep(pause)
         pause = min(2 * pause, AWAY_PAUSE_MAX_S)
+
+
+def _is_not_now(answer: object) -> bool:
+    """Tell whether a broker asks to come again later, because its store is away."""
+    response = answer[0] if isinstance(answer, tuple) else answer
+    return isinstance(response, Response) and response.status == NOT_NOW and RETRY_HEADER in response.headers
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time as words."""
+    return "ever" if seconds == float("inf") else f"{seconds:g} s"

@@ -28,6 +28,8 @@ REST_S = 1.0
 WORDS_MAX = 500
 #: A client whose answer is not ready gets a blank this often, so that it knows that the daemon is at work.
 BLANK_S = 1.0
+#: When a client may ask again if the store is away.
+RETRY_S = "1"
 
 _JSON = {"Content-Type": "application/json"}
 
@@ -148,7 +150,10 @@ def refusal(error: GrassError) -> web.Response:
     words = " ".join(str(error).split())[:WORDS_MAX]
     # A header with a control character would not be sent, nor the answer.
     words = "".join(c if c.isascii() and c.isprintable() else "?" for c in words)
-    return document(error_document(error), _status(error), {protocol.ERROR_HEADER: words})
+    headers = {protocol.ERROR_HEADER: words}
+    if isinstance(error, StoreUnavailable):
+        headers["Retry-After"] = RETRY_S
+    return document(error_document(error), _status(error), headers)
 
 
 async def _tell_and_close(request: web.Request, answer: web.Response) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from grassq.cli import render
 from grassq.cli.ansi_filter import AnsiFilter
 from grassq.cli.cannot_start import CannotStart, until_started, watched
-from grassq.cli.connect import connect
+from grassq.cli.connect import add_patient, connect
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError, NotFound
 from grassq.net.client import ApiClient
 from grassq.net.encoding import FINAL_STATES
@@ -38,6 +38,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", help="print attempt and output as a JSON document")
     strict = "end with exit code 5 if the job cannot start" + (" (with -f)" if name == "log" else "")
     parser.add_argument("--strict", action="store_true", help=strict)
+    add_patient(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print no remarks, only the output and errors")
     parser.set_defaults(run=log, **({"follow": True} if name == "follow" else {}))
 
@@ -48,7 +49,7 @@ def log(arguments: argparse.Namespace) -> int:
         raise BadInput("--tail takes a count of lines, 0 or more")
     if arguments.attempt is not None and arguments.attempt < 1:
         raise BadInput("--attempt takes a number from 1 on")
-    with connect(arguments.broker) as client:
+    with connect(arguments.broker, away_s=arguments.patient) as client:
         job = one_job(client, arguments.job)
         options = {"tail": arguments.tail, "attempt": arguments.attempt}
         own = ["out", "err"] if job.get("split") else ["log"]

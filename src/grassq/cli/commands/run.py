@@ -9,20 +9,25 @@ from grassq.cli.cannot_start import CannotStart
 from grassq.cli.commands.logs import follow_to_end, one_job, writer
 from grassq.cli.connect import connect
 from grassq.cli.enqueue import enqueue
-from grassq.cli.typed import take_flag, take_option
+from grassq.cli.typed import VALUE_OPTIONS, take_flag, take_option
 from grassq.core import outcome
+from grassq.core.syntax.durations import patience_s
+from grassq.net.retry import AWAY_S
 
 
 def words(name: str, argv: list[str]) -> int:
     """Enqueue the words of `grass run` and follow the job."""
+    # First: only here --patient is an option with a value.
+    patient, argv = take_option("--patient", argv, VALUE_OPTIONS | {"--patient"})
     typed, argv = take_option("--broker", argv)
     strict, argv = take_flag("--strict", argv)
-    return enqueue(argv, typed, name, strict=strict)
+    away_s = AWAY_S if patient is None else patience_s(patient)
+    return enqueue(argv, typed, name, strict=strict, away_s=away_s)
 
 
-def follow(id_: int, broker: str | None, *, strict: bool = False) -> int:
+def follow(id_: int, broker: str | None, *, strict: bool = False, away_s: float = AWAY_S) -> int:
     """Write the output of a job until it ends; return the exit code of the job."""
-    with connect(broker) as client:
+    with connect(broker, away_s=away_s) as client:
         job = one_job(client, str(id_))
         sinks = {"out": writer(1), "err": writer(2)} if job.get("split") else {"log": writer(1)}
         final = follow_to_end(client, job, sinks, CannotStart(strict=strict))

@@ -12,12 +12,13 @@ from typing import Any
 from grassq.cli import job_text, render
 from grassq.cli.cannot_start import CannotStart
 from grassq.cli.commands.logs import never_started
-from grassq.cli.connect import connect
+from grassq.cli.connect import add_patient, connect
 from grassq.cli.progress import progress
 from grassq.core.syntax.durations import duration_s
-from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT
+from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT, Unreachable
 from grassq.net.client import WAIT_AT_ONCE, ApiClient, compact
 from grassq.net.encoding import FINAL_STATES
+from grassq.net.retry import AWAY_S
 
 POLL_S = 20.0
 #: With a progress bar, or with --any.
@@ -38,6 +39,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="DURATION", type=duration_s, default=job_text.LONGEST_S, help=timeout)
     parser.add_argument("--any", action="store_true", help="wait until one of the jobs is done")
     parser.add_argument("--strict", action="store_true", help="end with exit code 5 if a job cannot start")
+    add_patient(parser)
     parser.add_argument("--json", action="store_true", help="print the jobs as a JSON document at the end")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no remarks, only errors")
     parser.set_defaults(run=wait)
@@ -55,7 +57,9 @@ def wait(arguments: argparse.Namespace) -> int:
         blocked.tell(jobs.values())
         tell(*_counts(jobs))
 
-    with connect(arguments.broker) as client, progress("waiting", is_shown=is_shown) as tell:
+    # While the broker is away, --timeout goes on.
+    away_s = min(arguments.patient, max(arguments.timeout, AWAY_S))
+    with connect(arguments.broker, away_s=away_s) as client, progress("waiting", is_shown=is_shown) as tell:
         try:
             jobs, finished = _until_done(client, selectors, deadline, any_one=arguments.any, poll_s=poll_s, look=look)
         except KeyboardInterrupt:
@@ -101,7 +105,12 @@ def _until_done(
         asked = compact(pending) if any_one else compact(pending[:WAIT_AT_ONCE])[:1]
         began = monotonic()
         for selector in asked:
-            answer = client.wait([selector], timeout_s=min(left, poll_s), any_one=any_one)
+            try:
+                answer = client.wait([selector], timeout_s=min(left, poll_s), any_one=any_one)
+            except Unreachable:
+                if monotonic() < deadline:
+                    raise
+                return jobs, False
             jobs.update({job["id"]: job for job in answer["jobs"]})
         poll_s = min(2 * poll_s, most_s)
         if monotonic() - began < 0.01:

@@ -8,6 +8,7 @@ from grassq.core.names import shown
 from grassq.errors import BadInput
 
 DURATION_MAX_S = 365 * 86_400.0
+ALWAYS = "always"
 
 _PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -23,3 +24,8 @@ def duration_s(text: str, what: str = "a duration") -> float:
     if seconds > DURATION_MAX_S:
         raise BadInput(f"{what} may be at most 365d, not {shown(text)}")
     return seconds
+
+
+def patience_s(text: str) -> float:
+    """Read how long a broker may be away: a duration, or `always`."""
+    return float("inf") if text == ALWAYS else duration_s(text, "--patient")

@@ -15,7 +15,7 @@ from grassq.broker.engine import BRIEF_MAX, Engine
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import enqueue as enqueue_syntax
-from grassq.errors import BadInput, Gone, GrassError
+from grassq.errors import BadInput, Gone, GrassError, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
@@ -80,7 +80,8 @@ class Submissions:
                 if typed.command.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)
                 ids = await self._store(drafts, body.key, raw, as_sweep=body.verb == "sweep")
-        except Gone:
+        except (Gone, StoreUnavailable):
+            # A client on another machine asks again.
             raise
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
