@@ -117,7 +117,8 @@ def test_a_worker_that_holds_jobs_is_removed_only_as_lost_and_only_when_it_is_si
         remove(fixture, "a", lost=True)
     fixture.silent("a")
     fixture.silent("b")
-    assert [job.state for job in remove(fixture, "a", lost=True).jobs] == [State.QUEUED]
+    done = remove(fixture, "a", lost=True)
+    assert ([job.state for job in done.jobs], done.notes) == ([State.QUEUED], ["given up: job 1"])
     assert remove(fixture, "b", lost=True).jobs[0].state is State.FAILED
     (first,) = fixture.store.attempts(1)
     assert (first.outcome, first.error) == (Outcome.UNKNOWN, "worker a was removed")
@@ -174,6 +175,12 @@ def test_a_job_goes_to_the_worker_it_names_and_to_one_with_its_labels() -> None:
 def test_what_nobody_could_run_is_refused_in_words(constraints: Constraints, why: str) -> None:
     with pytest.raises(Refused, match=f"this can never run: {why}"):
         two().submit(a_draft(constraints=constraints))
+
+
+def test_a_worker_that_has_the_label_but_not_the_queue_is_named() -> None:
+    fixture = DeciderFixture(A, replace(a_worker("b", offers=[an_offer("q")], cpu=1), labels=("a100",)))
+    with pytest.raises(Refused, match="worker a has no label a100; worker b has the label but no queue 'default'"):
+        fixture.submit(a_draft(constraints=Constraints(labels=("a100",))))
 
 
 def test_a_named_worker_that_lacks_the_queue_is_told_apart() -> None:

@@ -180,12 +180,16 @@ def remove_worker(batch: Batch, worker: str, lost: bool = False) -> Done:
     batch.changes.removed_workers.append(worker)
     batch.set_unreconciled(batch.board.unreconciled - {worker})
     reevaluate(batch)
-    return Done(gone)
+    return Done(gone, [f"given up: {_named(gone)}"] if gone else [])
+
+
+def _named(jobs: list[Job]) -> str:
+    some = ", ".join(str(job.id) for job in jobs[:5]) + (f" and {len(jobs) - 5} more" if len(jobs) > 5 else "")
+    return f"{'job' if len(jobs) == 1 else 'jobs'} {some}"
 
 
 def _why_not_removed(worker: str, held: list[Job], lost: bool) -> str:
-    some = ", ".join(str(job.id) for job in held[:5]) + (", ..." if len(held) > 5 else "")
-    what = f"worker {worker} holds {'job' if len(held) == 1 else 'jobs'} {some}"
+    what = f"worker {worker} holds {_named(held)}"
     if lost:
         return f"{what} and is online; `grass kill` ends them"
     return f"{what}; `grass drain {worker}` lets them finish, `--lost` gives them up if the machine is gone for good"

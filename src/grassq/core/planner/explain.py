@@ -118,5 +118,17 @@ def never_fits(board: Board, queue: str, request: Request, constraints: Constrai
             continue
         most = f"has {amount_text(found.free)}" if found.free else "has none"
         reasons.append(f"{amount_text(found.needed)} {found.resource} asked, {where} {most}")
+    if reasons and constraints.labels:
+        reasons += _labelled_elsewhere(board, queue, constraints)
     # Many workers often share one reason.
     return "; ".join(dict.fromkeys(reasons)) or None
+
+
+def _labelled_elsewhere(board: Board, queue: str, constraints: Constraints) -> list[str]:
+    """Return the workers that have all the labels, but not the queue."""
+    have = [worker for worker in board.workers.values() if set(constraints.labels) <= set(worker.info.labels)]
+    return [
+        f"worker {worker.info.name} has the label but no queue {queue!r}"
+        for worker in have
+        if worker.offer(queue) is None
+    ]
