@@ -10,7 +10,6 @@ imports only light modules of the standard library.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import time
@@ -167,6 +166,8 @@ def read(path: str, limit: int) -> bytes | None:
 
 def line(content: dict[str, Any]) -> bytes:
     """Return one JSON object as a line."""
+    import json  # here, as in `parse`: a command to a broker writes and reads no such file
+
     return json.dumps(content).encode("ascii") + b"\n"
 
 
@@ -184,6 +185,8 @@ def verify_checksum(data: bytes) -> bytes | None:
 
 def parse(data: bytes) -> dict[str, Any] | None:
     """Return a JSON object; None if the bytes are no JSON object."""
+    import json
+
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

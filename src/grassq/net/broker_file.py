@@ -1,20 +1,29 @@
-"""brokers.json: the brokers this user may use, how to recognise each, and the tokens. Only its owner may read it."""
+"""brokers.json: the brokers this user may use, how to recognise each, and the tokens. Only its owner may read it.
+
+Every command that goes to a broker loads it, so it does without `typing`, and without `json` to read.
+"""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
-from typing import Any, Literal, NamedTuple
 
 from grassq import atomic_files
 from grassq import home as homes
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_address
 from grassq.errors import BadInput, Refused
+from grassq.net.encoding import parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Literal, TypeAlias
+
+    #: The two uses of a token: by a user of the queue, or by a machine that runs jobs.
+    Kind: TypeAlias = Literal["login", "worker"]
 
 FILE_NAME = "brokers.json"
 LOCK_NAME = "brokers.lock"
@@ -25,16 +34,14 @@ BROKERS_MAX = 256
 PENDING_MAX = 16
 LOCK_TIMEOUT_S = 10.0
 
-#: The two uses of a token: by a user of the queue, or by a machine that runs jobs.
-Kind = Literal["login", "worker"]
 
-
-class Permission(NamedTuple):
+class Permission:
     """A token, the name it was issued for, and what it allows."""
 
-    token: str
-    name: str
-    scope: str
+    def __init__(self, token: str, name: str, scope: str) -> None:
+        self.token = token
+        self.name = name
+        self.scope = scope
 
 
 class KnownBroker:
@@ -91,7 +98,7 @@ def load(home: str) -> KnownBrokers:
     try:
         if len(content) > FILE_MAX:
             raise ValueError(f"longer than {FILE_MAX} bytes")
-        return _decode(json.loads(content))
+        return _decode(parse(content))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadInput):
         raise Refused(f"{path} is damaged; move it away and `grass login` again with a new code") from None
 
@@ -108,6 +115,8 @@ def changing(home: str) -> Iterator[KnownBrokers]:
         _take(lock, home)
         known = load(home)
         yield known
+        import json
+
         _write(home, FILE_NAME, json.dumps(_document(known), indent=1).encode("ascii") + b"\n")
     finally:
         os.close(lock)
@@ -186,8 +195,8 @@ def _document(known: KnownBrokers) -> dict[str, object]:
             "addresses": [str(address) for address in entry.addresses],
             "fingerprint": entry.fingerprint.hex(),
             "store_id": entry.store_id,
-            "login": entry.login and entry.login._asdict(),
-            "worker": entry.worker and entry.worker._asdict(),
+            "login": entry.login and vars(entry.login),
+            "worker": entry.worker and vars(entry.worker),
         }
         for entry in known.entries
     ]

@@ -6,15 +6,19 @@ import hashlib
 import json
 import re
 import secrets
+from typing import TYPE_CHECKING
 
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.join_codes import Code, decode
 from grassq.errors import Refused, Unreachable
 from grassq.net import broker_file
 from grassq.net.broker import Broker, Credential, wrong_broker
-from grassq.net.broker_file import Kind, KnownBroker, KnownBrokers, Permission
+from grassq.net.broker_file import KnownBroker, KnownBrokers, Permission
 from grassq.net.client import read_answer
 from grassq.net.retry import exchange
+
+if TYPE_CHECKING:
+    from grassq.net.broker_file import Kind
 
 SECRET_BYTES = 32
 #: Refusals that asking again does not change. After any other the code may have been taken, and its secret is good.
