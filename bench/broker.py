@@ -1,18 +1,21 @@
-"""A broker and a worker of its own, over TLS on loopback, against the local daemon that is both in one process."""
+"""A broker and a worker of its own, over TLS on loopback, against the local daemon that is both in one process, and a command."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from bench.homes import Members, free_address
-from bench.jobs import SLOTS, STAMP, STREAM_JOBS, WARM_UP, await_all, check_succeeded
+from bench.jobs import SLOTS, STAMP, STREAM_JOBS, WARM_UP, await_all, check_succeeded, program
+from bench.local import timed
 from bench.table import Row
 from grassq.home import Sender
 from grassq.net.client import ApiClient as Requests
 from grassq.net.client import Document
 from grassq.sdk import Client
 
+ENQUEUE_ROUNDS = 40
 LATENCY_ROUNDS = 40
 STREAM_ROUNDS = 5
 AGAINST = "the local daemon"
@@ -36,9 +39,27 @@ def rows(part: int) -> list[Row]:
                 client.create_queue([b"stamp", *map(os.fsencode, STAMP)], cwd=where)
         homes = str(local.home), str(person.home)
         return [
+            enqueue(str(person.home), address, max(1, ENQUEUE_ROUNDS // part)),
             latency(*homes, address, max(1, LATENCY_ROUNDS // part)),
             stream(*homes, address, max(1, STREAM_ROUNDS // part)),
         ]
+
+
+def enqueue(home: str, address: str, rounds: int) -> Row:
+    """One `grass enqueue --broker` from the start of its process to its end, against a Python that does nothing."""
+    os.environ["GRASS_HOME"] = home
+    words = [program("grass"), "enqueue", "-q", "--broker", address, "bench", "go"]
+    ours, reference = [], []
+    with Client(home, broker=address) as client:
+        for turn in range(WARM_UP + rounds):
+            enqueued = timed(words)
+            # Until the job has ended, so that it stands in nobody's way.
+            client.wait(*client.jobs("@"))
+            nothing = timed([sys.executable, "-c", "pass"])
+            if turn >= WARM_UP:
+                ours.append(enqueued)
+                reference.append(nothing)
+    return Row("grass enqueue, to a broker", "ms", ours, reference, "python -c pass")
 
 
 def latency(local: str, person: str, address: str, rounds: int) -> Row:

@@ -43,10 +43,10 @@ def enqueue(home: str, rounds: int) -> Row:
     ours, reference = [], []
     with Client(home) as client:
         for turn in range(WARM_UP + rounds):
-            enqueued = _timed([grass, "enqueue", "-q", "/bin/true"])
+            enqueued = timed([grass, "enqueue", "-q", "/bin/true"])
             # Until the job has ended, so that it stands in nobody's way.
             client.wait(*client.jobs("@"))
-            nothing = _timed([sys.executable, "-c", "pass"])
+            nothing = timed([sys.executable, "-c", "pass"])
             if turn >= WARM_UP:
                 ours.append(enqueued)
                 reference.append(nothing)
@@ -67,7 +67,7 @@ def first_line(home: str, rounds: int) -> Row:
             process.stdout.readline()
             took = (time.perf_counter() - began) * 1000
             process.kill()
-        nothing = _timed([sys.executable, "-c", "pass"])
+        nothing = timed([sys.executable, "-c", "pass"])
         if turn >= WARM_UP:
             ours.append(took)
             reference.append(nothing)
@@ -107,11 +107,11 @@ def stream(home: str, rounds: int) -> Row:
             await_all(requests)
             ours.append((time.perf_counter() - began) * 1000)
             check_succeeded(requests, ids)
-            reference.append(_timed(["/bin/sh", "-c", XARGS]))
+            reference.append(timed(["/bin/sh", "-c", XARGS]))
     return Row(f"{STREAM_JOBS} x /bin/true on {SLOTS} slots", "ms", ours, reference, XARGS, jobs=STREAM_JOBS)
 
 
-def _timed(argv: list[str]) -> float:
+def timed(argv: list[str]) -> float:
     began = time.perf_counter()
     subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
     return (time.perf_counter() - began) * 1000
