@@ -138,9 +138,9 @@ def test_run_keeps_split_streams_apart(grass: Grass) -> None:
     assert done == (3, "out\n", "err\n")
 
 
-def test_a_job_that_has_not_started_has_an_empty_log(grass: Grass) -> None:
+def test_a_job_that_has_not_started_has_no_log(grass: Grass) -> None:
     id_ = grass.enqueue("--hold", "true")
-    assert grass.log(id_) == ""
+    assert f"job {id_} has not started" in grass.refuses(3, "log", str(id_))
 
 
 def test_a_log_is_readable_while_the_job_runs(grass: Grass) -> None:
