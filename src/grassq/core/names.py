@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from grassq.core.syntax.commands import BY_NAME as COMMANDS
 from grassq.errors import BadInput
@@ -12,8 +13,8 @@ STATES = ("held", "waiting", "queued", "placed", "running", "succeeded", "failed
 ALL = "all"
 DEFAULT_QUEUE = "default"
 
-# ASCII only, so that no two different names look alike.
-NAME_PATTERN = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
+#: One letter at least, of any language: `17` and `3-7` are job ids.
+NAME_PATTERN = re.compile(r"(?=.*[^\W\d_])[^\W_][\w.-]{0,63}")
 
 # Workers have the names of their hosts; labels are short words: a100, zone=eu.
 _MARK_PATTERN = re.compile(r"[A-Za-z0-9][\w.:=/-]{0,63}", re.ASCII)
@@ -42,12 +43,20 @@ def check_existing_name(text: str, what: str) -> str:
 
 def _fault(text: str) -> str | None:
     if not looks_like_name(text):
-        return "start with a letter, then letters, digits, '_', '.' or '-', at most 64"
+        return _spelling_fault(text)
     if text in STATES:
         return "it is the name of a job state"
     if text in COMMANDS:
         return "it is the name of a command"
     return "it selects every job" if text == ALL else None
+
+
+def _spelling_fault(text: str) -> str:
+    if text and not text.strip("0123456789.,-"):
+        return "it has no letter, so it would be read as job ids"
+    if "/" in text:
+        return "scripts use names as file names, so it has no '/'"
+    return "it begins with a letter or digit, then letters, digits, '_', '.' or '-', at most 64"
 
 
 def check_mark(text: str, what: str) -> str:
@@ -61,7 +70,10 @@ def check_mark(text: str, what: str) -> str:
 
 def looks_like_name(text: str) -> bool:
     """Tell whether the text is spelled like a name, reserved or not."""
-    return NAME_PATTERN.fullmatch(text) is not None
+    if NAME_PATTERN.fullmatch(text) is None:
+        return False
+    # Every letter has one spelling: no ligatures, no full-width forms.
+    return unicodedata.is_normalized("NFKC", text)
 
 
 def shown(word: bytes | str, limit: int = SHOWN_CHARS) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grassq.core.model import State as JobState
-from grassq.core.names import NAME_PATTERN, STATES, check_name, is_name, shown
+from grassq.core.names import NAME_PATTERN, STATES, check_name, is_name, looks_like_name, shown
 from grassq.core.syntax.commands import BY_NAME
 from grassq.core.syntax.selectors import (
     MAX_PARTS,
@@ -40,6 +42,10 @@ from grassq.errors import BadInput
         ("failed,failed", ByState(names=("failed",))),
         ("exp1", ByWord(text="exp1")),
         ("a.b-c_d", ByWord(text="a.b-c_d")),
+        ("1116-lr", ByWord(text="1116-lr")),
+        ("3-7b", ByWord(text="3-7b")),
+        ("größe", ByWord(text="größe")),
+        ("学習", ByWord(text="学習")),
         ("queue:exp1", ByQueue(name="exp1")),
         ("name:train", ByName(name="train")),
         *((state, ByState(names=(state,))) for state in STATES),
@@ -61,7 +67,6 @@ def test_a_selector_means_what_it_says(text: str, selector: Selector) -> None:
         "-1",
         "1-",
         "1-2-3",
-        "3x",
         "1,exp1",
         "exp1,1",
         "failed,exp1",
@@ -80,7 +85,10 @@ def test_a_selector_means_what_it_says(text: str, selector: Selector) -> None:
         "name:",
         "queue:a:b",
         "other:x",
-        "é",
+        "ﬁt",
+        "a/b",
+        "1.5",
+        "2026-11-16",
         "a b",
         "_x",
         "exp1\n",
@@ -117,7 +125,7 @@ def test_ranges_come_back_as_typed(ranges: list[list[int]]) -> None:
     assert parse(text) == ByIds(ranges=tuple((low, high) for low, high in ranges))
 
 
-@given(st.from_regex(NAME_PATTERN, fullmatch=True))
+@given(st.from_regex(NAME_PATTERN, fullmatch=True).filter(looks_like_name))
 def test_a_name_selects_by_itself(name: str) -> None:
     if is_name(name):
         assert check_name(name) == name
@@ -125,7 +133,32 @@ def test_a_name_selects_by_itself(name: str) -> None:
     assert parse(f"queue:{name}") == ByQueue(name=name)
 
 
-@pytest.mark.parametrize("text", ["", "1abc", "-x", "a b", "é", "x" * 65, "a\n", "all", *STATES, *BY_NAME])
+@pytest.mark.parametrize("text", ["größe", "1116-lr", "7z", "x2", "Δt", "a.b-c_d"])
+def test_a_name_has_letters_of_any_language_and_may_begin_with_a_digit(text: str) -> None:
+    assert check_name(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("17", "it has no letter, so it would be read as job ids"),
+        ("3-7", "it has no letter, so it would be read as job ids"),
+        ("2026-11-16", "it has no letter, so it would be read as job ids"),
+        ("a/b", "scripts use names as file names, so it has no '/'"),
+        ("-x", "it begins with a letter or digit, then letters, digits, '_', '.' or '-', at most 64"),
+        ("x" * 65, "it begins with a letter or digit, then letters, digits, '_', '.' or '-', at most 64"),
+        ("failed", "it is the name of a job state"),
+        ("kill", "it is the name of a command"),
+    ],
+)
+def test_a_refused_name_says_what_is_wrong_with_it(text: str, reason: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(reason)):
+        check_name(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1-2", "-x", "a b", "ﬁt", "n\u0303x", "x" * 65, "a\n", "a/b", "..", "all", *STATES, *BY_NAME]
+)
 def test_what_a_job_or_queue_may_not_be_called(text: str) -> None:
     assert not is_name(text)
     with pytest.raises(BadInput):

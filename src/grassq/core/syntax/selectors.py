@@ -65,7 +65,7 @@ def parse(text: str) -> Selector:
     """Read one selector: an id, `3-7`, `1,4`, `@`, `@~1`, `all`, `failed`, `failed,cancelled`, a queue or a name."""
     if not text:
         raise BadInput("an empty selector selects nothing; 'all' selects every job")
-    if text[0] in "0123456789,-":
+    if text[0] in "0123456789,-" and not looks_like_name(text):
         return ByIds(ranges=_ranges(text))
     if text[0] == "@":
         return _last(text)
@@ -124,5 +124,5 @@ def _number(digits: str, text: str) -> int:
 
 def _named(name: str, text: str) -> str:
     if not looks_like_name(name):
-        raise BadInput(f"{shown(text)} is no selector: expected an id, 3-7, 1,4, @, all, a state, a queue or a name")
+        raise BadInput(f"{shown(text)} is not a selector: expected an id, 3-7, 1,4, @, all, a state, a queue or a name")
     return name
