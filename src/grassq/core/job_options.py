@@ -113,9 +113,9 @@ def number_after_first(option: Option, values: Sequence[bytes]) -> int:
     return number(option, values) + 1
 
 
-def duration(option: Option, values: Sequence[bytes]) -> float:
-    """Return the value in seconds."""
-    return duration_s(text(option, values), option.typed)
+def seconds(option: Option, values: Sequence[bytes]) -> float:
+    """Return a duration in seconds; a number without a unit counts seconds."""
+    return duration_s(text(option, values), option.typed, unit="s")
 
 
 def on_lost(option: Option, values: Sequence[bytes]) -> str:
@@ -158,7 +158,7 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
         help="when its machine is lost: fail (default), or requeue to run the job elsewhere after it has surely ended",
     )] = "fail"
     grace_s: Annotated[float, Option(
-        duration, f"time between SIGTERM and SIGKILL (default {STOP_GRACE_S:g}s)", value="DURATION",
+        seconds, f"time between SIGTERM and SIGKILL (default {STOP_GRACE_S:g}s)", value="DURATION",
         name="grace", least=0, most=DURATION_MAX_S,
     )] = STOP_GRACE_S
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False

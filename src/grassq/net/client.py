@@ -13,7 +13,7 @@ from grassq import home as homes
 from grassq.core.syntax.numbers import id_ranges
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.home import Sender
-from grassq.net.encoding import new_key, query, word_value
+from grassq.net.encoding import new_key, percent, query, word_value
 from grassq.net.event_stream import SILENT_S, EventStream, Known, event_lines
 from grassq.net.event_stream import Place as ReadTo
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response
@@ -187,8 +187,9 @@ class ApiClient:
         def ask(offsets: Mapping[int, ReadTo], over: Sequence[tuple[int, int]]) -> tuple[Iterator[bytes], Connection]:
             read = ",".join([f"{job}:{attempt}:{offset}" for job, (attempt, offset) in offsets.items()])
             ended = ",".join([f"{first}-{last}" for first, last in over])
-            # Not percent-encoded: the characters are safe, and the length of a request line is limited.
-            _, parts, connection = self._stream(f"/v1/queues/{queue}/subscribe?offsets={read}&over={ended}", SILENT_S)
+            # Only the name is percent-encoded: the other characters are safe, and a request line must be short.
+            path = f"/v1/queues/{percent(queue)}/subscribe?offsets={read}&over={ended}"
+            _, parts, connection = self._stream(path, SILENT_S)
             return parts, connection
 
         return EventStream(ask, known)

@@ -230,7 +230,7 @@ def test_a_queue_named_by_option_need_not_exist() -> None:
 @pytest.mark.parametrize(
     "line",
     cases(
-        "exp1 --queue exp2 ls ; exp1 --queue exp2 -- ls ; later --queue exp2 ls ; --queue 1x ls ; "
+        "exp1 --queue exp2 ls ; exp1 --queue exp2 -- ls ; later --queue exp2 ls ; --queue 17 ls ; "
         "--queue all ls ; --queue running ls ; --queue exp1 ; --queue later ; --queue exp1 --lr=1 ls ; "
         "--lr=1 --queue job1 x"
     ),

@@ -52,7 +52,7 @@ def test_an_option_takes_its_value_in_either_spelling(option: str) -> None:
     cases(
         "--env A ; --env =1 ; -e=A=1 ; -eA=1 ; --env ; --cwd= ; --cwd '' ; --name 1 ; --name all ; "
         "--name wait ; --priority x ; --priority 1e3 ; --priority 99999999 ; "
-        "--priority 999999999999999999999999999999 ; --hold=1 ; --quiet= ; --grace 5 ; --grace 5w ; "
+        "--priority 999999999999999999999999999999 ; --hold=1 ; --quiet= ; --grace 5x ; --grace 99w ; "
         "--grace 366d ; --on-lost retry ; --tries 0 ; --tries 1.5 ; "
         "--retries -1 ; --retries 1000 ; --tries 2 --retries 1 ; --name a --name b ; --gpu=1 --gpu=2 ; "
         "--gpu 1 --GPU=1 ; --cwd a --cwd=b ; --queue exp1 --queue exp1 ; --shell --shell=/bin/sh ; "
@@ -76,7 +76,7 @@ def test_an_option_given_badly_is_refused(options: str) -> None:
         ("--hold=1 ls", "unknown option '--hold=1': --hold takes no value"),
         ("-e=A=1 ls", "unknown option '-e=A=1': write -e and its value as two words"),
         ("--license 1 ls", "unknown option '--license': write the amount in the same word, --license=1"),
-        ("--grace 5 ls", "--grace needs a number and its unit, such as 90s, 5m, 1h30m or 7d, not '5'"),
+        ("--grace x ls", "--grace needs a number and its unit, such as 90s, 5m, 1h30m or 7d, not 'x'"),
         ("--gpu python x", "--gpu needs an amount, not 'python', such as --gpu=1"),
         ("--env A ls", "--env needs NAME=VALUE, not 'A'"),
     ],

@@ -102,7 +102,7 @@ def test_create_queue_reads_options_on_both_sides_of_the_name(line: str, expecte
 @pytest.mark.parametrize(
     "line",
     cases(
-        " ; --gpu=2 ; -- q ; 1q ; all ; running ; enqueue ; q --capacity {} --gpu=1 ; --gpu=1 --gpu=2 q ; "
+        " ; --gpu=2 ; -- q ; 17 ; all ; running ; enqueue ; q --capacity {} --gpu=1 ; --gpu=1 --gpu=2 q ; "
         "q --frobnicate x ; --frobnicate q ; q -- -x ; q -- '' ; q --hold ; q --gpu ; q --gpu two ; "
         "q --capacity ; q -x ; q -- --"
     ),
@@ -137,7 +137,23 @@ def test_a_queue_says_what_senders_from_other_machines_may_set_and_whose_it_is()
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("0", 0), ("0s", 0), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400), ("0.5s", 0.5), ("1h30m", 5400)],
+    [
+        ("0", 0),
+        ("0s", 0),
+        ("90s", 90),
+        ("5m", 300),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("0.5s", 0.5),
+        ("1h30m", 5400),
+        ("1h 30m", 5400),
+        ("1w", 604800),
+        ("1week", 604800),
+        ("2 days", 172800),
+        ("1 hour 5 minutes", 3900),
+        ("90 sec", 90),
+        ("2H", 7200),
+    ],
 )
 def test_durations_carry_their_unit(text: str, seconds: float) -> None:
     assert duration_s(text) == seconds
@@ -145,11 +161,21 @@ def test_durations_carry_their_unit(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "5", "00", "s", "-1s", "1 s", "1S", "1w", "1e3s", ".5s", "9" * 5000 + "s", "1m30", "1h 30m", "nan", "infs"],
+    ["", "5", "00", "s", "-1s", "1x", "1mo", "1e3s", ".5s", "9" * 5000 + "s", "1m30", "30 1m", "nan", "infs", "53w"],
 )
 def test_a_duration_without_a_unit_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         duration_s(text)
+
+
+def test_a_number_without_a_unit_is_asked_for_one() -> None:
+    with pytest.raises(BadInput, match="--older 7 has no unit: write 7d for days, or 7h, 7m, 7s"):
+        duration_s("7", "--older")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("10", 10), ("0.5", 0.5), ("10m", 600), ("0", 0)])
+def test_a_number_counts_seconds_where_only_seconds_can_be_meant(text: str, seconds: float) -> None:
+    assert duration_s(text, "--timeout", unit="s") == seconds
 
 
 def test_a_nul_byte_in_a_queues_command_is_refused() -> None:

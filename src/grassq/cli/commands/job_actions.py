@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from grassq.cli import render
 from grassq.cli.connect import connect
@@ -32,8 +33,9 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--failed", action="store_true", help=help_)
         parser.add_argument("--cancelled", action="store_true", help="like --failed, for jobs that were cancelled")
     if name == "kill":
-        help_ = "time between SIGTERM and SIGKILL, such as 2s"
-        parser.add_argument("--grace", metavar="DURATION", type=duration_s, dest="grace_s", help=help_)
+        help_ = "time between SIGTERM and SIGKILL, such as 2s (default: that of each job, 10s)"
+        grace = partial(duration_s, what="--grace", unit="s")
+        parser.add_argument("--grace", metavar="DURATION", type=grace, dest="grace_s", help=help_)
     if name == "priority":
         parser.add_argument("priority", metavar="N", type=int, help="larger is sooner; 30 is neutral")
     if name == "clean":

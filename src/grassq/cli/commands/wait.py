@@ -6,6 +6,7 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from time import monotonic, sleep
 from typing import Any
 
@@ -35,8 +36,9 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     which = "the jobs; `all` (the default), a queue and a name mean jobs that have not ended yet"
     parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help=which)
     parser.add_argument("--all", action="store_const", const=["all"], default=[], help="the same as `all`")
-    timeout = "give up after this time, such as 90s or 2h, with exit code 124"
-    parser.add_argument("--timeout", metavar="DURATION", type=duration_s, default=job_text.LONGEST_S, help=timeout)
+    help_ = "give up after this time, such as 90s or 2h, with exit code 124; a bare number counts seconds"
+    timeout = partial(duration_s, what="--timeout", unit="s")
+    parser.add_argument("--timeout", metavar="DURATION", type=timeout, default=job_text.LONGEST_S, help=help_)
     parser.add_argument("--any", action="store_true", help="wait until one of the jobs is done")
     parser.add_argument("--strict", action="store_true", help="end with exit code 5 if a job cannot start")
     add_patient(parser)
