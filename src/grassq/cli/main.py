@@ -51,17 +51,43 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 def dispatch(argv: list[str]) -> int:
     """Run one command line and return its exit code; raise its error."""
+    argv = _in_our_words(argv)
     if not argv or argv[0] in ("-h", "--help") or argv == ["help"]:
         return render.text(texts.overview())
     if argv[0] in ("-V", "--version"):
         return render.text(f"grass {__version__}\n")
     if argv[0] == "help":
-        return render.text(_help_of(argv[1]))
+        return render.text(_help_of(_in_our_words(argv[1:])[0]))
+    if argv[0].startswith("-"):
+        raise _option_first(argv)
     return _command(argv[0], argv[1:])
 
 
 def _help_of(name: str) -> str:
     return texts.text_of(name) if _find(name).takes_words else parser_of(name).format_help()
+
+
+def _in_our_words(argv: list[str]) -> list[str]:
+    """Return the words with a word of another tool replaced by ours; raise BadInput that names the right command."""
+    if not argv or argv[0] in BY_NAME:
+        return argv
+    from grassq.cli import synonyms
+
+    name, words = argv[0], argv[1:]
+    if name in synonyms.UNDERSTOOD:
+        return [*synonyms.UNDERSTOOD[name], *words]
+    if advice := synonyms.advice(name, words):
+        raise BadInput(advice)
+    return argv
+
+
+def _option_first(argv: list[str]) -> BadInput:
+    place = next((place for place, word in enumerate(argv) if word in BY_NAME), None)
+    if place is None:
+        return BadInput(f"there is no option '{argv[0]}' of `grass` itself; `grass help` lists the commands")
+    return BadInput(
+        f"options come after the command: grass {' '.join([argv[place], *argv[:place], *argv[place + 1 :]])}"
+    )
 
 
 def _command(name: str, argv: list[str]) -> int:
@@ -70,6 +96,11 @@ def _command(name: str, argv: list[str]) -> int:
         return render.text(_help_of(name)) if wants_help(argv) else cast(int, _module(command).words(name, argv))
     if any(word in ("-h", "--help") for word in argv):
         return render.text(_help_of(name))
+    if command.is_local:
+        from grassq.cli.synonyms import advice_about_daemon
+
+        if advice := advice_about_daemon(name, argv):
+            raise BadInput(advice)
     arguments = parser_of(name).parse_intermixed_args(argv)
     return cast(int, arguments.run(arguments))
 
@@ -77,10 +108,11 @@ def _command(name: str, argv: list[str]) -> int:
 def _find(name: str) -> CommandInfo:
     if name in BY_NAME:
         return BY_NAME[name]
-    import difflib
+    from grassq.cli.synonyms import HARMFUL
+    from grassq.core.syntax.options import closest
 
-    near = difflib.get_close_matches(name, BY_NAME, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else "`grass help` lists them"
+    near = closest(name, BY_NAME.keys() - HARMFUL)
+    hint = f"did you mean '{near}'?" if near else "`grass help` lists them"
     raise BadInput(f"there is no command '{name}'; {hint}")
 
 

@@ -30,7 +30,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--out", action="store_const", dest="stream", const="out", help="stdout of a --split job")
     which.add_argument("--err", action="store_const", dest="stream", const="err", help="stderr of a --split job")
-    parser.add_argument("--tail", metavar="N", type=int, help="only the last N lines")
+    parser.add_argument("--tail", "-n", metavar="N", type=int, help="only the last N lines")
     parser.add_argument("--attempt", metavar="N", type=int, help="the log of this attempt (default: the last)")
     parser.add_argument("--raw", action="store_true", help="keep every escape sequence, also on a terminal")
     if name == "log":

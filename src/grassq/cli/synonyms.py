@@ -1,0 +1,97 @@
+"""Words of other tools that people type as commands: what Grass does with them, or what to type instead."""
+
+from __future__ import annotations
+
+import shlex
+
+#: Words with one harmless meaning, and the words they stand for.
+UNDERSTOOD = {
+    **dict.fromkeys(("ls", "ps", "list", "jobs", "stat", "state", "squeue", "qstat", "sinfo", "get"), ("show",)),
+    **dict.fromkeys(("queues", "nodes", "workers", "hosts", "gpus"), ("show",)),
+    **dict.fromkeys(("logs", "cat", "output", "out"), ("log",)),
+    "tail": ("log", "--tail", "10"),
+    "attach": ("follow",),
+    "explain": ("why",),
+    "version": ("--version",),
+}
+
+_END = "to end jobs: grass kill {words}"
+_ADD = "to put a command into the queue: grass enqueue {words}"
+_REMOVE = f"{_END}; to remove finished jobs and their logs, see `grass clean --help`"
+_AGAIN = "to submit jobs again: grass rerun {words}"
+_CHANGE = "a job cannot be changed after it was submitted, except `grass priority`; kill it and enqueue it again"
+
+_ANSWERS = (
+    ("cancel stop-job abort terminate end scancel qdel skill", _END),
+    ("rm del delete purge erase", _REMOVE),
+    ("submit add sbatch qsub push put new", _ADD),
+    ("srun exec", "to run a command and see its output: grass run {words}"),
+    ("retry requeue resubmit redo restart-job", _AGAIN),
+    ("queue", "to list jobs and queues: grass show; to add a job: grass enqueue {words}"),
+    ("create add-queue new-queue mkqueue", "to create a queue: grass create-queue {words}"),
+    ("rm-queue del-queue remove-queue", "to remove a queue: grass delete-queue {words}"),
+    ("unpause continue", "to start jobs again: grass resume; to let held jobs start: grass release {words}"),
+    ("unhold", "to let held jobs start: grass release {words}"),
+    ("watch", "to see the output of a job: grass follow {words}; to see all jobs: watch grass show"),
+    ("logout", "to send commands to this machine's own daemon again: grass use local"),
+    ("array", "to enqueue one command with many values: grass sweep --help"),
+)
+#: Commands that do not exist yet, and what to use until then.
+_ANSWERS_FOR_NOW = (
+    ("top monitor", "for now: watch grass show"),
+    ("eta", "for now `grass why {words}` says what a job waits for, and `grass wait` shows how many are done"),
+    ("history", "for now: grass show all, or grass show failed,cancelled"),
+    ("edit modify update alter", f"for now {_CHANGE}"),
+    ("move mv switch", f"for now {_CHANGE} with --queue"),
+    (
+        "suspend",
+        "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",
+    ),
+    ("limit", "for now the limits are those of a queue: grass create-queue --help"),
+    ("notify", "for now: grass wait {words} && COMMAND"),
+    ("completion", "for now there is no shell completion; `grass help` lists the commands"),
+    ("config settings", "for now see docs/reference/settings.md, and `grass doctor` for what is in use"),
+    ("web", "for now: grass show --json"),
+    ("install-service", "for now: add `@reboot grass start` to your crontab"),
+    ("machine node worker", "for now: grass join on the new machine; `grass show` lists the workers"),
+    ("scale device suggest what-if", "for now there is nothing like it; `grass help` lists the commands"),
+)
+
+
+def _by_word(answers: tuple[tuple[str, str], ...], beginning: str) -> dict[str, str]:
+    return {word: f"{beginning}; {answer}" for words, answer in answers for word in words.split()}
+
+
+#: The answer to each word that is not understood.
+ADVICE = _by_word(_ANSWERS, "is not a command") | _by_word(_ANSWERS_FOR_NOW, "is not a command yet")
+
+#: A misspelt word is never taken for one of these.
+HARMFUL = frozenset({"stop", "restart", "remove", "delete-queue", "clean", "kill"})
+
+#: What a command about the daemon does, and what to type for a job.
+_ABOUT_DAEMON = {
+    "stop": ("ends the daemon", "to end a job: grass kill"),
+    "restart": ("restarts the daemon", "to submit a job again: grass rerun"),
+    "start": ("starts the daemon", "to let a held job start: grass release"),
+}
+
+WORDS_SHOWN = 60
+
+
+def advice(name: str, words: list[str]) -> str | None:
+    """Return what to type instead of a word of another tool; None if the word is not known."""
+    answer = ADVICE.get(name)
+    return None if answer is None else f"'{name}' {answer.format(words=_shown(words))}".rstrip()
+
+
+def advice_about_daemon(name: str, words: list[str]) -> str | None:
+    """Return what to type instead of `grass stop JOB`; None if no job is named."""
+    if name not in _ABOUT_DAEMON or not words or words[0].startswith("-"):
+        return None
+    does, instead = _ABOUT_DAEMON[name]
+    return f"`grass {name}` {does} and takes no job; {instead} {_shown(words)}"
+
+
+def _shown(words: list[str]) -> str:
+    text = shlex.join(words)
+    return text if len(text) <= WORDS_SHOWN else "..."
