@@ -18,7 +18,8 @@ BIG = replace(a_worker("big", cpu=4), labels=("big", "fast"))
 
 
 def put(fixture: DeciderFixture, template: QueueTemplate = PILOTS) -> str:
-    return str(fixture.do(lambda batch: service.put_template(batch, template)))
+    status, _ = fixture.do(lambda batch: service.put_template(batch, template))
+    return str(status)
 
 
 def delete(fixture: DeciderFixture, queue: str = "pilots") -> None:

@@ -12,8 +12,8 @@ from grassq.cli.synonyms import ADVICE, HARMFUL, UNDERSTOOD
 from grassq.core.syntax.commands import BY_NAME
 
 OTHER_TOOLS = """
-ls ps list top tail cat cancel submit add rm retry logs stat queue jobs del delete stop-job restart-job edit move history
-eta completion nodes workers squeue sbatch scancel qsub qstat qdel watch attach resubmit requeue suspend gpus version
+ls ps list top tail cat cancel submit add rm retry logs stat queue jobs del delete stop-job restart-job edit move
+history eta completion nodes workers squeue sbatch scancel qsub qstat qdel watch attach resubmit requeue suspend gpus
 """
 
 

@@ -36,6 +36,42 @@ def test_a_misspelt_program_never_becomes_a_job(user: Grass) -> None:
     user.nothing_was_stored()
 
 
+def test_a_misspelt_queue_never_becomes_a_job_that_waits(user: Grass) -> None:
+    user.ok("create-queue", "train", "--gpu=1")
+    assert "did you mean 'train'?" in user.refuses(3, "enqueue", "trian", "--gpu=1", "true")
+    assert "did you mean 'train'?" in user.refuses(3, "enqueue", "trian", "--", "true")
+    user.nothing_was_stored()
+    assert "the job waits" in user("enqueue", "--queue", "trian", "true").err
+
+
+def test_a_whole_command_in_quotes_says_how_to_write_it(user: Grass) -> None:
+    for words in (["sh -c true"], ["--", "sh -c true"], ["q", "sh -c true"]):
+        code = 3 if len(words) == 1 else 2
+        assert "leave out the quotes" in user.refuses(code, "enqueue", *words)
+    assert "add --shell" in user.refuses(3, "enqueue", "echo a | wc")
+    user.nothing_was_stored()
+
+
+def test_an_option_that_goes_to_the_job_is_said_and_can_be_silenced(user: Grass) -> None:
+    user.ok("create-queue", "train", "--gpu=2", "echo")
+    said = user("enqueue", "train", "--lr=0.1", "--gpu=1")
+    assert said.code == 0 and "note: --gpu=1 is passed to the job" in said.err
+    assert user("enqueue", "-q", "train", "--lr=0.1", "--gpu=1").err == ""
+    assert user("enqueue", "train", "--", "--lr=0.1", "--gpu=1").err == ""
+    assert "note: '|' is passed to the job" in user("enqueue", "echo", "a", "|", "wc").err
+
+
+def test_a_replaced_queue_says_what_changed(user: Grass) -> None:
+    said = user("create-queue", "q", "--gpu=1", "TOKEN=abc", "echo")
+    assert said.out == "queue q replaced\n"
+    assert "changed: limit gpu 2 -> 1; command none -> echo" in said.err
+    assert "variable TOKEN added" in said.err and "abc" not in said.err
+    assert "a limit is --gpu=2" in user.refuses(2, "create-queue", "q", "gpu=2")
+    assert "did you mean --gpu?" in user.refuses(2, "create-queue", "q", "--gpus=2")
+    assert user("create-queue", "q", "--gpu=1", "TOKEN=abc", "echo").out == "queue q unchanged\n"
+    user.ok("create-queue", "r", "--capacity", "{gpus: 3}")
+
+
 WRONG_OPTIONS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("--requier", "{gpu:1}", "q", "true"), "--require"),
     (("--gpu=1", "--naem=x", "--", "true"), "naem"),
@@ -46,9 +82,10 @@ WRONG_OPTIONS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("--gpu=1", "--gpu=1", "q", "true"), "twice"),
     (("--priority", "soon", "true"), "--priority"),
     (("--tries", "0", "true"), "--tries"),
-    (("--grace", "5", "true"), "--grace"),
+    (("--grace", "5x", "true"), "--grace"),
     (("--name", "running", "true"), "running"),
-    (("--name", "1st", "true"), "1st"),
+    (("--name", "17", "true"), "17"),
+    (("--name", "a/b", "true"), "file names"),
     (("--queue", "all", "true"), "all"),
     (("--queue", "q", "q", "--gpu=1"), "q"),
     (("--on-lost", "retry", "true"), "requeue"),
@@ -65,8 +102,10 @@ def test_a_wrong_option_is_named(user: Grass) -> None:
     for words, hint in WRONG_OPTIONS:
         assert hint in user.refuses(2, "enqueue", *words)
         assert user.jobs() == [], words
-    # Before a `--` any name may be a resource; one that nobody has can never be given.
-    assert "gpus" in user.refuses(5, "enqueue", "q", "--gpus=1", "--", "true")
+    # Before a `--` any name may be a resource, except one that looks misspelt; one that nobody has can never be given.
+    assert "did you mean --gpu?" in user.refuses(2, "enqueue", "q", "--gpus=1", "--", "true")
+    assert "gpus" in user.refuses(5, "enqueue", "--require", "{gpus: 1}", "q", "--", "true")
+    assert "scanner" in user.refuses(5, "enqueue", "q", "--scanner=1", "--", "true")
     user.nothing_was_stored()
 
 
@@ -189,10 +228,10 @@ def test_what_is_no_selector_is_usage(grass: Grass) -> None:
 
 def test_wrong_arguments_of_other_commands_are_one_line(grass: Grass) -> None:
     for words in (
-        ("show", "--jsno"), ("wait",), ("wait", "--timeout", "soon", "all"), ("kill", "--grace", "x", "all"),
+        ("show", "--jsno"), ("wait", "--timeout", "soon", "all"), ("kill", "--grace", "x", "all"),
         ("priority", "all"), ("priority", "all", "high"), ("log",), ("log", "1", "2"), ("log", "--tail", "-1", "1"),
         ("daemon", "--store", "nosuch:thing"), ("daemon", "--capacity", "{cpu:"), ("delete-queue",), ("start", "now"),
-        ("daemon", "--no-broker", "--bind", "127.0.0.1:1"), ("create-queue",), ("create-queue", "1st"),
+        ("daemon", "--no-broker", "--bind", "127.0.0.1:1"), ("create-queue",), ("create-queue", "17"),
         ("create-queue", "all"), ("clean", "--older", "x"),
     ):  # fmt: skip
         grass.refuses(2, *words)

@@ -15,6 +15,7 @@ from grassq.broker.worker_tickets import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.model import ID_MAX, OFFERS_MAX, Job, Outcome, QueueTemplate, Spec, State
 from grassq.core.names import DEFAULT_QUEUE, shown
+from grassq.core.offer_changes import change_note
 from grassq.core.planner.board import EVERYTHING
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.states import Hold, Lost, Unready, advance
@@ -219,18 +220,20 @@ def accept_restored(batch: Batch) -> Done:
     return Done([], notes)
 
 
-def put_template(batch: Batch, template: QueueTemplate) -> str:
-    """Define or replace a queue at the broker; return created, unchanged or replaced."""
+def put_template(batch: Batch, template: QueueTemplate) -> tuple[str, list[str]]:
+    """Define or replace a queue at the broker; return created, unchanged or replaced, and what changed."""
     queue, templates = template.offer.queue, batch.board.templates
     if queue == DEFAULT_QUEUE:
         raise Refused("every worker has a queue 'default' of its own; choose another name")
     known = templates.get(queue)
     if known == template:
-        return "unchanged"
+        return "unchanged", []
     if known is None and len(templates) >= OFFERS_MAX:
         raise Refused(f"there are {OFFERS_MAX} queues at this broker already; delete one first")
     _set_template(batch, queue, template)
-    return "created" if known is None else "replaced"
+    if known is None:
+        return "created", []
+    return "replaced", change_note(known.offer, template.offer, (known.labels, template.labels))
 
 
 def delete_template(batch: Batch, queue: str) -> Done:

@@ -76,6 +76,14 @@ def looks_like_name(text: str) -> bool:
     return unicodedata.is_normalized("NFKC", text)
 
 
+def plain(word: bytes | str, limit: int = SHOWN_CHARS) -> str:
+    """Return a word for a message without quotes: on one line, with any bytes, cut to `limit` characters."""
+    if len(word) > limit:
+        return plain(word[: limit - 3], limit) + "..."
+    text = word if isinstance(word, str) else word.decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def shown(word: bytes | str, limit: int = SHOWN_CHARS) -> str:
     """Quote a word for a message: on one line, with any bytes, cut to `limit` characters."""
     if len(word) > limit:

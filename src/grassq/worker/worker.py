@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from grassq.core.messages import Order, WorkerMessage
 from grassq.core.model import Offer, WorkerInfo
+from grassq.core.offer_changes import change_note
 from grassq.run.lease_timer import boottime
 from grassq.worker import offers
 from grassq.worker.agent import Agent
@@ -104,7 +105,9 @@ class Worker:
             return "unchanged", notes
         self._offered.put(offer)
         self._agent.describe(replace(self._agent.info, offers=self._offered.all))
-        return ("created" if known is None else "replaced"), notes
+        if known is None:
+            return "created", notes
+        return "replaced", [*change_note(known, offer), *notes]
 
     async def withdraw(self, queue: str) -> None:
         """Delete a queue."""

@@ -17,17 +17,18 @@ With `--stdin` among our options there is no job behind them: W is the queue, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from grassq.core import submit_notes
 from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, CommandOptions, JobOptions, Pairs, as_text
-from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, shown
+from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, plain, shown
 from grassq.core.resources.slots import Slot, SlotOrder, typed_slots
 from grassq.core.syntax import options
 from grassq.core.syntax.options import CREATE_QUEUE, ENQUEUE, QUEUE_OPTIONS, GivenOptions, is_option
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
-from grassq.core.syntax.shell_lines import ASSIGNMENT
+from grassq.core.syntax.shell_lines import ASSIGNMENT, quoting_hint
 from grassq.errors import BadInput, NotFound
 
 
@@ -54,6 +55,8 @@ class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[bytes, ...]
     options: JobOptions
     command: CommandOptions = CommandOptions()
+    #: Remarks that -q silences.
+    notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -100,8 +103,8 @@ def split_enqueue(words: Sequence[bytes], context: SubmitContext) -> Enqueue:
     return _split_by_word(words, at, given, context)
 
 
-def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
-    """Read what was typed after `grass create-queue`."""
+def split_create_queue(words: Sequence[bytes], resources: Collection[str] = ()) -> CreateQueue:
+    """Read what was typed after `grass create-queue`; `resources` are the names that are known already."""
     _refuse_nul(words)
     given = GivenOptions(CREATE_QUEUE)
     at = given.take(words, 0)
@@ -114,7 +117,9 @@ def split_create_queue(words: Sequence[bytes]) -> CreateQueue:
     command = words[at:]
     if command and is_option(command[0]):
         raise options.unknown(command[0], CREATE_QUEUE)
+    _check_limits(given, resources)
     assigned, prefix = _peel(command[1:] if command and command[0] == b"--" else command)
+    _check_assigned(assigned, prefix)
     if prefix and (prefix[0].startswith(b"-") or not prefix[0]):
         raise BadInput(f"the command of queue {shown(name)} cannot start with {shown(prefix[0])}")
     limit = next((f"--{name}=..." for name in given.amounts), None)
@@ -207,13 +212,16 @@ def _finish(
         _check_command(words, queue, view, context, separated)
         if shell is not None:
             _check_line(words, queue, view)
-    warnings = [*_queue_warnings(queue, words, context, separated), *_amount_warnings(given, queue, context)]
+    warnings = _queue_warnings(queue, words, context, separated, is_forced=given.has("queue"))
+    notes = () if shell is not None or given.has("stdin") else _notes(given, queue, assigned, words, context, separated)
     fields = given.fields(JOB_OPTIONS) | {"queue": queue}
     fields["env"] = fields.get("env", ()) + assigned
     if given.amounts:
         fields["request"] = given.amounts
     command = CommandOptions(**given.fields(COMMAND_OPTIONS))
-    return Enqueue(words=words, options=JobOptions(**fields), command=command, warnings=tuple(warnings))
+    return Enqueue(
+        words=words, options=JobOptions(**fields), command=command, notes=tuple(notes), warnings=tuple(warnings)
+    )
 
 
 def _has(context: SubmitContext, queue: str, name: str) -> bool:
@@ -248,11 +256,47 @@ def _refuse_two_queues(word: str, forced: str | None) -> None:
 def _check_amounts(given: GivenOptions, queue: str, context: SubmitContext, separated: bool) -> None:
     if given.has("require") and given.amounts:
         raise BadInput(f"give either --require or --{next(iter(given.amounts))}=..., not both")
-    if separated or queue not in context.queues:
-        return
+    view = context.queues.get(queue)
+    known = context.resources | (view.resources if view is not None else frozenset())
     for name, amount in given.amounts.items():
-        if not _has(context, queue, name):
-            raise options.unknown(f"--{name}={amount}".encode(), ENQUEUE, context.resources)
+        if name in COMMON_RESOURCES or name in known:
+            continue
+        word = f"--{name}={amount}".encode()
+        if view is not None and not separated:
+            raise options.unknown(word, ENQUEUE, known)
+        if options.meant_by(f"--{name}".encode(), ENQUEUE, known):
+            insist = f'for a resource called {name}: --require "{{{name}: {amount}}}"'
+            raise BadInput(f"{options.unknown(word, ENQUEUE, known)} ({insist})")
+
+
+def _check_limits(given: GivenOptions, resources: Collection[str]) -> None:
+    for name, amount in given.amounts.items():
+        if meant := options.misspelt_resource(name, resources):
+            insist = f'for a resource called {name}: --capacity "{{{name}: {amount}}}"'
+            raise BadInput(f"there is no resource {name} yet; did you mean --{meant}? ({insist})")
+
+
+def _check_assigned(assigned: Pairs, prefix: tuple[bytes, ...]) -> None:
+    """Refuse `gpu=2` where a limit was probably meant: a resource's name, or no command behind it."""
+    for name, value in assigned:
+        if not prefix or name.decode("ascii", "replace") in COMMON_RESOURCES:
+            word = plain(name + b"=" + value)
+            raise BadInput(f"{word} is not an option: a limit is --{word}, a variable is --env {word}")
+
+
+def _notes(
+    given: GivenOptions,
+    queue: str,
+    assigned: Pairs,
+    words: tuple[bytes, ...],
+    context: SubmitContext,
+    separated: bool,
+) -> list[str]:
+    if given.has("require") or separated:
+        on_options: Iterable[str] = ()
+    else:
+        on_options = submit_notes.notes_on_options(words, given.amounts, lambda name: _has(context, queue, name))
+    return [*on_options, *submit_notes.notes_on_operators(words), *submit_notes.notes_on_variables(assigned)]
 
 
 def _check_command(
@@ -297,9 +341,16 @@ def _refuse_program(word: bytes, context: SubmitContext) -> None:
         )
 
 
-def _queue_warnings(queue: str, words: tuple[bytes, ...], context: SubmitContext, separated: bool) -> list[str]:
+def _queue_warnings(
+    queue: str, words: tuple[bytes, ...], context: SubmitContext, separated: bool, *, is_forced: bool
+) -> list[str]:
     if queue in context.queues:
         return []
+    if not is_forced and (meant := options.misspelt(queue, context.queues)):
+        raise NotFound(
+            f"there is no queue {shown(queue)}; did you mean {shown(meant)}? "
+            f"To wait until {shown(queue)} is created: --queue {queue}"
+        )
     meant = options.closest(queue, context.queues)
     near = f" (there is one called {shown(meant)})" if meant else ""
     warnings = [f"there is no queue {shown(queue)} yet{near}; the job waits until it is created"]
@@ -308,26 +359,19 @@ def _queue_warnings(queue: str, words: tuple[bytes, ...], context: SubmitContext
     return warnings
 
 
-def _amount_warnings(given: GivenOptions, queue: str, context: SubmitContext) -> list[str]:
-    strange = [name for name in given.amounts if not _has(context, queue, name)]
-    known = [*(key.decode() for key in ENQUEUE), *(f"--{name}" for name in COMMON_RESOURCES | context.resources)]
-    guesses = [(name, options.closest(f"--{name}", known)) for name in strange]
-    return [f"--{name} is read as a resource; did you mean {meant}?" for name, meant in guesses if meant]
-
-
 def _no_queue(word: bytes, context: SubmitContext) -> NotFound:
     meant = options.closest(word.decode("utf-8", "replace"), context.queues)
     near = f" (did you mean {shown(meant)}?)" if meant else ""
     return NotFound(
         f"there is no queue {shown(word)}{near}; from another machine a job names its queue first, as in "
-        f"grass enqueue --queue {meant or 'QUEUE'} {shown(word)[1:-1]} ..."
+        f"grass enqueue --queue {meant or 'QUEUE'} {plain(word)} ..."
     )
 
 
 def _not_found(word: bytes, context: SubmitContext) -> NotFound:
     named = word.decode("utf-8", "replace")
     if not is_name(named):
-        return NotFound(f"no program is called {shown(word)}")
+        return NotFound(f"no program is called {shown(word)}{quoting_hint(word)}")
     meant = options.closest(named, context.queues)
     near = f" (did you mean the queue {shown(meant)}?)" if meant else ""
     return NotFound(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from grassq.core import job_options as parsers
 from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, Option, as_text
 from grassq.core.names import shown
-from grassq.core.syntax.resource_names import COMMON_RESOURCES
+from grassq.core.syntax.resource_names import COMMON_RESOURCES, OTHER_NAMES
 from grassq.errors import BadInput
 
 _RESOURCE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.[{")
 _CLOSE = 0.75
+_DIGITS = re.compile(r"[0-9]+")
 
 Table = Mapping[bytes, Option]
 
@@ -99,6 +100,22 @@ def closest(typed: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(typed, sorted(known), n=1, cutoff=_CLOSE)), None)
 
 
+def misspelt(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant; names that differ in their numbers alone are different things."""
+    numbered = _DIGITS.sub("#", name)
+    return closest(name, [each for each in known if numbered == name or _DIGITS.sub("#", each) != numbered])
+
+
+def misspelt_resource(name: str, known: Collection[str]) -> str | None:
+    """Return the resource that an unknown name probably means, such as gpu for gpus."""
+    if name in COMMON_RESOURCES or name in known:
+        return None
+    if name in OTHER_NAMES:
+        return OTHER_NAMES[name]
+    twin = next((each for each in sorted(known) if name in (f"{each}s", each.removesuffix("s"))), None)
+    return twin or misspelt(name, COMMON_RESOURCES)
+
+
 def unknown(word: bytes, table: Table, resources: Iterable[str] = ()) -> BadInput:
     """Say that an option is not known and, where it can be guessed, what was meant."""
     head, equals, _ = word.partition(b"=")
@@ -109,8 +126,17 @@ def unknown(word: bytes, table: Table, resources: Iterable[str] = ()) -> BadInpu
     names = COMMON_RESOURCES | set(resources)
     if resource_of(head) in names and not equals:
         return BadInput(f"unknown option {shown(word)}: write the amount in the same word, {typed}=1")
-    meant = closest(typed, [*(key.decode() for key in table), *(f"--{name}" for name in names)])
+    meant = meant_by(head, table, names)
     return BadInput(f"unknown option {shown(word)}" + (f"; did you mean {meant}?" if meant else ""))
+
+
+def meant_by(head: bytes, table: Table, resources: Collection[str]) -> str | None:
+    """Return the option or resource that an unknown option word probably means."""
+    resource = resource_of(head)
+    if resource is not None and (meant := misspelt_resource(resource, resources)):
+        return f"--{meant}"
+    known = [*(key.decode() for key in table), *(f"--{name}" for name in COMMON_RESOURCES | set(resources))]
+    return closest(head.decode("utf-8", "replace"), known)
 
 
 class GivenOptions:

@@ -18,3 +18,11 @@ SIZES = frozenset({"mem", "disk", VRAM})
 #: Resources that are options on every machine, so a command line means the same everywhere. Only these take the amount
 #: as a separate word.
 COMMON_RESOURCES = POOLS | {VRAM, VRAM_OF}
+#: Other words that people use for these.
+OTHER_NAMES = {
+    **dict.fromkeys(("gpus", "ngpu", "ngpus", "cuda", "gres", "cards"), "gpu"),
+    **dict.fromkeys(("cpus", "ncpu", "ncpus", "core", "cores", "threads"), "cpu"),
+    **dict.fromkeys(("memory", "ram"), "mem"),
+    **dict.fromkeys(("gpu_mem", "gpumem", "gpu_memory"), VRAM),
+    "storage": "disk",
+}

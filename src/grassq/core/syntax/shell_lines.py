@@ -71,6 +71,15 @@ def plain_words(line: bytes) -> tuple[bytes, ...] | None:
     return tuple(line.split())
 
 
+def quoting_hint(word: bytes) -> str:
+    """Return how to write a whole command that was given as one word, for the end of a message; "" for other words."""
+    if len(word.split()) < 2:
+        return ""
+    if plain_words(word) is None:
+        return "; to run it as a line of a shell, add --shell"
+    return "; leave out the quotes around the command, or add --shell"
+
+
 def may_be_program(word: bytes) -> bool:
     """Tell whether a first word can name a program: a shell has no command of this name, and it is no assignment."""
     return word not in _SHELL_WORDS and ASSIGNMENT.match(word) is None and not word.startswith(b"-")

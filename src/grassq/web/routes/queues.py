@@ -55,7 +55,8 @@ class Queues:
         """Make or replace a queue, on this machine or on the named worker."""
         body = requests.decode(request[BODY], requests.QueueBody)
         submitter = body.submitter(request[CALLER])
-        typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
+        resources = await self._engine.read(lambda batch: batch.board.resource_names())
+        typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words], resources)
         if not typed.at_broker:
             _check_machine(request, typed.worker)
         elif body.temporary:
@@ -64,8 +65,8 @@ class Queues:
         offer = replace(await asyncio.to_thread(validate.read_offer, typed, submitter, roles), temporary=body.temporary)
         request[ENTRY].about = _about(offer.queue, typed.worker)
         if typed.at_broker:
-            template, notes = QueueTemplate(offer, typed.labels), list[str]()
-            status = await self._engine.change(lambda batch: service.put_template(batch, template))
+            template = QueueTemplate(offer, typed.labels)
+            status, notes = await self._engine.change(lambda batch: service.put_template(batch, template))
         else:
             status, notes = await self._directory.queue_admin(typed.worker).offer(offer)
         if offer.temporary:

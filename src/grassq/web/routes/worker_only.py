@@ -62,7 +62,8 @@ class OwnWorkerRoutes:
     async def create_queue(self, request: web.Request) -> web.Response:
         """Make or replace a queue of this machine."""
         body = requests.decode(request[BODY], requests.QueueBody)
-        typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words])
+        resources = {name for offer in self._worker.queues for name in offer.limits}
+        typed = enqueue_syntax.split_create_queue([requests.word_bytes(word) for word in body.words], resources)
         if typed.worker is not None or body.temporary:
             await self.refuse(request)
         offer = await asyncio.to_thread(validate.read_offer, typed, body.submitter(OWNER), WorkerRoles())

@@ -85,7 +85,8 @@ class Submissions:
             raise
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
-        notes = "".join(f"grass: {note}\n" for note in typed.warnings)
+        remarks = () if typed.command.quiet else tuple(f"note: {note}" for note in typed.notes)
+        notes = "".join(f"grass: {note}\n" for note in (*typed.warnings, *remarks))
         options = typed.options
         if typed.command.stdin:
             request[ENTRY].about = f"jobs {range_text(ids)} in {options.queue}"

@@ -21,6 +21,7 @@ from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext
 from grassq.core.syntax.placeholders import placeholders
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
+from grassq.core.syntax.shell_lines import quoting_hint
 from grassq.errors import BadInput, Refused
 from grassq.web.requests import Submitter
 from grassq.web.submit.json5_text import parse_object, parse_value
@@ -225,7 +226,8 @@ class DraftBuilder(Struct, frozen=True):
         # No words means --stdin: the lines follow, and each is checked.
         if words and not placeholders(words[0]) and not self.program_check.is_program(words[0], env, cwd):
             where = shown(cwd, PATH_SHOWN)
-            raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}")
+            hint = quoting_hint(words[0])
+            raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}{hint}")
 
 
 def _constraints(options: JobOptions, submitter: Submitter) -> Constraints:

@@ -1,0 +1,85 @@
+"""Says what changed when a queue was replaced."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from grassq.core.model import Offer
+from grassq.core.names import plain
+from grassq.core.resources.amounts import amount_text
+from grassq.core.resources.capacity import DeviceCount, DeviceIds, Devices
+from grassq.core.resources.slots import Slot
+
+NONE = "none"
+#: The longest command or directory in the answer, in characters.
+SHOWN_MAX = 60
+
+
+def change_note(old: Offer, new: Offer, labels: tuple[Sequence[str], Sequence[str]] = ((), ())) -> list[str]:
+    """Return one sentence with all differences, or nothing; `labels` are the old and the new ones of a template."""
+    found = changes(old, new)
+    before, after = (",".join(each) or NONE for each in labels)
+    if before != after:
+        found.append(f"labels {before} -> {after}")
+    return [f"changed: {'; '.join(found)}"] if found else []
+
+
+def changes(old: Offer, new: Offer) -> list[str]:
+    """Return each difference between two definitions of a queue; of a variable only its name."""
+    pairs = [
+        *((f"limit {name}", _limit(name, old), _limit(name, new)) for name in {**old.limits, **new.limits}),
+        ("slots", _slots(old.slots), _slots(new.slots)),
+        ("--order", old.order, new.order),
+        ("command", _command(old.prefix), _command(new.prefix)),
+        ("directory", _word(old.cwd), _word(new.cwd)),
+        ("--unsecure", _flag(old.unsecure), _flag(new.unsecure)),
+        ("--allow-env", _names(old.allow_env), _names(new.allow_env)),
+    ]
+    found = [f"{what} {before} -> {after}" for what, before, after in pairs if before != after]
+    return [*found, *_variables(dict(old.env), dict(new.env))]
+
+
+def _limit(name: str, offer: Offer) -> str:
+    # The limits of a queue with slots are the devices of its slots.
+    limit = None if offer.slots else offer.limits.get(name)
+    match limit:
+        case None:
+            return NONE
+        case DeviceCount(n):
+            return str(n)
+        case DeviceIds(ids):
+            return f"[{','.join(ids)}]"
+        case Devices(devices):
+            return "{" + ", ".join(f"{device.id}: {amount_text(device.worth)}" for device in devices) + "}"
+        case _:
+            return amount_text(limit.amount)
+
+
+def _slots(slots: Sequence[Slot]) -> str:
+    return " ".join(slot.name for slot in slots) or NONE
+
+
+def _command(words: Sequence[bytes]) -> str:
+    return plain(shlex.join(map(plain, words)), SHOWN_MAX) if words else NONE
+
+
+def _word(word: bytes | None) -> str:
+    return NONE if word is None else plain(word, SHOWN_MAX)
+
+
+def _names(names: Sequence[bytes]) -> str:
+    return ",".join(map(_word, names)) or NONE
+
+
+def _flag(given: bool) -> str:
+    return "yes" if given else "no"
+
+
+def _variables(old: dict[bytes, bytes], new: dict[bytes, bytes]) -> list[str]:
+    found = []
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            change = "added" if name not in old else "removed" if name not in new else "changed"
+            found.append(f"variable {_word(name)} {change}")
+    return found
