@@ -50,7 +50,7 @@ def test_a_dry_run_asks_nobody(home: Path) -> None:
 def test_notes_are_told_on_stderr(home: Path) -> None:
     with FakeDaemon(home, lambda request: stored(SAID)):
         done = calls.grass(home, "sweep", "./run {a}", "-p", "a", "1", "-p", "b", "1", "2")
-    assert done.stderr == "grass: no {b} is in the command, so for its 2 values the same lines come again\n"
+    assert done.stderr == "grass: no {b} is in the command, so every line comes 2 times\n"
 
 
 @pytest.mark.parametrize("words", [["-h"], ["./run {a}", "-p", "a", "1", "--help"], ["./run", "-h"]])
@@ -69,7 +69,24 @@ def test_the_help_is_asked_for_anywhere(home: Path, words: list[str]) -> None:
         (["{a}", "-p", "a"], "parameter 'a' has no values: -p a VALUE..."),
         (["x", "--n-samples", "-2"], "--n-samples needs a whole number, 0 or more, not '-2'"),
         (["x", "--sampling-mode", "all"], "--sampling-mode is shuffled_grid or grid, not 'all'"),
-        (["x", "y"], "there is one command, in quotes, and not 'x' and 'y'"),
+        (["x", "y"], 'put the whole command in quotes, as one word: "x y ..."'),
+        (
+            ["python", "t.py", "--lr", "{lr}", "-p", "lr", "1", "2"],
+            'put the whole command in quotes, as one word: "python t.py ..."',
+        ),
+        (
+            ["./run", "--lr", "{lr}", "-p", "lr", "1", "2"],
+            "unknown option '--lr'; if it belongs to the command, put the whole command in quotes, as one word: "
+            '"./run --lr ..."',
+        ),
+        (
+            ["./run", "--seed", "{s}", "-p", "s", "1"],
+            "--seed needs a whole number, not '{s}'; if it belongs to the command, put the whole command in quotes, "
+            'as one word: "./run --seed ..."',
+        ),
+        (["ls {a}", "y"], "there is one command, 'ls {a}', so 'y' has no place here"),
+        (["ls {a}", "-p", "a=1,2"], "-p a=1,2: write the name and each value as a word of its own: -p a 1 2"),
+        (["ls {a}", "-p", "a=1", "2"], "-p a=1: write the name and each value as a word of its own: -p a 1"),
         ([], "the command is missing: put it in quotes, with {NAME} for each parameter"),
         (["x", "--nmae=y", "--nmae", "y"], "unknown option '--nmae'; did you mean --name?"),
         (["x", "--stdin"], "--stdin cannot go with a sweep, whose commands come from TEMPLATE"),
@@ -83,6 +100,13 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(home: Path, word
     done = calls.grass(home, "sweep", *words)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"grass: {said}\n")
     assert not list(home.iterdir())
+
+
+def test_one_value_with_commas_is_remarked(home: Path) -> None:
+    done = calls.grass(home, "sweep", "ls {a} {b}", "-p", "a", "1,2,3", "-p", "b", "4", "5,6", "--dry-run")
+    said = "parameter 'a' has one value, '1,2,3'; for several, put blanks between them: -p a 1 2 3"
+    assert (done.returncode, done.stderr) == (0, f"grass: {said}\n")
+    assert len(done.stdout.splitlines()) == 2
 
 
 def test_more_than_fits_is_one_sentence(home: Path) -> None:

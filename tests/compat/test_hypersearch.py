@@ -115,8 +115,8 @@ def test_what_is_probably_not_meant_is_said_and_printed() -> None:
     assert (done.returncode, done.stdout) == (0, "2\n2\n")
     assert [line.partition(": ")[2] for line in done.stderr.splitlines()] == [
         "parameter 'x' is given twice; the last one counts",
-        "no {y} is in the command, so for its 2 values the same lines come again",
-        "there are 2 combinations, so --n-samples 7 takes them all",
+        "no {y} is in the command, so every line comes 2 times",
+        "there are only 2 combinations; --n-samples 7 takes all of them",
     ]
 
 

@@ -211,7 +211,7 @@ def test_help_is_asked_for_anywhere(word: str) -> None:
         (["a {x} }", "-p", "x", "1"], "a single } in the command, at '}': write }} for the text"),
         (["a { {x}", "-p", "x", "1"], "a single { in the command, at '{ {x}': write {{ for the text"),
         (["a {", "-p", "x", "1"], "a single { in the command, at '{': write {{ for the text"),
-        (["{x!z}", "-p", "x", "1"], "{x!z} is no form for a value: Unknown conversion specifier z"),
+        (["{x!z}", "-p", "x", "1"], "{x!z} is not a format of a value: Unknown conversion specifier z"),
         (["{x:99999}", "-p", "x", "1"], "{x:99999} makes a value wider than 9999 characters"),
         (["{x}", "-p", "x"], "parameter 'x' has no values: -p x VALUE..."),
         (["{x}", "-p"], "-p needs the name of a parameter and its values: -p NAME VALUE..."),
@@ -220,7 +220,7 @@ def test_help_is_asked_for_anywhere(word: str) -> None:
         (["{x}", "--n-samples"], "--n-samples needs a whole number, 0 or more, not ''"),
         (["{x}", "--seed=9" + "9" * 5000], "--seed needs a whole number, not '" + "9" * 57 + "...'"),
         (["{x}", "--sampling-mode", "random"], "--sampling-mode is shuffled_grid or grid, not 'random'"),
-        (["a", "b"], "there is one command, in quotes, and not 'a' and 'b'"),
+        (["a", "b"], 'put the whole command in quotes, as one word: "a b ..."'),
         (["--seed", "1"], "the command is missing: put it in quotes, with {NAME} for each parameter"),
     ],
 )
@@ -236,8 +236,8 @@ def test_what_is_probably_not_meant_is_noted_and_done() -> None:
     search = read("run {x}", "-p", "x", "1", "-p", "x", "2", "-p", "y", "a", "b", "--n-samples", "5").search()
     assert search.notes == [
         "parameter 'x' is given twice; the last one counts",
-        "no {y} is in the command, so for its 2 values the same lines come again",
-        "there are 2 combinations, so --n-samples 5 takes them all",
+        "no {y} is in the command, so every line comes 2 times",
+        "there are only 2 combinations; --n-samples 5 takes all of them",
     ]
     assert list(search.lines(None)) == ["run 2", "run 2"]
 

@@ -43,14 +43,10 @@ class Search:
             self.points *= len(values)
         self.count = self.points if samples is None else min(samples, self.points)
         #: Warnings about what is probably not meant.
-        self.notes = [
-            f"no {{{name}}} is in the command, so for its {len(parameters[name])} values the same lines come again"
-            for name in parameters
-            if name not in used
-        ]
+        self.notes = [note for name, values in parameters.items() for note in _remarks(name, values, name in used)]
         if samples is not None and samples > self.points:
-            points = f"{self.points:,} {'combination' if self.points == 1 else 'combinations'}"
-            self.notes.append(f"there are {points}, so --n-samples {samples} takes them all")
+            are = "is only 1 combination" if self.points == 1 else f"are only {self.points:,} combinations"
+            self.notes.append(f"there {are}; --n-samples {samples} takes all of them")
 
     def lines(self, seed: int | None) -> Iterator[str]:
         """Yield the lines asked for: in the order that `seed` decides, or without a seed as nested loops do."""
@@ -89,7 +85,9 @@ class Typed:
             raise BadInput(f"the command is missing: put it in quotes, with {{NAME}} for each parameter{where}")
         if len(self.commands) > 1:
             one, two = self.commands[:2]
-            raise BadInput(f"there is one command, in quotes, and not {shown(one)} and {shown(two)}")
+            if len(one.split()) > 1:
+                raise BadInput(f"there is one command, {shown(one)}, so {shown(two)} has no place here")
+            raise BadInput(_in_quotes(one, two))
         search = Search(self.commands[0], self.parameters, self.samples)
         search.notes = self.notes + search.notes
         return search
@@ -126,11 +124,13 @@ def read(words: Sequence[str], width: Callable[[str], int], shorts: Sequence[str
                 value = words[at] if at < len(words) else ""
             _value(typed, head, value)
         elif word.startswith("-") and word != "-":
-            end = at + width(word)
+            end = at + _width(typed, word, width)
             typed.rest += words[at:end]
             at = end - 1
         else:
             typed.commands.append(word)
+            if len(typed.commands) > 1:
+                break  # `search` refuses it: the words behind it are most likely the command's too
         at += 1
     return typed
 
@@ -153,6 +153,33 @@ def _parameter(typed: Typed, words: Sequence[str], at: int, ends: tuple[str, ...
     return end
 
 
+def _remarks(name: str, values: Sequence[str], is_used: bool) -> Iterator[str]:
+    if not is_used:
+        yield f"no {{{name}}} is in the command, so every line comes {len(values)} times"
+    if len(values) == 1 and "," in values[0].strip(","):
+        several = f"-p {name} {' '.join(values[0].split(','))}"
+        yield f"parameter {shown(name)} has one value, {shown(values[0])}; for several, put blanks between them: {several}"
+
+
+def _in_quotes(*words: str) -> str:
+    return f'put the whole command in quotes, as one word: "{" ".join(words)} ..."'
+
+
+def _width(typed: Typed, word: str, width: Callable[[str], int]) -> int:
+    """Return how many words an option takes; the refusal of an unknown one says that quotes may be missing."""
+    try:
+        return width(word)
+    except BadInput as error:
+        is_strange = str(error) == f"unknown option {shown(word)}"
+        raise _maybe_quotes(error, typed, word) if is_strange else error from None
+
+
+def _maybe_quotes(error: BadInput, typed: Typed, word: str) -> BadInput:
+    if not typed.commands or len(typed.commands[0].split()) > 1:
+        return error
+    return BadInput(f"{error}; if it belongs to the command, {_in_quotes(typed.commands[0], word)}")
+
+
 def _value(typed: Typed, option: str, value: str) -> None:
     if option == "--sampling-mode":
         if value not in MODES:
@@ -165,7 +192,8 @@ def _value(typed: Typed, option: str, value: str) -> None:
         number = None
     if option == "--seed":
         if number is None:
-            raise BadInput(f"--seed needs a whole number, not {shown(value)}")
+            error = BadInput(f"--seed needs a whole number, not {shown(value)}")
+            raise _maybe_quotes(error, typed, option) if value.startswith("{") else error
         typed.seed = number
         return
     if number is None or number < 0:
@@ -207,7 +235,8 @@ def _compile(command: str, places: dict[str, str]) -> tuple[str, set[str]]:
             )
         name = inside if inside in places else inside.partition(":")[0].partition("!")[0]
         if name not in places:
-            raise _no_parameter(name, inside, dollar=command[:mark].endswith("$"))
+            joined = next((each for each in places if each.startswith(f"{name}=")), None)
+            raise _no_parameter(name, inside, joined, dollar=command[:mark].endswith("$"))
         form = inside[len(name) :]
         _check_form(form, inside)
         used.add(name)
@@ -215,7 +244,10 @@ def _compile(command: str, places: dict[str, str]) -> tuple[str, set[str]]:
         at = end + 1
 
 
-def _no_parameter(name: str, inside: str, dollar: bool) -> BadInput:
+def _no_parameter(name: str, inside: str, joined: str | None, dollar: bool) -> BadInput:
+    if joined is not None:
+        values = " ".join(joined.partition("=")[2].split(","))
+        return BadInput(f"-p {joined}: write the name and each value as a word of its own: -p {name} {values}")
     sign, text = "$" if dollar else "", shown(inside)[1:-1]
     literal = f"write {sign}{{{{{text}}}}} for the text {sign}{{{text}}}"
     if not inside:
@@ -230,4 +262,4 @@ def _check_form(form: str, inside: str) -> None:
     try:
         f"{{0{form}}}".format("")
     except (ValueError, LookupError) as error:
-        raise BadInput(f"{{{shown(inside)[1:-1]}}} is no form for a value: {error}") from None
+        raise BadInput(f"{{{shown(inside)[1:-1]}}} is not a format of a value: {error}") from None
