@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.cli.fake import Answer, FakeDaemon, Request, document, stored, stream
 from tests.cli.fake_broker import Certificate, FakeBroker, let_in
 from tests.cli.test_fast import HEAVY
 
+from grassq.cli.main import main
 from grassq.core.syntax.addresses import Address
 from grassq.errors import BadInput
 from grassq.net import broker_file
@@ -208,3 +210,24 @@ def test_queues_are_made_on_this_machine_unless_a_worker_is_named(
     assert created["words"] == ["q", "--env", "A=b", "--worker", "box", "lpr"]
     assert (deleted["name"], deleted["worker"]) == ("q", "box")
     assert "worker" not in daemon.requests[1].document
+
+
+@pytest.mark.parametrize("words", [["use", "nosuch.invalid"], ["show", "--broker", "nosuch.invalid"]])
+@pytest.mark.parametrize("number", [socket.EAI_NONAME, socket.EAI_AGAIN])
+def test_a_name_that_cannot_be_looked_up_is_told_from_a_missing_token(
+    words: list[str], number: int, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def no_such_name(host: str, *_: object, **__: object) -> None:
+        raise socket.gaierror(number, "not found")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_such_name)
+    assert main(words) == 4
+    assert capfd.readouterr().err.startswith("grass: the name nosuch.invalid cannot be looked up")
+
+
+@pytest.mark.parametrize("words", [["use", "localhost"], ["show", "--broker", "localhost"]])
+def test_a_machine_without_a_token_for_it_says_so(
+    words: list[str], home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 5
+    assert capfd.readouterr().err.startswith("grass: no access to localhost:7500, because there is no token for it")

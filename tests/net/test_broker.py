@@ -142,7 +142,7 @@ def test_a_new_address_with_an_unknown_certificate_gets_no_token(
 
 def test_without_a_login_nothing_is_dialled(home: Path, certificate: Certificate) -> None:
     with FakeBroker(certificate, shown) as broker:
-        with pytest.raises(Refused, match=r"no access to 127\.0\.0\.1:[0-9]+: ask .* `grass login`"):
+        with pytest.raises(Refused, match=r"no access to 127\.0\.0\.1:[0-9]+, .* ask .* `grass login`"):
             client(home, broker.address)
         let_in(home, certificate.fingerprint, broker.address, login=None, worker=TOKEN)
         with pytest.raises(Refused, match="no access to"):

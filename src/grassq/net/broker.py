@@ -68,7 +68,7 @@ def open_broker(home: str, text: str, tell: Callable[[str], None] | None = None,
     listed = _listed(known, addresses)
     is_new = any(known.at(address) is None for address in addresses)
     if not any(entry.login for entry in (known.entries if is_new else listed)):
-        raise no_permission(addresses[0], "login")
+        raise _no_token(addresses[0], "login")
     # Also at its other known addresses: a standby broker may have taken over there.
     everywhere = [*addresses, *(address for entry in listed for address in entry.addresses)]
 
@@ -88,12 +88,21 @@ def no_permission(address: Address, kind: Kind) -> Refused:
     """Return an error that says how to get access."""
     if kind == "login":
         return Refused(
-            f"no access to {address}: ask its owner for a code (`grass token create` there), then `grass login`"
+            f"no access to {address}, because there is no token for it here: ask its owner for a code"
+            " (`grass token create` there), then `grass login`"
         )
     return Refused(
         f"this machine has not joined {address}: ask its owner for a code (`grass token create --scope worker` there),"
         " then `grass join`"
     )
+
+
+def _no_token(address: Address, kind: Kind) -> Refused:
+    """Return the error about a missing token; raise Unreachable if the name cannot be looked up at all."""
+    from grassq.net import tls
+
+    tls.check_host(address)
+    return no_permission(address, kind)
 
 
 def credential(home: str, addresses: list[Address], kind: Kind) -> Credential:
@@ -105,7 +114,7 @@ def credential(home: str, addresses: list[Address], kind: Kind) -> Credential:
             return Credential(list(dict.fromkeys([*addresses, *entry.addresses])), entry, permission)
     strange = [address for address in addresses if known.at(address) is None]
     if not strange or not any(getattr(entry, kind) for entry in known.entries):
-        raise no_permission(addresses[0], kind)
+        raise _no_token(addresses[0], kind)
     from grassq.net import tls
     from grassq.net.http import NoDaemon
 

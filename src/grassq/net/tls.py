@@ -98,6 +98,16 @@ def _dial_one(
     raise _Absent(f"{address}: {absent}")
 
 
+def check_host(address: Address) -> None:
+    """Raise Unreachable if the host of an address cannot be looked up."""
+    try:
+        _resolve(address)
+    except (_Absent, Unreachable) as error:
+        raise Unreachable(
+            f"the name {address.host} cannot be looked up; is it spelled right? (There is no token for it either.)"
+        ) from error
+
+
 def _resolve(address: Address) -> list[tuple[int, tuple[object, ...]]]:
     try:
         # As bytes where that is enough: the codec for other alphabets takes 4 ms to load.

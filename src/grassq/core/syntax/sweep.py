@@ -158,7 +158,8 @@ def _remarks(name: str, values: Sequence[str], is_used: bool) -> Iterator[str]:
         yield f"no {{{name}}} is in the command, so every line comes {len(values)} times"
     if len(values) == 1 and "," in values[0].strip(","):
         several = f"-p {name} {' '.join(values[0].split(','))}"
-        yield f"parameter {shown(name)} has one value, {shown(values[0])}; for several, put blanks between them: {several}"
+        one = f"parameter {shown(name)} has one value, {shown(values[0])}"
+        yield f"{one}; for several, put blanks between them: {several}"
 
 
 def _in_quotes(*words: str) -> str:
