@@ -48,6 +48,8 @@ def commands() -> str:
             parts.append(f"```text\n{parser.rstrip()}\n```")
         else:
             parts += [parser.description or "", f"    {_synopsis(parser)}", _table(parser)]
+            if parser.epilog:
+                parts.append(f"```text\n{parser.epilog.rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -60,11 +62,11 @@ def settings_page() -> str:
     intro = (
         f"Read once when the daemon starts: the defaults below, then `{settings.FILE_NAME}` in the home, then the"
         " variables of the environment it was started in, then the options of `grass daemon`. What comes later wins."
-        " `grass restart` reads them again; jobs run on."
+        " `grass restart` reads them again; jobs keep running."
     )
     head = ["| setting | variable | type | default | meaning |", "|---|---|---|---|---|"]
     home = (
-        "`GRASS_HOME` is no setting but the place of everything; without it the home is `$XDG_STATE_HOME/grass`,"
+        "`GRASS_HOME` is not a setting but the place of everything; without it the home is `$XDG_STATE_HOME/grass`,"
         " else `~/.local/state/grass`."
     )
     return "\n\n".join([NOTE, "# Settings", intro, "\n".join([*head, *rows]), home]) + "\n"

@@ -74,7 +74,20 @@ PURE = {
     "fractions",
     "functools",
 }
-PURE |= {"heapq", "hmac", "itertools", "json", "math", "msgspec", "operator", "re", "typing", "urllib"}
+PURE |= {
+    "heapq",
+    "hmac",
+    "itertools",
+    "json",
+    "math",
+    "msgspec",
+    "operator",
+    "re",
+    "shlex",
+    "typing",
+    "unicodedata",
+    "urllib",
+}
 
 # One colour per layer: asynchronous code lives here and nowhere else.
 ASYNC = (

@@ -198,7 +198,7 @@ def _line_of(home: str, name: str) -> str:
     except OSError as error:
         # Not read as "none": the job would go into another queue without a word.
         again = "`grass use`" if name == BROKER_NAME else "`grass restart`"
-        raise Refused(f"cannot read {home}/{name}: {error.strerror}; {again} writes it anew") from error
+        raise Refused(f"cannot read {home}/{name}: {error.strerror}; {again} writes a new one") from error
     try:
         return os.fsdecode(os.read(descriptor, BROKER_LIMIT)).strip()
     finally:

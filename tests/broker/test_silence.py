@@ -74,11 +74,11 @@ def test_a_job_whose_worker_is_silent_is_shown_unreachable_and_why_says_so() -> 
     fixture.clock.now += 0.1
     (job,) = shown()["jobs"]
     assert job["unreachable"] is True and job["state"] == "running"
-    assert job["reason"] == "worker a has been silent for 5 s; its jobs run on"
+    assert job["reason"] == "worker a has not been heard from for 5 s; its jobs keep running"
     worker = shown()["workers"][0]
     assert (worker["online"], worker["silent_s"], worker["since"]) == (False, 5.0, "2023-11-14T22:13:20.000Z")
     text = fixture.do(lambda batch: at_once.why(batch, chosen("1")), changing=False)["jobs"][0]["text"]
-    assert "is unreachable: worker a has been silent for 5 s" in text
+    assert "is unreachable: worker a has not been heard from for 5 s" in text
     fixture.hello(A)
     assert shown()["jobs"][0]["unreachable"] is False
     fixture.report(1, Exited(1, Outcome.EXITED, 0), worker="a")

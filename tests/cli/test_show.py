@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from tests.cli import calls
 from tests.cli.fake import FakeDaemon, document, reply, stream
 
 from grassq.cli import job_text, render
+from grassq.cli.main import main
+from grassq.core.names import STATES
 from grassq.net import encoding
 
 HEAVY = "re json argparse socket typing enum subprocess pathlib logging collections functools datetime shlex rich"
@@ -27,6 +30,12 @@ HEAVY = "re json argparse socket typing enum subprocess pathlib logging collecti
 def a_job(**more: Any) -> dict[str, Any]:
     fixed = {"id": 1, "queue": "default", "state": "queued", "command": ["ls", "a b"], "request": {"cpu": 1}}
     return {**fixed, "created": "2026-01-02T03:04:05.678Z", **more}
+
+
+def test_the_help_says_what_each_state_means(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--help"]) == 0
+    out = capfd.readouterr().out
+    assert all(re.search(rf"^  {state} +\w", out, re.M) for state in (*STATES, "unreachable"))
 
 
 ANSWER = {

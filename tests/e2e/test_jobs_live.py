@@ -189,7 +189,7 @@ def test_a_follower_sees_every_try_of_a_job(grass: Grass) -> None:
 
 
 def test_an_interrupted_follower_detaches_and_says_so(grass: Grass) -> None:
-    """Exit 130, and the job runs on."""
+    """Exit 130, and the job keeps running."""
     follower = grass.start(
         "run",
         "sh",

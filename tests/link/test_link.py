@@ -204,7 +204,7 @@ def test_a_revoked_worker_is_told_so_and_comes_back_when_it_may(tmp_path: Path) 
             worker.way = replace(good, token="x.revoked")
             cut_off(one.broker)
             await until(lambda: worker.link.describe()["refused"])
-            assert "grass join --anew" in str(worker.link.describe()["trouble"])
+            assert "grass join --again" in str(worker.link.describe()["trouble"])
             worker.link._memory = links.load(str(worker.place))
             worker.way = good
             await until(lambda: worker.link.online)
@@ -231,7 +231,7 @@ def test_a_refusal_stays_visible_when_another_address_does_not_answer(tmp_path: 
 
             await until(dialled_again)
             (trouble,) = shown - {"no connection has been tried yet"}
-            assert trouble.startswith(str(one.broker.address)) and "grass join --anew" in trouble
+            assert trouble.startswith(str(one.broker.address)) and "grass join --again" in trouble
 
     play(test)
 

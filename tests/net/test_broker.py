@@ -173,7 +173,7 @@ def test_what_speaks_no_tls_is_a_sentence_at_once(home: Path, certificate: Certi
 
         threading.Thread(target=talk, daemon=True).start()
         began = monotonic()
-        with pytest.raises(Unreachable, match="speaks no TLS"):
+        with pytest.raises(Unreachable, match="does not speak TLS"):
             client(home, address).show()
         assert monotonic() - began < retry.AWAY_S / 2
 

@@ -140,7 +140,7 @@ def test_commits_are_synced_even_where_the_server_would_not(database: str) -> No
     ],
 )
 def test_a_url_that_makes_no_sense_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(BadInput, match="is no PostgreSQL address; write postgresql://USER@HOST/DATABASE") as caught:
+    with pytest.raises(BadInput, match="is not a PostgreSQL address; write postgresql://USER@HOST/DATABASE") as caught:
         open_store(url)
     assert "hu" not in str(caught.value) and "sh" not in str(caught.value)
     assert caught.value.__cause__ is None and caught.value.__context__ is None

@@ -21,7 +21,7 @@ def test_a_number_of_thousands_of_digits_is_refused_in_words(path: str, digits: 
         assert made.json["ids"] == [1]
         answer = await fixture.ask("GET", path + digits, token=await fixture.token("admin"))
         assert answer.status == 400
-        assert "is no number from 0 to" in answer.words
+        assert "is not a number from 0 to" in answer.words
 
     play(test)
 

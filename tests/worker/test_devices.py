@@ -178,9 +178,9 @@ def test_a_detector_of_another_package_finds_its_resources_and_no_others() -> No
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("OTHER_TAPES", "another detector's"),
-        ("NO_NAME", "no resource name"),
-        ("NO_DETECTOR", "no Detector but str"),
+        ("OTHER_TAPES", "another detector"),
+        ("NO_NAME", "not a resource name"),
+        ("NO_DETECTOR", "not a Detector but str"),
         ("MISSING", "AttributeError"),
     ],
 )

@@ -115,7 +115,7 @@ def unreachable(batch: Batch, job: Job) -> str | None:
     if worker is None or (silent_s := worker.silent_s(batch.mono)) < UNREACHABLE_S:
         return None
     ends = "; the job is killed when the worker reconnects" if job.cancel_requested else ""
-    return f"worker {worker.info.name} has been silent for {silent_s:.0f} s; its jobs run on{ends}"
+    return f"worker {worker.info.name} has not been heard from for {silent_s:.0f} s; its jobs keep running{ends}"
 
 
 def job_document(job: Job, silent: str | None = None, lacking: str | None = None) -> Document:

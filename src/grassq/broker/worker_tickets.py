@@ -27,7 +27,7 @@ def admit(batch: Batch, worker: str, shown: str, *, restored: bool = False) -> s
     if shown not in known and not restored:
         raise CopiedHome(
             f"worker {worker} shows an old ticket: a copy of its home is or was in use; stop one of them, and "
-            "run `grass join --anew` with a new code on the machine to keep"
+            "run `grass join --again` with a new code on the machine to keep"
         )
     # Never the same ticket twice: two workers with one ticket could not be told apart.
     given = secrets.token_hex(TICKET_BYTES)

@@ -48,7 +48,7 @@ def enqueue(
         from grassq.net.client import read_answer
 
         read_answer(response, broker)  # raises the daemon's error
-        raise Unreachable("the daemon's answer cannot be read; `grass restart` (jobs run on)")
+        raise Unreachable("the daemon's answer cannot be read; `grass restart` (jobs keep running)")
     _print(response.body[: int(length)], response.body[int(length) :], verb)
     if code == "0" and is_number(job):
         from grassq.cli.commands.run import follow

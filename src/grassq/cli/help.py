@@ -67,7 +67,7 @@ RUN = """\
 usage: grass run [QUEUE] [options] [--] COMMAND...
 
 Enqueue a command, print its output, and exit with its exit code: 128+n for signal n, 127 if it could not be started,
-1 if it was cancelled or the outcome is unknown. Ctrl-C detaches; the job runs on.
+1 if it was cancelled or the outcome is unknown. Ctrl-C detaches; the job keeps running.
 
   grass run --gpu=1 python train.py
 
@@ -77,7 +77,7 @@ JOB_OPTIONS
 What is printed:
   -q, --quiet          only the output of the job
   --json               the stored job as a JSON document on stderr
-  --sync               accepted; it changes nothing
+  --sync               no effect: `run` always follows the job
   --strict             end with exit code 5 if the job cannot start: it is held, its queue is paused or does not exist,
                        or the disk is full (default: print a remark and wait)
   --patient DURATION   how long the broker may be away, such as 2h, or always (default: 30s)
@@ -183,7 +183,7 @@ SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), 
 (failed,cancelled), a queue or a name.
 `grass COMMAND --help` explains a command. `--json` prints data for programs.
 Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not found, 4 no daemon or broker,
-5 refused, 124 timed out, 130 interrupted, 141 the reader of stdout has gone (a closed pipe).
+5 refused, 124 timed out, 130 interrupted, 141 output pipe closed.
 """
 
 

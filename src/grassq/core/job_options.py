@@ -155,7 +155,8 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
     ] = 1
     on_lost: Annotated[Literal["fail", "requeue"], Option(
         on_lost, value="fail|requeue",
-        help="when its machine is lost: fail (default), or requeue to run the job elsewhere after it has surely ended",
+        help="when its machine is lost: fail (default), or requeue to run the job elsewhere after it is certain to "
+        "have ended there",
     )] = "fail"
     grace_s: Annotated[float, Option(
         seconds, f"time between SIGTERM and SIGKILL (default {STOP_GRACE_S:g}s)", value="DURATION",

@@ -63,7 +63,7 @@ def copy_store(source: str, target: str, progress: Callable[[int, int], None]) -
                 try:
                     stack.enter_context(home_lock.hold_lock(str(folder)))
                 except HomeTaken:
-                    raise Refused(f"a daemon serves {folder}; `grass stop` it first (jobs run on)") from None
+                    raise Refused(f"a daemon serves {folder}; `grass stop` it first (jobs keep running)") from None
         return copy(source, target, progress)
 
 

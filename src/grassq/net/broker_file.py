@@ -189,7 +189,7 @@ def _text(value: Any) -> str:
 
 def _document(known: KnownBrokers) -> dict[str, object]:
     if len(known.entries) > BROKERS_MAX:
-        raise Refused(f"{FILE_NAME} holds {BROKERS_MAX} brokers; remove some that are not needed any more")
+        raise Refused(f"{FILE_NAME} holds {BROKERS_MAX} brokers; remove some that are no longer needed")
     brokers = [
         {
             "addresses": [str(address) for address in entry.addresses],

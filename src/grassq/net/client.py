@@ -298,7 +298,9 @@ def _failure(response: Response, broker: str | None) -> GrassError:
             kind = StoreUnavailable
         return kind(str(error.get("message", f"the daemon answered {response.status}")))
     if broker is None:
-        return Unreachable(f"the daemon answered {response.status} without a reason; `grass restart` (jobs run on)")
+        return Unreachable(
+            f"the daemon answered {response.status} without a reason; `grass restart` (jobs keep running)"
+        )
     if response.status in (401, 403):
         return Refused(f"{broker} denies you access ({response.status}); `grass login` with a new code")
     return Unreachable(f"{broker} answered {response.status} without a reason; is it a Grass broker?")

@@ -116,4 +116,4 @@ def version_warning(daemon: str | None) -> str:
     """Return a warning if the daemon is of another release than this command, else ""."""
     if daemon in (None, __version__):
         return ""
-    return f"the daemon is version {daemon}, this command is {__version__}; `grass restart` (jobs run on)"
+    return f"the daemon is version {daemon}, this command is {__version__}; `grass restart` (jobs keep running)"

@@ -65,7 +65,7 @@ def refuse_second_join(home: str, text: str) -> None:
     if entry is not None and entry.worker is not None:
         raise Refused(
             f"this machine is worker {entry.worker.name} of {entry.addresses[0]} already; `grass start` works for it."
-            " If the broker has removed it, or refuses it as a copy, `grass join --anew` with a new code"
+            " If the broker has removed it, or refuses it as a copy, `grass join --again` with a new code"
         )
 
 

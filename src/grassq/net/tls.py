@@ -78,7 +78,7 @@ def _dial_one(
             connection = _shake_hands(family, sockaddr, min(CONNECT_TIMEOUT_S, left))
         except ssl.SSLError as error:
             if error.reason in _NO_TLS:
-                refused = refused or Unreachable(f"what listens at {address} speaks no TLS 1.2 or newer: no broker")
+                refused = refused or Unreachable(f"{address} does not speak TLS 1.2 or newer, so it is not a broker")
             absent = error.reason or str(error)
             continue
         except OSError as error:

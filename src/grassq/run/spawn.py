@@ -100,7 +100,7 @@ def _cause_in_program(exc: OSError, spec: rundir.RunSpec) -> str:
             return f"{shown} is a directory, not a program"
         return f"{shown} is not executable; chmod +x it, or name its interpreter first"
     if exc.errno == errno.ENOEXEC:
-        return f"{shown} has no #! line and is no program for this machine; add one, or name its interpreter first"
+        return f"{shown} has no #! line and is not a program for this machine; add one, or name its interpreter first"
     if exc.errno == errno.E2BIG:
         return "its arguments and environment together are larger than the system allows"
     return f"{shown}: {exc.strerror}"

@@ -78,7 +78,7 @@ def parameters(url: str) -> dict[str, Any]:
     port, *others = (str(said.get(key, "")) for key in ("port", "host", "dbname"))
     if not set(port) <= set("0123456789,") or any("@" in other for other in others):
         raise BadInput(
-            f"{shown_url(url)} is no PostgreSQL address; write postgresql://USER@HOST/DATABASE, "
+            f"{shown_url(url)} is not a PostgreSQL address; write postgresql://USER@HOST/DATABASE, "
             "and in a password %2F for / and %40 for @"
         )
     return {**_DEFAULTS, **said}

@@ -265,5 +265,5 @@ def number(request: web.Request, name: str, default: int, most: int) -> int:
     if text is None:
         return default
     if not is_number(text) or int(text) > most:
-        raise BadInput(f"{name}={text[:20]!r} is no number from 0 to {most}")
+        raise BadInput(f"{name}={text[:20]!r} is not a number from 0 to {most}")
     return int(text)

@@ -247,7 +247,7 @@ class Agent:
         held.phase = Phase.ORPHANED
         self._report(held, Started(held.id[1], held.pid))
         if held.lease is None:
-            why = "supervisor gone; the command runs on, but its exit code will not be known"
+            why = "supervisor gone; the command keeps running, but its exit code will not be known"
         else:
             why = "supervisor gone; the command is ended now: nothing else would end it when its lease is over"
             held.stop_at = min(held.stop_at, self._mono() + min(STOP_GRACE_S, GRACE_PART * held.lease.length_s))

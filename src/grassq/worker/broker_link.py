@@ -36,9 +36,9 @@ WORDS_MAX = 500
 
 #: The meaning of a refusal without a message.
 _WORDS = {
-    401: "the broker does not know this worker: removed, or its token revoked; `grass join --anew` with a new code",
-    403: "the broker refuses this worker; `grass join --anew` with a new code",
-    404: "the server at this address is no Grass broker, or a much older one",
+    401: "the broker does not know this worker: removed, or its token revoked; `grass join --again` with a new code",
+    403: "the broker refuses this worker; `grass join --again` with a new code",
+    404: "the server at this address is not a Grass broker, or is a much older one",
 }
 
 
@@ -205,7 +205,7 @@ class BrokerLink:
         except aiohttp.ServerFingerprintMismatch:
             raise TurnedAway(
                 "the certificate is not the one of the broker that this worker joined; if the broker has a new"
-                " certificate, `grass join --anew` with a new code"
+                " certificate, `grass join --again` with a new code"
             ) from None
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
@@ -220,7 +220,7 @@ class BrokerLink:
         if welcome.store_id != self._store_id:
             raise TurnedAway(
                 f"this broker has the store {welcome.store_id}, but this worker joined the store {self._store_id};"
-                " `grass join --anew` with a new code"
+                " `grass join --again` with a new code"
             )
         log.info("broker_in_touch address=%s", self._address)
         self._trouble = None

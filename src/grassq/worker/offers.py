@@ -92,7 +92,7 @@ def save(home: str, file: OfferFile) -> None:
 
 
 def check(offer: Offer, info: WorkerInfo) -> list[str]:
-    """Refuse limits that the machine cannot meet; return notes about limits that never bind."""
+    """Refuse limits that the machine cannot meet; return notes about limits without effect."""
     others = tuple(known for known in info.offers if known.queue != offer.queue)
     capacity = machine_capacity(replace(info, offers=others))
     notes = []
@@ -107,7 +107,8 @@ def check(offer: Offer, info: WorkerInfo) -> list[str]:
         bind(name, limit, known)
         has, asked = _amount(known), _amount(supply_of(limit))
         if asked > has:
-            notes.append(f"this machine has {amount_text(has)} {name}; the limit of {amount_text(asked)} never binds")
+            limit_text = f"the limit of {amount_text(asked)} has no effect"
+            notes.append(f"this machine has only {amount_text(has)} {name}, so {limit_text}")
     return notes
 
 

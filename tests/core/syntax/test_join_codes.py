@@ -52,7 +52,7 @@ FINGERPRINT = "00" * 32
     ],
 )  # fmt: skip
 def test_what_is_no_whole_code_is_a_sentence(text: str) -> None:
-    with pytest.raises(BadInput, match=r"^(this is no join code|the join code is damaged)"):
+    with pytest.raises(BadInput, match=r"^(this is not a join code|the join code is damaged)"):
         decode(text)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grassq.core.resources.amounts import check_resource_name
 from grassq.core.syntax.durations import duration_s
 from grassq.core.syntax.enqueue import CreateQueue, split_create_queue
 from grassq.core.syntax.options import RESERVED, is_resource_name
@@ -209,3 +211,18 @@ def test_creating_ends_in_a_queue_or_a_sentence(words: list[bytes]) -> None:
         assert error.exit_code == 2
     else:
         assert read.prefix == tuple(words[len(words) - len(read.prefix) :])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("slot", "'slot' is reserved"),
+        ("Name", "'Name' is reserved"),
+        ("grass_x", "'grass_x' is reserved"),
+        ("2x", "a resource name begins with a letter, then letters, digits or _, at most 32: not '2x'"),
+        ("größe", "a resource name begins with a letter, then letters, digits or _, at most 32: not 'größe'"),
+    ],
+)
+def test_a_refused_resource_name_says_whether_it_is_reserved(name: str, reason: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(reason)):
+        check_resource_name(name)

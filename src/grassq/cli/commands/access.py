@@ -50,8 +50,10 @@ def _build_redeem(name: str, parser: argparse.ArgumentParser) -> None:
         "--broker", metavar="ADDRESS", help="the address of the broker, if not one of those in the code"
     )
     if name == "join":
-        anew = "join again as a new worker, although this machine is already a worker of the broker"
-        parser.add_argument("--anew", action="store_true", help=anew)
+        again = "join as a new worker, although this machine is already a worker of the broker"
+        parser.add_argument("--again", action="store_true", help=again)
+        # The name of the option in earlier releases.
+        parser.add_argument("--anew", action="store_true", dest="again", help=argparse.SUPPRESS)
     parser.set_defaults(run=exchange, kind="worker" if name == "join" else name)
 
 
@@ -73,7 +75,7 @@ def exchange(arguments: argparse.Namespace) -> int:
     """Exchange a code for a token: `join` makes this machine a worker of the broker, `login` is for its user."""
     is_join = arguments.kind == "worker"
     code = one_time_code(arguments.code, "join" if is_join else "login")
-    if is_join and not arguments.anew:
+    if is_join and not arguments.again:
         redeem.refuse_second_join(home.current(), code)
     name = arguments.name or (_as_name(os.uname().nodename.split(".")[0]) if is_join else _user())
     found = redeem.redeem(home.current(), code, arguments.kind, name=name, at=arguments.broker)

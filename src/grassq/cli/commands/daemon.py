@@ -153,7 +153,7 @@ def stop(arguments: argparse.Namespace) -> int:
 
 
 def restart(arguments: argparse.Namespace) -> int:
-    """End the daemon and start it again; jobs run on."""
+    """End the daemon and start it again; jobs keep running."""
     directory = home.current()
     running = _stop(directory)
     start_daemon(directory)

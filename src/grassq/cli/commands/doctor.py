@@ -109,14 +109,19 @@ def _daemon(directory: str) -> Iterator[Finding]:
             yield "ok", "daemon", "none runs; the next local command starts it", ""
         return
     except GrassError as error:
-        yield "fail", "daemon", str(error), f"see {directory}/daemon.log; `grass restart` (jobs run on)"
+        yield "fail", "daemon", str(error), f"see {directory}/daemon.log; `grass restart` (jobs keep running)"
         return
     version = info.get("version")
     if version == __version__:
         where = f"store {info['store']}" if info.get("store") else "only a worker"
         yield "ok", "daemon", f"pid {info.get('pid')}, version {version}, {where}", ""
     else:
-        yield "warn", "daemon", f"version {version}, this command is {__version__}", "`grass restart` (jobs run on)"
+        yield (
+            "warn",
+            "daemon",
+            f"version {version}, this command is {__version__}",
+            "`grass restart` (jobs keep running)",
+        )
     if info.get("read_only"):
         yield "fail", "store", f"read-only: {info['read_only']}", "fix the cause; the daemon tries again by itself"
     if waited_for := shown.get("restored"):
@@ -146,8 +151,8 @@ def _link(link: dict[str, object]) -> Finding:
         return "ok", "link", f"connected to the broker at {link.get('address')}", ""
     words = f"not connected: {link.get('trouble')}"
     if link.get("refused"):
-        return "fail", "link", words, "jobs run on; the daemon keeps trying, but the cause must be fixed"
-    return "warn", "link", words, "jobs run on; the daemon reconnects by itself"
+        return "fail", "link", words, "jobs keep running; the daemon keeps trying, but the cause must be fixed"
+    return "warn", "link", words, "jobs keep running; the daemon reconnects by itself"
 
 
 def _broker(directory: str) -> Iterator[Finding]:
@@ -172,7 +177,7 @@ def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Find
         if worker.get("online"):
             yield "ok", f"worker {worker.get('name')}", words or "nothing", ""
         else:
-            advice = "its jobs run on; if the machine is lost for good: `grass remove NAME --lost`"
+            advice = "its jobs keep running; if the machine is lost for good: `grass remove NAME --lost`"
             yield "warn", f"worker {worker.get('name')}", f"silent since {worker.get('since')}", advice
         if not detecting and isinstance(capacity, dict) and "gpu" not in capacity:
             advice = "if the machine has one: check its driver (`nvidia-smi`), or `grass daemon --capacity '{gpu: 1}'`"
@@ -206,7 +211,7 @@ def _login() -> Iterator[Finding]:
         advice = "`loginctl enable-linger`, or KillUserProcesses=no in /etc/systemd/logind.conf"
         yield "warn", "logout", "systemd ends your processes, jobs included, when you log out", advice
     else:
-        yield "ok", "logout", "your processes run on" + (" (linger)" if lingers else ""), ""
+        yield "ok", "logout", "your processes keep running" + (" (linger)" if lingers else ""), ""
 
 
 def _logind_kills() -> bool:

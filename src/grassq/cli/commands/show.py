@@ -25,9 +25,26 @@ WIDE_COLUMNS = 120
 ROWS_AT_ONCE = 200
 UNREACHABLE = "unreachable"
 
+STATES_HELP = """\
+states:
+  held         kept by `grass hold` or --hold until `grass release`
+  waiting      cannot start yet: its queue does not exist, or a retry comes later
+  queued       starts as soon as its resources are free
+  placed       has its resources and is starting
+  running      runs
+  succeeded    ended with exit code 0
+  failed       ended otherwise, or could not be started
+  cancelled    ended by `grass kill`
+  unreachable  its worker is not heard from; it probably keeps running
+"""
+
 
 def build(_: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `show`."""
+    from argparse import RawDescriptionHelpFormatter
+
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = STATES_HELP
     parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs (default: the current ones)")
     parser.set_defaults(run=lambda typed: show(typed.selectors, as_json=typed.json, broker=typed.broker))
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")

@@ -42,7 +42,8 @@ signals:
   SIGINT (ctrl-C), SIGTERM or SIGHUP: no more commands start, running commands finish, and commands that were not
   started are printed on stderr. A second ctrl-C ends the running commands, a third ctrl-C leaves at once. Repeated
   SIGTERM and SIGHUP change nothing; `grass kill queue:NAME` ends the running commands.
-  If the scheduler or the daemon is killed, the commands run on; the next simple_gpu_scheduler reports their results.
+  If the scheduler or the daemon is killed, the commands keep running; the next simple_gpu_scheduler reports
+  their results.
 
 exit code:
   0 all succeeded, 1 a command failed, 2 invalid arguments or input, 4 no daemon answers, 5 refused,

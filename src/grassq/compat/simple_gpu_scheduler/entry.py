@@ -48,7 +48,7 @@ def _call(argv: list[str]) -> int:
     except Leave:
         # Raised at most once, possibly as late as in `finally`.
         ignore()
-        messages.say("left; submitted commands run on, and the next simple_gpu_scheduler reports them")
+        messages.say("left; submitted commands keep running, and the next simple_gpu_scheduler reports them")
         return EXIT_SIGNAL + signals.first
 
 

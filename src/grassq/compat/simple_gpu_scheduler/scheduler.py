@@ -245,7 +245,7 @@ class Scheduler:
         if self._output.trouble and not self._told_of_output:
             self._told_of_output = True
             why = f"stdout cannot be written ({self._output.trouble})"
-            self._messages.say(f"{why}; the commands run on, and `grass log` has their output")
+            self._messages.say(f"{why}; the commands keep running, and `grass log` has their output")
 
     def _signalled(self) -> None:
         before, self._asked = self._asked, self._signals.take()

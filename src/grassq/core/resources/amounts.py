@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
-from grassq.core.names import shown
-from grassq.core.syntax.options import is_resource_name
+from grassq.core.syntax.options import resource_name_fault
 from grassq.core.syntax.resource_names import SIZES
 from grassq.errors import BadInput
 
@@ -31,8 +30,8 @@ Allocation = dict[str, int | dict[str, int]]
 
 def check_resource_name(name: str) -> str:
     """Return a resource name in lower case, or refuse it."""
-    if not is_resource_name(name):
-        raise BadInput(f"{shown(name)} is no resource name; use letters, digits and _, and no option's name")
+    if (fault := resource_name_fault(name)) is not None:
+        raise BadInput(fault)
     return name.lower()
 
 
@@ -46,7 +45,7 @@ def parse_amount(name: str, value: object) -> int:
     """Read an amount such as 0.5, "2.5" or "16G" (sizes only) as millionths."""
     number, unit = _decimal(name, value)
     if not number.is_finite() or number < 0:
-        raise BadInput(f"{name}: {value!r} is no amount; it must be a finite number, 0 or more")
+        raise BadInput(f"{name}: {value!r} is not an amount; it must be a finite number, 0 or more")
     # Comparing is exact where multiplying would overflow (1e9999999) or round.
     if number > UNITS_MAX / unit:
         raise BadInput(f"{name}: {value!r} is more than {UNITS_MAX:,}, the most Grass counts")
@@ -60,19 +59,19 @@ def parse_amount(name: str, value: object) -> int:
 def _decimal(name: str, value: object) -> tuple[Decimal, Decimal]:
     """Return the number as written, and the size of its unit."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise BadInput(f"{name}: {value!r} is no amount; write a number such as 1 or 0.5")
+        raise BadInput(f"{name}: {value!r} is not an amount; write a number such as 1 or 0.5")
     text = value.strip() if isinstance(value, str) else repr(value)
     factor = Decimal(1)
     size = _SIZE.fullmatch(text) if name in SIZES else None
     if size:
         text, factor = size["number"], _MIB[size["unit"].upper()]
     if len(text) > 64 or "_" in text:
-        raise BadInput(f"{name}: {text[:64]!r} is no amount; write a number such as 1 or 0.5")
+        raise BadInput(f"{name}: {text[:64]!r} is not an amount; write a number such as 1 or 0.5")
     try:
         return Decimal(text), factor
     except InvalidOperation:
         hint = "a number of MiB, or 512M, 16G" if name in SIZES else "a number such as 1 or 0.5"
-        raise BadInput(f"{name}: {value!r} is no amount; write {hint}") from None
+        raise BadInput(f"{name}: {value!r} is not an amount; write {hint}") from None
 
 
 def parse_request(amounts: Mapping[str, object]) -> Request:

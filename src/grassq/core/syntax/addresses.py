@@ -40,7 +40,7 @@ def parse_address(text: str, what: str = "the address") -> Address:
     """Read one address; the port may be left out."""
     host, port = _split(text.strip())
     if not host or len(host) > HOST_MAX or not host.isprintable() or not _is_host(host):
-        raise BadInput(f"{what} '{text}' is no HOST:PORT; an IPv6 address is written [::1]:{PORT}")
+        raise BadInput(f"{what} '{text}' is not HOST:PORT; an IPv6 address is written [::1]:{PORT}")
     if not is_number(port, 5) or not 1 <= int(port) <= 65535:
         raise BadInput(f"{what} '{text}' has no port from 1 to 65535")
     return Address(host.lower(), int(port))

@@ -45,4 +45,4 @@ def duration_s(text: str, what: str = "a duration", *, unit: str = "") -> float:
 
 def patience_s(text: str) -> float:
     """Read how long a broker may be away: a duration, or `always`."""
-    return float("inf") if text == ALWAYS else duration_s(text, "--patient")
+    return float("inf") if text == ALWAYS else duration_s(text, "--patient", unit="s")

@@ -38,7 +38,7 @@ def decode(text: str) -> Code:
     """Return the code in a word, or raise a sentence about what is wrong with it."""
     text = text.strip()
     if not text.startswith(PREFIX) or len(text) > TEXT_MAX:
-        raise BadInput(f"this is no join code; one begins with {PREFIX} and is printed by the broker")
+        raise BadInput(f"this is not a join code; a code begins with {PREFIX} and is printed by the broker")
     body = text.removeprefix(PREFIX).translate({45: 43, 95: 47})
     try:
         parts = json.loads(binascii.a2b_base64(body + "=" * (-len(body) % 4), strict_mode=True))

@@ -69,11 +69,19 @@ RESERVED = frozenset(
 )
 
 
-def is_resource_name(text: str) -> bool:
-    """Say whether a resource may be called that (names fold to lower case)."""
+def resource_name_fault(text: str) -> str | None:
+    """Return why no resource may be called that, or None if one may (names fold to lower case)."""
     folded = text.lower()
-    spelled = text.isascii() and _RESOURCE.fullmatch(folded) is not None
-    return spelled and folded not in RESERVED and not folded.startswith("grass")
+    if not text.isascii() or _RESOURCE.fullmatch(folded) is None:
+        return f"a resource name begins with a letter, then letters, digits or _, at most 32: not {shown(text)}"
+    if folded in RESERVED or folded.startswith("grass"):
+        return f"{shown(text)} is reserved: an option or a variable of Grass has this name; choose another"
+    return None
+
+
+def is_resource_name(text: str) -> bool:
+    """Say whether a resource may be called that."""
+    return resource_name_fault(text) is None
 
 
 def is_option(word: bytes) -> bool:

@@ -24,7 +24,7 @@ def check_device_id(name: str, value: object) -> str:
     """Return a device's id as text if a device may be called that, else say what is wrong with it."""
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     if not _DEVICE_ID.fullmatch(text):
-        raise BadInput(f"{name}: {value!r} is no device id; use whole numbers or names")
+        raise BadInput(f"{name}: {value!r} is not a device id; use whole numbers or names")
     return text
 
 

@@ -267,7 +267,7 @@ def _check_encoding(request: web.Request) -> None:
 def _check_sender(request: web.Request, hosts: set[str]) -> None:
     """Refuse requests that a web page of another site sends through a browser, whatever host name it uses."""
     if not request.raw_path.startswith("/"):
-        raise Denied(400, "this broker is no proxy")
+        raise Denied(400, "this broker is not a proxy")
     named = request.headers.getall("Host", [])
     host = named[0].strip().lower() if len(named) == 1 else ""
     if not _is_ours(host, hosts):

@@ -129,7 +129,7 @@ def _since(text: str | None) -> Position | None:
         return None
     epoch, _, number = text.rpartition(".")
     if not epoch or len(epoch) > EPOCH_MAX or not is_number(number, 18):
-        raise BadInput(f"since={text[:40]!r} is no position; use EPOCH.SEQ of a line of the stream")
+        raise BadInput(f"since={text[:40]!r} is not a position; use EPOCH.SEQ of a line of the stream")
     return epoch, int(number)
 
 

@@ -41,7 +41,7 @@ class PendingRemoval(Struct):
 
 
 class TemporaryQueues:
-    """Counts subscribers, and deletes temporary queues that are not needed any more. Used from the event loop only."""
+    """Counts subscribers, and deletes temporary queues that are no longer needed. Used from the event loop only."""
 
     def __init__(self, engine: Engine, directory: WorkerDirectory) -> None:
         self._engine = engine

@@ -65,7 +65,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise BadInput(f"the certificate {path} cannot be read: {error.strerror}") from None
     if len(data) > FILE_MAX:
-        raise BadInput(f"{path} is no certificate: it is larger than {FILE_MAX:,} bytes")
+        raise BadInput(f"{path} is not a certificate: it is larger than {FILE_MAX:,} bytes")
     return data
 
 

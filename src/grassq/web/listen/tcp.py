@@ -119,7 +119,7 @@ async def _bind(address: Address) -> list[socket.socket]:
     try:
         found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise BadInput(f"--bind {address}: there is no address of the name {address.host!r}") from None
+        raise BadInput(f"--bind {address}: no address has the name {address.host!r}") from None
     bound: list[socket.socket] = []
     problems: list[str] = []
     for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
@@ -144,9 +144,8 @@ def _problem(address: Address, where: str, error: OSError) -> str:
         case errno.EADDRINUSE:
             return f"--bind {address}: port {address.port} of {where} is taken by another program; choose another port"
         case errno.EADDRNOTAVAIL:
-            return (
-                f"--bind {address}: {where} is no address of this machine; 0.0.0.0 or [::] stands for all its addresses"
-            )
+            every = "0.0.0.0 or [::] stands for all its addresses"
+            return f"--bind {address}: {where} is not an address of this machine; {every}"
         case errno.EACCES:
             return f"--bind {address}: ports below 1024 are for root; choose another, such as 7500"
         case _:

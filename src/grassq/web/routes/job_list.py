@@ -53,10 +53,10 @@ def read_query(request: web.Request) -> JobQuery:
     """Return the question in a request; raise BadInput for what cannot be asked."""
     asked = request.query
     if unknown := set(asked).difference(KNOWN):
-        raise BadInput(f"{shown(min(unknown))} is no filter; there are {', '.join(KNOWN)}")
+        raise BadInput(f"{shown(min(unknown))} is not a filter; the filters are {', '.join(KNOWN)}")
     states = asked.getall("state", [])
     if wrong := [state for state in states if state not in set(State)]:
-        raise BadInput(f"{shown(wrong[0])} is no state; there are {', '.join(State)}")
+        raise BadInput(f"{shown(wrong[0])} is not a state; the states are {', '.join(State)}")
     sort, order, text = asked.get("sort", "id"), asked.get("order", "desc"), asked.get("text")
     if sort not in SORTS or order not in ("asc", "desc"):
         raise BadInput(f"sort is one of {', '.join(SORTS)}, and order is asc or desc")
@@ -94,7 +94,7 @@ def _seconds(text: str) -> float:
         except (ValueError, OverflowError):
             seconds = math.nan
     if not math.isfinite(seconds):
-        raise BadInput(f"{shown(text)} is no time; write 2026-01-31T12:00:00Z or seconds since the epoch")
+        raise BadInput(f"{shown(text)} is not a time; write 2026-01-31T12:00:00Z or seconds since the epoch")
     return seconds
 
 

@@ -208,5 +208,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if math.isnan(seconds):
-        raise BadInput(f"{shown(text)} is no number of seconds")
+        raise BadInput(f"{shown(text)} is not a number of seconds")
     return min(max(seconds, 0.0), WAIT_MAX_S)

@@ -41,7 +41,7 @@ def parse_object(text: str, what: str) -> dict[str, object]:
             "{gpu: 0.5} or {gpu: {'2': 1}}"
         ) from None
     if not isinstance(value, dict):
-        raise BadInput(f"{what} {shown(text)} is no object; write it as in {{gpu: 0.5}}")
+        raise BadInput(f"{what} {shown(text)} is not an object; write it as in {{gpu: 0.5}}")
     return value
 
 
@@ -83,7 +83,7 @@ def _name(name: str, *, is_key: bool) -> str:
     if is_key:
         return json.dumps(name)
     if name not in _LITERALS:
-        raise ValueError(f"{shown(name)} is no value; a text is quoted")
+        raise ValueError(f"{shown(name)} is not a value; a text is quoted")
     return name
 
 

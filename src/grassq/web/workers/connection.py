@@ -192,7 +192,7 @@ class WorkerConnection:
     async def _greet(self) -> None:
         hello = await self._frames.first(self._times.greet_s)
         if not isinstance(hello, Hello):
-            raise ConnectionEnded("the first frame is no hello")
+            raise ConnectionEnded("the first frame is not a hello")
         self._engine.connect(self.name, self.send)
         self._say(replace(hello, fresh=True))
         # A changing call is refused while nothing can be stored, so the hello is stored before it is answered.

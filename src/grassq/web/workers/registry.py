@@ -99,7 +99,7 @@ class WorkerRegistry:
         if await old.probe():
             words = (
                 f"worker {name} is already connected and answers: its home was copied and runs twice; stop one of them,"
-                " and `grass join --anew` with a new code on that machine"
+                " and `grass join --again` with a new code on that machine"
             )
             self._ring(name, words)
             raise Refused(words)

@@ -70,12 +70,12 @@ def installed(points: Iterable[EntryPoint] | None = None) -> Iterator[Detector]:
 
 def _checked(detector: object, taken: set[str]) -> Detector:
     if not isinstance(detector, Detector):
-        raise TypeError(f"it is no Detector but {type(detector).__name__}")
+        raise TypeError(f"it is not a Detector but {type(detector).__name__}")
     if not 0 < len(detector.names) <= NAMES_MAX:
         raise ValueError(f"it names {len(detector.names)} resources; 1 to {NAMES_MAX} are allowed")
     for name in detector.names:
         if not is_resource_name(name) or name != name.lower() or name in taken:
-            raise ValueError(f"it names {name!r}, which is no resource name or another detector's")
+            raise ValueError(f"it names {name!r}, which is not a resource name, or belongs to another detector")
     return detector
 
 
