@@ -32,6 +32,10 @@ VAGUE = re.compile(
 )
 #: The same for pages, which speak to people and of people.
 VAGUE_ON_PAGES = re.compile(r"\b(whoever|whomever|so many|but for|that one|makes? no sense)\b", re.I)
+#: What a message, a help line or a log line must not say.
+ODD_IN_MESSAGES = re.compile(
+    r"\b(whoever|so many|that one|makes? no sense|(?<!--)anew|never binds?|(?<!there )is no (?!longer))", re.I
+)
 SENTENCE_WORDS_MAX = 35
 
 
@@ -49,6 +53,15 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
+
+
+def messages(path: Path) -> Iterator[tuple[int, str]]:
+    """Every text of a file with its line, except docstrings."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.lineno, node.value
 
 
 def is_property(node: ast.AST) -> bool:
@@ -73,6 +86,12 @@ def test_docstrings_of_functions_begin_with_a_verb(path: Path) -> None:
 def test_docstrings_and_comments_name_what_they_speak_of(path: Path) -> None:
     texts = [*comments(path), *((line, text) for _, line, text in docstrings(path))]
     wrong = [f"{line}: {found[0]!r} in {text}" for line, text in texts if (found := VAGUE.search(text))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT / "src" / "grassq")))
+def test_messages_say_what_is_so_in_plain_words(path: Path) -> None:
+    wrong = [f"{line}: {text}" for line, text in messages(path) if ODD_IN_MESSAGES.search(text)]
     assert not wrong, "\n".join(wrong)
 
 

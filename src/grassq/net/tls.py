@@ -116,7 +116,7 @@ def _resolve(address: Address) -> list[tuple[int, tuple[object, ...]]]:
     except (socket.gaierror, UnicodeError) as error:
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
             raise _Absent(f"{address}: the name cannot be looked up now") from error
-        raise Unreachable(f"no machine is called {address.host}") from error
+        raise Unreachable(f"the name {address.host} cannot be looked up") from error
     except OSError as error:
         raise _Absent(f"{address}: {error.strerror}") from error
     return [(family, sockaddr) for family, _, _, _, sockaddr in found[:SOCKADDRS_MAX]]

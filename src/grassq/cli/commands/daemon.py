@@ -157,7 +157,7 @@ def restart(arguments: argparse.Namespace) -> int:
     directory = home.current()
     running = _stop(directory)
     start_daemon(directory)
-    jobs = f"; {running} {'job' if running == 1 else 'jobs'} ran on" if running else ""
+    jobs = f"; {running} {'job' if running == 1 else 'jobs'} kept running" if running else ""
     answer = {"restarted": True, "running": running or 0, "version": __version__}
     return render.outcome(arguments.json, answer, f"daemon restarted (version {__version__}){jobs}")
 

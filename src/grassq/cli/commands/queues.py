@@ -18,7 +18,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `name`."""
     if name == "delete-queue":
         parser.add_argument("queue", metavar="NAME", help="the queue; its running jobs finish, its other jobs wait")
-        parser.add_argument("--worker", metavar="NAME", help="on that worker of the broker (default: on this machine)")
+        parser.add_argument("--worker", metavar="NAME", help="on this worker of the broker (default: on this machine)")
         parser.add_argument("--at-broker", action="store_true", help="a queue that was defined at the broker")
         parser.set_defaults(run=delete)
     else:

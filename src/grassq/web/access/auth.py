@@ -83,7 +83,7 @@ class Guard:
         """Add routes to an application; raise ValueError if the need of a route is unknown."""
         for route in routes:
             if route.need not in get_args(Need):
-                raise ValueError(f"{route.method} {route.path} needs {route.need!r}, which is no known need")
+                raise ValueError(f"{route.method} {route.path} needs {route.need!r}, which is not a known need")
             added = app.router.add_route(route.method, route.path, route.handler)
             self._needs[added] = route.need
         for known in app.router.routes():

@@ -107,5 +107,5 @@ def _cursor(text: str | None) -> tuple[float, int] | None:
     except ValueError:
         after = math.nan, 0
     if not math.isfinite(after[0]) or not 0 <= after[1] <= ID_MAX:
-        raise BadInput(f"cursor={text[:40]!r} is none; an answer has one in `next`")
+        raise BadInput(f"cursor={text[:40]!r} is not a cursor; an answer has one in `next`")
     return after

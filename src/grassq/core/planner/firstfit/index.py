@@ -103,7 +103,7 @@ class Index:
             for column, amount in zip(columns, amounts or (0,), strict=True):
                 column.append(amount)
         if GONE in orders:
-            raise ValueError(f"{GONE} is no order")
+            raise ValueError(f"{GONE} is not an order")
         if len(keys) > FEW:
             self._trees.append(finish(grow(columns, keys, orders, BULK)))
             self._carry()
