@@ -146,6 +146,17 @@ def test_a_set_with_nothing_to_hold_is_refused() -> None:
     assert "5: job 1 runs already" in _refusal(fixture, lambda b: at_once.hold(b, chosen("all")))
 
 
+def test_all_means_what_has_not_ended_to_hold_and_priority() -> None:
+    fixture = a_decider()
+    fixture.submit(a_draft(gpu=2), a_draft("nowhere"))
+    fixture.exited(1)
+    changed = fixture.do(lambda batch: at_once.set_priority(batch, chosen("all"), 7))
+    held = fixture.do(lambda batch: at_once.hold(batch, chosen("all")))
+    assert ([job.id for job in changed.jobs], changed.notes) == ([2], [])
+    assert ([job.id for job in held.jobs], held.notes) == ([2], [])
+    assert fixture.do(lambda batch: at_once.hold(batch, chosen("succeeded"))).ids == []
+
+
 def test_releasing_what_is_not_held_is_a_note() -> None:
     fixture = a_decider()
     fixture.submit(a_draft())

@@ -252,9 +252,7 @@ def test_many_jobs_are_cleaned_in_steps(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_notes_are_bounded() -> None:
-    fixture = failed_jobs()
-    fixture.submit(a_draft(hold=True))
-    assert len(whole(fixture, HoldJobs(), "all", "h").notes) == NOTES_MAX
+    assert len(whole(with_jobs(2 * NOTES_MAX), ReleaseJobs(), f"1-{2 * NOTES_MAX}", "h").notes) == NOTES_MAX
 
 
 # Reading page by page.

@@ -7,8 +7,10 @@ import itertools
 import pytest
 from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
+from tests.builders import a_worker
 
 from grassq.broker import service
+from grassq.broker.actions.jobs import RerunFailed
 from grassq.broker.inbox import Call
 from grassq.core.model import State
 from grassq.core.syntax.selectors import Selector
@@ -102,3 +104,14 @@ def test_the_jobs_of_a_sweep_are_called_after_the_first() -> None:
     assert [(id_, fixture.job(id_).name) for id_ in ids] == [(2, "sweep-2"), (3, "mine")]
     again = fixture.do(lambda batch: service.submit(batch, [a_draft(), a_draft(name="mine")], "k", b"d", as_sweep=True))
     assert again == ids
+
+
+def test_a_failed_job_that_can_never_run_again_is_left_out_and_named() -> None:
+    fixture = a_decider(gpu=1, cpu=2)
+    fixture.submit(a_draft(gpu=1), a_draft())
+    fixture.exited(1, 1)
+    fixture.exited(2, 1)
+    fixture.hello(a_worker(cpu=2), fresh=False)
+    done = fixture.do(lambda batch: at_once.change(batch, RerunFailed(), []))
+    assert [job.rerun_of for job in done.jobs] == [2]
+    assert done.notes[0].startswith("job 1 is left out, because it can never run: 1 gpu asked")

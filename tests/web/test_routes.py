@@ -289,7 +289,7 @@ def test_a_route_without_a_known_need_stops_the_daemon_before_anybody_asks() -> 
         return document({})
 
     app = web.Application()
-    with pytest.raises(ValueError, match="no known need"):
+    with pytest.raises(ValueError, match="not a known need"):
         Guard().protect(app, [Route("GET", "/v1/x", handler, "anybody")])  # type: ignore[arg-type]
     app = web.Application()
     app.router.add_get("/v1/forgotten", handler)

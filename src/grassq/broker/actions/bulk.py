@@ -69,9 +69,9 @@ class Action(ABC):
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         """Return None if a job can be changed, else why not; an empty text leaves the job out without a note."""
 
-    def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
-        """Raise Refused if these jobs make the whole action impossible."""
-        return
+    def check(self, batch: Batch, jobs: Sequence[Job]) -> dict[int, str]:
+        """Return why some of the jobs are left out; raise Refused if they make the whole action impossible."""
+        return {}
 
     def group(self, job: Job) -> int:
         """Return the group of a job: of the selected jobs in a group only the one with the highest id is changed."""
@@ -169,9 +169,11 @@ class BulkChange:
     def _choose(self, batch: Batch, some: Iterable[selection.Selected]) -> list[Job]:
         jobs = list(some)
         chosen = self._changeable(batch, jobs)
+        for id_, why in (impossible := self._action.check(batch, chosen)).items():
+            self._note(id_, why)
+        chosen = [job for job in chosen if job.id not in impossible]
         self._left_out.update(job.state for job, _ in jobs)
         self._left_out.subtract(job.state for job in chosen)
-        self._action.check(batch, chosen)
         for job in chosen:
             self._chosen[self._action.group(job)] = job.id
             if self._action.goes_last(job):

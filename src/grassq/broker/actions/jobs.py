@@ -57,7 +57,7 @@ class HoldJobs(Action):
         if job.state in HOLDING:
             return f"job {job.id} runs already; `grass kill {job.id}` ends it, `grass pause` stops new starts"
         if job.state in FINAL:
-            return f"job {job.id} has ended ({job.state}); only a waiting job can be held"
+            return f"job {job.id} has ended ({job.state}); only a waiting job can be held" if named else ""
         return None
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
@@ -99,7 +99,7 @@ class SetPriority(Action):
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         if job.state in FINAL:
-            return f"job {job.id} has ended ({job.state}); its priority no longer matters"
+            return f"job {job.id} has ended ({job.state}); its priority no longer matters" if named else ""
         return None
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
@@ -122,8 +122,9 @@ class RerunJobs(Action):
             return f"job {job.id} has not ended ({job.state}); only a finished job can be run again"
         return None
 
-    def check(self, batch: Batch, jobs: Sequence[Job]) -> None:
+    def check(self, batch: Batch, jobs: Sequence[Job]) -> dict[int, str]:
         refuse_what_never_fits(Eligibility(batch), map(shape_of, jobs))
+        return {}
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         environments = {digest: batch.store.environment(digest) for digest in {job.spec.env_digest for job in jobs}}
@@ -146,6 +147,12 @@ class RerunLast(RerunJobs):
     def group(self, job: Job) -> int:
         """Return the job's first run, so that only the last of several runs is run again."""
         return job.rerun_of or job.id
+
+    def check(self, batch: Batch, jobs: Sequence[Job]) -> dict[int, str]:
+        """Leave out what can never run: it must not keep the other jobs of the selection from running again."""
+        eligibility = Eligibility(batch)
+        reasons = {job.id: eligibility.never(shape_of(job)) for job in jobs}
+        return {id_: f"job {id_} is left out, because it can never run: {why}" for id_, why in reasons.items() if why}
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         return super().apply(batch, _without_later_run(batch, jobs))

@@ -54,7 +54,8 @@ def change(arguments: argparse.Namespace) -> int:
     if not selectors and verb == "rerun" and not (arguments.failed or arguments.cancelled):
         raise BadInput("name the jobs to rerun, or use --failed; see `grass rerun --help`")
     if not selectors and verb not in ("rerun", "clean"):
-        raise BadInput(f"name the jobs, or write `grass {verb} all`; see `grass {verb} --help`")
+        every = "all N" if verb == "priority" else "all"
+        raise BadInput(f"name the jobs, or write `grass {verb} {every}`; see `grass {verb} --help`")
     selectors = selectors or (["all"] if verb == "clean" else [])
     given = {name: getattr(arguments, name, None) for name in ("grace_s", "priority", "older_s", "failed", "cancelled")}
     with connect(arguments.broker) as client:
