@@ -118,3 +118,21 @@ def test_a_command_about_the_daemon_given_a_job_names_the_one_about_jobs(
 def test_help_of_a_synonym_is_help_of_what_it_means(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "ls"]) == main(["ls", "--help"]) == 0
     assert capfd.readouterr().out.count("usage: grass show") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("show --failed", "unrecognized arguments: --failed; a state is a word: grass show failed"),
+        ("wait --running", "unrecognized arguments: --running; a state is a word: grass wait running"),
+        ("kill -9 5", "`grass kill` sends SIGTERM, then SIGKILL; to kill at once: grass kill --grace 0 5"),
+    ],
+)
+def test_an_option_that_people_try_is_answered(words: str, answer: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert complaint(words.split(), capfd) == answer
+
+
+def test_show_all_may_be_spelled_as_an_option(home: Path) -> None:
+    with FakeDaemon(home, lambda request: document({"jobs": []})) as daemon:
+        assert main(["show", "--all"]) == 0
+    assert daemon.requests[0].target == "/v1/show?selector=all"

@@ -6,6 +6,7 @@ import pytest
 from tests.core.syntax.enqueue_lines import CONTEXT, enqueue
 
 from grassq.core.syntax.enqueue import split_create_queue
+from grassq.core.syntax.options import ENQUEUE, OTHER_OPTIONS
 from grassq.errors import BadInput, NotFound
 
 
@@ -152,3 +153,28 @@ def test_create_queue_refuses_what_was_probably_meant_otherwise(line: str, said:
 @pytest.mark.parametrize("line", ["q --license=2", "q --license_b=2", "q --printer=1", "q --a100=1", "q A=1 python x"])
 def test_create_queue_takes_new_resources_and_variables_of_a_command(line: str) -> None:
     assert split_create_queue([word.encode() for word in line.split()], CONTEXT.resources).name == "q"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--time 10 ls", "there is no time limit yet; for now: grass enqueue timeout 10m COMMAND"),
+        ("--time=10 ls", "there is no time limit yet"),
+        ("--timeout=10m -- ls", "there is no time limit yet"),
+        ("--after 3 ls", "a job cannot wait for another one yet; for now: grass wait ID && grass enqueue COMMAND"),
+        ("--dependency=afterok:3 ls", "a job cannot wait for another one yet"),
+        ("--array=1-10 ls", "`grass sweep` makes many jobs of one command"),
+        ("--partition=exp1 ls", "did you mean --queue?"),
+        ("--job-name=x ls", "did you mean --name?"),
+        ("-n x ls", "did you mean --name?"),
+        ("-g 1 ls", "did you mean --gpu?"),
+        ("--workdir=/ ls", "did you mean --cwd?"),
+    ],
+)
+def test_an_option_of_another_tool_is_answered(line: str, said: str) -> None:
+    assert said in refusal(line, BadInput)
+
+
+def test_no_answer_hides_an_option_of_ours() -> None:
+    assert not OTHER_OPTIONS.keys() & {word.decode() for word in ENQUEUE}
+    assert all(f"--{answer[2:]}".encode() in ENQUEUE for answer in OTHER_OPTIONS.values() if answer.startswith("--"))

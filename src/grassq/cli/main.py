@@ -24,7 +24,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the error as BadInput."""
+        state = message.removeprefix("unrecognized arguments: --")
+        if _is_state(state):
+            raise BadInput(f"{message}; a state is a word: {self.prog} {state}")
         raise BadInput(f"{message}; see `{self.prog} --help`")
+
+
+def _is_state(word: str) -> bool:
+    from grassq.core.syntax.selectors import ByState, parse
+
+    try:
+        return isinstance(parse(word), ByState)
+    except BadInput:
+        return False
 
 
 def main(argv: list[str]) -> int:

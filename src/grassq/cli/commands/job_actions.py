@@ -51,6 +51,8 @@ def change(arguments: argparse.Namespace) -> int:
     """Change the selected jobs and print the result."""
     verb = arguments.verb
     selectors = arguments.selectors + getattr(arguments, "all", [])
+    if verb == "kill" and (jobs := [each for each in selectors if not each.startswith("-")]) != selectors:
+        raise _no_signal(jobs)
     if not selectors and verb == "rerun" and not (arguments.failed or arguments.cancelled):
         raise BadInput("name the jobs to rerun, or use --failed; see `grass rerun --help`")
     if not selectors and verb not in ("rerun", "clean"):
@@ -70,6 +72,12 @@ def change(arguments: argparse.Namespace) -> int:
         raise GrassError(f"stored as {','.join(compact(answer['ids']))}, but {render.reason(error)}") from error
     render.notes(answer.get("notes", []))
     return 0
+
+
+def _no_signal(jobs: list[str]) -> BadInput:
+    return BadInput(
+        f"`grass kill` sends SIGTERM, then SIGKILL; to kill at once: grass kill --grace 0 {' '.join(jobs)}".rstrip()
+    )
 
 
 def _report(arguments: argparse.Namespace, answer: Document) -> None:

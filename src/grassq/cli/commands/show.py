@@ -46,7 +46,8 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = STATES_HELP
     parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs (default: the current ones)")
-    parser.set_defaults(run=lambda typed: show(typed.selectors, as_json=typed.json, broker=typed.broker))
+    parser.add_argument("-a", "--all", action="store_const", const=["all"], default=[], help="the same as `all`")
+    parser.set_defaults(run=lambda typed: show(typed.selectors + typed.all, as_json=typed.json, broker=typed.broker))
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")
 
 

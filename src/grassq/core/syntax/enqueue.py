@@ -305,7 +305,8 @@ def _check_command(
     if view is not None and view.has_prefix:
         return
     if not words:
-        raise BadInput(f"there is nothing to run: name a command, as in grass enqueue --queue {queue} -- COMMAND")
+        where = "" if queue == DEFAULT_QUEUE else f"--queue {queue} "
+        raise BadInput(f"there is nothing to run: name a command, as in grass enqueue {where}-- COMMAND")
     if view is None and queue != DEFAULT_QUEUE:
         return  # it may be created with a command of its own, to which any word can be an argument
     if is_option(words[0]) and not separated:

@@ -10,13 +10,29 @@ from typing import Any
 from grassq.core import job_options as parsers
 from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, Option, as_text
 from grassq.core.names import shown
-from grassq.core.syntax.resource_names import COMMON_RESOURCES, OTHER_NAMES
+from grassq.core.syntax.resource_names import COMMON_RESOURCES, OTHER_NAMES, SHORT_NAMES
 from grassq.errors import BadInput
 
 _RESOURCE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.[{")
 _CLOSE = 0.75
 _DIGITS = re.compile(r"[0-9]+")
+
+_NO_TIME_LIMIT = "there is no time limit yet; for now: grass enqueue timeout 10m COMMAND"
+_NO_DEPENDENCY = "a job cannot wait for another one yet; for now: grass wait ID && grass enqueue COMMAND"
+_NO_START_TIME = "a job cannot start at a time yet; for now: at, or cron"
+#: Options of other tools: ours, or what to do instead.
+OTHER_OPTIONS = {
+    **dict.fromkeys(("-n", "-J", "--job-name", "--title"), "--name"),
+    **dict.fromkeys(("--partition", "--group"), "--queue"),
+    **dict.fromkeys(("-C", "-D", "--chdir", "--workdir", "--dir", "--directory"), "--cwd"),
+    **dict.fromkeys(("--prio", "--nice"), "--priority"),
+    **dict.fromkeys(("--retry", "--max-retries"), "--retries"),
+    **dict.fromkeys(("-t", "--time", "--timeout", "--time-limit", "--walltime"), _NO_TIME_LIMIT),
+    **dict.fromkeys(("-d", "--after", "--afterok", "--depend", "--depends", "--dependency"), _NO_DEPENDENCY),
+    **dict.fromkeys(("--at", "--begin", "--delay"), _NO_START_TIME),
+    "--array": "`grass sweep` makes many jobs of one command",
+}
 
 Table = Mapping[bytes, Option]
 
@@ -135,16 +151,19 @@ def unknown(word: bytes, table: Table, resources: Iterable[str] = ()) -> BadInpu
     if resource_of(head) in names and not equals:
         return BadInput(f"unknown option {shown(word)}: write the amount in the same word, {typed}=1")
     meant = meant_by(head, table, names)
-    return BadInput(f"unknown option {shown(word)}" + (f"; did you mean {meant}?" if meant else ""))
+    return BadInput(f"unknown option {shown(word)}" + (f"; {meant}" if meant else ""))
 
 
 def meant_by(head: bytes, table: Table, resources: Collection[str]) -> str | None:
-    """Return the option or resource that an unknown option word probably means."""
-    resource = resource_of(head)
-    if resource is not None and (meant := misspelt_resource(resource, resources)):
-        return f"--{meant}"
+    """Return what to write instead of an unknown option word; None if that cannot be guessed."""
+    typed, resource = head.decode("utf-8", "replace"), resource_of(head) or ""
+    meant = misspelt_resource(resource, resources) if resource else SHORT_NAMES.get(typed)
+    answer = OTHER_OPTIONS.get(typed, "") if table is ENQUEUE else ""
+    if answer and not answer.startswith("--"):
+        return answer
     known = [*(key.decode() for key in table), *(f"--{name}" for name in COMMON_RESOURCES | set(resources))]
-    return closest(head.decode("utf-8", "replace"), known)
+    near = answer or (f"--{meant}" if meant else closest(typed, known))
+    return f"did you mean {near}?" if near else None
 
 
 class GivenOptions:

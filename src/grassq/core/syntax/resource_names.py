@@ -26,3 +26,5 @@ OTHER_NAMES = {
     **dict.fromkeys(("gpu_mem", "gpumem", "gpu_memory"), VRAM),
     "storage": "disk",
 }
+#: Short options that people try for some of these.
+SHORT_NAMES = {"-g": "gpu", "-G": "gpu", "-c": "cpu", "-m": "mem"}
