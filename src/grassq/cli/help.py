@@ -45,7 +45,8 @@ environment and in your current directory, even after you log out.
 
   seq 100000 | sed 's/^/python eval.py --seed /' | grass enqueue --gpu=0.1 --stdin
 
-The options end at the first word that is not an option of Grass, or at `--`.
+The options end at the first word that is not an option of Grass, or at `--`. What follows is passed to the job; a
+note says when an option of Grass is among it.
 
 JOB_OPTIONS
 Many jobs at once:
@@ -54,7 +55,7 @@ Many jobs at once:
                        shell; a shell runs every other line, and with --shell every line
 
 What is printed:
-  -q, --quiet          only the id; for many jobs the range, such as 1-100000
+  -q, --quiet          only the id, and no notes; for many jobs the range, such as 1-100000
   --json               the job as a JSON document; for many jobs the first id and the count
   --sync               print the output and exit with the exit code of the job, like `grass run`
   -h, --help           this text
@@ -120,7 +121,8 @@ CREATE_QUEUE = """\
 usage: grass create-queue NAME [options] [COMMAND...]
 
 Create a queue on this machine, with limits for the resources of all its jobs together and the first words of their
-command. Repeating the same definition changes nothing; a different definition replaces it.
+command. Repeating the same definition changes nothing; a different definition replaces it, and the answer says what
+changed.
 
   grass create-queue exp1 --gpu=2 --cpu=32
   grass create-queue exp2 --gpu=[2,3]
@@ -180,7 +182,7 @@ def _option_lines(option: Option) -> str:
 
 _FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state or several
-(failed,cancelled), a queue or a name.
+(failed,cancelled), a queue or a name. DURATION is 90s, 5m, 1h30m, 7d or 1week.
 `grass COMMAND --help` explains a command. `--json` prints data for programs.
 Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not found, 4 no daemon or broker,
 5 refused, 124 timed out, 130 interrupted, 141 output pipe closed.
