@@ -1,4 +1,4 @@
-"""A broker and a worker of its own, over TLS on loopback, against the local daemon that is both in one process, and a command."""
+"""A broker and a worker of its own, over TLS on loopback, against the local daemon; and a command to the broker."""
 
 from __future__ import annotations
 
