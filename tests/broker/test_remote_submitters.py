@@ -18,6 +18,7 @@ from grassq.errors import BadInput, GrassError, NotFound
 from grassq.web.access.principal import OWNER, Principal
 from grassq.web.requests import EnqueueBody, From, Submitter, environment_of
 from grassq.web.submit import validate
+from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
 from grassq.web.submit.validate import DraftBuilder
 
 DEFAULT = a_request(cpu=1)
@@ -34,7 +35,7 @@ def enqueue(fixture: DeciderFixture, line: str | list[bytes], caller: Principal 
     """Send a line from another machine, or from this one; what was stored."""
     who = msgspec.json.decode(msgspec.json.encode({"key": "0" * 32, **sent}), type=From).submitter(caller)
     words = line.encode().split() if isinstance(line, str) else line
-    _, draft = DraftBuilder(who, validate.snapshot_of(fixture.decider.board), DEFAULT).read_enqueue(words)
+    _, draft = DraftBuilder(who, snapshot_of(fixture.decider.board), DEFAULT).read_enqueue(words)
     (job_id,) = fixture.submit(draft)
     return fixture.job(job_id)
 
@@ -140,15 +141,15 @@ def test_a_job_for_a_queue_that_comes_later_is_judged_when_it_comes() -> None:
 # What is known before a job starts.
 
 
-def local_spec(words: list[bytes], known: validate.QueueSnapshot, cwd: bytes = b"/") -> Spec:
+def local_spec(words: list[bytes], known: QueueSnapshot, cwd: bytes = b"/") -> Spec:
     who = Submitter(cwd, environment_of(((b"PATH", b"/usr/bin:/bin"),)))
     return DraftBuilder(who, known, DEFAULT).read_enqueue(words)[1].spec
 
 
-def known_of(*names: str, local: str | None = None) -> validate.QueueSnapshot:
+def known_of(*names: str, local: str | None = None) -> QueueSnapshot:
     board = a_board(*(a_worker(name, offers=[an_offer(), an_offer(f"only-{name}")], cpu=1) for name in names))
     board.roles = in_process(local)
-    return validate.snapshot_of(board)
+    return snapshot_of(board)
 
 
 def test_program_and_directory_are_checked_only_where_this_machine_will_run_the_job() -> None:
@@ -168,11 +169,20 @@ def test_program_and_directory_are_checked_only_where_this_machine_will_run_the_
     assert local_spec(missing, known_of("there")).cwd == b"/"
 
 
-def test_a_queue_of_several_workers_has_the_command_and_the_limits_of_all() -> None:
-    one = a_worker("a", offers=[an_offer("q", gpu=1)], gpu=1)
-    other = a_worker("b", offers=[Offer("q", an_offer("q", tape=2).limits, (b"p",))], tape=2)
-    offer = validate.snapshot_of(a_board(one, other)).offers["q"]
-    assert offer.prefix == (b"p",) and offer.limits.keys() == {"gpu", "tape"}
+def test_a_queue_of_several_workers_is_read_as_the_first_that_offered_it_says_also_after_a_restart() -> None:
+    fixture = DeciderFixture(a_worker("z", offers=[an_offer(), TRAIN], cpu=1))
+    fixture.hello(a_worker("a", offers=[an_offer(), an_offer("train", tape=2)], cpu=1))
+    fixture.restart()
+    for info in (
+        a_worker("a", offers=[an_offer(), an_offer("train", tape=3)], cpu=1),
+        fixture.decider.board.workers["z"].said,
+    ):
+        fixture.hello(info)
+    known = snapshot_of(fixture.decider.board)
+    assert known.offers["train"].prefix == TRAIN.prefix
+    assert known.queues["train"].resources == {"cpu"}
+    fixture.hello(a_worker("z", cpu=1))
+    assert snapshot_of(fixture.decider.board).offers["train"].prefix == ()
 
 
 def test_labels_and_workers_are_names() -> None:
@@ -207,4 +217,4 @@ def test_a_queue_for_another_machine_has_a_whole_path_or_that_machines(tmp_path:
 
 def test_a_guest_that_names_no_queue_is_told_so_whatever_this_machine_has() -> None:
     with pytest.raises(NotFound, match="names its queue first"):
-        validate.split([b"ls"], known_of("here"), lambda word: True, is_remote=True)
+        known_of("here").split([b"ls"], lambda word: True, is_remote=True)

@@ -16,6 +16,7 @@ from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, Refused
 from grassq.web.requests import Submitter, environment_of
 from grassq.web.submit import validate
+from grassq.web.submit.queue_snapshot import snapshot_of
 from grassq.web.submit.validate import DraftBuilder
 from grassq.worker import offers
 
@@ -27,7 +28,7 @@ SLOTTED = Offer("q", limits_of(SLOTS), slots=SLOTS)
 def spec(line: str, *workers: tuple[Offer, ...]) -> Spec:
     """What a line asks for, where each worker has these queues."""
     infos = [a_worker(f"w{i}", offers=each, gpu=3, cpu=8) for i, each in enumerate(workers)]
-    known = validate.snapshot_of(a_board(*infos))
+    known = snapshot_of(a_board(*infos))
     return DraftBuilder(ME, known, a_request(cpu=1)).read_enqueue([word.encode() for word in line.split()])[1].spec
 
 

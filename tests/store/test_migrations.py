@@ -77,7 +77,8 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
     store.commit(new(a_job(1, state=State.WAITING), for_time, a_job(3)))
     before = store.jobs(parse("all"), MANY)
     store.close()
-    later = [f"alter table job drop column {column}" for column in ("waits", "result")]
+    columns = (("job", "waits"), ("job", "result"), ("standing", "offered"))
+    later = [f"alter table {table} drop column {column}" for table, column in columns]
     set_back(url, 3, *later, "drop table template")
     assert opened(url).jobs(parse("all"), MANY) == before
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from grassq.broker import eligibility, inbox
+from grassq.broker import eligibility, inbox, worker_records
 from grassq.broker.batch import Batch, Clock
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
@@ -145,7 +145,8 @@ class Decider:
             worker = self.board.workers[info.name]
             worker.since = known.since if known is not None else now
             worker.unrecorded = known.unrecorded if known is not None else set()
-            worker.drained = self._worker_records.get(info.name, WorkerRecord()).drained
+            record = self._worker_records.get(info.name, WorkerRecord())
+            worker.drained, worker.offered = record.drained, record.offered
         self._dispatch.forget_all()
         # A re-evaluation that had not finished begins again.
         self._replan = self._reevaluate = True
@@ -318,6 +319,7 @@ class Decider:
         self._replan = True
         if known is None or known.said != info:
             batch.changes.workers[info.name] = info
+            worker_records.note_offered(batch, info)
             self._generation += 1
             eligibility.reevaluate(batch)
         if not hello.fresh:

@@ -11,7 +11,7 @@ from grassq.broker import tokens
 from grassq.broker.batch import Batch
 from grassq.broker.eligibility import Eligibility, reevaluate
 from grassq.broker.selection import present, resolve
-from grassq.broker.worker_tickets import worker_record_of
+from grassq.broker.worker_records import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.model import ID_MAX, OFFERS_MAX, Job, Outcome, QueueTemplate, Spec, State
 from grassq.core.names import DEFAULT_QUEUE, shown

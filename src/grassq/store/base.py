@@ -89,6 +89,8 @@ class WorkerRecord(Struct, frozen=True):
     #: What the worker shows when it connects, and what it will show from then on.
     ticket: str = ""
     next_ticket: str = ""
+    #: By queue: the last commit before the worker offered it. The first offer decides how lines for the queue are read.
+    offered: dict[str, int] = {}
 
 
 class Changes(Struct):

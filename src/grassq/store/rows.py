@@ -73,6 +73,7 @@ _asked = msgspec.msgpack.Decoder(_Asked).decode
 _rest = msgspec.msgpack.Decoder(_Rest).decode
 _placement = msgspec.msgpack.Decoder(Placement).decode
 worker_of = msgspec.msgpack.Decoder(WorkerInfo).decode
+_offered = msgspec.msgpack.Decoder(dict[str, int]).decode
 template_of = msgspec.msgpack.Decoder(QueueTemplate).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
@@ -287,12 +288,13 @@ def attempt_from(row: tuple[Any, ...]) -> Attempt:
 
 def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object, ...]:
     """Return the columns of a worker record."""
-    return (worker, int(worker_record.drained), worker_record.ticket, worker_record.next_ticket)
+    offered = encode(worker_record.offered) if worker_record.offered else None
+    return (worker, int(worker_record.drained), worker_record.ticket, worker_record.next_ticket, offered)
 
 
 def worker_record_from(row: tuple[Any, ...]) -> tuple[str, WorkerRecord]:
     """Return a worker's name and its record, from its columns."""
-    return row[0], WorkerRecord(bool(row[1]), row[2], row[3])
+    return row[0], WorkerRecord(bool(row[1]), row[2], row[3], {} if row[4] is None else _offered(row[4]))
 
 
 def token_row(token: Token) -> tuple[object, ...]:

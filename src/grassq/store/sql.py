@@ -53,7 +53,7 @@ _TABLES = {
     "worker": ("name, info", "name"),
     "template": ("queue, template", "queue"),
     "pause": ("queue", "queue"),
-    "standing": ("worker, drained, ticket, next_ticket", "worker"),
+    "standing": ("worker, drained, ticket, next_ticket, offered", "worker"),
     "doubt": ("worker", "worker"),
     "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became", "id"),
     "life": ("life, number", "seq"),

@@ -10,16 +10,18 @@ from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext, split
 
 PROGRAMS = frozenset({b"python", b"ls", b"git", b"./train.sh", b"exp1", b"echo"})
 
+MACHINE = frozenset({"cpu", "mem", "disk", "gpu", "license"})
 CONTEXT = SubmitContext(
     queues={
-        "default": KnownQueue(),
-        "exp1": KnownQueue(resources=frozenset({"cpu", "gpu"})),
-        "exp2": KnownQueue(resources=frozenset({"cpu", "gpu"})),
-        "job1": KnownQueue(has_prefix=True, resources=frozenset({"cpu", "gpu"})),
-        "cifar100": KnownQueue(has_prefix=True, resources=frozenset({"gpu"})),
-        "print": KnownQueue(has_prefix=True, resources=frozenset({"printer"})),
+        "default": KnownQueue(resources=MACHINE),
+        "exp1": KnownQueue(resources=MACHINE),
+        "exp2": KnownQueue(resources=MACHINE),
+        "job1": KnownQueue(has_prefix=True, resources=MACHINE),
+        "cifar100": KnownQueue(has_prefix=True, resources=MACHINE),
+        "print": KnownQueue(has_prefix=True, resources=MACHINE | {"printer"}),
     },
-    resources=frozenset({"cpu", "mem", "disk", "gpu", "license"}),
+    resources=MACHINE,
+    shared=MACHINE,
     is_program=PROGRAMS.__contains__,
 )
 

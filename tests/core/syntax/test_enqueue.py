@@ -120,7 +120,9 @@ def test_rule_2_options_after_a_queue_are_ours_until_the_first_we_do_not_know(li
 
 
 def test_resources_everybody_knows_are_ours_also_where_the_machine_has_none() -> None:
-    bare = SubmitContext(queues={"q": KnownQueue(has_prefix=True)}, resources=frozenset(), is_program=lambda _: False)
+    bare = SubmitContext(
+        queues={"q": KnownQueue(has_prefix=True)}, resources=frozenset(), shared=frozenset(), is_program=lambda _: False
+    )
     read = enqueue("q --gpu=1 --vram 8G --lr=1", bare)
     assert (read.options.request, read.words) == ({"gpu": "1", "vram": "8G"}, (b"--lr=1",))
 

@@ -25,7 +25,6 @@ from grassq.core.planner.workers import (
     with_templates,
 )
 from grassq.core.resources.ledger import Ledger
-from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 
 #: In the set of paused queues: every queue.
 EVERYTHING = ""
@@ -278,9 +277,10 @@ class Board:
         since = known.since if known and known.online == online else now
         drained = known is not None and known.drained
         unrecorded = known.unrecorded if known is not None else set()
+        offered = known.offered if known is not None else {}
         max_fit = max_fits(capacity, offers)
         self.workers[info.name] = WorkerState(
-            info, said, online, since, Ledger(capacity), offers, max_fit, drained, heard, unrecorded
+            info, said, online, since, Ledger(capacity), offers, max_fit, drained, heard, unrecorded, offered
         )
         self._note_offers()
         for job in self.held_by(info.name):
@@ -340,8 +340,7 @@ class Board:
 
     def resource_names(self) -> set[str]:
         """Return every resource that some machine has."""
-        names = {name for worker in self.workers.values() for name in worker.machine.supply}
-        return names | {VRAM} if VRAM_OF in names else names
+        return {name for worker in self.workers.values() for name in worker.resource_names()}
 
     def is_paused(self, queue: str) -> bool:
         """Tell whether a queue, or everything, is paused."""

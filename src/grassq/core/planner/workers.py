@@ -14,7 +14,7 @@ from grassq.core.resources.capacity import Capacity, Limits, Supply, bind, suppl
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
 from grassq.core.resources.ledger import Ledger
 from grassq.core.resources.slots import slot_set_of
-from grassq.core.syntax.resource_names import SLOTS_OF
+from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 from grassq.errors import Refused
 
 #: How many MaxFits a worker keeps: the ones used last.
@@ -82,6 +82,8 @@ class WorkerState(Struct):
     heard: float = 0.0
     #: Attempts that may run here and that a restored store has no record of, so that their devices are not counted.
     unrecorded: set[AttemptId] = field(default_factory=set)
+    #: By queue: the commit before this worker offered it; see `offered_since`.
+    offered: Mapping[str, int] = {}
 
     @property
     def takes(self) -> bool:
@@ -113,6 +115,15 @@ class WorkerState(Struct):
     def own_offer(self, queue: str) -> Offer | None:
         """Return the offer of a queue that was made on this worker, not at the broker."""
         return next((offer for offer in self.said.offers if offer.queue == queue), None)
+
+    def offered_since(self, queue: str) -> int:
+        """Return the number of the last commit before this worker offered a queue."""
+        return self.offered.get(queue, 0)
+
+    def resource_names(self) -> frozenset[str]:
+        """Return every resource that this machine has or that a queue here limits."""
+        names = {*self.machine.supply, *(name for offer in self.info.offers for name in offer.limits)}
+        return frozenset(names | {VRAM} if VRAM_OF in names else names)
 
     def free_view(self, queue: str) -> FreeView:
         """Return what is free here for jobs of a queue."""

@@ -33,17 +33,23 @@ from grassq.errors import BadInput, NotFound
 
 
 class KnownQueue(msgspec.Struct, frozen=True):
-    """What reading a line needs to know of a queue: has it a command of its own, and which resources it limits."""
+    """What reading a line needs to know of a queue."""
 
+    #: The queue has a command of its own.
     has_prefix: bool = False
+    #: The resources of which a line may ask an amount.
     resources: frozenset[str] = frozenset()
+    #: The worker on another machine that says so; None if the broker or its own worker does.
+    said_by: str | None = None
 
 
 class SubmitContext(msgspec.Struct, frozen=True):
-    """What the words are read against: the queues, the machine's resources, and what is a program to the job."""
+    """What the words are read against: the queues, the machines' resources, and what is a program to the job."""
 
     queues: Mapping[str, KnownQueue]
+    #: The resources of any machine, and those of every machine.
     resources: frozenset[str]
+    shared: frozenset[str]
     is_program: Callable[[bytes], bool]
     #: The words come from another machine: what is a program there says nothing here, so the queue must be named.
     is_remote: bool = False
@@ -214,6 +220,8 @@ def _finish(
             _check_line(words, queue, view)
     warnings = _queue_warnings(queue, words, context, separated, is_forced=given.has("queue"))
     notes = () if shell is not None or given.has("stdin") else _notes(given, queue, assigned, words, context, separated)
+    if view is not None and view.said_by is not None and view.has_prefix and not separated:
+        warnings += _taken_warnings(given, queue, view.said_by)
     fields = given.fields(JOB_OPTIONS) | {"queue": queue}
     fields["env"] = fields.get("env", ()) + assigned
     if given.amounts:
@@ -225,9 +233,14 @@ def _finish(
 
 
 def _has(context: SubmitContext, queue: str, name: str) -> bool:
-    """Say whether `--NAME=AMOUNT` is ours for a queue: it or the machine has the resource, or everybody knows it."""
+    """Say whether `--NAME=AMOUNT` is ours for a queue: the queue has the resource, or everybody knows it."""
     view = context.queues.get(queue)
-    return name in COMMON_RESOURCES or name in context.resources or (view is not None and name in view.resources)
+    if name in COMMON_RESOURCES:
+        return True
+    if view is None:
+        return name in context.shared
+    # Where the job's own words begin with a program, an option before them can belong to nothing else.
+    return name in view.resources or (not view.has_prefix and name in context.resources)
 
 
 def _asks(given: GivenOptions, context: SubmitContext) -> bool:
@@ -259,7 +272,7 @@ def _check_amounts(given: GivenOptions, queue: str, context: SubmitContext, sepa
     view = context.queues.get(queue)
     known = context.resources | (view.resources if view is not None else frozenset())
     for name, amount in given.amounts.items():
-        if name in COMMON_RESOURCES or name in known:
+        if _has(context, queue, name):
             continue
         word = f"--{name}={amount}".encode()
         if view is not None and not separated:
@@ -358,6 +371,16 @@ def _queue_warnings(
     if not separated and words and is_option(words[0]):
         warnings.append(f"{shown(words[0])} is left to the job; to have Grass read it, put -- before the command")
     return warnings
+
+
+def _taken_warnings(given: GivenOptions, queue: str, worker: str) -> list[str]:
+    """Say which options were not given to the queue's command, because a worker elsewhere has such a resource."""
+    taken = [(name, amount) for name, amount in given.amounts.items() if name not in COMMON_RESOURCES]
+    return [
+        f"--{name}={amount} asks for the resource {name} of worker {worker}; to give it to the command: "
+        f"grass enqueue {queue} -- --{name}={amount}"
+        for name, amount in taken
+    ]
 
 
 def _no_queue(word: bytes, context: SubmitContext) -> NotFound:

@@ -20,8 +20,9 @@ from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
 from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text
-from grassq.web.submit import bulk, validate
+from grassq.web.submit import bulk
 from grassq.web.submit.program_check import ProgramCheck
+from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
 from grassq.web.submit.validate import DraftBuilder
 
 #: Larger requests are read on another thread, so that the event loop can answer others.
@@ -38,14 +39,14 @@ class Submissions:
     def __init__(self, engine: Engine, default: Request) -> None:
         self._engine = engine
         self._default = default
-        self._snapshot = validate.QueueSnapshot({}, frozenset())
+        self._snapshot = QueueSnapshot()
         self._generation = 0
         self._program_check = ProgramCheck()
 
     async def _builder(self, body: requests.From, request: web.Request) -> DraftBuilder:
         generation = self._engine.status.generation
         if generation != self._generation:
-            self._snapshot = await self._engine.read(lambda batch: validate.snapshot_of(batch.board))
+            self._snapshot = await self._engine.read(lambda batch: snapshot_of(batch.board))
             self._generation = generation
         return DraftBuilder(body.submitter(request[CALLER]), self._snapshot, self._default, self._program_check)
 
@@ -75,7 +76,7 @@ class Submissions:
                 typed, drafts = await self._check(partial(_read, body, words), builder, raw)
             except GrassError as error:
                 ids = await self._stored_ids(error, body.key, raw)
-                typed = validate.split(words, builder.known, lambda word: True)
+                typed = builder.known.split(words, lambda word: True)
             else:
                 if typed.command.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)

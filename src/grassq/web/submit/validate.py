@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from grassq.broker.service import Draft
 from grassq.core.job_options import SPEC_FIELDS, JobOptions
 from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec
 from grassq.core.names import check_mark, shown
-from grassq.core.planner.board import Board
 from grassq.core.planner.workers import WorkerRoles
 from grassq.core.resources.amounts import Request, parse_request
 from grassq.core.resources.capacity import Limits, parse_limits
 from grassq.core.resources.slots import limits_of
 from grassq.core.syntax import enqueue as enqueue_syntax
-from grassq.core.syntax.enqueue import Enqueue, KnownQueue, SubmitContext
+from grassq.core.syntax.enqueue import Enqueue
 from grassq.core.syntax.placeholders import placeholders
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 from grassq.core.syntax.shell_lines import quoting_hint
@@ -26,59 +24,10 @@ from grassq.errors import BadInput, Refused
 from grassq.web.requests import Submitter
 from grassq.web.submit.json5_text import parse_object, parse_value
 from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
+from grassq.web.submit.queue_snapshot import QueueSnapshot
 
 ENVIRONMENT_MAX = 2 << 20
 WORDS_MAX = 2 << 20
-
-
-class QueueSnapshot(Struct, frozen=True):
-    """What the board knows that is needed to read a submission."""
-
-    #: By queue. If several workers offer a queue, their offers are merged.
-    offers: dict[str, Offer]
-    resources: frozenset[str]
-    roles: WorkerRoles = WorkerRoles()
-    #: Queues offered only by workers on this disk: their jobs' programs are checked at submission.
-    local_queues: frozenset[str] = frozenset()
-
-    def has_slots(self, queue: str) -> bool:
-        """Tell whether the jobs of a queue take slots on every worker."""
-        offer = self.offers.get(queue)
-        return offer is not None and bool(offer.slots)
-
-    def runs_here(self, queue: str, worker: str | None) -> bool:
-        """Tell whether only a worker on this disk can run the job."""
-        return queue in self.local_queues if worker is None else self.roles.is_here(worker) and queue in self.offers
-
-
-def snapshot_of(board: Board) -> QueueSnapshot:
-    """Return what the board knows now."""
-    offers: dict[str, Offer] = {}
-    elsewhere: set[str] = set()
-    for name in sorted(board.workers, key=lambda name: (name != board.roles.default, name)):
-        for offer in board.workers[name].info.offers:
-            offers[offer.queue] = _merged(offers[offer.queue], offer) if offer.queue in offers else offer
-            if name not in board.roles.shares_disk:
-                elsewhere.add(offer.queue)
-    for queue, template in board.templates.items():
-        elsewhere.add(queue)
-        offers.setdefault(queue, template.offer)
-    return QueueSnapshot(offers, frozenset(board.resource_names()), board.roles, frozenset(offers.keys() - elsewhere))
-
-
-def _merged(one: Offer, other: Offer) -> Offer:
-    """Return two workers' offers of one queue as one, for reading a command line."""
-    # If one worker has no slots, the job's request counts.
-    slots = one.slots if other.slots else ()
-    return replace(one, prefix=one.prefix or other.prefix, limits={**other.limits, **one.limits}, slots=slots)
-
-
-def split(
-    words: Sequence[bytes], known: QueueSnapshot, is_program: Callable[[bytes], bool], *, is_remote: bool = False
-) -> Enqueue:
-    """Split the words of an `enqueue`, given the known queues and a test for programs."""
-    views = {name: KnownQueue(bool(o.prefix), frozenset(o.limits)) for name, o in known.offers.items()}
-    return enqueue_syntax.split_enqueue(words, SubmitContext(views, known.resources, is_program, is_remote))
 
 
 def read_offer(typed: enqueue_syntax.CreateQueue, submitter: Submitter, roles: WorkerRoles) -> Offer:
@@ -136,9 +85,7 @@ class DraftBuilder(Struct, frozen=True):
         """Return what was typed after `enqueue`, and the job; with --stdin the job has no command yet."""
         env, cwd = self.submitter.env.values, self.submitter.cwd
         is_remote = self.submitter.is_remote
-        typed = split(
-            words, self.known, lambda word: self.program_check.is_program(word, env, cwd), is_remote=is_remote
-        )
+        typed = self.known.split(words, lambda word: self.program_check.is_program(word, env, cwd), is_remote=is_remote)
         if typed.command.broker is not None:
             # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
             raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
@@ -203,7 +150,7 @@ class DraftBuilder(Struct, frozen=True):
             raise BadInput("a word or variable holds a NUL byte, which no program can be given")
         if sum(map(len, words)) > WORDS_MAX:
             raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
-        if self.known.has_slots(options.queue) and options.request:
+        if self.known.takes_slots(options.queue) and options.request:
             raise BadInput(
                 f"queue {shown(options.queue)} has slots: a job there takes one of them, and asks for no amounts"
             )
@@ -211,11 +158,11 @@ class DraftBuilder(Struct, frozen=True):
 
     def check_placeholders(self, texts: Sequence[bytes], request: Request, queue: str) -> None:
         """Refuse `{gpu}` in a command that requests no gpu; a job in a queue with slots gets what its slot has."""
-        if not any(b"{" in text for text in texts) or self.known.has_slots(queue):
+        if not any(b"{" in text for text in texts):
             return
         held = {name for name, _ in request} | ({VRAM_OF} if VRAM in dict(request) else set())
         used = {name.decode() for text in texts for name in placeholders(text)}
-        missing = sorted((used & self.known.resources) - held)
+        missing = sorted((used & self.known.may_name(queue)) - held)
         if missing:
             name = missing[0]
             raise BadInput(

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import WSCloseCode, web
 from msgspec.structs import replace
 
-from grassq.broker import worker_tickets
+from grassq.broker import worker_records
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core import protocol, worker_checks
@@ -216,7 +216,7 @@ class WorkerConnection:
 
     async def _kept(self, ticket: str) -> None:
         try:
-            await self._engine.change(partial(worker_tickets.kept, worker=self.name, ticket=ticket))
+            await self._engine.change(partial(worker_records.kept, worker=self.name, ticket=ticket))
         except StoreUnavailable as error:
             # Both tickets stay valid until this is stored, at a later welcome.
             log.warning("ticket_not_stored worker=%s error=%s", self.name, error)

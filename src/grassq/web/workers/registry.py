@@ -9,7 +9,7 @@ from functools import partial
 
 from aiohttp import web
 
-from grassq.broker import worker_tickets
+from grassq.broker import worker_records
 from grassq.broker.engine import Engine
 from grassq.core import protocol
 from grassq.core.messages import StorePosition
@@ -111,9 +111,9 @@ class WorkerRegistry:
         seen = _position(request.headers.get(protocol.SEEN_HEADER, ""))
         restored = name not in self._admitted and self._engine.status.history.is_behind(seen)
         try:
-            admit = partial(worker_tickets.admit, worker=name, shown=shown, restored=restored)
+            admit = partial(worker_records.admit, worker=name, shown=shown, restored=restored)
             ticket = await self._engine.change(admit)
-        except worker_tickets.CopiedHome as error:
+        except worker_records.CopiedHome as error:
             self._ring(name, str(error))
             raise
         self._admitted.add(name)

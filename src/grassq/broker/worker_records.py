@@ -1,4 +1,7 @@
-"""Tickets prove that a connection is the worker it names. They change at every welcome, so that a copy is detected."""
+"""What the broker itself records of workers: their tickets, and since when they offer their queues.
+
+A ticket proves that a connection is the worker it names. It changes at every welcome, so that a copy is detected.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import secrets
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
+from grassq.core.model import WorkerInfo
 from grassq.errors import Refused
 from grassq.store.base import WorkerRecord
 
@@ -40,6 +44,17 @@ def kept(batch: Batch, worker: str, ticket: str) -> None:
     worker_record = worker_record_of(batch, worker)
     if ticket and ticket == worker_record.next_ticket:
         batch.changes.worker_records[worker] = replace(worker_record, ticket=ticket, next_ticket="")
+
+
+def note_offered(batch: Batch, info: WorkerInfo) -> None:
+    """Store since when a worker offers each of its queues; the broker's own worker comes first without it."""
+    if info.name in batch.board.roles.trusted:
+        return
+    record = worker_record_of(batch, info.name)
+    offered = {offer.queue: record.offered.get(offer.queue, batch.store.number) for offer in info.offers}
+    if offered != record.offered:
+        batch.changes.worker_records[info.name] = replace(record, offered=offered)
+        batch.board.workers[info.name].offered = offered
 
 
 def worker_record_of(batch: Batch, worker: str) -> WorkerRecord:
