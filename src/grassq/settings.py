@@ -33,6 +33,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     patience_s: float = 600.0
     #: How many seconds a worker may be silent before a job with `--on-lost requeue` is started elsewhere; at least 20.
     lease_s: float = 300.0
+    #: How many unfinished jobs a submit token may have.
+    token_jobs: int = 100_000
+    #: How many MiB the unfinished jobs of a submit token may take in the store.
+    token_mib: int = 256
+    #: The highest priority a submit token may give to a job, unless the token was made with another one.
+    token_priority_max: int = 30
     #: More names this broker answers to when it is bound, separated by commas.
     hosts: str = ""
     #: How many MiB of logs a broker keeps of jobs that ran on other machines.

@@ -71,7 +71,7 @@ def test_several_states_are_one_selector() -> None:
 
 def rerun(fixture: DeciderFixture, text: str, *states: State) -> tuple[list[int], list[str]]:
     """The first runs of the new jobs, and the notes."""
-    action = RerunFailed(frozenset(states)) if states else RerunLast()
+    action = RerunFailed(states=frozenset(states)) if states else RerunLast()
     done = fixture.do(lambda batch: at_once.change(batch, action, chosen(text)))
     return [fixture.job(id_).rerun_of or 0 for id_ in done.ids], done.notes
 

@@ -77,8 +77,14 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
     store.commit(new(a_job(1, state=State.WAITING), for_time, a_job(3)))
     before = store.jobs(parse("all"), MANY)
     store.close()
-    columns = (("job", "waits"), ("job", "result"), ("standing", "offered"))
-    later = [f"alter table {table} drop column {column}" for table, column in columns]
+    columns = (
+        ("job", "waits"),
+        ("job", "result"),
+        ("job", "token"),
+        ("token", "priority_max"),
+        ("standing", "offered"),
+    )
+    later = ["drop index job_token"] + [f"alter table {table} drop column {column}" for table, column in columns]
     set_back(url, 3, *later, "drop table template")
     assert opened(url).jobs(parse("all"), MANY) == before
 

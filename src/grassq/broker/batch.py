@@ -17,7 +17,7 @@ from grassq.core.outcome import in_words
 from grassq.core.planner.board import Board
 from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
 from grassq.errors import GuardFailed, InvalidMove
-from grassq.store.base import Attempt, Changes, Story, Submission, WorkerRecord
+from grassq.store.base import Attempt, Changes, Story, Submission, TokenUsage, WorkerRecord
 from grassq.store.relational import Store
 
 #: The number of story lines in an InvalidMove.
@@ -58,6 +58,8 @@ class Batch(Struct):
     worker_records: dict[str, WorkerRecord] = field(default_factory=dict)
     #: The changes to publish to subscribers once this batch is on disk, in order.
     changed: list[JobChange] = field(default_factory=list)
+    #: What tokens use with the new jobs of this batch; tokens that submitted nothing in it are left out.
+    used: dict[str, TokenUsage] = field(default_factory=dict)
 
     def insert(self, jobs: Sequence[Job]) -> None:
         """Add new jobs; their ids must continue at `next_id`."""
@@ -66,6 +68,10 @@ class Batch(Struct):
         self.changes.inserted.update({job.id: job for job in jobs})
         self.board.put_new(jobs)
         self._note_ranges(jobs, "submitted")
+
+    def usage(self, token: str) -> TokenUsage:
+        """Return what a token uses, new jobs of this batch included; jobs that end in this batch still count."""
+        return self.used.get(token) or self.store.usage(token)
 
     def remove(self, jobs: Sequence[Job]) -> None:
         """Remove finished jobs."""
@@ -192,5 +198,7 @@ def _detail(event: Event, after: Job) -> str:
             return f"{why} -> {after.state}"
         case Unready(reason):
             return reason
+        case Hold(why) if why != Hold().why:
+            return why
         case _:
             return ""

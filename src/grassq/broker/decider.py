@@ -123,6 +123,7 @@ class Decider:
         self.board = self._new_board(loaded.paused)
         self.board.unreconciled = set(loaded.unreconciled)
         self.board.templates = dict(loaded.templates)
+        self.board.ended_tokens = {token.id for token in self._store.tokens() if token.ended is not None}
         self.board.awaited = self._awaited - self._recovery.state.spoken
         self.board.awaited_until = self._began + AWAIT_S
         for group in loaded.groups:
@@ -289,12 +290,14 @@ class Decider:
     def _place(self, batch: Batch) -> bool:
         plan = make_plan(self.board, batch.mono)
         jobs = self._whole(batch, [*(id_ for id_, _ in plan.placements), *(h.job for h in plan.heads.values())])
+        held = {job_id for job_id, _ in plan.placements if eligibility.hold_revoked(batch, jobs[job_id])}
         for job_id, where in plan.placements:
-            batch.move(jobs[job_id], Place(leased(jobs[job_id], where)))
+            if job_id not in held:
+                batch.move(jobs[job_id], Place(leased(jobs[job_id], where)))
         self.board.heads = plan.heads
         for head in plan.heads.values():
             self.board.know(jobs[head.job])
-        return plan.more
+        return plan.more or bool(held)
 
     def _whole(self, batch: Batch, ids: list[int]) -> dict[int, Job]:
         """Return queued jobs whole; if one of them must be read from the store, read the next queued jobs too."""

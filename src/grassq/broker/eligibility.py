@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from grassq.broker.batch import Batch
-from grassq.core.model import ForQueue, State, id_in
+from grassq.core.model import ForQueue, Job, State, id_in
 from grassq.core.planner.explain import never_fits
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
-from grassq.core.states import Ready, Unready
+from grassq.core.states import Hold, Ready, Unready
 
 #: How many jobs become queued or waiting in one batch when queues or machines change; the next batches do the rest.
 REEVALUATED_MAX = 200
+#: Why a job is held whose token has ended.
+REVOKED = "the token it was submitted with was revoked"
 
 
 class Eligibility:
@@ -76,10 +78,20 @@ def reevaluate_more(batch: Batch) -> None:
             return
 
 
+def hold_revoked(batch: Batch, job: Job) -> bool:
+    """Hold a job if the token that answers for it has ended; tell whether it has."""
+    if job.token is None or job.token not in batch.board.ended_tokens:
+        return False
+    batch.move(job, Hold(REVOKED))
+    return True
+
+
 def block_unready(batch: Batch) -> None:
-    """Block the jobs that became queued or waiting in this batch and whose queue is gone."""
+    """Block the jobs that became queued or waiting in this batch and whose queue is gone, or whose token has ended."""
     unready = Eligibility(batch)
     for before, job in list(batch.changes.updated.values()):
+        if job.state in (State.QUEUED, State.WAITING) and hold_revoked(batch, job):
+            continue
         if job.state in (State.QUEUED, State.WAITING) and before.state is not job.state and not job.waits_for_queue:
             why = unready.why(shape_of(job))
             if why is not None:

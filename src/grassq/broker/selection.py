@@ -14,7 +14,7 @@ from grassq.core.model import FINAL, Job, State
 from grassq.core.names import ALL, STATES, shown
 from grassq.core.syntax.numbers import id_ranges
 from grassq.core.syntax.options import closest
-from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByWord, LastJob, Selector
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByToken, ByWord, LastJob, Selector
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import NotFound, Refused
 from grassq.store.base import JobScan
@@ -221,6 +221,8 @@ def describe(selector: Selector) -> str:
             return shown(text)
         case InState(names):
             return ",".join(names)
+        case ByToken(id_):
+            return f"token:{id_}"
         case LastJob(back):
             return f"@~{back}" if back else "@"
         case _:

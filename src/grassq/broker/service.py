@@ -11,6 +11,7 @@ from grassq.broker import tokens
 from grassq.broker.batch import Batch
 from grassq.broker.eligibility import Eligibility, reevaluate
 from grassq.broker.selection import present, resolve
+from grassq.broker.tokens import Bearer
 from grassq.broker.worker_records import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.model import ID_MAX, OFFERS_MAX, Job, Outcome, QueueTemplate, Spec, State
@@ -22,6 +23,7 @@ from grassq.core.states import Hold, Lost, Unready, advance
 from grassq.core.syntax.selectors import parse
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
+from grassq.store.rows import stored_bytes
 
 
 class Draft(Struct, frozen=True):
@@ -43,7 +45,14 @@ class Done(Struct, frozen=True):
     notes: list[str] = []
 
 
-def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes, as_sweep: bool = False) -> list[int]:
+def submit(
+    batch: Batch,
+    drafts: Sequence[Draft],
+    key: str,
+    digest: bytes,
+    as_sweep: bool = False,
+    bearer: Bearer = tokens.OWNER,
+) -> list[int]:
     """Store new jobs, all or none; the same key again returns the same ids. The jobs of a sweep share a name."""
     known = recall(batch, key, digest)
     if known is not None:
@@ -52,7 +61,7 @@ def submit(batch: Batch, drafts: Sequence[Draft], key: str, digest: bytes, as_sw
     shapes = ((draft.spec.queue, draft.spec.request, draft.spec.constraints) for draft in drafts)
     refuse_what_never_fits(eligibility, shapes)
     first = batch.next_id
-    insert(batch, drafts, eligibility, sweep_name(first) if as_sweep else None)
+    insert(batch, drafts, eligibility, sweep_name(first) if as_sweep else None, bearer)
     batch.changes.submissions[key] = Submission(key, digest, first, len(drafts), batch.now)
     return list(range(first, first + len(drafts)))
 
@@ -65,13 +74,26 @@ def refuse_what_never_fits(eligibility: Eligibility, shapes: Iterable[Shape]) ->
             raise Refused(f"this can never run: {never}")
 
 
-def insert(batch: Batch, drafts: Sequence[Draft], eligibility: Eligibility, name: str | None = None) -> list[Job]:
-    """Add new jobs and return them; `name` is for drafts without a name. Raise Refused if no ids are left."""
+def insert(
+    batch: Batch,
+    drafts: Sequence[Draft],
+    eligibility: Eligibility,
+    name: str | None = None,
+    bearer: Bearer = tokens.OWNER,
+) -> list[Job]:
+    """Add new jobs and return them; `name` is for drafts without a name.
+
+    Raise Refused if no ids are left, or if the jobs are beyond the limits of the token that answers for them.
+    """
     if batch.next_id + len(drafts) - 1 > ID_MAX:
         left = max(0, ID_MAX - batch.next_id + 1)
         raise Refused(f"{left} job ids are left in this store, of {ID_MAX:,}; start a broker with a new store")
+    if bearer.token is not None:
+        tokens.take_up(batch, bearer, len(drafts), sum(stored_bytes(draft.spec) for draft in drafts))
     batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
-    jobs = [_new_job(batch, draft, id_, eligibility, name) for id_, draft in enumerate(drafts, batch.next_id)]
+    jobs = [
+        _new_job(batch, draft, id_, eligibility, name, bearer.token) for id_, draft in enumerate(drafts, batch.next_id)
+    ]
     batch.insert(jobs)
     return jobs
 
@@ -105,7 +127,9 @@ def ids_of(submission: Submission) -> list[int]:
     return list(range(submission.first_id, submission.first_id + submission.count))
 
 
-def _new_job(batch: Batch, draft: Draft, id_: int, eligibility: Eligibility, name: str | None) -> Job:
+def _new_job(
+    batch: Batch, draft: Draft, id_: int, eligibility: Eligibility, name: str | None, token: str | None
+) -> Job:
     job = Job(
         id=id_,
         spec=draft.spec,
@@ -114,6 +138,7 @@ def _new_job(batch: Batch, draft: Draft, id_: int, eligibility: Eligibility, nam
         state=State.QUEUED,
         created=batch.now,
         rerun_of=draft.rerun_of,
+        token=token,
     )
     if draft.hold:
         return advance(job, Hold(), batch.now)

@@ -10,9 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
+from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.names import shown
 from grassq.errors import BadInput, NotFound, Refused
-from grassq.store.base import Scope, Token
+from grassq.store.base import Scope, Token, TokenUsage
 
 #: The name of the two codes a broker prints when it starts: one for a worker, one for a person.
 START_UP = "start-up"
@@ -23,6 +24,32 @@ NAME_MAX = 64
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 Kind = Literal["worker", "login"]
+
+
+class TokenLimits(Struct, frozen=True):
+    """What one token may have in the store at a time, and the highest priority it may give to a job."""
+
+    jobs: int = 100_000
+    bytes: int = 256 << 20
+    priority: int = NEUTRAL_PRIORITY
+
+    def check_priority(self, priority: int) -> None:
+        """Raise Refused for a priority that the token may not give."""
+        if priority > self.priority:
+            raise Refused(
+                f"your token may give priorities up to {self.priority}, not {priority}; "
+                "`grass token create --priority-max N` at the broker makes a token that may give more"
+            )
+
+
+class Bearer(Struct, frozen=True):
+    """The token that answers for new jobs, and its limits. The owner has no token, and an admin has no limits."""
+
+    token: str | None = None
+    limits: TokenLimits | None = None
+
+
+OWNER = Bearer()
 
 
 class Redemption(Struct, frozen=True, kw_only=True):
@@ -91,6 +118,7 @@ def redeem(batch: Batch, asked: Redemption) -> Token:
         created=batch.now,
         queues=None if scope == "worker" else code.queues,
         bare=scope != "worker" and code.bare,
+        priority_max=code.priority_max,
     )
     batch.changes.tokens[token.id] = token
     batch.changes.tokens[code.id] = replace(code, ended=batch.now, became=token.id)
@@ -116,6 +144,31 @@ def _scope(code: Token, kind: Kind) -> Scope:
     if code.scope == "worker":
         raise Refused("this code is for a worker, not for a person; `grass join` takes it")
     return code.scope
+
+
+def take_up(batch: Batch, bearer: Bearer, jobs: int, size: int) -> None:
+    """Count new jobs for a token; raise Refused if the token has ended, or if the jobs are beyond its limits."""
+    if bearer.token is None:
+        return
+    if bearer.token in batch.board.ended_tokens:
+        raise Refused("your token was revoked; ask the broker's owner for a new code")
+    used = batch.usage(bearer.token)
+    total = TokenUsage(used.jobs + jobs, used.bytes + size)
+    if bearer.limits is not None and total.jobs > bearer.limits.jobs:
+        raise Refused(
+            f"your token may have {bearer.limits.jobs:,} unfinished jobs, has {used.jobs:,}, and this would add "
+            f"{jobs:,}; wait until some have ended, or ask the broker's owner (setting token_jobs)"
+        )
+    if bearer.limits is not None and total.bytes > bearer.limits.bytes:
+        raise Refused(
+            f"the unfinished jobs of your token may take {_mib(bearer.limits.bytes)}, take {_mib(used.bytes)}, and "
+            f"this would add {_mib(size)}; wait until some have ended, or ask the broker's owner (setting token_mib)"
+        )
+    batch.used[bearer.token] = total
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MiB"
 
 
 def check_holder_name(text: str) -> str:
@@ -161,6 +214,9 @@ def revoke(batch: Batch, which: str) -> Token:
         raise Refused(f"this code was exchanged for token {token.became}; `grass token revoke {token.became}` ends it")
     if token.ended is None:
         token = batch.changes.tokens[token.id] = replace(token, ended=batch.now)
+    if not token.is_code:
+        # From this commit on no job starts for which the token answers, whether the job is held already or not.
+        batch.board.ended_tokens.add(token.id)
     return token
 
 

@@ -177,6 +177,9 @@ class Job(Struct, frozen=True, kw_only=True):
     #: What the last attempt wrote to its result file, as compact JSON.
     result: str | None = None
     rerun_of: int | None = None
+    #: The token that answers for this job; None for the owner. The job counts for the limits of the token, and starts
+    #: only while the token has not ended.
+    token: str | None = None
 
     @property
     def attempt_id(self) -> AttemptId:

@@ -95,7 +95,9 @@ class Cancel(Struct, frozen=True):
 
 
 class Hold(Struct, frozen=True):
-    """The user holds the job."""
+    """The user holds the job, or the job may not start for another reason."""
+
+    why: str = "held"
 
 
 class Release(Struct, frozen=True):
@@ -231,8 +233,8 @@ def _cancelled(job: Job, event: Event, at: float) -> Job:
     return replace(cancelled, outcome=Outcome.CANCELLED, cancel_requested=True, reason=None)
 
 
-def _held(job: Job, event: Event, at: float) -> Job:
-    return replace(job, state=State.HELD, reason=f"held; `grass release {job.id}` lets it go on", waits=())
+def _held(job: Job, event: Hold, at: float) -> Job:
+    return replace(job, state=State.HELD, reason=f"{event.why}; `grass release {job.id}` lets it go on", waits=())
 
 
 def _released(job: Job, event: Event, at: float) -> Job:

@@ -20,6 +20,7 @@ from grassq import home as homes
 from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
+from grassq.broker.tokens import TokenLimits
 from grassq.core.messages import WorkerMessage
 from grassq.core.planner.board import ReservationPolicy
 from grassq.core.planner.workers import in_process
@@ -155,7 +156,10 @@ async def _open_sockets(
     audit = Audit(run_root)
     stack.callback(audit.close)
     hosts = [*(identity.names if identity else ()), *filter(None, setup.values.hosts.split(","))]
-    guard = Guard(audit, hosts)
+    values = setup.values
+    guard = Guard(
+        audit, hosts, limits=TokenLimits(values.token_jobs, values.token_mib << 20, values.token_priority_max)
+    )
     links = WorkerRegistry(engine, alarm=partial(_alarm, audit))
     directory = _directory(stack, setup, engine, links, worker)
     default = parse_request(parse_object(setup.values.default_request, "default_request"))

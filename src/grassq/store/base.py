@@ -80,6 +80,15 @@ class Token(Struct, frozen=True, kw_only=True):
     ended: float | None = None
     #: The token a code was exchanged for.
     became: str | None = None
+    #: The highest priority a submit token may give to a job; None for the broker's setting.
+    priority_max: int | None = None
+
+
+class TokenUsage(Struct):
+    """How many unfinished jobs a token answers for, and how many bytes they take in the store."""
+
+    jobs: int = 0
+    bytes: int = 0
 
 
 class WorkerRecord(Struct, frozen=True):

@@ -31,6 +31,7 @@ from grassq.store.base import (
     Story,
     Submission,
     Token,
+    TokenUsage,
     WaitingGroup,
 )
 
@@ -77,6 +78,8 @@ class Store(ABC):
         self.where = where
         #: How many jobs are in each state; None until they are counted.
         self._totals: Counter[str] | None = None
+        #: What each token uses, by its id; None until it is counted.
+        self._usage: dict[str, TokenUsage] | None = None
 
     @abstractmethod
     def _execute(self, statement: str, values: Sequence[object] = ()) -> QueryResult:
@@ -145,7 +148,7 @@ class Store(ABC):
 
         A million waiting jobs take seconds, and only the memory of their queue positions.
         """
-        self._totals = None
+        self._totals = self._usage = None
         self._reopen()
         with self._foreign_errors(), self._reading():
             number = self._number()
@@ -168,8 +171,8 @@ class Store(ABC):
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
             )
-            totals = self._counted()
-        self.number, self._totals = number, totals
+            totals, usage = self._counted(), self._counted_usage()
+        self.number, self._totals, self._usage = number, totals, usage
         return loaded
 
     def _alive(self, whole: int) -> list[Job]:
@@ -194,6 +197,9 @@ class Store(ABC):
         totals[State.SUCCEEDED.value] = finished - totals[State.FAILED.value] - totals[State.CANCELLED.value]
         return totals
 
+    def _counted_usage(self) -> dict[str, TokenUsage]:
+        return {token: TokenUsage(jobs, int(size)) for token, jobs, size in self._all(sql.COUNT_OF_TOKENS)}
+
     def _identify(self) -> None:
         for key, bytes_ in (("store_id", 8), ("position_key", 32)):
             if not self._all(sql.GET_META, key):
@@ -210,6 +216,7 @@ class Store(ABC):
         """
         # Set again only after a successful commit: until then the states are counted anew.
         totals, self._totals = self._totals, None
+        usage, self._usage = self._usage, None
         with self._foreign_errors(), self._writing():
             number = self.number
             if self._execute(sql.NEXT_NUMBER, (str(number + 1), str(number))).rowcount != 1:
@@ -222,6 +229,9 @@ class Store(ABC):
             changes.count(totals)
             totals.subtract(left)
             self._totals = totals
+        if usage is not None:
+            rows.count_usage(changes, usage)
+            self._usage = usage
 
     def _write_jobs(self, changes: Changes) -> None:
         if changes.environments:
@@ -338,6 +348,8 @@ class Store(ABC):
                 return sorted(of_states, key=lambda row: row[0])[:limit] if len(names) > 1 else of_states
             case selectors.ByQueue(name, first):
                 return self._all(sql.SELECT_QUEUE, name, max(first, low), high, limit)
+            case selectors.ByToken(id_):
+                return self._all(sql.SELECT_TOKEN, id_, low, high, limit)
             case selectors.ByName(name) | selectors.ByWord(name):
                 return self._all(sql.SELECT_NAME, name, low, high, limit)
 
@@ -380,6 +392,13 @@ class Store(ABC):
             with self._foreign_errors():
                 self._totals = self._counted()
         return {state: count for state, count in self._totals.items() if count}
+
+    def usage(self, token: str) -> TokenUsage:
+        """Return what the unfinished jobs of a token take; kept up to date, so asking costs nothing."""
+        if self._usage is None:
+            with self._foreign_errors():
+                self._usage = self._counted_usage()
+        return self._usage.get(token) or TokenUsage()
 
     def attempts(self, job: int) -> list[Attempt]:
         """Return every try of a job, oldest first."""
@@ -429,7 +448,7 @@ class Store(ABC):
             for table, some in parts:
                 self._many(sql.INSERT[table], some)
             number = self._number()
-        self.number, self._totals = number, None
+        self.number, self._totals, self._usage = number, None, None
 
     def _read(self, from_row: Callable[[Row], T], statement: str, *values: object) -> list[T]:
         with self._foreign_errors():

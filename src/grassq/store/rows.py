@@ -33,7 +33,7 @@ from grassq.core.model import (
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Request
 from grassq.store import sql
-from grassq.store.base import Attempt, Submission, Token, WaitingGroup, WorkerRecord
+from grassq.store.base import Attempt, Changes, Submission, Token, TokenUsage, WaitingGroup, WorkerRecord
 
 #: A statement and its values.
 Write = tuple[str, tuple[object, ...]]
@@ -196,8 +196,14 @@ def job_from(row: tuple[Any, ...]) -> Job:
         rerun_of=row[21],
         spec=_spec_from(row[3], row[6], row[22], row[23]),
         result=row[25],
-        placement=_placement(row[26]) if row[26] is not None and state in _SHOWS_PLACEMENT else None,
+        token=row[26],
+        placement=_placement(row[27]) if row[27] is not None and state in _SHOWS_PLACEMENT else None,
     )
+
+
+def stored_bytes(spec: Spec) -> int:
+    """Return how many bytes the column `spec` of a job takes."""
+    return len(encode(_stored(spec)))
 
 
 def _stored(spec: Spec) -> tuple[object, ...]:
@@ -284,6 +290,27 @@ def attempt_from(row: tuple[Any, ...]) -> Attempt:
     """Return an attempt, from the columns of SELECT_ATTEMPTS: its fields, in their order."""
     fields = dict(zip(Attempt.__struct_fields__, row, strict=True))
     return msgspec.convert({**fields, "placement": _placement(fields["placement"])}, Attempt)
+
+
+def count_usage(changes: Changes, usage: dict[str, TokenUsage]) -> None:
+    """Bring what each token uses up to date."""
+    for job in changes.inserted.values():
+        if job.token is not None:
+            _use(usage, job, 1)
+    for before, after in changes.updated.values():
+        if before.token is not None:
+            _use(usage, before, -1)
+        if after.token is not None:
+            _use(usage, after, 1)
+
+
+def _use(usage: dict[str, TokenUsage], job: Job, times: int) -> None:
+    if job.token is not None and job.state not in FINAL:
+        used = usage.setdefault(job.token, TokenUsage())
+        used.jobs += times
+        used.bytes += times * stored_bytes(job.spec)
+        if not used.jobs:
+            del usage[job.token]
 
 
 def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object, ...]:

@@ -12,7 +12,8 @@ STATEMENTS_MAX = 256
 
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
-    "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, waits, result"
+    "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, "
+    "waits, result, token"
 )
 # What every new job has, and what a job that has not begun does not have.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"
@@ -55,7 +56,7 @@ _TABLES = {
     "pause": ("queue", "queue"),
     "standing": ("worker, drained, ticket, next_ticket, offered", "worker"),
     "doubt": ("worker", "worker"),
-    "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became", "id"),
+    "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became, priority_max", "id"),
     "life": ("life, number", "seq"),
 }
 # PostgreSQL keeps the schema's version in `meta`; it is not part of the store's content.
@@ -155,6 +156,10 @@ SELECT_RANGE = _SELECT + _FROM + "where job.id between ? and ? order by job.id l
 SELECT_LAST = _SELECT + _FROM + "where 1 = 1 order by job.id desc limit 1 offset ?"
 SELECT_QUEUE = _SELECT + _FROM + "where job.queue = ? and job.id between ? and ? order by job.id limit ?"
 SELECT_NAME = _SELECT + _FROM + "where job.name = ? and job.id between ? and ? order by job.id limit ?"
+_OF_TOKEN = "job.token is not null and job.finished is null"
+SELECT_TOKEN = (
+    _SELECT + _FROM + f"where {_OF_TOKEN} and job.token = ? and job.id between ? and ? order by job.id limit ?"
+)
 SELECT_RECENT = _SELECT + _FROM + "where job.finished > ? order by job.finished desc, job.id desc limit ?"
 
 _SCAN_CONDITIONS = {
@@ -196,6 +201,7 @@ from job where state <> 'succeeded' and state = '{state}' and waits = '{waits}' 
 SELECT_HIGHEST = "select max(id) from job"
 COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group by state"
 COUNT_FINISHED = "select count(*) from job where finished is not null"
+COUNT_OF_TOKENS = f"select token, count(*), sum(length(spec)) from job where {_OF_TOKEN} group by token"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
 SELECT_TOKENS = f"select {_TABLES['token'][0]} from token order by created, id"

@@ -203,6 +203,8 @@ class BulkChange:
         return jobs
 
     def _apply(self, batch: Batch, number: int, jobs: Sequence[Job]) -> Applied:
+        if self._visible_to in batch.board.ended_tokens:
+            raise Refused("your token was revoked")
         applied = self._action.apply(batch, jobs)
         self._graces[number] = applied.graces
         for job, note in applied.notes.items():

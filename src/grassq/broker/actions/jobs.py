@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from grassq.broker.actions.bulk import Action, Applied
 from grassq.broker.batch import Batch
-from grassq.broker.eligibility import Eligibility
+from grassq.broker.eligibility import REVOKED, Eligibility
 from grassq.broker.recovery import is_skipped
 from grassq.broker.service import Draft, insert, refuse_what_never_fits
+from grassq.broker.tokens import OWNER, Bearer
 from grassq.core.model import FINAL, HOLDING, Job, State
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.states import Cancel, Hold, Release, Unready
@@ -50,6 +51,19 @@ def _has_yet_to_start(batch: Batch, job: Job) -> bool:
     return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.predecessor(job) is not None)
 
 
+@dataclass(frozen=True)
+class HoldRevoked(Action):
+    """Hold the jobs of a token that has ended, as far as they have not started."""
+
+    is_strict = False  # there may be nothing to hold
+
+    def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
+        return None if job.state in (State.QUEUED, State.WAITING) else ""
+
+    def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
+        return Applied([batch.move(job, Hold(REVOKED)) for job in jobs])
+
+
 class HoldJobs(Action):
     """Keep jobs that have not started from starting."""
 
@@ -64,8 +78,11 @@ class HoldJobs(Action):
         return Applied([job if job.state is State.HELD else batch.move(job, Hold()) for job in jobs])
 
 
+@dataclass(frozen=True)
 class ReleaseJobs(Action):
-    """Let held jobs go on."""
+    """Let held jobs go on. If the token of a job has ended, the token of the caller answers for the job from now on."""
+
+    token: str | None = None
 
     is_strict = False  # a job that is not held needs no release
 
@@ -85,6 +102,10 @@ class ReleaseJobs(Action):
         unready = Eligibility(batch)
         released = []
         for job in jobs:
+            if job.token in batch.board.ended_tokens:
+                taken_over = replace(job, token=self.token)
+                batch.set(job, taken_over)
+                job = taken_over
             after = batch.move(job, Release())
             why = unready.why(shape_of(job))
             released.append(after if why is None else batch.move(after, Unready(why)))
@@ -114,8 +135,11 @@ class SetPriority(Action):
         return Applied(changed, notes=notes)
 
 
+@dataclass(frozen=True)
 class RerunJobs(Action):
-    """Submit finished jobs again as new jobs; the old records stay."""
+    """Submit finished jobs again as new jobs; the old records stay. The caller's token answers for the new jobs."""
+
+    bearer: Bearer = OWNER
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         if job.state not in FINAL:
@@ -133,12 +157,12 @@ class RerunJobs(Action):
                 job.spec,
                 environments[job.spec.env_digest] or b"\x90",
                 job.name,
-                job.priority,
+                job.priority if self.bearer.limits is None else min(job.priority, self.bearer.limits.priority),
                 rerun_of=job.rerun_of or job.id,
             )
             for job in jobs
         ]
-        return Applied(insert(batch, drafts, Eligibility(batch)))
+        return Applied(insert(batch, drafts, Eligibility(batch), bearer=self.bearer))
 
 
 class RerunLast(RerunJobs):

@@ -65,6 +65,9 @@ def _build_token(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bare", action="store_true", help="allow queues without a command too: the token may run any program"
     )
+    priority_max = "the highest priority that the token may give to a job (default: the broker's setting, 30)"
+    parser.add_argument("--priority-max", metavar="N", type=int, help=priority_max)
+    parser.add_argument("--kill", action="store_true", help="revoke: end the token's jobs too, also those that run")
     parser.add_argument("--name", metavar="NAME", help="a name for the token")
     parser.add_argument("--ttl", metavar="DURATION", help="how long the code is valid (default: 1h)")
     parser.add_argument("-q", "--quiet", action="store_true", help="print ids or the code alone")
@@ -140,7 +143,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if not tokens:
         return render.line("no tokens; `grass token create` creates a code for one")
     now = job_text.now()
-    headers = ["ID", "KIND", "SCOPE", "NAME", "QUEUES", "STATE", "CREATED", "EXPIRES"]
+    headers = ["ID", "KIND", "SCOPE", "NAME", "QUEUES", "JOBS", "STATE", "CREATED", "EXPIRES"]
     render.table(headers, [_row(each, now) for each in tokens])
     return EXIT_OK
 
@@ -153,14 +156,15 @@ def _row(each: Mapping[str, Any], now: float) -> list[str]:
     times = [job_text.clock(each.get("created"), now), job_text.clock(each.get("expires"), now)]
     is_submit = each.get("scope") == "submit"
     words = [str(each.get(key) or "") for key in ("scope", "name")]
-    return [str(each.get("id")), kind, *words, queues + bare if is_submit else "", state, *times]
+    jobs = str(each.get("jobs") or "")
+    return [str(each.get("id")), kind, *words, queues + bare if is_submit else "", jobs, state, *times]
 
 
 def _create(arguments: argparse.Namespace) -> int:
     ttl_s = TTL_S if arguments.ttl is None else duration_s(arguments.ttl, "--ttl")
     scope = arguments.scope or "submit"
-    if scope != "submit" and (arguments.queue or arguments.bare):
-        raise BadInput(f"--queue and --bare are for submit tokens, not for a {scope} token")
+    if scope != "submit" and (arguments.queue or arguments.bare or arguments.priority_max is not None):
+        raise BadInput(f"--queue, --bare and --priority-max are for submit tokens, not for a {scope} token")
     with connect(arguments.broker) as client:
         answer = client.change(
             "tokens/create",
@@ -168,6 +172,7 @@ def _create(arguments: argparse.Namespace) -> int:
             name=arguments.name,
             queues=arguments.queue,
             bare=arguments.bare,
+            priority_max=arguments.priority_max,
             ttl_s=ttl_s,
         )
     if arguments.json:
@@ -186,10 +191,32 @@ def _create(arguments: argparse.Namespace) -> int:
 
 def _revoke(arguments: argparse.Namespace) -> int:
     with connect(arguments.broker) as client:
-        answer = client.change("tokens/revoke", id=arguments.id)
+        answer = client.change("tokens/revoke", id=arguments.id, kill=arguments.kill)
     id_ = str(answer.get("id"))
     sentence = id_ if arguments.quiet else f"token {id_} ({answer.get('name')}) is revoked"
-    return render.outcome(arguments.json, answer, sentence)
+    render.outcome(arguments.json, answer, sentence)
+    if not arguments.quiet:
+        render.notes(_left_behind(id_, answer))
+    return EXIT_OK
+
+
+def _left_behind(token_id: str, answer: Mapping[str, Any]) -> list[str]:
+    """Say what became of the jobs of a revoked token."""
+    held, killed, running = (int(answer.get(name) or 0) for name in ("held", "killed", "running"))
+    said = []
+    if held:
+        said.append(
+            f"{_jobs(held)} held; `grass show token:{token_id}` lists them, and `grass release` lets them go on"
+        )
+    if killed:
+        said.append(f"{_jobs(killed)} asked to end")
+    elif running:
+        said.append(f"{_jobs(running)} running still; `grass kill token:{token_id}` ends all jobs of the token")
+    return said
+
+
+def _jobs(count: int) -> str:
+    return "1 job is" if count == 1 else f"{count:,} jobs are"
 
 
 def audit(arguments: argparse.Namespace) -> int:

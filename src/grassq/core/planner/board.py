@@ -101,6 +101,8 @@ class Board:
         #: The queues defined at the broker, by name.
         self.templates: dict[str, QueueTemplate] = {}
         self.paused: set[str] = set(paused)
+        #: Tokens that have ended: no job starts for which one of them answers.
+        self.ended_tokens: set[str] = set()
         self.heads: dict[str, Head] = {}
 
     def put(self, job: Job, before: Job | None = None) -> None:

@@ -272,12 +272,12 @@ def _check_amounts(given: GivenOptions, queue: str, context: SubmitContext, sepa
     view = context.queues.get(queue)
     known = context.resources | (view.resources if view is not None else frozenset())
     for name, amount in given.amounts.items():
+        word = f"--{name}={amount}".encode()
         if _has(context, queue, name):
             continue
-        word = f"--{name}={amount}".encode()
         if view is not None and not separated:
             raise options.unknown(word, ENQUEUE, known)
-        if options.meant_by(f"--{name}".encode(), ENQUEUE, known):
+        if name not in known and options.meant_by(f"--{name}".encode(), ENQUEUE, known):
             insist = f'for a resource called {name}: --require "{{{name}: {amount}}}"'
             raise BadInput(f"{options.unknown(word, ENQUEUE, known)} ({insist})")
 

@@ -14,6 +14,7 @@ MAX_NUMBER = 10**15
 _MAX_DIGITS = 16
 
 _PART = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_TOKEN = re.compile(r"[0-9a-f]{8}")
 _LAST = re.compile(r"@(?:~([0-9]+))?")
 
 
@@ -58,7 +59,13 @@ class ByName(msgspec.Struct, frozen=True, tag="name"):
     name: str
 
 
-Selector = ByIds | LastJob | AllJobs | ByState | ByWord | ByQueue | ByName
+class ByToken(msgspec.Struct, frozen=True, tag="token"):
+    """Every unfinished job that a token answers for."""
+
+    id: str
+
+
+Selector = ByIds | LastJob | AllJobs | ByState | ByWord | ByQueue | ByName | ByToken
 
 
 def parse(text: str) -> Selector:
@@ -80,6 +87,8 @@ def parse(text: str) -> Selector:
         return ByQueue(name=_named(name, text))
     if colon and kind == "name":
         return ByName(name=_named(name, text))
+    if colon and kind == "token" and _TOKEN.fullmatch(name):
+        return ByToken(id=name)
     return ByWord(text=_named(text, text))
 
 

@@ -21,6 +21,7 @@ from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import replace
 
+from grassq.broker.tokens import TokenLimits
 from grassq.core.syntax.numbers import is_number
 from grassq.store.base import Scope, Token
 from grassq.web.access.audit import NO_CALLER, Audit, AuditEntry
@@ -67,11 +68,19 @@ class Guard:
     """Knows the tokens and the open connections, and lets requests through or refuses them."""
 
     def __init__(
-        self, audit: Audit | None = None, hosts: Iterable[str] = (), now: Callable[[], float] = time.time
+        self,
+        audit: Audit | None = None,
+        hosts: Iterable[str] = (),
+        now: Callable[[], float] = time.time,
+        limits: TokenLimits | None = None,
     ) -> None:
-        """Answer to `hosts` beside addresses: the names in the certificate, and the setting `hosts`."""
+        """Answer to `hosts` beside addresses: the names in the certificate, and the setting `hosts`.
+
+        `limits` hold for each token with the scope submit.
+        """
         self.audit = audit
         self._now = now
+        self._limits = limits or TokenLimits()
         self._hosts = {"grass", "localhost", *_own_names(), *(host.lower().rstrip(".") for host in hosts)}
         self._needs: dict[web.AbstractRoute, Need] = {}
         self._tokens: dict[str, Token] = {}
@@ -118,7 +127,8 @@ class Guard:
         if token is not None:
             # An admin may make queues, so an admin could make a queue for any program anyway.
             bare = token.bare or token.scope == "admin"
-            request[CALLER] = Principal(token.scope, token.id, token.name, token.queues, bare)
+            limits = self._limits_of(token)
+            request[CALLER] = Principal(token.scope, token.id, token.name, token.queues, bare, limits)
         _check_encoding(request)
         _check_sender(request, self._hosts)
         need = self._need(request)
@@ -165,6 +175,12 @@ class Guard:
         if token is None or not same or kind.lower() != "bearer" or token.ended is not None:
             return None
         return token if token.expires is None or self._now() < token.expires else None
+
+    def _limits_of(self, token: Token) -> TokenLimits | None:
+        """Return the limits of a token; an admin has none, because an admin can make tokens."""
+        if token.scope == "admin":
+            return None
+        return self._limits if token.priority_max is None else replace(self._limits, priority=token.priority_max)
 
     def _attach(self, connection: ClientConnection, token: str) -> None:
         """Count a connection for its token, so that it ends with the token."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 from msgspec import Struct
 
+from grassq.broker.tokens import Bearer, TokenLimits
 from grassq.store.base import Scope
 
 
@@ -20,11 +21,18 @@ class Principal(Struct, frozen=True):
     queues: tuple[str, ...] | None = None
     #: Whether the caller may use queues without a command of their own.
     bare: bool = False
+    #: What the token may have in the store; None for no limits.
+    limits: TokenLimits | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether the caller is the owner, on the unix socket."""
         return self.token is None
+
+    @property
+    def bearer(self) -> Bearer:
+        """The token that answers for what the caller submits, and its limits."""
+        return Bearer(self.token, self.limits)
 
 
 OWNER = Principal("admin", bare=True)

@@ -23,7 +23,7 @@ from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
 from grassq.errors import BadInput, GrassError
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
-from grassq.web.access.principal import CALLER
+from grassq.web.access.principal import CALLER, Principal
 from grassq.web.listen.abort import cut
 from grassq.web.responses import SlowAnswer, bulk_document, digest, document
 from grassq.web.workers.directory import WorkerDirectory
@@ -33,13 +33,13 @@ WAIT_MAX_S = 30.0
 ABOUT_MAX = 200
 
 #: The changes of selected jobs: POST /v1/jobs/VERB.
-CHANGES: dict[str, Callable[[requests.SelectBody], Action]] = {
-    "kill": lambda body: actions.KillJobs(body.grace_s, body.unstarted),
-    "rerun": lambda body: _rerun(body),
-    "hold": lambda body: actions.HoldJobs(),
-    "release": lambda body: actions.ReleaseJobs(),
-    "priority": lambda body: actions.SetPriority(body.priority),
-    "clean": lambda body: actions.CleanJobs(body.older_s),
+CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
+    "kill": lambda body, caller: actions.KillJobs(body.grace_s, body.unstarted),
+    "rerun": lambda body, caller: _rerun(body, caller),
+    "hold": lambda body, caller: actions.HoldJobs(),
+    "release": lambda body, caller: actions.ReleaseJobs(caller.token),
+    "priority": lambda body, caller: _set_priority(body, caller),
+    "clean": lambda body, caller: actions.CleanJobs(body.older_s),
 }
 
 #: Returns documents of the next jobs of a reading.
@@ -138,7 +138,7 @@ class Jobs:
         if verb == "rerun" and not states:
             await self._engine.read(lambda batch: _refuse_history(batch, chosen))
         change = BulkChange(
-            CHANGES[verb](body),
+            CHANGES[verb](body, request[CALLER]),
             chosen or [ByState((State.FAILED.value, State.CANCELLED.value))],
             key=body.key,
             # The path too: the same body can kill or clean, and a repeated key must not turn a hold into a removal.
@@ -167,12 +167,18 @@ def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
     return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
 
 
-def _rerun(body: requests.SelectBody) -> Action:
+def _set_priority(body: requests.SelectBody, caller: Principal) -> Action:
+    if caller.limits is not None:
+        caller.limits.check_priority(body.priority)
+    return actions.SetPriority(body.priority)
+
+
+def _rerun(body: requests.SelectBody, caller: Principal) -> Action:
     if states := body.rerun_states:
-        return actions.RerunFailed(states)
+        return actions.RerunFailed(caller.bearer, states)
     is_named = all(selection.is_named(each) for each in requests.parse_selectors(body.selectors))
     # A job named by its id is run again whatever became of its later runs.
-    return actions.RerunJobs() if is_named else actions.RerunLast()
+    return actions.RerunJobs(caller.bearer) if is_named else actions.RerunLast(caller.bearer)
 
 
 def _refuse_history(batch: Batch, chosen: list[Selector]) -> None:

@@ -13,18 +13,22 @@ from aiohttp import web
 from msgspec import Struct
 
 from grassq.broker import tokens
+from grassq.broker.actions import jobs as actions
+from grassq.broker.actions.bulk import BulkChange
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.views import timestamp
+from grassq.core.job_options import check_bounds
 from grassq.core.names import check_name
 from grassq.core.syntax import join_codes
 from grassq.core.syntax.addresses import Address
-from grassq.errors import BadInput, Refused
-from grassq.store.base import Scope, Token
+from grassq.core.syntax.selectors import ByToken
+from grassq.errors import BadInput, GrassError, Refused
+from grassq.store.base import Scope, Token, TokenUsage
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Guard
 from grassq.web.access.principal import CALLER
-from grassq.web.responses import document
+from grassq.web.responses import SlowAnswer, digest, document
 
 CODE_S = 3600.0
 CODE_MIN_S = 60.0
@@ -42,12 +46,19 @@ class CreateBody(requests.Body, kw_only=True):
     bare: bool = False
     name: str = ""
     ttl_s: float = CODE_S
+    #: The highest priority that the token may give to a job; null for the broker's setting.
+    priority_max: int | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(priority=self.priority_max)
 
 
 class RevokeBody(requests.Body, kw_only=True):
     """A token or code to revoke."""
 
     id: str
+    #: End the jobs of the token too: those that wait, and those that run.
+    kill: bool = False
 
 
 class RedeemBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -84,8 +95,11 @@ class Tokens:
 
     async def list(self, request: web.Request) -> web.Response:
         """Answer with every token and code, without their secrets."""
-        tokens, now = await self._engine.read(lambda batch: (batch.store.tokens(), batch.now))
-        return document({"tokens": [_document(token, now) for token in tokens]})
+
+        def documents(batch: Batch) -> list[dict[str, object]]:
+            return [_document(token, batch.now, batch.usage(token.id)) for token in batch.store.tokens()]
+
+        return document({"tokens": await self._engine.read(documents)})
 
     async def create(self, request: web.Request) -> web.Response:
         """Make a code for one user or one worker."""
@@ -126,6 +140,7 @@ class Tokens:
                     is_code=True,
                     queues=None if body.queues is None else tuple(body.queues),
                     bare=body.bare,
+                    priority_max=body.priority_max,
                     expires=batch.now + body.ttl_s,
                 ),
             )
@@ -167,16 +182,30 @@ class Tokens:
             }
         )
 
-    async def revoke(self, request: web.Request) -> web.Response:
-        """Revoke a token or a code, and end its open connections."""
+    async def revoke(self, request: web.Request) -> web.StreamResponse:
+        """Revoke a token or a code, end its open connections, and hold or kill its unfinished jobs.
+
+        From the first commit on none of these jobs starts. They are held in further steps, because they may be many.
+        """
         body = requests.decode(request[BODY], RevokeBody)
         token = await self._engine.change(lambda batch: tokens.revoke(batch, body.id))
         request[ENTRY].about = f"{'code' if token.is_code else 'token'} {token.id} {token.name}"
-        answer = document({"id": token.id, "name": token.name})
-        if token.id == request[CALLER].token:
-            answer.force_close()
         self._guard.put(token, keep=asyncio.current_task())
-        return answer
+        action = actions.KillJobs() if body.kill else actions.HoldRevoked()
+        change = BulkChange(
+            action, [ByToken(token.id)], key=body.key, digest=digest(b"revoke " + request[BODY]), required=False
+        )
+        answer = SlowAnswer(request)
+        try:
+            done = await self._engine.change_in_steps(change.start, answer.keep_alive)
+            running = await self._engine.read(lambda batch: _running(batch, token.id))
+        except GrassError as error:
+            return await answer.refuse(error)
+        jobs = {"held": 0 if body.kill else len(done.ids), "killed": len(done.ids) if body.kill else 0}
+        response = await answer.end({"id": token.id, "name": token.name, **jobs, "running": running})
+        if token.id == request[CALLER].token:
+            response.force_close()
+        return response
 
     async def audit(self, request: web.Request) -> web.Response:
         """Answer with the newest entries of the audit."""
@@ -189,21 +218,29 @@ class Tokens:
 def _check_rights(body: CreateBody) -> None:
     if not CODE_MIN_S <= body.ttl_s <= CODE_MAX_S:
         raise BadInput(f"a code lives between {CODE_MIN_S:g} seconds and {CODE_MAX_S / 86400:g} days")
-    if body.scope != "submit" and (body.queues is not None or body.bare):
-        raise BadInput("queues and bare go with the scope submit only")
+    if body.scope != "submit" and (body.queues is not None or body.bare or body.priority_max is not None):
+        raise BadInput("queues, bare and priority_max go with the scope submit only")
     if body.queues is not None and not 1 <= len(body.queues) <= QUEUES_MAX:
         raise BadInput(f"a token names 1 to {QUEUES_MAX} queues, or none for every queue")
     for queue in body.queues or ():
         check_name(queue, "queue name")
 
 
-def _document(token: Token, now: float) -> dict[str, object]:
+def _running(batch: Batch, token: str) -> int:
+    """Return how many jobs of a token have started and not ended."""
+    return sum(job.token == token for job in batch.board.holding.values())
+
+
+def _document(token: Token, now: float, used: TokenUsage) -> dict[str, object]:
     return {
         "id": token.id,
         "scope": token.scope,
         "name": token.name,
         "queues": token.queues,
         "bare": token.bare,
+        "priority_max": token.priority_max,
+        "jobs": used.jobs,
+        "bytes": used.bytes,
         "is_code": token.is_code,
         "created": timestamp(token.created),
         "expires": timestamp(token.expires),

@@ -80,7 +80,7 @@ class Submissions:
             else:
                 if typed.command.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)
-                ids = await self._store(drafts, body.key, raw, as_sweep=body.verb == "sweep")
+                ids = await self._store(drafts, body.key, request, as_sweep=body.verb == "sweep")
         except (Gone, StoreUnavailable):
             # A client on another machine asks again.
             raise
@@ -137,15 +137,19 @@ class Submissions:
         else:
             missing = sorted({draft.spec.queue for draft in drafts} - builder.known.offers.keys())
             warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
-            ids = await self._store(drafts, key, raw)
+            ids = await self._store(drafts, key, request)
         request[ENTRY].about = f"jobs {range_text(ids)}"
         return ids, warnings
 
-    async def _store(self, drafts: list[service.Draft], key: str, raw: bytes, as_sweep: bool = False) -> list[int]:
+    async def _store(
+        self, drafts: list[service.Draft], key: str, request: web.Request, as_sweep: bool = False
+    ) -> list[int]:
         if not drafts:
             return []
-        request_digest = await _off_loop(digest, raw)
-        handler = partial(service.submit, drafts=drafts, key=key, digest=request_digest, as_sweep=as_sweep)
+        request_digest, bearer = await _off_loop(digest, request[BODY]), request[CALLER].bearer
+        handler = partial(
+            service.submit, drafts=drafts, key=key, digest=request_digest, as_sweep=as_sweep, bearer=bearer
+        )
         return await self._engine.change(handler, key=key, recall=service.ids_of, short=len(drafts) <= BRIEF_MAX)
 
     async def _stored_ids(self, error: GrassError, key: str, raw: bytes) -> list[int]:

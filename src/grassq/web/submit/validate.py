@@ -192,10 +192,12 @@ def _constraints(options: JobOptions, submitter: Submitter) -> Constraints:
 
 
 def _check_right(options: JobOptions, submitter: Submitter) -> None:
-    queues = submitter.caller.queues
+    queues, limits = submitter.caller.queues, submitter.caller.limits
     if queues is not None and options.queue not in queues:
         allowed = ", ".join(queues) or "none"
         raise Refused(f"your token may not use queue {shown(options.queue)}; it may use: {allowed}")
+    if limits is not None:
+        limits.check_priority(options.priority)
 
 
 def _check_absolute(cwd: bytes | None) -> None:
