@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from tests.link.harness import PATIENT, QUICK, Broker, FrameLine, Line, Worker, World, kind_of, play, until, world
 
+from grassq.core import protocol
 from grassq.store.base import WorkerRecord
 from grassq.worker import broker_link as links
 
@@ -132,6 +134,39 @@ def test_who_joins_again_begins_without_a_ticket(tmp_path: Path) -> None:
             await until(lambda: again.link.online)
             assert one.broker.online("w-2")
             assert links.load(str(again.place)).token == "w-2"
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    ["x 99999999", "\xff 99999999 5 \xff", "x 99999999 5 00ff", "{life} 99999999 9 {proof}", "{life} 1 9 {proof}"],
+)
+def test_no_claim_to_know_later_commits_stands_for_a_ticket(tmp_path: Path, claim: str) -> None:
+    async def test() -> None:
+        store = tmp_path / "store.db"
+        async with world(tmp_path) as one:
+            one.broker = Broker(tmp_path / "first", PATIENT, str(store))
+            await one.broker.start(one.stack)
+            worker = await one.joined()
+            await until(lambda: worker_record(one).next_ticket == "")
+            await worker.stop()
+            stolen = links.load(str(worker.place))
+            await (await one.joined()).stop()
+            # The broker starts again, and the copy of the home is the first that comes.
+            again = Broker(tmp_path / "again", PATIENT, str(store))
+            await again.start(one.stack)
+            one.broker = again
+            assert stolen.position is not None
+            line = await FrameLine(again.address, lambda way, data: [data]).open(one.stack)
+            seen = claim.format(life=stolen.position.incarnation, proof=stolen.position.proof)
+            line.headers = {protocol.TICKET_HEADER: stolen.ticket, protocol.SEEN_HEADER: seen}
+            thief = Worker(tmp_path / "first", "w", [line.address], PATIENT, again.engine.status.store_id)
+            thief.dial(one.stack)
+            await until(lambda: thief.link.describe()["refused"])
+            assert again.alarms and not again.online("w")
+            await thief.stop()
+            await one.joined()
 
     play(test)
 

@@ -87,7 +87,8 @@ class Recovery:
 
     def history(self, number: int, highest_id: int) -> StoreHistory:
         """Return the store's history up to the commit of this number, when this was the highest id given."""
-        return StoreHistory(StorePosition(self.incarnation, number, highest_id).proved(self._key), self._incarnations)
+        position = StorePosition(self.incarnation, number, highest_id).proved(self._key)
+        return StoreHistory(position, self._key, self._incarnations)
 
     def hello(self, batch: Batch, hello: Hello) -> Orders:
         """Answer a fresh hello: give up unrecorded attempts, and have the run dirs of removed jobs deleted."""

@@ -91,12 +91,18 @@ class StorePosition(Struct, frozen=True):
 class StoreHistory(Struct, frozen=True):
     """The history of a store up to its present position."""
 
+    #: With the proof that only a holder of `key` can make.
     position: StorePosition
+    key: str
     #: The incarnations of brokers on the store, oldest first, each with the last commit before it.
     incarnations: Mapping[str, int]
 
+    def is_restored(self, seen: StorePosition | None) -> bool:
+        """Return whether a worker proves to have seen more than this history holds."""
+        return seen is not None and seen.is_proved(self.key) and self.is_behind(seen)
+
     def is_behind(self, seen: StorePosition | None) -> bool:
-        """Return whether a worker has seen more than this history holds: then the store was restored from a backup."""
+        """Return whether a position is later than this history: if proved, the store was restored from a backup."""
         if seen is None:
             return False
         if seen.incarnation not in self.incarnations:

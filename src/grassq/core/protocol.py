@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from grassq.core.messages import Order, StorePosition, WorkerMessage
 from grassq.core.model import Offer
+from grassq.core.syntax.numbers import is_number
 
 #: The newest protocol of this release; it may differ by one from the peer's.
 PROTOCOL = 1
@@ -180,6 +181,19 @@ class _Tagged(Struct):
     """A body as far as every release can read it."""
 
     type: str
+
+
+def position_text(position: StorePosition) -> str:
+    """Return a store position as the header SEEN_HEADER has it."""
+    return f"{position.incarnation} {position.commit} {position.highest_id} {position.proof}"
+
+
+def position_of(text: str) -> StorePosition | None:
+    """Return the store position in a header; None if there is none, or one without a proof."""
+    words = text.split(" ") if text.isascii() else []
+    if len(words) != 4 or not all(is_number(word, 18) for word in words[1:3]):
+        return None
+    return StorePosition(words[0], int(words[1]), int(words[2]), words[3])
 
 
 def read_frame(decoder: msgspec.msgpack.Decoder[Frame[Body]], data: bytes, *, newer: bool) -> tuple[int, Any]:

@@ -190,7 +190,7 @@ class BrokerLink:
             "Authorization": f"Bearer {endpoint.token}",
             protocol.PROTOCOL_HEADER: str(PROTOCOL),
             protocol.TICKET_HEADER: self._memory.ticket,
-            protocol.SEEN_HEADER: f"{position.incarnation} {position.commit}" if position else "",
+            protocol.SEEN_HEADER: "" if position is None else protocol.position_text(position),
         }
         url = URL.build(scheme="https", host=address.host, port=address.port, path=protocol.PATH)
         try:

@@ -67,12 +67,17 @@ class WorkerConnection:
         *,
         times: LinkTimes,
         newer: bool,
+        restored: StorePosition | None = None,
     ) -> None:
-        """`cut` ends the connection under the WebSocket, whatever its buffers hold."""
+        """`cut` ends the connection under the WebSocket, whatever its buffers hold.
+
+        `restored` is the position by which the worker was admitted, although its ticket is unknown.
+        """
         self.name = name
         self.ws = ws
         self._engine = engine
         self._ticket = ticket
+        self._restored = restored
         self._times = times
         self._frames = FramedConnection(
             ws,
@@ -194,7 +199,8 @@ class WorkerConnection:
         if not isinstance(hello, Hello):
             raise ConnectionEnded("the first frame is not a hello")
         self._engine.connect(self.name, self.send)
-        self._say(replace(hello, fresh=True))
+        # A worker that was admitted because the store was restored must not claim otherwise now.
+        self._say(replace(hello, fresh=True, seen=self._restored or hello.seen))
         # A changing call is refused while nothing can be stored, so the hello is stored before it is answered.
         await self._engine.change(lambda batch: None)
         status = self._engine.status

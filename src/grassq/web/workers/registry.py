@@ -80,12 +80,14 @@ class WorkerRegistry:
         self._arriving.add(name)
         try:
             await self._only_one(name)
-            ticket = await self._admitted_with(request, name)
+            ticket, seen = await self._admitted_with(request, name)
             ws = web.WebSocketResponse(timeout=1.0, compress=False, max_msg_size=protocol.FRAME_MAX + 64)
             ws.headers[protocol.PROTOCOL_HEADER] = str(PROTOCOL)
             await ws.prepare(request)
             end = partial(cut, request.transport)
-            link = WorkerConnection(self._engine, name, ws, end, ticket, times=self._times, newer=theirs > PROTOCOL)
+            link = WorkerConnection(
+                self._engine, name, ws, end, ticket, times=self._times, newer=theirs > PROTOCOL, restored=seen
+            )
             self._links[name] = link
             return link
         finally:
@@ -106,10 +108,14 @@ class WorkerRegistry:
         old.end("replaced by a new connection")
         await old.over.wait()
 
-    async def _admitted_with(self, request: web.Request, name: str) -> str:
+    async def _admitted_with(self, request: web.Request, name: str) -> tuple[str, StorePosition | None]:
+        """Return the next ticket of a worker, and the position by which the worker proves that the store was restored.
+
+        Only such a proof stands for a ticket that the store does not know, and only once.
+        """
         shown = request.headers.get(protocol.TICKET_HEADER, "")
-        seen = _position(request.headers.get(protocol.SEEN_HEADER, ""))
-        restored = name not in self._admitted and self._engine.status.history.is_behind(seen)
+        seen = protocol.position_of(request.headers.get(protocol.SEEN_HEADER, ""))
+        restored = name not in self._admitted and self._engine.status.history.is_restored(seen)
         try:
             admit = partial(worker_records.admit, worker=name, shown=shown, restored=restored)
             ticket = await self._engine.change(admit)
@@ -117,7 +123,7 @@ class WorkerRegistry:
             self._ring(name, str(error))
             raise
         self._admitted.add(name)
-        return ticket
+        return ticket, seen if restored else None
 
     def _ring(self, name: str, words: str) -> None:
         """Raise the alarm once, not at every try: a refused worker tries for ever."""
@@ -144,10 +150,3 @@ def _checked(request: web.Request, caller: Principal) -> int:
     if not web.WebSocketResponse().can_prepare(request):
         raise BadInput("a worker connects by WebSocket")
     return theirs
-
-
-def _position(text: str) -> StorePosition | None:
-    incarnation, _, number = text.rpartition(" ")
-    if not incarnation or not is_number(number, 18):
-        return None
-    return StorePosition(incarnation, int(number))
