@@ -9,6 +9,7 @@ from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
 from grassq.broker import eligibility, service
+from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.core.messages import Start, Withdraw
 from grassq.core.model import Outcome, State
@@ -131,6 +132,20 @@ def test_a_pause_takes_back_who_waits_behind_another() -> None:
     fixture = a_pair()
     effects = fixture.process(Call(lambda batch: service.pause(batch, None)))
     assert [order for _, order in effects.orders] == [Withdraw(3, 1, ONE_SLOT.boot)]
+
+
+@pytest.mark.parametrize("job", [2, 3])
+def test_one_that_has_not_started_is_taken_back_and_held_when_its_token_ends(job: int) -> None:
+    fixture = a_pair()
+    before = fixture.job(job)
+    fixture.do(lambda batch: batch.set(before, replace(before, token="abcd1234")))
+
+    def end_token(batch: Batch) -> None:
+        batch.board.ended_tokens.add("abcd1234")
+
+    assert [order for _, order in fixture.process(Call(end_token)).orders] == [Withdraw(job, 1, ONE_SLOT.boot)]
+    fixture.report(job, RefusedByWorker(1, "taken back"))
+    assert fixture.job(job).state is State.HELD
 
 
 def test_one_that_is_placed_behind_another_has_not_started() -> None:

@@ -17,7 +17,8 @@ from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Attempt, Changes, Story, Submission, WorkerRecord
 from grassq.store.copy import copy
 from grassq.store.open import open_store
-from grassq.store.relational import ROWS_AT_ONCE, Part, Store
+from grassq.store.relational import ROWS_AT_ONCE, Store
+from grassq.store.rows import Part
 
 Opened = Callable[[str], Store]
 LINES = ROWS_AT_ONCE * 2 + 1

@@ -71,7 +71,7 @@ class Batch(Struct):
 
     def usage(self, token: str) -> TokenUsage:
         """Return what a token uses, new jobs of this batch included; jobs that end in this batch still count."""
-        return self.used.get(token) or self.store.usage(token)
+        return self.used.get(token) or self.store.tallies.of_token(token)
 
     def remove(self, jobs: Sequence[Job]) -> None:
         """Remove finished jobs."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
 from grassq.core.model import WorkerInfo
+from grassq.core.names import DEFAULT_QUEUE
 from grassq.errors import Refused
 from grassq.store.base import WorkerRecord
 
@@ -47,11 +48,12 @@ def kept(batch: Batch, worker: str, ticket: str) -> None:
 
 
 def note_offered(batch: Batch, info: WorkerInfo) -> None:
-    """Store since when a worker offers each of its queues; the broker's own worker comes first without it."""
+    """Store since when a worker offers each of its queues; `default` is left out: every worker has it."""
     if info.name in batch.board.roles.trusted:
-        return
+        return  # its offers count before those of all others
     record = worker_record_of(batch, info.name)
-    offered = {offer.queue: record.offered.get(offer.queue, batch.store.number) for offer in info.offers}
+    queues = [offer.queue for offer in info.offers if offer.queue != DEFAULT_QUEUE]
+    offered = {queue: record.offered.get(queue, batch.store.number) for queue in queues}
     if offered != record.offered:
         batch.changes.worker_records[info.name] = replace(record, offered=offered)
         batch.board.workers[info.name].offered = offered

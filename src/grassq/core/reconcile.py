@@ -77,8 +77,12 @@ def due(board: Board, worker: str, sent: Mapping[AttemptId, Sent], now: float) -
 
 
 def _to_tell(board: Board, job: Job, since: float, now: float) -> Sent:
-    if board.predecessor(job) is not None:
+    if is_prefetched := board.predecessor(job) is not None:
         is_withdrawn = board.prefetch.is_withdrawn(job, now - since, board)
+    else:
+        # The token may have ended since the job was placed, and the worker has not confirmed the start.
+        is_withdrawn = job.token in board.ended_tokens and not job.cancel_requested
+    if is_withdrawn or is_prefetched:
         return Sent(now, since, Withdraw(job.id, job.attempt, _boot(job)) if is_withdrawn else None)
     # A changed stop is due at once; it does not wait for the time of a repetition.
     return Sent(now, since, stop_of(job) if job.cancel_requested else None)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Sized
 from copy import copy
-from operator import attrgetter
 from typing import Literal
 
 from msgspec import Struct, field
@@ -17,7 +15,6 @@ from grassq.core.planner.request_classes import Shape
 SUBMISSION_KEPT_S = 7 * 86400.0
 CODE_KEPT_S = 7 * 86400.0
 INCARNATIONS_KEPT = 1000
-_state_of = attrgetter("state")
 
 
 class Submission(Struct, frozen=True):
@@ -152,16 +149,6 @@ class Changes(Struct):
         # Mostly empty, and a copy takes longer than all the rest.
         copies = [copy(each) if each else each is None for each in (*small, *sets)]
         return (*map(len, jobs), len(self.environments), len(self.submissions), *copies, self.restored_to)
-
-    def count(self, totals: Counter[str]) -> None:
-        """Bring the number of jobs in each state up to date, except for removed jobs."""
-        # By their plain text: hashing a member of an enumeration takes five times longer.
-        if self.inserted:
-            totals.update(map(str.__str__, map(_state_of, self.inserted.values())))
-        for before, after in self.updated.values():
-            if before.state is not after.state:
-                totals[str.__str__(before.state)] -= 1
-                totals[str.__str__(after.state)] += 1
 
 
 class WaitingGroup(Struct, gc=False):

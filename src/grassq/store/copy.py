@@ -9,7 +9,8 @@ from pathlib import Path
 from grassq.core.syntax.store_urls import is_postgres
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.open import IN_MEMORY, open_store, sqlite_path
-from grassq.store.relational import Part, Store
+from grassq.store.relational import Store
+from grassq.store.rows import Part
 
 #: Called after each part: how many rows are copied, and how many there are.
 Progress = Callable[[int, int], None]

@@ -19,8 +19,8 @@ from psycopg.pq import TransactionStatus
 from grassq.core.syntax.store_urls import shown_url
 from grassq.errors import Deposed, StoreUnavailable
 from grassq.store import postgres_session, schema, sql
-from grassq.store.relational import QueryResult, Row, Store
-from grassq.store.rows import Write
+from grassq.store.relational import QueryResult, Store
+from grassq.store.rows import Row, Write
 
 #: How often a leader confirms that it lives, and after what silence a standby takes over.
 BEAT_S = 1.0
@@ -68,7 +68,7 @@ class PostgresStore(Store):
                 term = int(self._all(sql.TAKE_LEAD, self._holder)[0][0])
                 number = self._number()
             self._term, self.number, self.leader = term, number, self._holder.partition(" ")[0]
-            self._totals = None
+            self._tallies = None
             return True
 
     def _is_free(self) -> bool:

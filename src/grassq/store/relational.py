@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import groupby, starmap
 from operator import itemgetter
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from grassq.core.syntax import selectors
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import Deposed, GuardFailed, Refused, StoreUnavailable
 from grassq.gc_pause import gc_paused
-from grassq.store import rows, sql
+from grassq.store import rows, sql, tallies
 from grassq.store.base import (
     CODE_KEPT_S,
     INCARNATIONS_KEPT,
@@ -31,14 +31,12 @@ from grassq.store.base import (
     Story,
     Submission,
     Token,
-    TokenUsage,
     WaitingGroup,
 )
+from grassq.store.rows import Part, Row
+from grassq.store.tallies import Tallies
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
-#: A table, and some of its rows.
-Part = tuple[str, list[Row]]
 
 #: How many rows of a store are in memory at once while it is copied, and while waiting jobs are grouped.
 ROWS_AT_ONCE, WAITING_AT_ONCE = 500, 2000
@@ -76,10 +74,8 @@ class Store(ABC):
     def __init__(self, where: str) -> None:
         #: The store's name in messages, without a password.
         self.where = where
-        #: How many jobs are in each state; None until they are counted.
-        self._totals: Counter[str] | None = None
-        #: What each token uses, by its id; None until it is counted.
-        self._usage: dict[str, TokenUsage] | None = None
+        #: Counts of jobs; None until the jobs are counted.
+        self._tallies: Tallies | None = None
 
     @abstractmethod
     def _execute(self, statement: str, values: Sequence[object] = ()) -> QueryResult:
@@ -148,7 +144,7 @@ class Store(ABC):
 
         A million waiting jobs take seconds, and only the memory of their queue positions.
         """
-        self._totals = self._usage = None
+        self._tallies = None
         self._reopen()
         with self._foreign_errors(), self._reading():
             number = self._number()
@@ -171,8 +167,7 @@ class Store(ABC):
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
             )
-            totals, usage = self._counted(), self._counted_usage()
-        self.number, self._totals, self._usage = number, totals, usage
+            self.number, self._tallies = number, self._counted()
         return loaded
 
     def _alive(self, whole: int) -> list[Job]:
@@ -191,14 +186,9 @@ class Store(ABC):
                 found += rows.waiting_groups(State(state), self._stream(statement, WAITING_AT_ONCE))
         return found
 
-    def _counted(self) -> Counter[str]:
-        totals = Counter({state: count for state, count in self._all(sql.COUNT_OTHERS)})
+    def _counted(self) -> Tallies:
         finished = self._all(sql.COUNT_FINISHED)[0][0]
-        totals[State.SUCCEEDED.value] = finished - totals[State.FAILED.value] - totals[State.CANCELLED.value]
-        return totals
-
-    def _counted_usage(self) -> dict[str, TokenUsage]:
-        return {token: TokenUsage(jobs, int(size)) for token, jobs, size in self._all(sql.COUNT_OF_TOKENS)}
+        return tallies.counted(self._all(sql.COUNT_OTHERS), finished, self._all(sql.COUNT_OF_TOKENS))
 
     def _identify(self) -> None:
         for key, bytes_ in (("store_id", 8), ("position_key", 32)):
@@ -214,24 +204,18 @@ class Store(ABC):
         A job row that is not as `updated` expects raises GuardFailed; what the disk refuses raises StoreUnavailable;
         when another broker has taken the store over, Deposed.
         """
-        # Set again only after a successful commit: until then the states are counted anew.
-        totals, self._totals = self._totals, None
-        usage, self._usage = self._usage, None
+        # Set again only after a successful commit: until then the jobs are counted anew.
+        counted, self._tallies = self._tallies, None
         with self._foreign_errors(), self._writing():
-            number = self.number
-            if self._execute(sql.NEXT_NUMBER, (str(number + 1), str(number))).rowcount != 1:
-                raise GuardFailed(f"commit {number} is not the last in the store")
+            if self._execute(sql.NEXT_NUMBER, (str(self.number + 1), str(self.number))).rowcount != 1:
+                raise GuardFailed(f"commit {self.number} is not the last in the store")
             self._write_jobs(changes)
             left = self._remove(changes.removed) if changes.removed else Counter()
             self._write_broker(changes)
         self.number += 1
-        if totals is not None:
-            changes.count(totals)
-            totals.subtract(left)
-            self._totals = totals
-        if usage is not None:
-            rows.count_usage(changes, usage)
-            self._usage = usage
+        if counted is not None:
+            counted.count(changes, left)
+            self._tallies = counted
 
     def _write_jobs(self, changes: Changes) -> None:
         if changes.environments:
@@ -386,19 +370,17 @@ class Store(ABC):
         """Return the last jobs finished after `since`, newest first."""
         return self._read(rows.job_from, sql.SELECT_RECENT, since, limit)
 
-    def totals(self) -> dict[str, int]:
-        """Return how many jobs are in each state that has jobs; kept up to date, so asking costs nothing."""
-        if self._totals is None:
+    @property
+    def tallies(self) -> Tallies:
+        """Counts of jobs, kept up to date, so that asking costs nothing."""
+        if self._tallies is None:
             with self._foreign_errors():
-                self._totals = self._counted()
-        return {state: count for state, count in self._totals.items() if count}
+                self._tallies = self._counted()
+        return self._tallies
 
-    def usage(self, token: str) -> TokenUsage:
-        """Return what the unfinished jobs of a token take; kept up to date, so asking costs nothing."""
-        if self._usage is None:
-            with self._foreign_errors():
-                self._usage = self._counted_usage()
-        return self._usage.get(token) or TokenUsage()
+    def totals(self) -> dict[str, int]:
+        """Return how many jobs are in each state that has jobs."""
+        return {state: count for state, count in self.tallies.totals.items() if count}
 
     def attempts(self, job: int) -> list[Attempt]:
         """Return every try of a job, oldest first."""
@@ -448,7 +430,7 @@ class Store(ABC):
             for table, some in parts:
                 self._many(sql.INSERT[table], some)
             number = self._number()
-        self.number, self._totals, self._usage = number, None, None
+        self.number, self._tallies = number, None
 
     def _read(self, from_row: Callable[[Row], T], statement: str, *values: object) -> list[T]:
         with self._foreign_errors():

@@ -33,8 +33,11 @@ from grassq.core.model import (
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Request
 from grassq.store import sql
-from grassq.store.base import Attempt, Changes, Submission, Token, TokenUsage, WaitingGroup, WorkerRecord
+from grassq.store.base import Attempt, Submission, Token, WaitingGroup, WorkerRecord
 
+Row = tuple[Any, ...]
+#: A table, and some of its rows.
+Part = tuple[str, list[Row]]
 #: A statement and its values.
 Write = tuple[str, tuple[object, ...]]
 
@@ -290,27 +293,6 @@ def attempt_from(row: tuple[Any, ...]) -> Attempt:
     """Return an attempt, from the columns of SELECT_ATTEMPTS: its fields, in their order."""
     fields = dict(zip(Attempt.__struct_fields__, row, strict=True))
     return msgspec.convert({**fields, "placement": _placement(fields["placement"])}, Attempt)
-
-
-def count_usage(changes: Changes, usage: dict[str, TokenUsage]) -> None:
-    """Bring what each token uses up to date."""
-    for job in changes.inserted.values():
-        if job.token is not None:
-            _use(usage, job, 1)
-    for before, after in changes.updated.values():
-        if before.token is not None:
-            _use(usage, before, -1)
-        if after.token is not None:
-            _use(usage, after, 1)
-
-
-def _use(usage: dict[str, TokenUsage], job: Job, times: int) -> None:
-    if job.token is not None and job.state not in FINAL:
-        used = usage.setdefault(job.token, TokenUsage())
-        used.jobs += times
-        used.bytes += times * stored_bytes(job.spec)
-        if not used.jobs:
-            del usage[job.token]
 
 
 def worker_record_row(worker: str, worker_record: WorkerRecord) -> tuple[object, ...]:

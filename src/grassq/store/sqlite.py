@@ -12,8 +12,8 @@ import msgspec
 
 from grassq.store import schema
 from grassq.store.base import Changes
-from grassq.store.relational import QueryResult, Row, Store
-from grassq.store.rows import Write
+from grassq.store.relational import QueryResult, Store
+from grassq.store.rows import Row, Write
 
 MEMORY = ":memory:"
 BUSY_TIMEOUT_S = 5.0

@@ -108,4 +108,4 @@ class Prefetch:
         worker = board.workers.get(job.placement.worker)
         if waited_s >= self.policy.wait_s or worker is None or not worker.takes:
             return True
-        return job.cancel_requested or board.is_paused(job.spec.queue)
+        return job.cancel_requested or job.token in board.ended_tokens or board.is_paused(job.spec.queue)

@@ -79,13 +79,14 @@ def snapshot_of(board: Board) -> QueueSnapshot:
             name = workers[0].info.name
             said_by = None if name in board.roles.trusted else name
             offers[queue] = said[0]
-            queues[queue] = KnownQueue(bool(said[0].prefix), workers[0].resource_names(), said_by)
-    names = [worker.resource_names() for worker in _deciding(board)]
+            # Being the first to offer `default` means nothing, because every worker has it.
+            counted = workers if queue == DEFAULT_QUEUE and said_by is not None else workers[:1]
+            queues[queue] = KnownQueue(bool(said[0].prefix), _shared(counted), said_by)
     return QueueSnapshot(
         offers,
         queues,
         frozenset(board.resource_names()),
-        frozenset.intersection(*names) if names else frozenset(),
+        _shared(_deciding(board)),
         board.roles,
         frozenset(slotted),
         frozenset(offers.keys() - elsewhere),
@@ -95,7 +96,6 @@ def snapshot_of(board: Board) -> QueueSnapshot:
 def _precedence(roles: WorkerRoles, worker: WorkerState, queue: str) -> tuple[object, ...]:
     """Return a key by which the worker whose offer decides comes first."""
     name, offer = worker.info.name, worker.offer(queue)
-    # Every worker has a queue `default`, so being the first to offer it means nothing.
     is_odd = queue == DEFAULT_QUEUE and offer is not None and bool(offer.prefix or offer.slots)
     return name not in roles.trusted, is_odd, worker.offered_since(queue), name
 
@@ -108,6 +108,10 @@ def _deciding(board: Board) -> list[WorkerState]:
 
 def _defined_at_broker(template: QueueTemplate, workers: Sequence[WorkerState]) -> KnownQueue:
     """Return a queue of the broker; beside its own limits, amounts are what all its workers have."""
-    names = [worker.resource_names() for worker in workers if worker.own_offer(template.offer.queue) is None]
-    shared = frozenset.intersection(*names) if names else frozenset()
-    return KnownQueue(bool(template.offer.prefix), shared.union(template.offer.limits))
+    takers = [worker for worker in workers if worker.own_offer(template.offer.queue) is None]
+    return KnownQueue(bool(template.offer.prefix), _shared(takers).union(template.offer.limits))
+
+
+def _shared(workers: Sequence[WorkerState]) -> frozenset[str]:
+    """Return the resources that all of some workers have."""
+    return frozenset.intersection(*(worker.resource_names() for worker in workers)) if workers else frozenset()
