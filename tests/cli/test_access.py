@@ -263,7 +263,7 @@ def test_tokens_are_listed(home: Path, grass: Grass) -> None:
         assert grass("token", "list", "-q").stdout == "0a1b2c3d\n11111111\n"
     assert daemon.requests[0].target == "/v1/tokens"
     header, first, second = done.stdout.splitlines()
-    assert header.split() == ["ID", "KIND", "SCOPE", "NAME", "QUEUES", "STATE", "CREATED", "EXPIRES"]
+    assert header.split() == ["ID", "KIND", "SCOPE", "NAME", "QUEUES", "JOBS", "STATE", "CREATED", "EXPIRES"]
     assert first.split()[:4] == ["0a1b2c3d", "token", "submit", "ann"] and "print (any program)" in first
     assert second.split()[:5] == ["11111111", "code", "worker", "box", "expired"]
 
@@ -277,6 +277,7 @@ def test_tokens_are_listed(home: Path, grass: Grass) -> None:
             {"scope": "submit", "queues": ["a", "b"], "bare": True, "name": "ann", "ttl_s": 600.0},
             "login",
         ),
+        (["--priority-max", "90"], {"scope": "submit", "priority_max": 90, "ttl_s": 3600.0}, "login"),
         (["--scope", "worker"], {"scope": "worker", "ttl_s": 3600.0}, "join"),
     ],
 )
@@ -301,9 +302,28 @@ def test_a_token_is_revoked_by_its_id(home: Path, grass: Grass) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "answer", "said"),
+    [
+        ([], {"held": 1}, "1 job is held; `grass show token:0a1b2c3d` lists them, and `grass release` lets them go on"),
+        ([], {"held": 0, "running": 1200}, "1,200 jobs are running still; `grass kill token:0a1b2c3d` ends all jobs"),
+        (["--kill"], {"killed": 2, "running": 1}, "2 jobs are asked to end"),
+    ],
+)
+def test_the_end_of_a_token_says_what_becomes_of_its_jobs(
+    home: Path, grass: Grass, words: list[str], answer: dict[str, object], said: str
+) -> None:
+    with FakeDaemon(home, lambda request: document({"id": "0a1b2c3d", "name": "ann", **answer})) as daemon:
+        done = grass("token", "revoke", "0a1b2c3d", *words)
+    assert said in done.stderr
+    assert daemon.requests[0].document.get("kill", False) is bool(words)
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ["token", "revoke"],
+        ["token", "create", "--kill"],
+        ["token", "create", "--scope", "read", "--priority-max", "3"],
         ["token", "create", "x"],
         ["token", "destroy"],
         ["token", "create", "--scope", "god"],

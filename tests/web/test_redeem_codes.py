@@ -224,7 +224,7 @@ def test_a_revoked_token_opens_nothing_more(by: str) -> None:
         token = await fixture.token("admin", name="eve")
         which = {"id": token.partition(".")[0], "name": "eve"}[by]
         answer = await fixture.ask("POST", "/v1/tokens/revoke", {"id": which, "key": key()}, local=True)
-        assert answer.json == {"id": token.partition(".")[0], "name": "eve"}
+        assert (answer.json["id"], answer.json["name"]) == (token.partition(".")[0], "eve")
         assert (await fixture.ask("GET", "/v1/show", token=token)).status == 401
         if by == "id":
             again = await fixture.ask("POST", "/v1/tokens/revoke", {"id": which, "key": key()}, local=True)

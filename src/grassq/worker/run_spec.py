@@ -18,7 +18,7 @@ from grassq.core.syntax.placeholders import fill
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 from grassq.core.syntax.slots import device_order
 from grassq.run import rundir
-from grassq.worker.default_env import DefaultEnvironment, harmless
+from grassq.worker.default_env import DefaultEnvironment, passed_on
 from grassq.worker.devices.detectors import DeviceVariables
 
 LEAVE_GRACE_S = 2.0
@@ -77,7 +77,7 @@ def run_spec(
         b"job.name": (start.name or "").encode(),
     }
     is_remote = spec.constraints.remote is not None
-    base = _base(harmless(default_env.env) if is_remote else start.env, variables.hidden)
+    base = _base(passed_on(default_env.env) if is_remote else start.env, variables.hidden)
     own = environment(start, path, checkpoint, held, values, variables)
     own_cwd = default_env.cwd if is_remote and not spec.own_cwd else spec.cwd
     words = [fill(word, values) for word in (*where.prefix, *spec.command)]

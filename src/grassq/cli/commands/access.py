@@ -129,6 +129,8 @@ def token(arguments: argparse.Namespace) -> int:
         raise BadInput(
             "`grass token revoke` takes the ID of one token, the other actions take none; `grass token` lists the ids"
         )
+    if arguments.kill and arguments.action != "revoke":
+        raise BadInput("--kill goes with `grass token revoke`")
     return actions[arguments.action](arguments)
 
 
