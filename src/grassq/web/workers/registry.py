@@ -83,7 +83,10 @@ class WorkerRegistry:
             ticket, seen = await self._admitted_with(request, name)
             ws = web.WebSocketResponse(timeout=1.0, compress=False, max_msg_size=protocol.FRAME_MAX + 64)
             ws.headers[protocol.PROTOCOL_HEADER] = str(PROTOCOL)
-            await ws.prepare(request)
+            try:
+                await ws.prepare(request)
+            except ConnectionError:
+                raise Denied(400, f"worker {name} hung up while it was admitted") from None
             end = partial(cut, request.transport)
             link = WorkerConnection(
                 self._engine, name, ws, end, ticket, times=self._times, newer=theirs > PROTOCOL, restored=seen
