@@ -126,6 +126,9 @@ def shown(*parts: bytes) -> bytes:
         (b"a\x9b2Jb", "a\ufffd2Jb".encode()),
         ("naïve 🌱".encode(), "naïve 🌱".encode()),
         (b"a\x1b]never ends\nb", b"a\nb"),
+        (b"\x1b[31mred\x1b[8m", b"\x1b[31mred\x1b[8m\x1b[0m"),
+        (b"\x1b[31mred\x1b[m", b"\x1b[31mred\x1b[m"),
+        ("a\u202eb\u2066c".encode(), b"a\\u202eb\\u2066c"),
     ],
 )
 def test_a_terminal_sees_colours_and_text_only(written: bytes, seen: bytes) -> None:
@@ -137,4 +140,4 @@ def test_a_terminal_sees_colours_and_text_only(written: bytes, seen: bytes) -> N
 def test_no_escape_but_a_colour_ever_reaches_a_terminal(parts: list[bytes]) -> None:
     text = shown(*parts).decode()
     rest = re.sub(r"\x1b\[[0-9;:]*m", "", text)
-    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", rest)
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", rest)

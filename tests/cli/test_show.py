@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import pty
 import re
 import shlex
 import subprocess
@@ -130,19 +129,8 @@ def test_of_a_long_answer_that_breaks_off_what_came_is_printed_and_the_rest_is_m
 
 def on_a_terminal(home: Path, answer: dict[str, Any], **environ: str) -> list[str]:
     """The lines `grass show` draws on a terminal."""
-    ours, theirs = pty.openpty()
-    env = {**calls.environment(home), "COLUMNS": "60", "TERM": "xterm", "NO_COLOR": "", **environ}
     with FakeDaemon(home, lambda request: document(answer)):
-        argv = [sys.executable, str(calls.ROOT / "bin" / "grass"), "show", "all"]
-        subprocess.run(argv, stdout=theirs, stderr=subprocess.DEVNULL, env=env, check=True, timeout=60)
-    os.close(theirs)
-    drawn = b""
-    try:
-        while part := os.read(ours, 1 << 16):
-            drawn += part
-    except OSError:
-        pass  # how Linux says that nobody has the other end
-    os.close(ours)
+        drawn = calls.on_terminal(home, calls.ROOT / "bin" / "grass", "show", "all", **environ)
     return drawn.decode().splitlines()
 
 

@@ -153,3 +153,14 @@ def test_nothing_heavy_is_loaded_before_somebody_looks() -> None:
     code = "import grassq.compat.simple_gpu_scheduler.scheduler, sys; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     assert not {"rich", "asyncio", "aiohttp", "ssl", "json5", "cryptography"} & set(loaded)
+
+
+def test_what_commands_write_does_not_control_the_terminal(scheduler: Scheduler) -> None:
+    clears = r"printf '\033]0;owned\007\033[2J\033[31mred\302\233 \342\200\256desrever\033[8m'"
+    file = scheduler.file("lines", clears, "echo '\x1b]0;owned\x07'")
+    watched = Watched(scheduler, file, with_stdout=True)
+    shown = watched.end()
+    assert "\x1b]" not in watched.raw and "\x1b[2J" not in watched.raw and "\u202e" not in watched.raw
+    assert "\x1b[31mred" in watched.raw and r"\u202edesrever" in watched.raw
+    assert watched.raw.rindex("\x1b[0m") > watched.raw.rindex("\x1b[8m"), "what follows is not concealed"
+    assert r"Processing command `echo '\x1b]0;owned\x07'` on gpu 0" in shown

@@ -93,7 +93,7 @@ def _print(text: bytes, messages: bytes, verb: str) -> None:
         _warn(b"" if text.strip().isdigit() else text)
         return
     try:
-        write_all(1, text)
+        write_all(1, _safe(1, text))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -102,9 +102,18 @@ def _print(text: bytes, messages: bytes, verb: str) -> None:
 
 def _warn(data: bytes) -> None:
     try:
-        write_all(2, data)
+        write_all(2, _safe(2, data))
     except OSError:
         return
+
+
+def _safe(fd: int, data: bytes) -> bytes:
+    """Return what a broker says: on a terminal with control characters as escapes, else unchanged."""
+    if not os.isatty(fd):
+        return data
+    from grassq.cli.render import clean_bytes
+
+    return clean_bytes(data)
 
 
 def _stored(text: bytes) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from grassq.cli.render import clean
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -18,7 +20,7 @@ def progress(label: str, *, is_shown: bool) -> Iterator[Callable[[int, int, str]
         return
     with _bar(auto_refresh=True) as bar:
         task = bar.add_task(label, total=None, remark="")
-        yield lambda done, total, remark: bar.update(task, completed=done, total=total, remark=remark)
+        yield lambda done, total, remark: bar.update(task, completed=done, total=total, remark=clean(remark))
 
 
 class ProgressBar:
@@ -31,7 +33,7 @@ class ProgressBar:
 
     def show(self, done: int, total: int, remark: str) -> None:
         """Draw the bar."""
-        self._bar.update(self._task, completed=done, total=total, remark=remark)
+        self._bar.update(self._task, completed=done, total=total, remark=clean(remark))
         if not self._is_shown:
             self._bar.start()
             self._is_shown = True

@@ -23,16 +23,15 @@ FLEXIBLE_LEAST = 24
 COLUMNS = 80
 
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+#: Characters that reverse the order of what follows them on a terminal, or begin another line.
+REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"
 #: Characters that reorder or hide what follows them on a terminal.
-_TREACHEROUS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\ufeff")
+_TREACHEROUS = frozenset(REORDERING + "\u200e\u200f\ufeff")
 
 
 def text(content: str, *, fd: int = 1) -> int:
-    """Print text unchanged; return 0, the exit code."""
-    stream = sys.stderr if fd == 2 else sys.stdout
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    write(content.encode(encoding, "backslashreplace"), fd=fd)
-    return 0
+    """Print text, on a terminal with control characters as escapes; return 0, the exit code."""
+    return _print(clean_lines(content) if os.isatty(fd) else content, fd)
 
 
 def line(content: str) -> int:
@@ -73,7 +72,14 @@ def notes(messages: Iterable[str]) -> None:
 
 
 def write(data: bytes, *, fd: int = 1) -> None:
-    """Write bytes unchanged; an OSError names stdout or stderr as its file."""
+    """Write bytes, on a terminal with control characters as escapes; an OSError names stdout or stderr as its file."""
+    if os.isatty(fd):
+        data = clean_bytes(data)
+    write_unchanged(data, fd=fd)
+
+
+def write_unchanged(data: bytes, *, fd: int = 1) -> None:
+    """Write bytes that hold only control sequences of this program, or that AnsiFilter has filtered."""
     try:
         write_all(fd, data)
     except OSError as error:
@@ -106,7 +112,17 @@ def clean(content: str) -> str:
     """Return the text with every character that could move the cursor or reorder the line as an escape."""
     if content.isprintable():
         return content
-    return "".join(_visible(each) for each in content)
+    return "".join(visible(each) for each in content)
+
+
+def clean_lines(content: str) -> str:
+    """Return the text of several lines with every other control character as an escape."""
+    return "\n".join(map(clean, content.split("\n")))
+
+
+def clean_bytes(data: bytes) -> bytes:
+    """Return the UTF-8 text of several lines with every other control character, and every other byte, as an escape."""
+    return clean_lines(data.decode("utf-8", "backslashreplace")).encode("utf-8", "backslashreplace")
 
 
 class Table:
@@ -133,7 +149,7 @@ class Table:
         for row in cells:
             pairs = zip(self._headers, row, strict=True)
             drawn.append(self._row(row, [_style(*pair) if self._coloured else "" for pair in pairs]))
-        text("\n".join(drawn) + "\n" if drawn else "")
+        _print("\n".join(drawn) + "\n" if drawn else "")
 
     def _row(self, cells: Sequence[str], styles: Sequence[str]) -> str:
         assert self._sizes is not None
@@ -149,12 +165,19 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: st
     Table(headers, flexible).add(rows)
 
 
-def _visible(character: str) -> str:
+def visible(character: str) -> str:
+    """Return the character, or an escape if it could move the cursor or reorder the line."""
     # Icons of patched fonts: Python calls them unprintable, but they are harmless on a terminal.
     is_icon = "\ue000" <= character <= "\uf8ff"
     if character in _TREACHEROUS or not (character.isprintable() or is_icon):
         return _ESCAPES.get(ord(character)) or character.encode("unicode_escape").decode("ascii")
     return character
+
+
+def _print(content: str, fd: int = 1) -> int:
+    encoding = getattr(sys.stderr if fd == 2 else sys.stdout, "encoding", None) or "utf-8"
+    write_unchanged(content.encode(encoding, "backslashreplace"), fd=fd)
+    return 0
 
 
 #: Colours by the first word of a STATE cell: green, red, yellow, cyan, magenta.

@@ -141,7 +141,9 @@ def _list(arguments: argparse.Namespace) -> int:
         return render.document(answer)
     tokens = answer.get("tokens", [])
     if arguments.quiet:
-        return render.text("".join(f"{each['id']}\n" for each in tokens))
+        for each in tokens:
+            render.line(str(each["id"]))
+        return EXIT_OK
     if not tokens:
         return render.line("no tokens; `grass token create` creates a code for one")
     now = job_text.now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import sleep
 from typing import Any
@@ -69,7 +69,7 @@ def _print(
 ) -> int:
     """Print the log as it is now, with `put` or as a document; a job that never started has none, which is exit 3."""
     texts, size = dict.fromkeys(streams, b""), 0
-    with _named(job):
+    with _written(job, [put] if put else []):
         for stream in streams:
             for part in client.log(job["id"], stream=stream, **options):
                 size += len(part)
@@ -82,8 +82,6 @@ def _print(
         if put is None:
             shown = {stream: text.decode("utf-8", "backslashreplace") for stream, text in texts.items()}
             render.document({"id": job["id"], "attempt": options["attempt"] or job.get("attempt"), **shown})
-        else:
-            put(b"")
     if size or not never_started(job):
         return EXIT_OK
     state = str(job.get("error") or job.get("state"))
@@ -109,9 +107,9 @@ def one_job(client: ApiClient, selector: str) -> dict[str, Any]:
 def writer(fd: int, *, raw: bool = False) -> Callable[[bytes], None]:
     """Return a function that writes log bytes: filtered for a terminal, else unchanged. Empty bytes end the log."""
     if raw or not os.isatty(fd):
-        return lambda data: render.write(data, fd=fd)
+        return lambda data: render.write_unchanged(data, fd=fd)
     screen = AnsiFilter()
-    return lambda data: render.write(screen.feed(data, last=not data), fd=fd)
+    return lambda data: render.write_unchanged(screen.feed(data, last=not data), fd=fd)
 
 
 def follow_to_end(
@@ -130,7 +128,7 @@ def follow_to_end(
     try:
         if blocked.is_strict:
             until_started(look, job, blocked)
-        with _named(job), watched(look, job, blocked):
+        with _written(job, sinks.values()), watched(look, job, blocked):
             if len(sinks) == 1:
                 [(stream, put)] = sinks.items()
                 return _follow_stream(client, job["id"], stream, put, **options)
@@ -141,10 +139,14 @@ def follow_to_end(
 
 
 @contextmanager
-def _named(job: dict[str, Any]) -> Iterator[None]:
-    """Turn an OSError of the output into a GrassError that names the job."""
+def _written(job: dict[str, Any], sinks: Iterable[Callable[[bytes], None]]) -> Iterator[None]:
+    """End the sinks, also after an error, so that no colour stays on; turn an OSError into one that names the job."""
     try:
-        yield
+        try:
+            yield
+        finally:
+            for put in sinks:
+                put(b"")
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -199,7 +201,6 @@ def _follow_stream(
             part_of = client.log(id_, stream=stream, attempt=part_of.attempt + 1, follow=True)
             continue
         if attempt is not None or job.get("state") in FINAL_STATES:
-            put(b"")
             return job
         sleep(ASK_AGAIN_S)  # the daemon ended the log before the job ended: ask for the rest
         part_of = client.log(id_, stream=stream, offset=part_of.offset, attempt=part_of.attempt, follow=True)

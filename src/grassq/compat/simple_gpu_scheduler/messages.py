@@ -31,7 +31,7 @@ class Messages:
         self.write(f"{PROGRAM}: {render.clean(message)}\n".encode("utf-8", "backslashreplace"))
 
     def write(self, data: bytes) -> None:
-        """Write bytes unchanged; ignore an unwritable stderr."""
+        """Write bytes, on a terminal with control characters as escapes; ignore an unwritable stderr."""
         self.hide()
         try:
             render.write(data, fd=2)

@@ -1,10 +1,13 @@
-"""Writes to stdout: the output of several commands, mixed in whole lines."""
+"""Writes to stdout: the output of several commands, mixed in whole lines, filtered if stdout is a terminal."""
 
 from __future__ import annotations
 
 import os
 import select
 import stat
+
+from grassq.cli.ansi_filter import AnsiFilter
+from grassq.cli.render import clean_bytes
 
 #: Bytes of an unfinished line that are kept back; a longer line is written in pieces.
 HELD_MAX = 64 << 10
@@ -24,6 +27,8 @@ class Output:
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self._takes = FILE_TAKES if is_file(descriptor) else PIPE_TAKES
+        #: For a terminal, the filter of each job that has written.
+        self._filters: dict[int, AnsiFilter] | None = {} if os.isatty(descriptor) else None
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLOUT)
         #: The unfinished line of each job.
@@ -51,10 +56,12 @@ class Output:
 
     def line(self, content: bytes) -> None:
         """Write a line of this program."""
-        self._put(_OURSELVES, content + b"\n")
+        self._put(_OURSELVES, (content if self._filters is None else clean_bytes(content)) + b"\n")
 
     def write(self, job: int, data: bytes) -> None:
         """Take bytes of a command; write them up to the last line end."""
+        if self._filters is not None:
+            data = self._filters.setdefault(job, AnsiFilter()).feed(data)
         data = self._held.pop(job, b"") + data
         end = data.rfind(b"\n") + 1
         if len(data) - end > HELD_MAX:
@@ -67,6 +74,8 @@ class Output:
     def end(self, job: int) -> None:
         """Write the unfinished line of a command that has ended."""
         rest = self._held.pop(job, b"")
+        if self._filters and (screen := self._filters.pop(job, None)):
+            rest += screen.feed(b"", last=True)
         if rest:
             self._put(job, rest)
         if self._open == job:
