@@ -46,12 +46,8 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("sdk", "core"): {"core.outcome", "core.job_options"},
     ("net", "core"): {"core.syntax"},
     ("run", "core"): {"core.result"},  # the shim reads what the command leaves as its result
-    ("compat", "cli"): {
-        "cli.ansi_filter",
-        "cli.progress",
-        "cli.job_text",
-        "cli.render",
-    },  # how things look on a terminal
+    # How things look on a terminal.
+    ("compat", "cli"): {"cli.ansi_filter", "cli.progress", "cli.job_text", "cli.render"},
     ("cli", "daemon"): set(),
     ("cli.commands.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
     ("cli.commands.store", "daemon"): {"daemon"},  # `grass store copy` needs the code that opens stores

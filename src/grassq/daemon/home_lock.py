@@ -1,12 +1,10 @@
-"""The home of a daemon: its lock, its log, its socket, and the directory of its run dirs."""
+"""The home of a daemon: its lock, its socket, and the directory of its run dirs."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import logging
-import logging.handlers
 import os
 import shutil
 import socket
@@ -22,19 +20,7 @@ from grassq.run import own_daemon, processes
 LOCK_NAME = "daemon.lock"
 MEMORY_PREFIX = "memory."
 MEMORY_MARK = "daemon"  # a file with the pid and start ticks of the daemon that made the directory
-LOG_BYTES_MAX = 5 << 20
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
-
-
-def log_to(home: str, *, background: bool) -> None:
-    """Send the log to the terminal, or to the home's daemon.log."""
-    handler: logging.Handler = logging.StreamHandler()
-    if background:
-        path = f"{home}/{homes.LOG_NAME}"
-        handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES_MAX, backupCount=1)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from grassq.core.syntax.store_urls import is_postgres
 from grassq.daemon import home_lock
 from grassq.daemon.broker_role import open_broker
 from grassq.daemon.context import DaemonContext, SavedMode, load_mode, save_mode
+from grassq.daemon.log_file import open_log
 from grassq.daemon.worker_role import open_worker
 from grassq.errors import Deposed, GrassError, HomeTaken, Refused
 from grassq.store.copy import copy
@@ -36,7 +37,8 @@ def run(home: str, typed: SavedMode, *, cert_pass: str | None = None, ready_fd: 
         os.umask(0o077)
         homes.prepare(home)
         with home_lock.errors_in_words(home):
-            home_lock.log_to(home, background=background)
+            log_file = Path(home) / homes.LOG_NAME if background else None
+            logging.basicConfig(level=logging.INFO, handlers=[open_log(log_file)], force=True)
             with home_lock.hold_lock(home):
                 mode = load_mode(home) if background and typed == SavedMode() else typed
                 flags = {"capacity": mode.capacity, "store": mode.store}
