@@ -156,6 +156,15 @@ def test_times_are_read_as_datetime_reads_them(when: datetime.datetime) -> None:
     assert found is not None and abs(found - expected) < 1e-3
 
 
+@given(
+    st.datetimes(min_value=datetime.datetime(2020, 1, 1), max_value=datetime.datetime(2099, 1, 1)), st.integers(0, 59)
+)
+def test_a_job_took_no_less_than_it_ran(started: datetime.datetime, seconds: int) -> None:
+    finished = started + datetime.timedelta(seconds=seconds)
+    times = [when.isoformat(timespec="milliseconds") + "Z" for when in (started, finished)]
+    assert job_text.took({"started": times[0], "finished": times[1]}, 0.0) == f"{seconds}s"
+
+
 @pytest.mark.parametrize("text", [None, "", "soon", "2026-13-45Tab:00:00.000Z", "2026-01-02"])
 def test_strange_times_are_no_reason_to_fail(text: str | None) -> None:
     assert isinstance(job_text.clock(text, 0.0), str)

@@ -175,3 +175,18 @@ def test_a_small_job_may_pass_a_blocked_one(grass: Grass) -> None:
     assert grass.job(large)["state"] == "queued"
     grass.open_gate("go")
     grass.until(large, "succeeded")
+
+
+def test_a_job_without_words_waits_while_its_queue_has_no_command(grass: Grass) -> None:
+    grass.ok("create-queue", "z", "echo")
+    first, second = grass.enqueue("--hold", "z"), grass.enqueue("--hold", "z", "--", "true")
+    with grass.client() as client:
+        many = client.submit_many([[], ["true"]], {"queue": "z", "hold": True})["first"]
+    grass.ok("create-queue", "z", "--cpu=1")
+    grass.ok("release", "all")
+    assert grass.until(second, "succeeded") and grass.until(many + 1, "succeeded")
+    for id_ in (first, many):
+        assert "queue 'z' has no command, and the job has no words" in grass.until(id_, "waiting")["reason"]
+    assert grass("enqueue", "z").code == 2, "nothing to run"
+    grass.ok("create-queue", "z", "echo")
+    assert grass.until(first, "succeeded") and grass.log(first) == "\n"

@@ -65,9 +65,7 @@ def test_an_attempt_dir_in_a_home_of_odd_bytes_is_found_again(tmp_path: Path) ->
     assert Path(os.fsdecode(home), "jobs/1/2/files").is_dir()
 
 
-@pytest.mark.parametrize(
-    "change", [{"v": 2}, {"argv": []}, {"argv": [3]}, {"cwd": {"b64": "?"}}, {"env": [["A"]]}, {"umask": None}]
-)
+@pytest.mark.parametrize("change", [{"v": 2}, {"argv": [3]}, {"cwd": {"b64": "?"}}, {"env": [["A"]]}, {"umask": None}])
 def test_a_spec_that_makes_no_sense_is_refused(path: str, change: dict[str, Any]) -> None:
     prepare(path, a_spec(7, ["true"], path) | change)
     with pytest.raises(ValueError):

@@ -227,3 +227,15 @@ def test_a_program_in_the_working_directory_is_found_without_a_dot(harness: Harn
     (tmp_path / "tool").chmod(0o755)
     path, record = harness.run("tool", "x", cwd=str(tmp_path))
     assert (record["code"], harness.log(path)) == (0, b"tool x\n")
+
+
+def test_an_empty_command_fails_at_once_with_words_and_the_shim_goes_on(harness: Harness) -> None:
+    _, record = harness.run()
+    assert record["outcome"] == "spawn_failed"
+    assert record["error"] == "cannot start: the command is empty"
+    assert harness.run("true")[1]["code"] == 0
+
+
+def test_the_start_on_record_is_before_the_command(harness: Harness) -> None:
+    path, record = harness.run("date", "+%s.%N")
+    assert record["started"] <= float(harness.log(path)) <= record["ended"]

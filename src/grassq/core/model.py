@@ -89,6 +89,8 @@ class Constraints(Struct, frozen=True):
     labels: tuple[str, ...] = ()
     #: Set for a job sent from another machine; its environment, umask and directory are then the worker's.
     remote: RemoteSubmitter | None = field(default=None, name="guest")  # the name in stores and run dirs
+    #: Set for a job without words of its own: only a queue with a command can run it.
+    needs_command: bool = False
 
 
 ANYWHERE = Constraints()

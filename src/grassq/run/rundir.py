@@ -84,8 +84,6 @@ class RunSpec:
         for name in self.FIELDS:
             value = raw[name] if name in raw or name not in LATER else LATER[name]
             setattr(self, name, _READ[self.__annotations__[name]](value))
-        if not self.argv:
-            raise ValueError("the spec names no program")
 
     @classmethod
     def unpacked(cls, values: tuple[Any, ...]) -> RunSpec:

@@ -188,13 +188,14 @@ class _Shim:
                 attempt.lease_ended = not attempt.guard.holds()
                 if attempt.lease_ended:
                     return False
+            # Noted before the start, so that no command seems to have run shorter than it did.
+            attempt.record["started"] = time.time()
             attempt.pid = spawn.spawn(attempt.spec, attempt.path, self.null)
         except (OSError, ValueError) as exc:
             attempt.record["outcome"] = rundir.SPAWN_FAILED
             attempt.record["error"] = spawn.reason(exc, attempt.spec)
             return False
         attempt.none_left = False
-        attempt.record["started"] = time.time()
         return True
 
     def _is_short(self, attempt: _Attempt) -> bool:

@@ -17,6 +17,7 @@ _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 _DUP2 = os.POSIX_SPAWN_DUP2
 # Any other reason explains more than "not found in one of the directories".
 _NOT_HERE = (errno.ENOENT, errno.ENOTDIR)
+_EMPTY = "the command is empty"
 
 
 def spawn(spec: rundir.RunSpec, path: str, null: int) -> int:
@@ -41,6 +42,8 @@ def spawn(spec: rundir.RunSpec, path: str, null: int) -> int:
 
 def _start(spec: rundir.RunSpec, files: tuple[tuple[int, int, int], ...]) -> int:
     """Start the first of the files the command may mean that can be started."""
+    if not spec.argv:
+        raise ValueError(_EMPTY)
     # The shim looks the program up, not the daemon: a file system that hangs then hangs only this job's shim.
     places, words = which.to_start(tuple(spec.argv), spec.env, spec.cwd)
     spec.env.pop(b"", None)  # a variable without a name, which a broken parent may pass on, is dropped
@@ -60,7 +63,9 @@ def _start(spec: rundir.RunSpec, files: tuple[tuple[int, int, int], ...]) -> int
 
 def reason(exc: OSError | ValueError, spec: rundir.RunSpec) -> str:
     """Return why the command did not start, as one line for a person."""
-    if isinstance(exc, ValueError):
+    if not spec.argv:
+        cause = _EMPTY
+    elif isinstance(exc, ValueError):
         cause = f"the command or its environment cannot be passed to a program: {exc}"
     elif isinstance(exc.filename, str):
         cause = f"the log {exc.filename} cannot be opened: {exc.strerror}"

@@ -106,6 +106,8 @@ class WorkerState(Struct):
         offer = self.offer(queue)
         if offer is None:
             return f"worker {self.info.name} has no queue {queue!r}"
+        if constraints.needs_command and not offer.prefix:
+            return f"queue {queue!r} has no command, and the job has no words"
         return None if constraints.remote is None else _turns_away(offer, constraints.remote)
 
     def offer(self, queue: str) -> Offer | None:

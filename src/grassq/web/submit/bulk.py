@@ -25,8 +25,9 @@ class JobTemplate:
         self._request = builder.request_of(options)
         offer = builder.known.offers.get(options.queue)
         self._has_prefix = offer is not None and bool(offer.prefix)
-        self._words = self._draft(())
-        self._shell = None if options.shell is None else self._draft((), options.shell)
+        self._wordless = self._draft(())
+        self._words = _pattern(self._wordless)
+        self._shell = None if options.shell is None else _pattern(self._draft((), options.shell))
         #: Whether each first word met so far names a program.
         self._programs: dict[bytes, bool] = {}
         self._checked: set[bytes] = set()
@@ -51,18 +52,20 @@ class JobTemplate:
             queue = shown(self._options.queue)
             raise BadInput(f"queue {queue} has a command of its own, so it takes plain words, not a line for a shell")
         if self._shell is None:
-            self._shell = self._draft((), b"")
+            self._shell = _pattern(self._draft((), b""))
         return _with_command(self._shell, (line,))
 
     def of_words(self, words: tuple[bytes, ...]) -> Draft:
         """Return the job of a program and its arguments."""
         if not words and not self._has_prefix:
             raise BadInput("there is nothing to run: the command is empty")
+        if not words:
+            return self._wordless
         joined = b"".join(words)
         if b"\0" in joined or b"{" in joined or len(joined) > WORDS_MAX:
             # Rare, and checked as for a single job.
             self._draft(words)
-        if words and words[0] not in self._checked:
+        if words[0] not in self._checked:
             self._draft(words[:1])
             self._checked.add(words[0])
         return _with_command(self._words, words)
@@ -78,6 +81,12 @@ class JobTemplate:
             return True  # only the worker knows its programs
         env, cwd = self._builder.default_env(self._options)
         return self._builder.program_check.is_program(word, env, cwd)
+
+
+def _pattern(wordless: Draft) -> Draft:
+    """Return what jobs with words have in common, from the job without words."""
+    constraints = replace(wordless.spec.constraints, needs_command=False)
+    return replace(wordless, spec=replace(wordless.spec, constraints=constraints))
 
 
 def _with_command(pattern: Draft, command: tuple[bytes, ...]) -> Draft:

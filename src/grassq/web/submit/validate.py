@@ -128,7 +128,7 @@ class DraftBuilder(Struct, frozen=True):
             shell=shell,
             env=options.env,
             own_cwd=options.cwd is not None,
-            constraints=_constraints(options, submitter),
+            constraints=_constraints(options, submitter, needs_command=not words),
             by=submitter.caller.token,
             **{name: getattr(options, name) for name in SPEC_FIELDS},
         )
@@ -177,7 +177,7 @@ class DraftBuilder(Struct, frozen=True):
             raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}{hint}")
 
 
-def _constraints(options: JobOptions, submitter: Submitter) -> Constraints:
+def _constraints(options: JobOptions, submitter: Submitter, *, needs_command: bool) -> Constraints:
     """Return what the job demands of its worker, and for a remote submitter what the submitter chose."""
     worker = None if options.worker is None else check_mark(options.worker, "worker name")
     labels = tuple(sorted({check_mark(label, "label") for label in options.labels}))
@@ -187,7 +187,7 @@ def _constraints(options: JobOptions, submitter: Submitter) -> Constraints:
         if submitter.is_remote
         else None
     )
-    constraints = Constraints(worker, labels, remote)
+    constraints = Constraints(worker, labels, remote, needs_command)
     return ANYWHERE if constraints == ANYWHERE else constraints
 
 
