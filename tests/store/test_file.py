@@ -258,3 +258,42 @@ def _python(body: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", _program(body)], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
     )
+
+
+def _holding(tmp_path: Path, secret: bytes) -> list[str]:
+    """The files of the store that hold a text."""
+    return [file.name for file in tmp_path.iterdir() if secret in file.read_bytes()]
+
+
+SECRET = b"TOKEN=" + b"s3cret" * 2000
+
+
+def _with_a_secret(tmp_path: Path) -> SqliteStore:
+    store = _store(tmp_path / "store.db")
+    store.commit(new(a_job(1), environments={DIGEST: SECRET}))
+    assert _holding(tmp_path, b"s3cret")
+    ended(store, 1)
+    return store
+
+
+def test_nothing_of_an_environment_is_in_the_files_after_its_last_job_was_removed(tmp_path: Path) -> None:
+    store = _with_a_secret(tmp_path)
+    laid_out = (tmp_path / "store.db-wal").stat().st_size
+    store.commit(Changes(removed=[1]))
+    assert _holding(tmp_path, b"s3cret") == []
+    assert (tmp_path / "store.db-wal").stat().st_size == laid_out, "later commits do not wait for the file to grow"
+    store.commit(new(a_job(2)))
+    store.close()
+
+
+def test_a_reader_delays_neither_a_clean_nor_for_long_the_erasing(tmp_path: Path) -> None:
+    store = _with_a_secret(tmp_path)
+    reader = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    reader.execute("begin")
+    reader.execute("select count(*) from job").fetchone()
+    store.commit(Changes(removed=[1]))
+    reader.execute("rollback")
+    reader.close()
+    store.commit(new(a_job(2)))
+    assert _holding(tmp_path, b"s3cret") == []
+    store.close()

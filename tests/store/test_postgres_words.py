@@ -158,6 +158,12 @@ def test_a_url_that_makes_no_sense_is_refused_without_its_password(url: str) -> 
         ("postgresql://h/db?user=ann&password=pw&x=1", "postgresql://h/db?user=ann&password=***&x=1"),
         ("postgresql://h/db?pass%77ord=pw&sslpassword=pw2", "postgresql://h/db?pass%77ord=***&sslpassword=***"),
         ("postgresql://ann:p\nw@h1:1,h2:2/db", "postgresql://ann:***@h1:1,h2:2/db"),
+        ("host=h password=pw dbname=db", "host=h password=*** dbname=db"),
+        (r"sslpassword = 'p w\' x'  PASSWORD= pw user=ann", "sslpassword = ***  PASSWORD= *** user=ann"),
+        ("user=ann password='p w", "user=ann password=***"),
+        ("postgresql:ann:p:w@h/db", "postgresql:***@h/db"),
+        ("ann:p@w@h/db", "ann:***@h/db"),
+        ("sqlite:/home/ann/a.db", "sqlite:/home/ann/a.db"),
     ],
 )
 def test_a_password_is_never_shown(url: str, shown: str) -> None:

@@ -30,6 +30,8 @@ MANY_JOBS = 10_000
 CACHE_KIB, LARGE_CACHE_KIB = 2000, 64_000
 
 _PRAGMAS = (
+    # What is deleted is overwritten: environments may hold secrets.
+    "secure_delete = on",
     "journal_mode = wal",
     "synchronous = full",
     "foreign_keys = on",
@@ -78,6 +80,11 @@ class SqliteStore(Store):
             self._connection = self._open()
 
     def commit(self, changes: Changes) -> None:
+        self._commit(changes)
+        if self._has_remains and self.path != MEMORY:
+            self._empty_log()
+
+    def _commit(self, changes: Changes) -> None:
         if len(changes.inserted) < MANY_JOBS:
             super().commit(changes)
             return
@@ -89,6 +96,18 @@ class SqliteStore(Store):
             with self._foreign_errors():
                 self._connection.execute(f"pragma cache_size = -{CACHE_KIB}")
                 self._connection.execute("pragma shrink_memory")
+
+    def _empty_log(self) -> None:
+        """Empty the log, which still holds the environments that were removed; while another reads it, do so later."""
+        with suppress(sqlite3.Error):  # the commit is done; the next one tries again
+            self._connection.execute("pragma busy_timeout = 0")
+            try:
+                is_busy, *_ = self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            finally:
+                self._connection.execute(f"pragma busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
+            if not is_busy:
+                self._has_remains = False
+                _lay_out(self._connection, Path(f"{self.path}-wal"))
 
     def _execute(self, statement: str, values: Sequence[object] = ()) -> QueryResult:
         return self._connection.execute(statement, values)

@@ -45,7 +45,7 @@ def _build_daemon(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--connect", metavar="ADDRESS", help=connect)
     certificate = "certificate and key of the broker, PKCS#12 or PEM (default: created once and kept)"
     parser.add_argument("--cert", metavar="FILE", help=certificate)
-    password = "the password of the --cert file; visible in `ps`, so prefer --cert-pass-file or GRASS_CERT_PASS"
+    password = "the password of the --cert file; visible in `ps`, so prefer --cert-pass-file"
     parser.add_argument("--cert-pass", metavar="PASSWORD", help=password)
     in_file = "a file with the password in its first line"
     parser.add_argument("--cert-pass-file", metavar="FILE", help=in_file)

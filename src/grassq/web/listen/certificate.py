@@ -79,7 +79,7 @@ def _from_pem(path: str, data: bytes, password: bytes | None) -> Loaded:
         raise BadInput(f"{path} holds no certificate that can be read; put certificate and key into one file") from None
     encrypted = b"ENCRYPTED" in data
     if encrypted and password is None:
-        raise BadInput(f"the key in {path} has a password; give it with --cert-pass")
+        raise BadInput(f"the key in {path} has a password; give it with --cert-pass-file FILE")
     if password and not encrypted:
         notes.append(f"the key in {path} has no password; the one given is not used")
     try:
@@ -97,7 +97,7 @@ def _from_pkcs12(path: str, data: bytes, password: bytes | None) -> Loaded:
         bag = pkcs12.load_pkcs12(data, password)
     except ValueError:
         if password is None:
-            raise BadInput(f"{path} has a password; give it with --cert-pass") from None
+            raise BadInput(f"{path} has a password; give it with --cert-pass-file FILE") from None
         raise BadInput(f"the password of {path} is wrong (or the file is damaged)") from None
     if bag.key is None:
         raise BadInput(f"{path} holds no private key; export it with `-inkey KEY`")
