@@ -114,10 +114,12 @@ def test_a_long_answer_is_printed_as_it_comes(home: Path) -> None:
     jobs = [a_job(id=number, name="x" * (number > 900)) for number in range(1, 1001)]
     with FakeDaemon(home, lambda request: stream(streamed(jobs))):
         table, whole = calls.grass(home, "show", "all"), calls.grass(home, "show", "all", "--json")
+        ids = calls.grass(home, "show", "-q", "all")
     assert whole.stdout.encode() == streamed(jobs) and json.loads(whole.stdout)["jobs"] == jobs
     header, *rows = table.stdout.splitlines()
     assert header.split()[:3] == ["ID", "NAME", "QUEUE"] and [int(row.split()[0]) for row in rows] == [*range(1, 1001)]
     assert rows[-1].split()[1] == "x"
+    assert ids.stdout.split() == [str(number) for number in range(1, 1001)]
 
 
 def test_of_a_long_answer_that_breaks_off_what_came_is_printed_and_the_rest_is_missed(home: Path) -> None:

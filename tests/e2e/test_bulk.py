@@ -67,7 +67,7 @@ def test_many_distinct_jobs_are_stored_at_once_and_survive_a_crash(grass: Grass)
     assert totals["queued"] == MANY
     assert grass.job(MANY)["command"] == ["/bin/true", "--seed", str(MANY - 1)]
     printed = json.loads(enqueue(grass, b"/bin/true\n", "--stdin", "--json").out)
-    assert printed == {"first": MANY + 1, "count": 1, "queue": "default"}
+    assert printed == {"first": MANY + 1, "count": 1, "queue": "default", "state": "queued"}
     grass.ok("kill", "all")
 
 

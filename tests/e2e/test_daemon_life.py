@@ -165,6 +165,15 @@ def test_a_store_in_memory_that_is_killed_keeps_nothing_either(grass: Grass) -> 
     assert not list(grass.home.glob("memory.*"))
 
 
+def test_stopping_a_daemon_whose_store_is_in_memory_says_what_is_gone(grass: Grass) -> None:
+    grass.start("daemon", "--store=memory")
+    eventually(lambda: listening(grass), "it listens")
+    grass.until(grass.gated("never"), "running")
+    grass.ok("enqueue", "--hold", "true")
+    said = grass.ok("stop")
+    assert said == "daemon stopped; its store was in memory, so all its jobs are gone (1 was running and is ended)\n"
+
+
 def test_a_store_of_ones_own_place(grass: Grass, tmp_path: Path) -> None:
     place = tmp_path / "elsewhere.db"
     grass.start("daemon", "--store", f"sqlite:{place}")

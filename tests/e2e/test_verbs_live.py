@@ -222,7 +222,66 @@ def test_jobs_killed_at_once_never_start_twice_and_never_stay(grass: Grass) -> N
 def test_enqueue_prints_the_id_in_three_ways(grass: Grass) -> None:
     assert grass("enqueue", "true") == (0, "job 1 queued in default\n", "")
     assert grass("enqueue", "-q", "true") == (0, "2\n", "")
-    assert json.loads(grass.ok("enqueue", "--json", "true")) == {"id": 3, "queue": "default"}
+    assert json.loads(grass.ok("enqueue", "--json", "true")) == {"id": 3, "queue": "default", "state": "queued"}
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [(["true"], "queued"), (["--hold", "true"], "held"), (["--queue", "later", "true"], "waiting")],
+)
+def test_what_enqueue_prints_has_the_state_of_the_job(grass: Grass, words: list[str], state: str) -> None:
+    grass.ok("pause")
+    one = json.loads(grass.ok("enqueue", "--json", *words))
+    assert one["state"] == state == grass.job(one["id"])["state"]
+    assert grass.ok("enqueue", *words) == f"job 2 {state} in {one['queue']}\n"
+
+
+def test_a_paused_queue_is_seen_at_its_jobs(grass: Grass) -> None:
+    grass.ok("create-queue", "q", "--cpu=1")
+    grass.ok("pause", "q")
+    grass.ok("enqueue", "q", "--", "true")
+    words = "queue q is paused; `grass resume q` lets it go on"
+    assert grass.job(1)["reason"] == words
+    assert f"reason    {words}" in grass.ok("show", "1") and "queued (queue q is paused)" in grass.ok("show")
+    assert grass.json("why", "1")["jobs"][0]["reason"] == words
+
+
+def test_pausing_everything_names_the_queues_and_quiet_commands_print_names_only(grass: Grass) -> None:
+    grass.ok("create-queue", "q", "--cpu=1")
+    assert grass.json("pause") == {"all": True, "queues": ["default", "q"], "notes": []}
+    assert grass.json("resume", "q") == {
+        "all": True,
+        "queues": ["default", "q"],
+        "notes": ["everything is paused; `grass resume` lets all queues go on"],
+    }
+    assert grass.json("resume") == {"all": False, "queues": [], "notes": []}
+    assert grass.ok("pause", "-q") == "" and grass.ok("resume", "--quiet") == ""
+    assert grass.ok("pause", "-q", "q") == "q\n" and grass.json("resume", "q")["queues"] == []
+    held = [grass.enqueue("--hold", "true") for _ in range(3)]
+    assert grass.ok("show", "-q", "held") == "".join(f"{id_}\n" for id_ in held)
+    [worker] = grass.json("show")["workers"]
+    assert grass.ok("drain", "-q", worker["name"]) == f"{worker['name']}\n"
+    assert grass.ok("delete-queue", "-q", "q") == "q\n"
+
+
+def test_a_job_that_asks_for_nothing_says_so(grass: Grass) -> None:
+    grass.ok("pause")
+    grass.ok("enqueue", "--cpu=0", "true")
+    assert grass.job(1)["request"] == {}
+    assert "request   nothing" in grass.ok("show", "1") and "needs nothing" in grass.ok("show")
+    assert "job 1 (nothing, queue default)" in grass.ok("why", "1")
+
+
+def test_the_totals_come_in_the_order_of_a_jobs_life(grass: Grass) -> None:
+    grass.run("true")
+    assert grass("run", "false").code == 1
+    grass.ok("pause")
+    for words in (["true"], ["--hold", "true"], ["--queue", "later", "true"]):
+        grass.ok("enqueue", *words)
+    order = ["held", "waiting", "queued", "succeeded", "failed"]
+    assert list(grass.json("show")["totals"]) == order
+    grass.ok("restart")
+    assert list(grass.json("show")["totals"]) == order
 
 
 def test_everything_that_prints_data_prints_json(grass: Grass) -> None:

@@ -113,6 +113,6 @@ def test_going_on_after_a_restore_concerns_the_whole_broker() -> None:
         assert (await fixture.ask("POST", "/v1/resume", body, local=True)).status == 400
         assert (await fixture.ask("POST", "/v1/pause", {"restored": True, "key": key()}, local=True)).status == 400
         answer = await fixture.ask("POST", "/v1/resume", {"restored": True, "key": key()}, local=True)
-        assert answer.json == {"queues": [], "notes": ["no restore in progress"]}
+        assert answer.json == {"all": False, "queues": [], "notes": ["no restore in progress"]}
 
     play(test)

@@ -10,7 +10,7 @@ from grassq.broker.batch import Batch
 from grassq.broker.selection import Reading, read
 from grassq.core import outcome
 from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, State
-from grassq.core.planner.board import Board
+from grassq.core.planner.board import EVERYTHING, Board
 from grassq.core.planner.explain import WORKER, Blocker, explain
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import WorkerState
@@ -87,10 +87,8 @@ def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
 def cannot_start(batch: Batch, job: Job) -> str | None:
     """Return why a job cannot start until a person does something; None if it can, and when it has started."""
     is_stuck = job.state is State.HELD or job.waits_for_queue or (job.state is State.PLACED and job.reason)
-    if is_stuck:
-        return lacking(batch, job) or job.reason
-    if job.state is State.QUEUED and batch.board.is_paused(job.spec.queue):
-        return paused_text(batch.board, job.spec.queue)
+    if is_stuck or job.state is State.QUEUED:
+        return lacking(batch, job) or (job.reason if is_stuck else None)
     return None
 
 
@@ -101,11 +99,20 @@ def paused_text(board: Board, queue: str) -> str:
     return "everything is paused; `grass resume` lets it go on"
 
 
+def paused_document(board: Board) -> Document:
+    """Return the queues that are paused, and whether everything is."""
+    is_all = EVERYTHING in board.paused
+    queues = (board.paused - {EVERYTHING}) | (board.queue_names() if is_all else set())
+    return {"all": is_all, "queues": sorted(queues)}
+
+
 def lacking(batch: Batch, job: Job) -> str | None:
     """Return what a job waits for now; the job's own `reason` is from when it began to wait."""
     predecessor = batch.board.predecessor(job) if job.state is State.PLACED else None
     if predecessor is not None:
         return f"starts when job {predecessor.id} ends, on its devices"
+    if job.state is State.QUEUED and batch.board.is_paused(job.spec.queue):
+        return paused_text(batch.board, job.spec.queue)
     return batch.board.reasons.get(shape_of(job)) if job.waits_for_queue else None
 
 

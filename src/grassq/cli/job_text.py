@@ -95,8 +95,8 @@ def _quoted(word: str) -> str:
 
 
 def amounts(request: Mapping[str, Any] | None) -> str:
-    """Return amounts as `gpu=0.5 cpu=4`."""
-    return " ".join(f"{name}={_amount(value)}" for name, value in (request or {}).items())
+    """Return amounts as `gpu=0.5 cpu=4`, or `nothing`."""
+    return " ".join(f"{name}={_amount(value)}" for name, value in (request or {}).items()) or "nothing"
 
 
 def holds(allocation: Mapping[str, Any] | None) -> str:

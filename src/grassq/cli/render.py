@@ -55,10 +55,10 @@ def error(message: str) -> None:
 
 
 def outcome(as_json: bool, answer: dict[str, object], sentence: str) -> int:
-    """Print the result of an action as a JSON document or as a sentence, then the notes of the answer."""
+    """Print the result of an action as a JSON document or as a sentence, if any, then the notes of the answer."""
     if as_json:
         document(answer)
-    else:
+    elif sentence:
         line(sentence)
     others = answer.get("notes")
     notes([str(note) for note in others] if isinstance(others, list) else [])

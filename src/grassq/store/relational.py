@@ -383,8 +383,9 @@ class Store(ABC):
         return self._tallies
 
     def totals(self) -> dict[str, int]:
-        """Return how many jobs are in each state that has jobs."""
-        return {state: count for state, count in self.tallies.totals.items() if count}
+        """Return how many jobs are in each state that has jobs, in the order of a job's life."""
+        totals = self.tallies.totals
+        return {state.value: count for state in State if (count := totals[state.value])}
 
     def attempts(self, job: int) -> list[Attempt]:
         """Return every try of a job, oldest first."""

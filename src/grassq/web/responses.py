@@ -14,6 +14,7 @@ from grassq import __version__
 from grassq.broker import views
 from grassq.broker.actions.bulk import BulkResult
 from grassq.core import protocol
+from grassq.core.model import State
 from grassq.core.syntax.enqueue import Enqueue
 from grassq.errors import BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
 from grassq.web.access.principal import CALLER
@@ -94,20 +95,20 @@ def bulk_document(done: BulkResult) -> dict[str, object]:
     }
 
 
-def enqueue_text(typed: Enqueue, job: int) -> str:
+def enqueue_text(typed: Enqueue, job: int, state: State) -> str:
     """Return the line `grass enqueue` prints."""
     if typed.command.json:
-        return msgspec.json.encode({"id": job, "queue": typed.options.queue}).decode() + "\n"
+        return msgspec.json.encode({"id": job, "queue": typed.options.queue, "state": state}).decode() + "\n"
     if typed.command.quiet:
         return f"{job}\n"
-    return f"job {job} {'held' if typed.options.hold else 'queued'} in {typed.options.queue}\n"
+    return f"job {job} {state} in {typed.options.queue}\n"
 
 
-def lines_text(typed: Enqueue, ids: Sequence[int], sweep: str | None = None) -> str:
+def lines_text(typed: Enqueue, ids: Sequence[int], state: State, sweep: str | None = None) -> str:
     """Return the line `grass enqueue --stdin` or `grass sweep` prints: the number of jobs, and their ids."""
     count, which = len(ids), range_text(ids)
     if typed.command.json:
-        told = {"first": ids[0] if ids else None, "count": count, "queue": typed.options.queue}
+        told = {"first": ids[0] if ids else None, "count": count, "queue": typed.options.queue, "state": state}
         return msgspec.json.encode(told | ({"name": sweep} if sweep else {})).decode() + "\n"
     if typed.command.quiet:
         return f"{which}\n" if ids else ""

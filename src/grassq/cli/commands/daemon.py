@@ -8,10 +8,11 @@ import select
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
+from typing import NamedTuple
 
 from grassq import __version__, home
 from grassq.cli import render
-from grassq.cli.commands.store import store_url
+from grassq.cli.commands.store import MEMORY, store_url
 from grassq.core.syntax.addresses import parse_addresses
 from grassq.errors import BadInput, Unreachable
 from grassq.net import broker as remote_broker
@@ -144,29 +145,47 @@ def start(arguments: argparse.Namespace) -> int:
 
 def stop(arguments: argparse.Namespace) -> int:
     """End the daemon; jobs run on."""
-    directory = home.current()
-    running = _stop(directory)
-    jobs = "no job runs" if not running else f"{running} running {'job goes' if running == 1 else 'jobs go'} on"
-    again = "The next local command starts it again; to start no new jobs, use `grass pause`."
-    sentence = "no daemon runs" if running is None else f"daemon stopped; {jobs}. {again}"
-    return render.outcome(arguments.json, {"stopped": running is not None, "running": running or 0}, sentence)
+    stopped = _stop(home.current())
+    if stopped is None:
+        return render.outcome(arguments.json, {"stopped": False, "running": 0}, "no daemon runs")
+    count = stopped.running
+    jobs = "no job runs" if not count else f"{count} running {'job goes' if count == 1 else 'jobs go'} on"
+    sentence = f"{jobs}. The next local command starts it again; to start no new jobs, use `grass pause`."
+    if stopped.in_memory:
+        ended = f" ({count} {'was' if count == 1 else 'were'} running and {'is' if count == 1 else 'are'} ended)"
+        sentence = f"its store was in memory, so all its jobs are gone{ended if count else ''}"
+    answer: dict[str, object] = {"stopped": True, "running": count, "in_memory": stopped.in_memory}
+    return render.outcome(arguments.json, answer, f"daemon stopped; {sentence}")
 
 
 def restart(arguments: argparse.Namespace) -> int:
     """End the daemon and start it again; jobs keep running."""
     directory = home.current()
-    running = _stop(directory)
+    stopped = _stop(directory)
     start_daemon(directory)
+    running = stopped.running if stopped else 0
     jobs = f"; {running} {'job' if running == 1 else 'jobs'} kept running" if running else ""
-    answer = {"restarted": True, "running": running or 0, "version": __version__}
+    if stopped and stopped.in_memory:
+        jobs = "; its store was in memory, so all earlier jobs are gone"
+    answer = {"restarted": True, "running": running, "version": __version__}
     return render.outcome(arguments.json, answer, f"daemon restarted (version {__version__}){jobs}")
 
 
-def _stop(directory: str) -> int | None:
+class _Stopped(NamedTuple):
+    """A daemon that was stopped."""
+
+    #: How many of its jobs were running.
+    running: int
+    #: Its jobs ended with it.
+    in_memory: bool
+
+
+def _stop(directory: str) -> _Stopped | None:
     if not answers(directory):
         return None
     with ApiClient(directory, autostart=False) as client:
-        pid = client.info().get("pid")
+        info = client.info()
+        pid = info.get("pid")
         # Opened while the daemon answers, so the pid cannot belong to another process yet.
         try:
             process = os.pidfd_open(int(pid)) if pid else -1
@@ -178,7 +197,7 @@ def _stop(directory: str) -> int | None:
         finally:
             if process >= 0:
                 os.close(process)
-    return running
+    return _Stopped(running, info.get("store") == MEMORY)
 
 
 def _await_end(directory: str, process: int) -> None:

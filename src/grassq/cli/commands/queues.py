@@ -28,6 +28,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         text = "after a restore from a backup: go on without the workers that have not connected"
         parser.add_argument("--restored", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only the name of the queue")
 
 
 def words(name: str, argv: list[str]) -> int:
@@ -61,7 +62,8 @@ def delete(arguments: argparse.Namespace) -> int:
         answer = client.change(
             "delete-queue", name=arguments.queue, worker=arguments.worker, at_broker=arguments.at_broker
         )
-    return render.outcome(arguments.json, answer, f"queue {answer.get('name')} deleted")
+    name = str(answer.get("name"))
+    return render.outcome(arguments.json, answer, name if arguments.quiet else f"queue {name} deleted")
 
 
 def pause(arguments: argparse.Namespace) -> int:
@@ -69,9 +71,8 @@ def pause(arguments: argparse.Namespace) -> int:
     with connect(arguments.broker) as client:
         answer = client.change("pause", queue=arguments.queue)
     again = "grass resume" + (f" {arguments.queue}" if arguments.queue else "")
-    return render.outcome(
-        arguments.json, answer, f"paused {_which(arguments)}; running jobs go on, `{again}` starts the rest"
-    )
+    sentence = f"paused {_which(arguments)}; running jobs go on, `{again}` starts the rest"
+    return render.outcome(arguments.json, answer, (arguments.queue or "") if arguments.quiet else sentence)
 
 
 def resume(arguments: argparse.Namespace) -> int:
@@ -81,7 +82,7 @@ def resume(arguments: argparse.Namespace) -> int:
     sentence = (
         "going on without the workers that have not connected" if arguments.restored else f"resumed {_which(arguments)}"
     )
-    return render.outcome(arguments.json, answer, sentence)
+    return render.outcome(arguments.json, answer, (arguments.queue or "") if arguments.quiet else sentence)
 
 
 def _connect(broker: str | None, worker: str | None, at_broker: bool) -> AbstractContextManager[ApiClient]:

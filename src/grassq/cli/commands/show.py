@@ -47,18 +47,24 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
     parser.epilog = STATES_HELP
     parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs (default: the current ones)")
     parser.add_argument("-a", "--all", action="store_const", const=["all"], default=[], help="the same as `all`")
-    parser.set_defaults(run=lambda typed: show(typed.selectors + typed.all, as_json=typed.json, broker=typed.broker))
+    parser.set_defaults(run=_show)
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only ids")
 
 
-def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None = None) -> int:
-    """Print jobs; without a selector also queues, workers and totals."""
+def _show(arguments: argparse.Namespace) -> int:
+    selectors = arguments.selectors + arguments.all
+    return show(selectors, as_json=arguments.json, quiet=arguments.quiet, broker=arguments.broker)
+
+
+def show(selectors: Sequence[str], *, as_json: bool = False, quiet: bool = False, broker: str | None = None) -> int:
+    """Print jobs; without a selector also queues, workers and totals; if `quiet`, only the ids of jobs."""
     target, address = find_target(broker)
     response, parts, connection = fetch(target, "/v1/show" + query([("selector", each) for each in selectors]))
     if address is None:
         warn_of_version(response.headers.get("grass-version"))
     if parts is not None:
-        _print_stream(parts, as_json)
+        _print_stream(parts, as_json, quiet)
         connection.close()
         return 0
     if response.status != 200:
@@ -69,6 +75,9 @@ def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None 
     if as_json:
         return render.document(answer)
     jobs = answer.get("jobs", [])
+    if quiet:
+        _print_ids(jobs)
+        return 0
     if len(jobs) == 1 and _names_one(selectors):
         return _one(jobs[0])
     if jobs:
@@ -82,20 +91,26 @@ def show(selectors: Sequence[str], *, as_json: bool = False, broker: str | None 
     return 0
 
 
-def _print_stream(parts: Iterator[bytes], as_json: bool) -> None:
-    """Print a long answer part by part: unchanged, or its jobs as rows of a table."""
+def _print_ids(jobs: Sequence[Mapping[str, Any]]) -> None:
+    for job in jobs:
+        render.line(str(job.get("id")))
+
+
+def _print_stream(parts: Iterator[bytes], as_json: bool, quiet: bool) -> None:
+    """Print a long answer part by part: unchanged, or its jobs as ids or as rows of a table."""
     if as_json:
         for part in parts:
             render.write(part)
         return
     lines = _lines(parts)
-    table = _JobsTable(_document(next(lines) + b"]}"), is_whole=False)
+    head = _document(next(lines) + b"]}")
+    put = _print_ids if quiet else _JobsTable(head, is_whole=False).add
     jobs = []
     for line in lines:
         if line != b"]}":
             jobs.append(_document(line.removesuffix(b",")))
         if line == b"]}" or len(jobs) >= ROWS_AT_ONCE:
-            table.add(jobs)
+            put(jobs)
             jobs = []
 
 

@@ -16,6 +16,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     else:
         parser.add_argument("--lost", action="store_true", help="the worker will not come back: its jobs count as lost")
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only the name of the worker")
     parser.set_defaults(run=drain if name == "drain" else remove)
 
 
@@ -30,13 +31,13 @@ def drain(arguments: argparse.Namespace) -> int:
         )
     else:
         sentence = f"worker {name} takes jobs again"
-    return render.outcome(arguments.json, answer, sentence)
+    return render.outcome(arguments.json, answer, str(name) if arguments.quiet else sentence)
 
 
 def remove(arguments: argparse.Namespace) -> int:
     """Remove a worker and revoke its token."""
     with connect(arguments.broker) as client:
         answer = client.change("remove-worker", worker=arguments.worker, lost=arguments.lost)
-    return render.outcome(
-        arguments.json, answer, f"worker {answer.get('worker')} is removed; only `grass join` brings it back"
-    )
+    name = str(answer.get("worker"))
+    sentence = name if arguments.quiet else f"worker {name} is removed; only `grass join` brings it back"
+    return render.outcome(arguments.json, answer, sentence)

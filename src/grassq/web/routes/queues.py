@@ -8,7 +8,7 @@ from collections.abc import Callable
 from aiohttp import web
 from msgspec.structs import replace
 
-from grassq.broker import service
+from grassq.broker import service, views
 from grassq.broker import tokens as worker_tokens
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
@@ -132,8 +132,8 @@ class Queues:
 
     async def _set_paused(self, request: web.Request, key: str, action: Callable[[Batch], Done]) -> web.Response:
         done = await self._once(request, key, action)
-        paused = await self._engine.read(lambda batch: sorted(batch.board.paused))
-        return document({"queues": paused, "notes": done.notes})
+        paused = await self._engine.read(lambda batch: views.paused_document(batch.board))
+        return document({**paused, "notes": done.notes})
 
     async def _once(self, request: web.Request, key: str, action: Callable[[Batch], Done]) -> Done:
         """Apply an action; a repeated request gets the answer of the first."""

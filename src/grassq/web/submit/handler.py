@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from grassq.broker import service
 from grassq.broker.engine import BRIEF_MAX, Engine
+from grassq.core.model import State
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import enqueue as enqueue_syntax
@@ -89,13 +90,16 @@ class Submissions:
         remarks = () if typed.command.quiet else tuple(f"note: {note}" for note in typed.notes)
         notes = "".join(f"grass: {note}\n" for note in (*typed.warnings, *remarks))
         options = typed.options
+        state = (
+            State.HELD if options.hold else State.QUEUED if options.queue in builder.known.offered else State.WAITING
+        )
         if typed.command.stdin:
             request[ENTRY].about = f"jobs {range_text(ids)} in {options.queue}"
             name = (options.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
-            return enqueued(0, lines_text(typed, ids, name), notes)
+            return enqueued(0, lines_text(typed, ids, state, name), notes)
         follow = ids[0] if body.verb == "run" or typed.command.sync else None
         request[ENTRY].about = f"job {ids[0]} in {options.queue}"
-        return enqueued(0, enqueue_text(typed, ids[0]), notes, follow=follow)
+        return enqueued(0, enqueue_text(typed, ids[0], state), notes, follow=follow)
 
     async def submit(self, request: web.Request) -> web.Response:
         """Store jobs that a program made."""

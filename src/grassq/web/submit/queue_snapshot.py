@@ -34,6 +34,8 @@ class QueueSnapshot(Struct, frozen=True):
     slotted: frozenset[str] = frozenset()
     #: Queues offered only by workers on this disk: their jobs' programs are checked at submission.
     local_queues: frozenset[str] = frozenset()
+    #: Queues that a worker offers; jobs of other queues wait for one.
+    offered: frozenset[str] = frozenset()
 
     def takes_slots(self, queue: str) -> bool:
         """Tell whether the jobs of a queue take slots on every worker."""
@@ -62,11 +64,13 @@ def snapshot_of(board: Board) -> QueueSnapshot:
     """Return what the board knows now."""
     offers: dict[str, Offer] = {}
     queues: dict[str, KnownQueue] = {}
-    slotted, elsewhere = set(), set()
+    slotted, elsewhere, offered = set(), set(), set()
     for queue in sorted(board.queue_names()):
         workers = sorted(board.offering(queue), key=lambda worker: _precedence(board.roles, worker, queue))
         template = board.templates.get(queue)
         said = [offer for worker in workers if (offer := worker.offer(queue)) is not None]
+        if workers:
+            offered.add(queue)
         if template is not None and not said:
             said = [template.offer]
         if all(offer.slots for offer in said):
@@ -90,6 +94,7 @@ def snapshot_of(board: Board) -> QueueSnapshot:
         board.roles,
         frozenset(slotted),
         frozenset(offers.keys() - elsewhere),
+        frozenset(offered),
     )
 
 
