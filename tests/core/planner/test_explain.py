@@ -141,3 +141,24 @@ def test_a_worker_stored_by_the_first_releases_says_only_whether_it_looks() -> N
     assert msgspec.msgpack.decode(old, type=WorkerInfo) == WorkerInfo("w", "b", {}, looked_for=False)
     new = detecting(a_worker(cpu=2), "tape")
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(new), type=WorkerInfo) == new
+
+
+def test_explain_names_only_holders_of_devices_that_the_queue_may_use() -> None:
+    both = a_worker(offers=[an_offer("k", gpu=2)], gpu=2)
+    board = a_board(both, jobs=[a_job(1, "k", gpu=1), a_job(2, "k", gpu=1)])
+    apply(board, plan(board, T0))
+    board.set_worker(a_worker(offers=[an_offer("k", gpu=["1"])], gpu=2), online=True, now=T0)
+    board.put(a_job(3, "k", gpu=1))
+    (blocker,) = explain(board, board.jobs[3], T0)
+    [holder] = [job.id for job in board.held_by("w") if "1" in job.placement.allocation["gpu"]]  # type: ignore
+    assert blocker.holders == (holder,)
+
+
+def test_explain_of_a_limit_that_is_used_up_names_only_jobs_of_the_queue() -> None:
+    worker = a_worker(offers=[an_offer("k", cpu=2), Offer("x")], cpu=8)
+    board = a_board(worker, jobs=[a_job(1, "x", cpu=3), a_job(2, "k", cpu=2), a_job(3, "k", cpu=1)])
+    apply(board, plan(board, T0))
+    assert [blocker.holders for blocker in explain(board, board.jobs[3], T0)] == [(2,)]
+    board = a_board(worker, jobs=[a_job(1, "x", cpu=7), a_job(2, "k", cpu=1), a_job(3, "k", cpu=1)])
+    apply(board, plan(board, T0))
+    assert [blocker.holders for blocker in explain(board, board.jobs[3], T0)] == [(1, 2)]

@@ -9,7 +9,8 @@ from grassq.core.planner.board import Board
 from grassq.core.planner.reservations import barring, joined, reservations
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Request, amount_text
-from grassq.core.resources.fit import Shortage, fit, fits_ever
+from grassq.core.resources.capacity import Devices
+from grassq.core.resources.fit import FreeView, Shortage, fit, fits_ever
 from grassq.core.syntax.resource_names import SLOT, VRAM, VRAM_OF
 
 #: The resource of a blocker when the worker itself cannot take the job.
@@ -87,10 +88,22 @@ def _blocker(board: Board, worker: WorkerState, queue: str, found: Shortage) -> 
     holders = board.holders(name, found.resource) or board.holders(name, group)
     if not holders and group == VRAM_OF:
         holders = board.holders(name, VRAM)
-    if group == SLOT:
-        holders = [job for job in holders if job.spec.queue == queue]
-    ids = tuple(sorted(job.id for job in holders))
+    ids = tuple(sorted(job.id for job in holders if _is_in_the_way(job, worker, queue, found)))
     return Blocker(name, found.resource, found.needed, found.free, found.why, ids)
+
+
+def _is_in_the_way(holder: Job, worker: WorkerState, queue: str, found: Shortage) -> bool:
+    """Tell whether a job holds some of what is short for a queue: its slots, its devices, its limit or the machine's."""
+    group, view = _group(found.resource), worker.free_view(queue)
+    supply = view.supply(group)
+    if isinstance(supply, Devices):
+        allowed = {device.id for device in supply.devices}
+        held = holder.placement.allocation if holder.placement else {}
+        parts = [held.get(name) for name in (group, VRAM) if _group(name) == group]
+        return any(isinstance(part, dict) and not allowed.isdisjoint(part) for part in parts)
+    # Where the machine has enough left, the queue has used up its own slots or limit.
+    has_enough = FreeView(view.machine, view.machine).pool_free(group) >= found.needed
+    return holder.spec.queue == queue or not (has_enough or group == SLOT)
 
 
 def never_fits(board: Board, queue: str, request: Request, constraints: Constraints = ANYWHERE) -> str | None:
