@@ -255,3 +255,26 @@ def test_bad_settings_are_one_line(grass: Grass, tmp_path: Path) -> None:
     (grass.home / "grass.toml").unlink()
     assert "cpu" in grass.refuses(2, "show", env={"GRASS_CAPACITY": "{cpu: -1}"})
     grass.nothing_was_stored()
+
+
+#: The longest word that Linux gives to a program, and the least that is too long for all words and variables together.
+LONGEST = (128 << 10) - 1
+TOO_MUCH = ["x" * 100_000] * 21
+
+
+def test_a_command_too_long_for_any_program_is_refused_at_submission(grass: Grass) -> None:
+    with grass.client() as client:
+        for word in ("x" * (LONGEST + 1), "; " + "x" * LONGEST):
+            with pytest.raises(BadInput, match=r"commands\[1\]: .*131,071 bytes"):
+                client.submit_many(["true", f"true {word}"], {})
+        with pytest.raises(BadInput, match="131,071 bytes"):
+            client.submit([{"command": ["true", "x" * (LONGEST + 1)]}])
+        with pytest.raises(BadInput, match="131,071 bytes"):
+            client.submit([{"command": ["true"], "env": [["A", "x" * LONGEST]]}])
+        with pytest.raises(BadInput, match="all words and variables together"):
+            client.submit([{"command": ["true", *TOO_MUCH]}])
+        with pytest.raises(BadInput, match="all words and variables together"):
+            client.submit_many([["true", *TOO_MUCH]], {})
+        assert grass.jobs() == []
+        fits = client.submit_many([["true", "x" * LONGEST], ["true", *TOO_MUCH[:18]]], {})["first"]
+    assert grass.until(fits, "succeeded") and grass.until(fits + 1, "succeeded")

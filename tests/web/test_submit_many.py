@@ -134,7 +134,7 @@ def test_what_is_printed() -> None:
         assert out(await enqueue(fixture, "--stdin --hold -q", "ls\nls"))[0] == "1-2\n"
         assert out(await enqueue(fixture, "--stdin --hold -q", "ls"))[0] == "3\n"
         answer = await enqueue(fixture, "new --stdin --json", {"b64": "bHMgCv8="})
-        assert out(answer)[0] == '{"first":4,"count":2,"queue":"new"}\n'
+        assert out(answer)[0] == '{"first":4,"count":2,"queue":"new","state":"waiting"}\n'
         assert "there is no queue 'new' yet" in out(answer)[1]
         assert (await stored(fixture))[-1].spec.command == (b"\xff",)
 

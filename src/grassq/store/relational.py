@@ -76,8 +76,6 @@ class Store(ABC):
         self.where = where
         #: Counts of jobs; None until the jobs are counted.
         self._tallies: Tallies | None = None
-        #: Whether an environment was removed whose text may still be in a log of the engine.
-        self._has_remains = False
 
     @abstractmethod
     def _execute(self, statement: str, values: Sequence[object] = ()) -> QueryResult:
@@ -250,9 +248,7 @@ class Store(ABC):
             for ids in sql.portions(jobs):
                 self._execute(sql.of_ids(statement, len(ids)), ids)
         # Only what these jobs used can have become useless.
-        digests = {row[2] for row in leaving.values()}
-        if any(self._counts((sql.REMOVE_ENVIRONMENT, (digest,)) for digest in digests)):
-            self._has_remains = True
+        self._many(sql.REMOVE_ENVIRONMENT, [(digest,) for digest in {row[2] for row in leaving.values()}])
         return Counter(row[1] for row in leaving.values())
 
     def _write_broker(self, changes: Changes) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from grassq.store import schema
+from grassq.store import schema, sql
 from grassq.store.base import Changes
 from grassq.store.relational import QueryResult, Store
 from grassq.store.rows import Row, Write
@@ -49,6 +49,8 @@ class SqliteStore(Store):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.path = path
+        #: Whether an environment was removed whose text may still be in the log.
+        self._has_remains = False
         self._connection = self._open()
         with self._foreign_errors():
             self._identify()
@@ -113,7 +115,9 @@ class SqliteStore(Store):
         return self._connection.execute(statement, values)
 
     def _many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
-        self._connection.executemany(statement, values)
+        count = self._connection.executemany(statement, values).rowcount
+        if count > 0 and statement is sql.REMOVE_ENVIRONMENT:
+            self._has_remains = True
 
     def _counts(self, writes: Iterable[Write]) -> list[int]:
         execute = self._connection.execute

@@ -108,8 +108,9 @@ def lines_text(typed: Enqueue, ids: Sequence[int], state: State, sweep: str | No
     """Return the line `grass enqueue --stdin` or `grass sweep` prints: the number of jobs, and their ids."""
     count, which = len(ids), range_text(ids)
     if typed.command.json:
-        told = {"first": ids[0] if ids else None, "count": count, "queue": typed.options.queue, "state": state}
-        return msgspec.json.encode(told | ({"name": sweep} if sweep else {})).decode() + "\n"
+        told = {"first": ids[0] if ids else None, "count": count, "queue": typed.options.queue}
+        told |= ({"state": state} if ids else {}) | ({"name": sweep} if sweep else {})
+        return msgspec.json.encode(told).decode() + "\n"
     if typed.command.quiet:
         return f"{which}\n" if ids else ""
     if sweep is not None:

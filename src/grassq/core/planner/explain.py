@@ -93,7 +93,7 @@ def _blocker(board: Board, worker: WorkerState, queue: str, found: Shortage) -> 
 
 
 def _is_in_the_way(holder: Job, worker: WorkerState, queue: str, found: Shortage) -> bool:
-    """Tell whether a job holds some of what is short for a queue: its slots, its devices, its limit or the machine's."""
+    """Tell whether a job holds some of what is short for a queue: its slots, devices or limit, or the machine's."""
     group, view = _group(found.resource), worker.free_view(queue)
     supply = view.supply(group)
     if isinstance(supply, Devices):

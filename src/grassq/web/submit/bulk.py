@@ -13,7 +13,11 @@ from grassq.core.syntax import shell_lines
 from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
 from grassq.web import requests
-from grassq.web.submit.validate import WORDS_MAX, DraftBuilder
+from grassq.web.submit.validate import DraftBuilder
+
+#: Shorter commands can be given to any program, unless the environment is large.
+SHORT_BYTES = 4096
+LARGE_ENVIRONMENT_BYTES = 1 << 20
 
 
 class JobTemplate:
@@ -28,6 +32,9 @@ class JobTemplate:
         self._wordless = self._draft(())
         self._words = _pattern(self._wordless)
         self._shell = None if options.shell is None else _pattern(self._draft((), options.shell))
+        #: Commands up to this length need no check of their size.
+        is_large = len(builder.submitter.env.encoded) > LARGE_ENVIRONMENT_BYTES
+        self._unchecked_bytes = 0 if is_large else SHORT_BYTES
         #: Whether each first word met so far names a program.
         self._programs: dict[bytes, bool] = {}
         self._checked: set[bytes] = set()
@@ -42,11 +49,15 @@ class JobTemplate:
             if words and self._may_start(words[0]):
                 if b"{" in line:
                     self._builder.check_placeholders(words, self._request, self._options.queue)
+                if len(line) > self._unchecked_bytes:
+                    self._builder.check_size(words, self._options)
                 return _with_command(self._words, words)
         return self._of_shell_line(line)
 
     def _of_shell_line(self, line: bytes) -> Draft:
         shell_lines.check(line)
+        if len(line) > self._unchecked_bytes:
+            self._builder.check_size((line,), self._options)
         self._builder.check_placeholders((line,), self._request, self._options.queue)
         if self._has_prefix:
             queue = shown(self._options.queue)
@@ -62,7 +73,7 @@ class JobTemplate:
         if not words:
             return self._wordless
         joined = b"".join(words)
-        if b"\0" in joined or b"{" in joined or len(joined) > WORDS_MAX:
+        if b"\0" in joined or b"{" in joined or len(joined) + len(words) > self._unchecked_bytes:
             # Rare, and checked as for a single job.
             self._draft(words)
         if words[0] not in self._checked:

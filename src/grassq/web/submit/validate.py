@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 
@@ -27,7 +28,12 @@ from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot
 
 ENVIRONMENT_MAX = 2 << 20
-WORDS_MAX = 2 << 20
+#: Linux gives a program no word, and no NAME=value, that is longer than this (MAX_ARG_STRLEN).
+WORD_BYTES_MAX = (128 << 10) - 1
+#: Linux gives a program no more than this of words and variables together, however large its stack may get.
+EXEC_BYTES_MAX = 6 << 20
+#: The bytes of the pointer and the end of each word and variable, and of the variables that Grass adds.
+POINTER_BYTES, OWN_BYTES = 9, 8 << 10
 
 
 def read_offer(typed: enqueue_syntax.CreateQueue, submitter: Submitter, roles: WorkerRoles) -> Offer:
@@ -148,13 +154,30 @@ class DraftBuilder(Struct, frozen=True):
     def _check_values(self, words: tuple[bytes, ...], options: JobOptions, request: Request) -> None:
         if any(b"\0" in part for pair in options.env for part in pair) or any(b"\0" in word for word in words):
             raise BadInput("a word or variable holds a NUL byte, which no program can be given")
-        if sum(map(len, words)) > WORDS_MAX:
-            raise BadInput(f"the command is longer than {WORDS_MAX:,} bytes")
+        self.check_size(words, options)
         if self.known.takes_slots(options.queue) and options.request:
             raise BadInput(
                 f"queue {shown(options.queue)} has slots: a job there takes one of them, and asks for no amounts"
             )
         self.check_placeholders((*words, *(value for _, value in options.env)), request, options.queue)
+
+    def check_size(self, words: tuple[bytes, ...], options: JobOptions) -> None:
+        """Refuse words and variables that are too long to be given to a program: the job would fail at its start."""
+        given = self.submitter.env
+        variables = [*options.env, *(given.values.items() if len(given.encoded) > WORD_BYTES_MAX else ())]
+        longest = max([*map(len, words), *(len(name) + 1 + len(value) for name, value in variables)], default=0)
+        if longest > WORD_BYTES_MAX:
+            raise BadInput(
+                f"a word or variable of the job has {longest:,} bytes, and no program can be given one of more than "
+                f"{WORD_BYTES_MAX:,} bytes; put it into a file"
+            )
+        size = sum(map(len, words)) + len(given.encoded) + sum(map(len, itertools.chain.from_iterable(options.env)))
+        size += POINTER_BYTES * (len(words) + len(given.values) + len(options.env)) + OWN_BYTES
+        if size > (most := _exec_bytes()):
+            raise BadInput(
+                f"all words and variables together have {size:,} bytes, and no program can be given more than "
+                f"{most:,}; put the words into a file"
+            )
 
     def check_placeholders(self, texts: Sequence[bytes], request: Request, queue: str) -> None:
         """Refuse `{gpu}` in a command that requests no gpu; a job in a queue with slots gets what its slot has."""
@@ -175,6 +198,12 @@ class DraftBuilder(Struct, frozen=True):
             where = shown(cwd, PATH_SHOWN)
             hint = quoting_hint(words[0])
             raise BadInput(f"there is no program {shown(words[0], PATH_SHOWN)} on the job's PATH or in {where}{hint}")
+
+
+def _exec_bytes() -> int:
+    """Return how many bytes of words and variables a program can be given on this machine: a quarter of its stack."""
+    stated = os.sysconf("SC_ARG_MAX")
+    return min(stated, EXEC_BYTES_MAX) if stated > 0 else EXEC_BYTES_MAX
 
 
 def _constraints(options: JobOptions, submitter: Submitter, *, needs_command: bool) -> Constraints:
