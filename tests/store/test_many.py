@@ -144,6 +144,29 @@ def test_totals_are_those_of_the_rows_after_any_commits(store: Store) -> None:
     assert store.totals() == counted
 
 
+def test_what_a_token_uses_is_that_of_its_unfinished_rows_after_any_commits(store: Store) -> None:
+    chance = random.Random(5)
+    tokens = ("aaaaaaaa", "bbbbbbbb", None)
+    jobs: dict[int, Job] = {}
+    store.load(0)
+    for first in range(1, 100, 10):
+        changes = new(*[replace(any_job(chance, id_), token=chance.choice(tokens)) for id_ in range(first, first + 10)])
+        for job in chance.sample(sorted(jobs.values(), key=lambda job: job.id), min(6, len(jobs))):
+            if job.state is State.HELD:
+                changes.put(job, replace(job, token=chance.choice(tokens)))
+            elif job.state not in FINAL:
+                changes.put(job, replace(job, state=State.CANCELLED, finished=5.0, outcome=Outcome.CANCELLED))
+        store.commit(changes)
+        jobs |= changes.inserted | {id_: after for id_, (_, after) in changes.updated.items()}
+        for token in ("aaaaaaaa", "bbbbbbbb"):
+            left = [id_ for id_, job in jobs.items() if job.token == token and job.state not in FINAL]
+            assert (text(store, f"token:{token}", MANY), store.tallies.of_token(token).jobs) == (left, len(left))
+    counted = [store.tallies.of_token(token) for token in ("aaaaaaaa", "bbbbbbbb", "cccccccc")]
+    store.load(0)
+    assert [store.tallies.of_token(token) for token in ("aaaaaaaa", "bbbbbbbb", "cccccccc")] == counted
+    assert counted[0].bytes > counted[0].jobs and counted[2].bytes == 0
+
+
 def test_totals_are_right_after_a_commit_that_failed(store: Store) -> None:
     store.commit(new(a_job(1), a_job(2, state=State.HELD)))
     wrong = replace(kept(store, 1), state=State.HELD)
@@ -241,6 +264,7 @@ ASKED: dict[str, Callable[[Store], object]] = {
     "recent": lambda store: store.recent(1.0, 100),
     "some": lambda store: store.some([1, 2, 3]),
     "queue": lambda store: store.jobs(parse("queue:q"), 1),
+    "token": lambda store: store.jobs(parse("token:0a1b2c3d"), 100),
     "name": lambda store: store.jobs(parse("name:n"), 1),
     "last": lambda store: store.jobs(parse("@"), 1),
     "reruns": lambda store: store.rerun_jobs(),
