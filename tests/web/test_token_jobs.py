@@ -127,6 +127,19 @@ def test_a_job_of_a_revoked_token_that_was_not_held_yet_is_held_instead_of_place
     play(test)
 
 
+def test_a_job_of_a_revoked_token_that_was_not_held_yet_reserves_nothing() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("submit", bare=True)
+        await submit(fixture, None, 3)
+        await submit(fixture, token, request={"cpu": 4})
+        assert await states(fixture) == ["placed"] * 3 + ["queued"]
+        fixture.engine.decider.board.ended_tokens.add(token.partition(".")[0])
+        await submit(fixture, None, 2)
+        assert await states(fixture) == ["placed"] * 3 + ["held", "placed", "queued"]
+
+    play(test)
+
+
 def test_a_revoked_token_stays_revoked_for_its_jobs_when_the_broker_reads_its_store_again() -> None:
     async def test(fixture: BrokerFixture) -> None:
         token = await fixture.token("submit", bare=True)
@@ -175,6 +188,8 @@ def test_a_token_has_a_limit_of_stored_bytes() -> None:
         assert "may take 1.0 MiB, take 0.6 MiB, and this would add 0.6 MiB" in refused.words
         await end(fixture, 1)
         assert (await submit(fixture, token, **big)).status == 200
+        many = {"labels": ["l" * 60 + str(number) for number in range(100)], "queue": "later"}
+        assert "may take 1.0 MiB" in (await submit(fixture, token, 80, **many)).words, "labels count too"
 
     play(test)
 

@@ -290,12 +290,12 @@ class Decider:
     def _place(self, batch: Batch) -> bool:
         plan = make_plan(self.board, batch.mono)
         jobs = self._whole(batch, [*(id_ for id_, _ in plan.placements), *(h.job for h in plan.heads.values())])
-        held = {job_id for job_id, _ in plan.placements if eligibility.hold_revoked(batch, jobs[job_id])}
+        held = {id_ for id_, job in jobs.items() if eligibility.hold_revoked(batch, job)}
         for job_id, where in plan.placements:
             if job_id not in held:
                 batch.move(jobs[job_id], Place(leased(jobs[job_id], where)))
-        self.board.heads = plan.heads
-        for head in plan.heads.values():
+        self.board.heads = {queue: head for queue, head in plan.heads.items() if head.job not in held}
+        for head in self.board.heads.values():
             self.board.know(jobs[head.job])
         return plan.more or bool(held)
 

@@ -205,8 +205,8 @@ def job_from(row: tuple[Any, ...]) -> Job:
 
 
 def stored_bytes(spec: Spec) -> int:
-    """Return how many bytes the column `spec` of a job takes."""
-    return len(encode(_stored(spec)))
+    """Return how many bytes the columns `spec` and `shape` of a job take: all that can be large."""
+    return len(encode(_stored(spec))) + len(_asked_column(spec.request, spec.constraints))
 
 
 def _stored(spec: Spec) -> tuple[object, ...]:

@@ -201,7 +201,7 @@ from job where state <> 'succeeded' and state = '{state}' and waits = '{waits}' 
 SELECT_HIGHEST = "select max(id) from job"
 COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group by state"
 COUNT_FINISHED = "select count(*) from job where finished is not null"
-COUNT_OF_TOKENS = f"select token, count(*), sum(length(spec)) from job where {_OF_TOKEN} group by token"
+COUNT_OF_TOKENS = f"select token, count(*), sum(length(spec) + length(shape)) from job where {_OF_TOKEN} group by token"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
 SELECT_TOKENS = f"select {_TABLES['token'][0]} from token order by created, id"

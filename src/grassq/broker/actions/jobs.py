@@ -51,17 +51,16 @@ def _has_yet_to_start(batch: Batch, job: Job) -> bool:
     return job.state not in FINAL | HOLDING or (job.state is State.PLACED and batch.board.predecessor(job) is not None)
 
 
-@dataclass(frozen=True)
 class HoldRevoked(Action):
-    """Hold the jobs of a token that has ended, as far as they have not started."""
+    """Hold the jobs of a token that has ended, as far as they have not started; jobs that are held already count."""
 
     is_strict = False  # there may be nothing to hold
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        return None if job.state in (State.QUEUED, State.WAITING) else ""
+        return "" if job.state in FINAL | HOLDING else None
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        return Applied([batch.move(job, Hold(REVOKED)) for job in jobs])
+        return Applied([job if job.state is State.HELD else batch.move(job, Hold(REVOKED)) for job in jobs])
 
 
 class HoldJobs(Action):
