@@ -311,9 +311,9 @@ def test_a_port_that_is_taken_a_name_unknown_and_an_address_elsewhere_are_said_i
         taken.listen()
         with pytest.raises(Refused, match="taken by another program"):
             listening(Address("127.0.0.1", taken.getsockname()[1]))
-    with pytest.raises(BadInput, match="no address of the name"):
+    with pytest.raises(BadInput, match="no address has the name"):
         listening(Address("no-such-host.invalid", 0))
-    with pytest.raises(Refused, match="no address of this machine"):
+    with pytest.raises(Refused, match="not an address of this machine"):
         listening(Address("192.0.2.1", 0))
 
 

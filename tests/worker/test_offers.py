@@ -98,8 +98,8 @@ def test_limits_the_machine_meets_are_taken_silently() -> None:
 
 def test_a_limit_above_the_machines_is_noted() -> None:
     (note,) = offers.check(an_offer("q", gpu=4), BOX)
-    assert note == "this machine has 2 gpu; the limit of 4 never binds"
-    assert "8 cpu; the limit of 100 never binds" in offers.check(an_offer("q", cpu=100), BOX)[0]
+    assert note == "this machine has only 2 gpu, so the limit of 4 has no effect"
+    assert "8 cpu, so the limit of 100 has no effect" in offers.check(an_offer("q", cpu=100), BOX)[0]
 
 
 @pytest.mark.parametrize(

@@ -98,10 +98,11 @@ def no_permission(address: Address, kind: Kind) -> Refused:
 
 
 def _no_token(address: Address, kind: Kind) -> Refused:
-    """Return the error about a missing token; raise Unreachable if the name cannot be looked up at all."""
-    from grassq.net import tls
+    """Return the error about a missing token; raise Unreachable if a user typed a name that cannot be looked up."""
+    if kind == "login":
+        from grassq.net import tls
 
-    tls.check_host(address)
+        tls.check_host(address)
     return no_permission(address, kind)
 
 
