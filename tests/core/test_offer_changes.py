@@ -45,6 +45,12 @@ def test_a_template_tells_its_labels_too() -> None:
     assert change_note(OLD, OLD) == []
 
 
+def test_many_and_long_differences_are_cut() -> None:
+    many = replace(OLD, env=tuple((b"V%d" % number, b"") for number in range(1000)), prefix=(b"x" * 100_000,))
+    [note] = change_note(OLD, many)
+    assert len(note) < 2000 and note.endswith("more")
+
+
 def test_the_value_of_a_variable_is_not_printed() -> None:
     assert "secret" not in str(changes(OLD, replace(OLD, env=((b"A", b"secret"),))))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.core.syntax.enqueue_lines import CONTEXT, enqueue
 
-from grassq.core.syntax.enqueue import split_create_queue
+from grassq.core.syntax.enqueue import KnownQueue, split_create_queue
 from grassq.core.syntax.options import ENQUEUE, OTHER_OPTIONS
 from grassq.errors import BadInput, NotFound
 
@@ -37,6 +38,13 @@ def test_an_amount_behind_the_program_is_remarked_where_the_job_asks_for_none() 
     assert note.startswith("--gpu=1 is passed to the job, and the job asks Grass for no gpu; ")
     assert "write --gpu=1 before python" in note
     assert enqueue("exp1 python train.py --gpu 1").notes
+    # A program may mean the number of a device.
+    assert "write --gpu=1 before python" in enqueue("python train.py --gpu 0").notes[0]
+
+
+def test_an_amount_of_what_the_machine_lacks_gets_no_note() -> None:
+    bare = replace(CONTEXT, queues={"default": KnownQueue()}, resources=frozenset({"cpu"}))
+    assert enqueue("python train.py --gpu=1", bare).notes == ()
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,10 @@ def _option_first(argv: list[str]) -> BadInput:
     place = next((place for place, word in enumerate(argv) if word in BY_NAME), None)
     if place is None:
         return BadInput(f"there is no option '{argv[0]}' of `grass` itself; `grass help` lists the commands")
-    return BadInput(
-        f"options come after the command: grass {' '.join([argv[place], *argv[:place], *argv[place + 1 :]])}"
-    )
+    from grassq.cli.synonyms import as_typed
+
+    words = as_typed([*argv[:place], *argv[place + 1 :]])
+    return BadInput(f"options come after the command: grass {argv[place]} {words}")
 
 
 def _command(name: str, argv: list[str]) -> int:

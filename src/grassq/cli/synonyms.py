@@ -22,7 +22,7 @@ _AGAIN = "to submit jobs again: grass rerun {words}"
 _CHANGE = "a job cannot be changed after it was submitted, except `grass priority`; kill it and enqueue it again"
 
 _ANSWERS = (
-    ("cancel stop-job abort terminate end scancel qdel skill", _END),
+    ("cancel stop-job abort terminate end scancel qdel", _END),
     ("rm del delete purge erase", _REMOVE),
     ("submit add sbatch qsub push put new", _ADD),
     ("srun exec", "to run a command and see its output: grass run {words}"),
@@ -81,7 +81,7 @@ WORDS_SHOWN = 60
 def advice(name: str, words: list[str]) -> str | None:
     """Return what to type instead of a word of another tool; None if the word is not known."""
     answer = ADVICE.get(name)
-    return None if answer is None else f"'{name}' {answer.format(words=_shown(words))}".rstrip()
+    return None if answer is None else f"'{name}' {answer.format(words=as_typed(words))}".rstrip()
 
 
 def advice_about_daemon(name: str, words: list[str]) -> str | None:
@@ -89,9 +89,10 @@ def advice_about_daemon(name: str, words: list[str]) -> str | None:
     if name not in _ABOUT_DAEMON or not words or words[0].startswith("-"):
         return None
     does, instead = _ABOUT_DAEMON[name]
-    return f"`grass {name}` {does} and takes no job; {instead} {_shown(words)}"
+    return f"`grass {name}` {does} and takes no job; {instead} {as_typed(words)}"
 
 
-def _shown(words: list[str]) -> str:
+def as_typed(words: list[str]) -> str:
+    """Return words as they are typed in a shell; `...` instead of many."""
     text = shlex.join(words)
     return text if len(text) <= WORDS_SHOWN else "..."

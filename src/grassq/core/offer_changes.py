@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from grassq.core.model import Offer
 from grassq.core.names import plain
 from grassq.core.resources.amounts import amount_text
-from grassq.core.resources.capacity import DeviceCount, DeviceIds, Devices
+from grassq.core.resources.capacity import Device, DeviceCount, DeviceIds, Devices
 from grassq.core.resources.slots import Slot
 
 NONE = "none"
-#: The longest command or directory in the answer, in characters.
+#: The longest value in the answer, in characters; and how many differences are named, the others are counted.
 SHOWN_MAX = 60
+NAMED_MAX = 20
 
 
 def change_note(old: Offer, new: Offer, labels: tuple[Sequence[str], Sequence[str]] = ((), ())) -> list[str]:
@@ -22,6 +23,8 @@ def change_note(old: Offer, new: Offer, labels: tuple[Sequence[str], Sequence[st
     before, after = (",".join(each) or NONE for each in labels)
     if before != after:
         found.append(f"labels {before} -> {after}")
+    if len(found) > NAMED_MAX:
+        found = [*found[:NAMED_MAX], f"and {len(found) - NAMED_MAX} more"]
     return [f"changed: {'; '.join(found)}"] if found else []
 
 
@@ -49,15 +52,20 @@ def _limit(name: str, offer: Offer) -> str:
         case DeviceCount(n):
             return str(n)
         case DeviceIds(ids):
-            return f"[{','.join(ids)}]"
+            return plain(f"[{','.join(ids)}]", SHOWN_MAX)
         case Devices(devices):
-            return "{" + ", ".join(f"{device.id}: {amount_text(device.worth)}" for device in devices) + "}"
+            return plain("{" + ", ".join(map(_device, devices)) + "}", SHOWN_MAX)
         case _:
             return amount_text(limit.amount)
 
 
+def _device(device: Device) -> str:
+    vram = f" with {amount_text(device.vram)} MiB" if device.vram else ""
+    return f"{device.id}: {amount_text(device.worth)}{vram}"
+
+
 def _slots(slots: Sequence[Slot]) -> str:
-    return " ".join(slot.name for slot in slots) or NONE
+    return plain(" ".join(slot.name for slot in slots), SHOWN_MAX) or NONE
 
 
 def _command(words: Sequence[bytes]) -> str:
@@ -69,7 +77,7 @@ def _word(word: bytes | None) -> str:
 
 
 def _names(names: Sequence[bytes]) -> str:
-    return ",".join(map(_word, names)) or NONE
+    return plain(",".join(map(_word, names)), SHOWN_MAX) or NONE
 
 
 def _flag(given: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from grassq.core.job_options import Pairs
 from grassq.core.names import plain, shown
@@ -16,29 +16,27 @@ _HAVE_OPERATORS = frozenset((b"expr", b"test", b"["))
 _AMOUNT_STARTS = tuple(bytes([byte]) for byte in b"0123456789.")
 _SILENT = "`--` before the command silences this note"
 
-Has = Callable[[str], bool]
 
-
-def notes_on_options(words: Sequence[bytes], asked: Collection[str], has: Has) -> Iterator[str]:
+def notes_on_options(words: Sequence[bytes], asked: Collection[str], known: Collection[str]) -> Iterator[str]:
     """Yield a note if the job is given an option that Grass would have read elsewhere.
 
-    `asked` are the resources that the job asks for; `has` tells whether the queue or the machine has a resource.
+    `asked` are the resources that the job asks for; `known` are those that the queue or the machine has.
     """
     end = words.index(b"--") if b"--" in words else len(words)
     if not end:
         return
     if is_option(words[0]):
-        yield from _behind_an_option(words[:end], has)
+        yield from _behind_an_option(words[:end], known)
     else:
-        yield from _behind_the_program(words[:end], asked, has)
+        yield from _behind_the_program(words[:end], asked, known)
 
 
-def _behind_an_option(words: Sequence[bytes], has: Has) -> Iterator[str]:
+def _behind_an_option(words: Sequence[bytes], known: Collection[str]) -> Iterator[str]:
     first = plain(words[0])
     for word in words[1:]:
         head, equals, _ = word.partition(b"=")
         resource = resource_of(head)
-        is_amount = resource is not None and has(resource) and (bool(equals) or resource in COMMON_RESOURCES)
+        is_amount = resource in known and (bool(equals) or resource in COMMON_RESOURCES)
         is_ours = head in ENQUEUE and head.startswith(b"--") and not (equals and ENQUEUE[head].takes == "flag")
         if is_amount or is_ours:
             yield (
@@ -48,19 +46,21 @@ def _behind_an_option(words: Sequence[bytes], has: Has) -> Iterator[str]:
             return
 
 
-def _behind_the_program(words: Sequence[bytes], asked: Collection[str], has: Has) -> Iterator[str]:
+def _behind_the_program(words: Sequence[bytes], asked: Collection[str], known: Collection[str]) -> Iterator[str]:
     for at, word in enumerate(words[1:], 1):
         head, equals, amount = word.partition(b"=")
         resource = resource_of(head)
-        if resource is None or resource in asked or not has(resource):
+        if resource is None or resource in asked or resource not in known:
             continue
         if not equals and resource not in COMMON_RESOURCES:
             continue
         amount = amount if equals else b"".join(words[at + 1 : at + 2])
         if amount.startswith(_AMOUNT_STARTS):
+            # `--gpu 0` names a device to many programs.
+            wanted = "1" if amount == b"0" else plain(amount)
             yield (
                 f"{plain(word)} is passed to the job, and the job asks Grass for no {resource}; "
-                f"to ask for it, write --{resource}={plain(amount)} before {plain(words[0])} ({_SILENT})"
+                f"to ask for it, write --{resource}={wanted} before {plain(words[0])} ({_SILENT})"
             )
             return
 

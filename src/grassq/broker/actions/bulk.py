@@ -169,11 +169,12 @@ class BulkChange:
     def _choose(self, batch: Batch, some: Iterable[selection.Selected]) -> list[Job]:
         jobs = list(some)
         chosen = self._changeable(batch, jobs)
-        for id_, why in (impossible := self._action.check(batch, chosen)).items():
-            self._note(id_, why)
-        chosen = [job for job in chosen if job.id not in impossible]
         self._left_out.update(job.state for job, _ in jobs)
         self._left_out.subtract(job.state for job in chosen)
+        impossible = self._action.check(batch, chosen)
+        for id_, why in impossible.items():
+            self._note(id_, why)
+        chosen = [job for job in chosen if job.id not in impossible]
         for job in chosen:
             self._chosen[self._action.group(job)] = job.id
             if self._action.goes_last(job):

@@ -52,7 +52,7 @@ def _build_redeem(name: str, parser: argparse.ArgumentParser) -> None:
     if name == "join":
         again = "join as a new worker, although this machine is already a worker of the broker"
         parser.add_argument("--again", action="store_true", help=again)
-        # The name of the option in earlier releases.
+        # The former name of the option.
         parser.add_argument("--anew", action="store_true", dest="again", help=argparse.SUPPRESS)
     parser.set_defaults(run=exchange, kind="worker" if name == "join" else name)
 

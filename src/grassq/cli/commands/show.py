@@ -27,7 +27,7 @@ UNREACHABLE = "unreachable"
 
 STATES_HELP = """\
 states:
-  held         kept by `grass hold` or --hold until `grass release`
+  held         kept by `grass hold`, --hold or three lost attempts, until `grass release`
   waiting      cannot start yet: its queue does not exist, or a retry comes later
   queued       starts as soon as its resources are free
   placed       has its resources and is starting

@@ -243,6 +243,12 @@ def _has(context: SubmitContext, queue: str, name: str) -> bool:
     return name in view.resources or (not view.has_prefix and name in context.resources)
 
 
+def _resources(context: SubmitContext, queue: str) -> frozenset[str]:
+    """Return the resources that a queue or some machine has."""
+    view = context.queues.get(queue)
+    return context.resources if view is None else context.resources | view.resources
+
+
 def _asks(given: GivenOptions, context: SubmitContext) -> bool:
     """Say whether an option of ours was given, so the line was surely meant for Grass."""
     return bool(given.values) or any(_has(context, "", name) for name in given.amounts)
@@ -269,13 +275,12 @@ def _refuse_two_queues(word: str, forced: str | None) -> None:
 def _check_amounts(given: GivenOptions, queue: str, context: SubmitContext, separated: bool) -> None:
     if given.has("require") and given.amounts:
         raise BadInput(f"give either --require or --{next(iter(given.amounts))}=..., not both")
-    view = context.queues.get(queue)
-    known = context.resources | (view.resources if view is not None else frozenset())
+    known = _resources(context, queue)
     for name, amount in given.amounts.items():
         word = f"--{name}={amount}".encode()
         if _has(context, queue, name):
             continue
-        if view is not None and not separated:
+        if queue in context.queues and not separated:
             raise options.unknown(word, ENQUEUE, known)
         if name not in known and options.meant_by(f"--{name}".encode(), ENQUEUE, known):
             insist = f'for a resource called {name}: --require "{{{name}: {amount}}}"'
@@ -308,7 +313,8 @@ def _notes(
     if given.has("require") or separated:
         on_options: Iterable[str] = ()
     else:
-        on_options = submit_notes.notes_on_options(words, given.amounts, lambda name: _has(context, queue, name))
+        known = {name for name in _resources(context, queue) if _has(context, queue, name)}
+        on_options = submit_notes.notes_on_options(words, given.amounts, known)
     return [*on_options, *submit_notes.notes_on_operators(words), *submit_notes.notes_on_variables(assigned)]
 
 
@@ -360,12 +366,12 @@ def _queue_warnings(
 ) -> list[str]:
     if queue in context.queues:
         return []
-    if not is_forced and (meant := options.misspelt(queue, context.queues)):
+    meant = options.closest(queue, context.queues)
+    if meant and not is_forced and not options.differ_in_numbers(queue, meant):
         raise NotFound(
             f"there is no queue {shown(queue)}; did you mean {shown(meant)}? "
             f"To wait until {shown(queue)} is created: --queue {queue}"
         )
-    meant = options.closest(queue, context.queues)
     near = f" (there is one called {shown(meant)})" if meant else ""
     warnings = [f"there is no queue {shown(queue)} yet{near}; the job waits until it is created"]
     if not separated and words and is_option(words[0]):

@@ -124,10 +124,9 @@ def closest(typed: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(typed, sorted(known), n=1, cutoff=_CLOSE)), None)
 
 
-def misspelt(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant; names that differ in their numbers alone are different things."""
-    numbered = _DIGITS.sub("#", name)
-    return closest(name, [each for each in known if numbered == name or _DIGITS.sub("#", each) != numbered])
+def differ_in_numbers(one: str, other: str) -> bool:
+    """Tell whether two names differ in their numbers alone, like job1 and job2: neither is the other misspelt."""
+    return _DIGITS.sub("#", one) == _DIGITS.sub("#", other)
 
 
 def misspelt_resource(name: str, known: Collection[str]) -> str | None:
@@ -137,7 +136,7 @@ def misspelt_resource(name: str, known: Collection[str]) -> str | None:
     if name in OTHER_NAMES:
         return OTHER_NAMES[name]
     twin = next((each for each in sorted(known) if name in (f"{each}s", each.removesuffix("s"))), None)
-    return twin or misspelt(name, COMMON_RESOURCES)
+    return twin or closest(name, COMMON_RESOURCES)
 
 
 def unknown(word: bytes, table: Table, resources: Iterable[str] = ()) -> BadInput:
