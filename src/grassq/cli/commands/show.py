@@ -218,7 +218,7 @@ def _narrow(columns: dict[str, list[str]], jobs: Sequence[Mapping[str, Any]]) ->
     results = columns.pop("RESULT")
     del columns["CREATED"], columns["STARTED"]
     columns["STATE"] = [
-        f"{state} {result}" if result not in ("", "ok") else state
+        f"{state} {result}" if result not in ("", "ok", state) else state
         for state, result in zip(columns["STATE"], results, strict=True)
     ]
     columns["PID"] = [
