@@ -73,6 +73,8 @@ def test_an_operator_of_a_shell_among_the_words_is_remarked(operator: str) -> No
     assert note.startswith(f"'{operator}' is passed to the job as a word")
     assert "--shell" in note
     assert enqueue(f"-- echo a '{operator}' b").notes == (note,)
+    # A queue with a command of its own takes no line for a shell.
+    assert enqueue(f"job1 a '{operator}' b").notes == (f"'{operator}' is passed to the job as a word",)
 
 
 def test_a_variable_with_the_name_of_a_resource_is_remarked() -> None:

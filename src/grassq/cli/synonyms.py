@@ -39,7 +39,7 @@ _ANSWERS = (
 #: Commands that do not exist yet, and what to use until then.
 _ANSWERS_FOR_NOW = (
     ("top monitor", "for now: watch grass show"),
-    ("eta", "for now `grass why {words}` says what a job waits for, and `grass wait` shows how many are done"),
+    ("eta", "for now `grass why JOB` says what a job waits for, and `grass wait` shows how many are done"),
     ("history", "for now: grass show all, or grass show failed,cancelled"),
     ("edit modify update alter", f"for now {_CHANGE}"),
     ("move mv switch", f"for now {_CHANGE} with --queue"),

@@ -65,14 +65,12 @@ def _behind_the_program(words: Sequence[bytes], asked: Collection[str], known: C
             return
 
 
-def notes_on_operators(words: Sequence[bytes]) -> Iterator[str]:
-    """Yield a note if an operator of a shell is among the words of a program."""
+def notes_on_operators(words: Sequence[bytes], *, are_arguments: bool) -> Iterator[str]:
+    """Yield a note if an operator of a shell is among the words, which may be arguments of a queue's command."""
     operator = next((word for word in words[1:] if word in _OPERATORS), None)
     if operator is not None and words[0].rpartition(b"/")[2] not in _HAVE_OPERATORS:
-        yield (
-            f"{shown(operator)} is passed to the job as a word; "
-            "to have a shell read it, add --shell and put the whole command in quotes"
-        )
+        advice = "; to have a shell read it, add --shell and put the whole command in quotes"
+        yield f"{shown(operator)} is passed to the job as a word" + ("" if are_arguments else advice)
 
 
 def notes_on_variables(assigned: Pairs) -> Iterator[str]:

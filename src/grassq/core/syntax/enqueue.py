@@ -315,7 +315,9 @@ def _notes(
     else:
         known = {name for name in _resources(context, queue) if _has(context, queue, name)}
         on_options = submit_notes.notes_on_options(words, given.amounts, known)
-    return [*on_options, *submit_notes.notes_on_operators(words), *submit_notes.notes_on_variables(assigned)]
+    view = context.queues.get(queue)
+    on_operators = submit_notes.notes_on_operators(words, are_arguments=view is not None and view.has_prefix)
+    return [*on_options, *on_operators, *submit_notes.notes_on_variables(assigned)]
 
 
 def _check_command(
