@@ -46,14 +46,16 @@ class AnsiFilter:
         if held is not None and held.end() - held.start() <= SEQUENCE_LIMIT:
             content, self._pending = content[: held.start()], held.group()
         # An escape character left over belongs to no whole sequence; the text behind it is plain.
-        shown = re.sub(r"\x1b(?!\[[0-9;:]*m)", "", _TOKEN.sub(self._replacement, content))
+        shown = re.sub(r"\x1b(?!\[[0-9;:]*m)", "", _TOKEN.sub(_replacement, content))
+        # Looked for in what is shown: a colour may be whole only after a character inside it was removed.
+        _, colour, rest = shown.rpartition("\x1b[")
+        if colour:
+            self._is_coloured = bool(rest.partition("m")[0].strip("0;:"))
         if last and self._is_coloured:
             shown += _RESET
             self._is_coloured = False
         return shown.encode("utf-8")
 
-    def _replacement(self, found: re.Match[str]) -> str:
-        if colour := found.group("colour"):
-            self._is_coloured = bool(colour[2:-1].strip("0;:"))
-            return colour
-        return visible(found.group()) if found.group("reordering") else ""
+
+def _replacement(found: re.Match[str]) -> str:
+    return found.group("colour") or (visible(found.group()) if found.group("reordering") else "")
