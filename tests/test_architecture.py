@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gc_pause": set(),
     "descriptors": set(),
     "atomic_files": {"descriptors"},
-    "store": {"core", "gc_pause"},
+    "store": {"core", "gc_pause", "atomic_files"},
     "run": {"atomic_files", "descriptors", "core"},
     "link": {"core"},
     "net": {"home", "core", "atomic_files"},

@@ -66,6 +66,12 @@ def refuse_what_never_fits(eligibility: Eligibility, shapes: Iterable[Shape]) ->
 
 def insert(batch: Batch, drafts: Sequence[Draft], eligibility: Eligibility, name: str | None = None) -> list[Job]:
     """Add new jobs and return them; `name` is for drafts without a name. Raise Refused if no ids are left."""
+    if batch.board.is_unsure_of_ids and batch.board.unreconciled:
+        names = ", ".join(sorted(batch.board.unreconciled))
+        raise Refused(
+            "this broker was copied or restored from a backup, and cannot know which ids were given since; it takes"
+            f" jobs when these workers have connected: {names} (`grass resume --restored` goes on without them)"
+        )
     if batch.next_id + len(drafts) - 1 > ID_MAX:
         left = max(0, ID_MAX - batch.next_id + 1)
         raise Refused(f"{left} job ids are left in this store, of {ID_MAX:,}; start a broker with a new store")

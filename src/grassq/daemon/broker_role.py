@@ -31,7 +31,8 @@ from grassq.daemon.home_lock import open_run_root
 from grassq.errors import StoreUnavailable, UnknownSchema
 from grassq.run import rundir
 from grassq.settings import STORE_MEMORY
-from grassq.store.open import open_store
+from grassq.store.high_water import HighWater
+from grassq.store.open import open_store, sqlite_path
 from grassq.store.relational import LEAD_TRY_S, Store
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
@@ -63,7 +64,7 @@ async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         return []  # told to stop while it stood by
     offer_file = None if setup.mode.no_worker else _offer_file(run_root, setup, durable)
     engine = Engine(
-        lambda: _decider(setup, led or open_store(url), run_root, None if offer_file is None else offer_file.name)
+        lambda: _decider(setup, led or open_store(url), url, run_root, None if offer_file is None else offer_file.name)
     )
     stack.push_async_callback(engine.close)
     running = asyncio.create_task(engine.run())
@@ -113,7 +114,16 @@ async def _try_lead(store: Store, stands_by: bool) -> bool:
         return False
 
 
-def _decider(setup: DaemonContext, store: Store, run_root: str, local: str | None) -> Decider:
+def _mark(setup: DaemonContext, url: str) -> HighWater | None:
+    """Return the mark of the store: beside its file, or for a store elsewhere in the home of each of its brokers."""
+    if url == STORE_MEMORY:
+        return None
+    if is_postgres(url):
+        return HighWater(f"{setup.home}/{STORE_NAME}.mark", beside_store=False)
+    return HighWater(f"{sqlite_path(url)}.mark", beside_store=True)
+
+
+def _decider(setup: DaemonContext, store: Store, url: str, run_root: str, local: str | None) -> Decider:
     return Decider(
         store,
         SystemClock(),
@@ -122,6 +132,7 @@ def _decider(setup: DaemonContext, store: Store, run_root: str, local: str | Non
         floor_id=next(iter(rundir.numbers(f"{run_root}/jobs")), 0),
         lease_s=setup.values.lease_s,
         roles=in_process(local),
+        mark=_mark(setup, url),
     )
 
 

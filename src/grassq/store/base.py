@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sized
 from copy import copy
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -18,6 +18,18 @@ SUBMISSION_KEPT_S = 7 * 86400.0
 CODE_KEPT_S = 7 * 86400.0
 INCARNATIONS_KEPT = 1000
 _state_of = attrgetter("state")
+Row = tuple[Any, ...]
+
+
+class QueryResult(Protocol):
+    """What a statement led to."""
+
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows it changed."""
+
+    def fetchall(self) -> list[Row]:
+        """Return its rows."""
 
 
 class Submission(Struct, frozen=True):

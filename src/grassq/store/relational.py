@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import groupby, starmap
 from operator import itemgetter
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ from grassq.store.base import (
     Changes,
     JobScan,
     Loaded,
+    QueryResult,
+    Row,
     Story,
     Submission,
     Token,
@@ -35,7 +37,6 @@ from grassq.store.base import (
 )
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
 #: A table, and some of its rows.
 Part = tuple[str, list[Row]]
 
@@ -45,17 +46,6 @@ ROWS_AT_ONCE, WAITING_AT_ONCE = 500, 2000
 IDS_LOOKED_AT = 4000
 #: Lines of a story are numbered by their commit and, within it, below this; a batch has far fewer.
 LINES_MAX = 1 << 24
-
-
-class QueryResult(Protocol):
-    """What a statement led to."""
-
-    @property
-    def rowcount(self) -> int:
-        """Return how many rows it changed."""
-
-    def fetchall(self) -> list[Row]:
-        """Return its rows."""
 
 
 #: How often a standby broker asks whether it may lead.
@@ -139,6 +129,13 @@ class Store(ABC):
         with self._foreign_errors(), self._writing():
             self._execute(sql.INSERT_LIFE, (incarnation, self.number))
             self._execute(sql.FORGET_LIVES, (INCARNATIONS_KEPT,))
+
+    def put_word(self, key: str, word: str) -> str | None:
+        """Store one word about the store itself; return the word that was there before."""
+        with self._foreign_errors(), self._writing():
+            before = [str(row[0]) for row in self._all(sql.GET_META, key)]
+            self._execute(sql.PUT["meta"], (key, word))
+            return before[0] if before else None
 
     def load(self, whole: int) -> Loaded:
         """Return what is unfinished, as of the last commit; the first `whole` waiting jobs are returned whole.

@@ -58,8 +58,8 @@ _TABLES = {
     "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became", "id"),
     "life": ("life, number", "seq"),
 }
-# PostgreSQL keeps the schema's version in `meta`; it is not part of the store's content.
-_KEPT = {"meta": " where key <> 'schema'"}
+# Not part of a store's content: the schema's version in PostgreSQL, and that there is a mark beside this copy.
+_KEPT = {"meta": " where key not in ('schema', 'marked')"}
 
 COUNT_ROWS = {table: f"select count(*) from {table}{_KEPT.get(table, '')}" for table in _TABLES}
 SELECT_ALL = {

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from grassq.store import schema
-from grassq.store.base import Changes
-from grassq.store.relational import QueryResult, Row, Store
+from grassq.store.base import Changes, QueryResult, Row
+from grassq.store.relational import Store
 from grassq.store.rows import Write
 
 MEMORY = ":memory:"

@@ -74,6 +74,8 @@ class Board:
         self.roles = roles or WorkerRoles()
         #: Workers that must reconnect before anything is started: the store was restored from a backup.
         self.unreconciled: set[str] = set()
+        #: Ids that the store does not know may have been given: none is given while a worker is unreconciled.
+        self.is_unsure_of_ids = False
         #: Workers not heard since the broker began, and until when nothing is started without them: one of them may
         #: know that the store was restored.
         self.awaited: set[str] = set()
