@@ -152,6 +152,8 @@ class Decider:
             worker = self.board.workers[info.name]
             worker.since = known.since if known is not None else now
             worker.unrecorded = known.unrecorded if known is not None else set()
+            worker.earlier_boots = known.earlier_boots if known is not None else {}
+            self.board.note_boots(info.name, heard)
             worker.drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._dispatch.forget_all()
         # A re-evaluation that had not finished begins again.
@@ -322,6 +324,7 @@ class Decider:
             # The worker was removed after it connected; its connection is about to end.
             return []
         self.board.set_worker(info, online=True, now=batch.now)
+        self.board.note_boots(info.name, batch.mono if known is None or known.online else known.heard)
         if known is None:
             self.board.workers[info.name].drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._replan = True
@@ -346,6 +349,9 @@ class Decider:
             return []
         if job is None or not is_current(job, event, worker):
             note_late(batch, report)
+        elif reconcile.may_outlive(self.board, job, event):
+            # No acknowledgement, so the worker repeats the report, also when the lease is over.
+            return []
         else:
             if isinstance(event, RefusedByWorker) and job.state is State.RUNNING:
                 # The attempt ran, and its worker no longer knows it: the run dir was deleted.

@@ -282,8 +282,9 @@ class Board:
         unrecorded = known.unrecorded if known is not None else set()
         max_fit = max_fits(capacity, offers)
         self.workers[info.name] = WorkerState(
-            info, said, online, since, Ledger(capacity), offers, max_fit, drained, heard, unrecorded
+            info, said, online, since, Ledger(capacity), offers, max_fit, drained, heard, unrecorded=unrecorded
         )
+        self.workers[info.name].earlier_boots = known.earlier_boots if known is not None else {}
         self._note_offers()
         for job in self.held_by(info.name):
             if self.predecessor(job) is None:
@@ -310,6 +311,12 @@ class Board:
             state.online, state.since = False, now
         # The later time counts: a lease must never seem to be over too early.
         state.heard = max(state.heard, heard)
+
+    def note_boots(self, worker: str, heard: float) -> None:
+        """Note when the boots of a worker's attempts were last heard, now that the worker speaks from another boot."""
+        state = self.workers[worker]
+        placed_in = {job.placement.boot for job in self.held_by(worker) if job.placement is not None}
+        state.earlier_boots = {b: state.earlier_boots.get(b, heard) for b in placed_in if b != state.info.boot}
 
     def remove_worker(self, worker: str) -> None:
         """Remove a worker, which must hold nothing."""
