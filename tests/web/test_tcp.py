@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-import hashlib
 import resource
 import socket
 import ssl
@@ -16,6 +15,7 @@ from tests.web.broker_fixture import BrokerFixture, answer_from, exchange, is_cl
 
 from grassq.core.syntax.addresses import Address
 from grassq.errors import BadInput, Refused
+from grassq.pins import key_pin
 from grassq.web import responses
 from grassq.web.access import auth, bodies
 from grassq.web.listen import admission, tcp
@@ -64,7 +64,7 @@ def test_another_certificate_is_noticed_by_a_client_that_pinned_ours() -> None:
     async def test(fixture: BrokerFixture) -> None:
         _, writer = await fixture.connect()
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        assert hashlib.sha256(shown).digest() == fixture.identity.fingerprint
+        assert key_pin(shown) == fixture.identity.fingerprint
 
     play(test)
 

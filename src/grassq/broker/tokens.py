@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from grassq import pins
 from grassq.broker.batch import Batch
 from grassq.core.names import shown
 from grassq.errors import BadInput, NotFound, Refused
@@ -37,6 +38,19 @@ class Redemption(Struct, frozen=True, kw_only=True):
     name: str
     #: The id of the new token, unless this request is a repetition.
     new_id: str
+    #: Tokens that the bearer has already, each with the proof of it; bound to the code and to this broker's pin.
+    holds: dict[str, str] = {}
+    pin: bytes = b""
+
+
+class Redeemed(Struct, frozen=True):
+    """What a code was exchanged for."""
+
+    token: Token
+    #: An older login of the same client, which the new one replaces.
+    ended: list[Token] = []
+    #: By token: the proof that this broker knows it, so that its holder recognises the broker by another key.
+    proofs: dict[str, str] = {}
 
 
 def tokens(batch: Batch) -> dict[str, Token]:
@@ -68,18 +82,41 @@ def create(batch: Batch, code: Token) -> Token:
     return code
 
 
-def redeem(batch: Batch, asked: Redemption) -> Token:
-    """Exchange a code for a token, once; the same exchange again returns the same token."""
+def redeem(batch: Batch, asked: Redemption) -> Redeemed:
+    """Exchange a code for a token, once; the same exchange again returns the same token.
+
+    A machine that is a worker already stays this worker, with the token it has. A login ends the client's older login.
+    """
     known = tokens(batch)
+    held = [known[id_] for id_, given in asked.holds.items() if id_ in known and _is_held(known[id_], asked, given)]
+    token = _exchange(batch, known, held, asked)
+    ended = []
+    for old in held:
+        if asked.kind == "login" and old.scope != "worker" and old.id != token.id and old.ended is None:
+            ended.append(replace(old, ended=batch.now))
+            batch.changes.tokens[old.id] = ended[-1]
+    return Redeemed(token, ended, {old.id: pins.proof(old.digest, "broker", asked.code, asked.pin) for old in held})
+
+
+def _is_held(token: Token, asked: Redemption, given: str) -> bool:
+    expected = pins.proof(token.digest, "client", asked.code, asked.pin)
+    return not token.is_code and given.isascii() and hmac.compare_digest(given, expected)
+
+
+def _exchange(batch: Batch, known: dict[str, Token], held: list[Token], asked: Redemption) -> Token:
     code = known.get(asked.code)
     digest = code.digest if code is not None and code.is_code else b"\0" * 32
     if not hmac.compare_digest(digest, asked.shown) or code is None or not code.is_code:
         raise Refused("this broker does not know that code; copy it whole, or ask for a new one (`grass token create`)")
     if code.ended is not None:
-        return _again(known, code, asked)
+        return _again(known, code, held, asked)
     if not is_live(code, batch.now):
         raise Refused("this code has expired; ask for a new one (`grass token create`)")
     scope = _scope(code, asked.kind)
+    for old in held:
+        if scope == old.scope == "worker" and is_live(old, batch.now):
+            batch.changes.tokens[code.id] = replace(code, ended=batch.now, became=old.id)
+            return old
     if asked.new_id in known:
         raise Refused("another token has the same id by chance; try again")
     wanted = asked.name if code.name in ("", START_UP) else code.name
@@ -97,9 +134,9 @@ def redeem(batch: Batch, asked: Redemption) -> Token:
     return token
 
 
-def _again(known: dict[str, Token], code: Token, asked: Redemption) -> Token:
+def _again(known: dict[str, Token], code: Token, held: list[Token], asked: Redemption) -> Token:
     token = known.get(code.became or "")
-    same = token is not None and hmac.compare_digest(token.digest, asked.digest)
+    same = token is not None and (token in held or hmac.compare_digest(token.digest, asked.digest))
     if not same or token is None or token.ended is not None or (token.scope == "worker") != (asked.kind == "worker"):
         raise Refused(
             "this code was used already or revoked; if you did not use it, tell the broker's owner: `grass token` lists"

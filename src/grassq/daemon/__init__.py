@@ -11,5 +11,6 @@ exits with 5.
 
 from grassq.daemon.context import SavedMode
 from grassq.daemon.main import copy_store, run
+from grassq.daemon.worker_role import become_worker
 
-__all__ = ["SavedMode", "copy_store", "run"]
+__all__ = ["SavedMode", "become_worker", "copy_store", "run"]

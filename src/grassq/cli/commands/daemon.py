@@ -8,6 +8,7 @@ import select
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 from grassq import __version__, home
 from grassq.cli import render
@@ -21,6 +22,8 @@ from grassq.net.http import answers
 
 STOP_TIMEOUT_S = 30.0
 PASSWORD_MAX = 4096
+#: The states of jobs that need no daemon any more.
+FINISHED = ("succeeded", "failed", "cancelled")
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -126,6 +129,31 @@ def _password(arguments: argparse.Namespace) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise BadInput(f"cannot read --cert-pass-file {arguments.cert_pass_file}: {reason}") from error
+
+
+def work_for(directory: str, broker: remote_broker.Credential) -> list[str]:
+    """Make this machine's daemon a worker of a broker from now on; return what a user must know, line by line."""
+    from grassq.daemon import become_worker
+
+    by_hand = f"grass daemon --no-broker --connect {broker.addresses[0]}"
+    info: dict[str, Any] = {}
+    if answers(directory):
+        with ApiClient(directory, autostart=False) as client:
+            info = client.info()
+    if "broker" in info and info.get("store_id") == broker.store_id:
+        return ["the daemon of this machine works for it already"]
+    unfinished = sum(count for state, count in info.get("jobs", {}).items() if state not in FINISHED)
+    if info.get("bind"):
+        return [f"this machine's daemon is a broker for other machines; to work for this one instead: {by_hand}"]
+    if unfinished:
+        jobs = f"{unfinished} unfinished {'job' if unfinished == 1 else 'jobs'}"
+        return [f"this machine's own queue has {jobs}; when they have ended: `grass stop`, then `{by_hand}`"]
+    taken = become_worker(directory, broker)
+    if info:
+        _stop(directory)
+        start_daemon(directory)
+    how = "the daemon works for it now" if info else f"to work for it: grass start, or in a terminal: {by_hand}"
+    return [how, *([f"it offers this machine's queues: {', '.join(taken)}"] if taken else [])]
 
 
 def start(arguments: argparse.Namespace) -> int:

@@ -158,9 +158,20 @@ def _broker(directory: str) -> Iterator[Finding]:
         return
     if chosen is not None:
         yield "ok", "broker", f"commands go to {chosen} ({home.broker_named_by(directory)})", ""
+        yield from _reached(directory, chosen)
     for entry in known:
         rights = [f"{right.name} ({right.scope})" for right in (entry.login, entry.worker) if right is not None]
         yield "ok", "broker", f"{entry.addresses[0]}: this machine has tokens as {' and '.join(rights)}", ""
+
+
+def _reached(directory: str, broker: str) -> Iterator[Finding]:
+    """Connect once to the broker that commands go to, and check its key."""
+    try:
+        Connection(remote_broker.open_broker(directory, broker)).close()
+    except NoDaemon as error:
+        yield "warn", "broker", f"does not answer: {error}", "commands try again for 30 s"
+    except GrassError as error:
+        yield "fail", "broker", str(error), ""
 
 
 def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Finding]:

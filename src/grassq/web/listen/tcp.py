@@ -29,13 +29,14 @@ HEADER_MAX = 8190
 HEADERS_MAX = 64
 #: Days before a certificate expires from which a broker warns.
 WARN_DAYS = 30
+RENEW = "make a new one with the same key, so that everybody still knows this broker (docs/howto/several-machines.md)"
 
 
 class Identity(Struct, frozen=True):
     """A certificate in use. Not in `certificate.py`, which is slow to load and needed only with --bind."""
 
     context: ssl.SSLContext
-    #: SHA-256 of the certificate (DER): what clients pin.
+    #: SHA-256 of the public key: what clients pin.
     fingerprint: bytes
     #: The names the certificate was made for.
     names: tuple[str, ...]
@@ -47,13 +48,11 @@ class Identity(Struct, frozen=True):
         """Return a warning about the dates, or None. Clients that have pinned the certificate ignore its dates."""
         day = datetime.datetime.fromtimestamp(self.until, datetime.UTC).date()
         if now >= self.until:
-            return f"the certificate expired on {day}; clients that know it still connect, but replace it with --cert"
+            return f"the certificate expired on {day}; Grass ignores that, but other programs do not; {RENEW}"
         if now < self.since:
             return "the certificate is not valid yet by this machine's clock; check the clock"
         if self.until - now <= WARN_DAYS * 86400:
-            return (
-                f"the certificate expires on {day}; replace it with --cert (every client then joins or logs in again)"
-            )
+            return f"the certificate expires on {day}; {RENEW}"
         return None
 
 
