@@ -37,7 +37,7 @@ from grassq.store.relational import LEAD_TRY_S, Store
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
-from grassq.web.listen.tcp import Identity, is_wildcard, listen
+from grassq.web.listen.tcp import Identity, families, is_wildcard, listen, only_here
 from grassq.web.logs.cache import LogCache
 from grassq.web.routes.tokens import Reach
 from grassq.web.submit.json5_text import parse_object
@@ -226,7 +226,7 @@ async def _listen_on_tcp(
 ) -> None:
     assert setup.mode.bind is not None
     typed = parse_addresses(setup.mode.bind, "--bind")
-    await listen(stack, runner, typed, identity)
+    sockets = await listen(stack, runner, typed, identity)
     addresses = reachable(typed)
     api.tokens.reach = Reach(addresses, identity.fingerprint)
     for note in identity.notes:
@@ -234,6 +234,8 @@ async def _listen_on_tcp(
     reminding = asyncio.create_task(_remind(identity))
     stack.push_async_callback(cancel, reminding)
     setup.say(f"broker at {', '.join(map(str, addresses))}")
+    if (here := only_here(sockets)) is not None:
+        setup.say(f"it listens at {here}, where only this machine connects; --bind 0.0.0.0 lets others connect")
     if setup.background:
         # A code must not stay in a log file.
         setup.say("`grass token create` makes a code for a person, with --scope worker for a worker")
@@ -259,12 +261,12 @@ def reachable(typed: Sequence[Address]) -> list[Address]:
     found = [each for each in typed if not is_wildcard(each.host)]
     for each in typed:
         if is_wildcard(each.host):
-            found += [Address(host, each.port) for host in _own_addresses(6 if ":" in each.host else 4)]
+            found += [Address(host, each.port) for host in _own_addresses(families(each.host))]
     return list(dict.fromkeys(found))[:ADDRESSES_MAX]
 
 
-def _own_addresses(version: int) -> list[str]:
-    """Return the addresses of this machine: loopback only if it has no other."""
+def _own_addresses(versions: Sequence[int]) -> list[str]:
+    """Return the addresses of this machine of these IP versions, IPv4 first: loopback only if it has no other."""
     found = []
     for entries in psutil.net_if_addrs().values():
         for entry in entries:
@@ -272,7 +274,7 @@ def _own_addresses(version: int) -> list[str]:
                 address = ipaddress.ip_address(entry.address.partition("%")[0])
             except ValueError:
                 continue
-            if address.version == version and not address.is_link_local:
+            if address.version in versions and not address.is_link_local:
                 found.append(address)
     outward = [address for address in found if not address.is_loopback]
-    return [str(address) for address in outward or found]
+    return [str(address) for address in sorted(outward or found, key=lambda address: address.version)]

@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 from collections.abc import Sequence
+from typing import Any
 
 from aiohttp import web, web_response
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,6 +23,9 @@ from grassq.errors import BadInput, Refused
 from grassq.web.listen.admission import Admission
 
 log = logging.getLogger(__name__)
+
+#: An address family, and an address as the socket module has it.
+SocketAddress = tuple[int, tuple[Any, ...]]
 
 BACKLOG = 1024
 KEEPALIVE_S = 75.0
@@ -65,6 +69,11 @@ def is_wildcard(host: str) -> bool:
         return host in ("", "*")
 
 
+def families(host: str) -> tuple[int, ...]:
+    """Return the IP versions that a wildcard stands for: 0.0.0.0 for one, and `*` and :: for both."""
+    return (4,) if "." in host or host.isalnum() else (4, 6)
+
+
 class _PeerErrors(logging.Filter):
     """Keeps errors about bytes that are no HTTP out of the log, which a peer could fill with them."""
 
@@ -102,8 +111,9 @@ async def listen(
     server = runner.server
     assert server is not None
     sockets: list[socket.socket] = []
+    bound: set[SocketAddress] = set()
     for address in dict.fromkeys(addresses):
-        for sock in await _bind(address):
+        for sock in await _bind(address, bound):
             stack.callback(sock.close)
             sockets.append(sock)
     admission = Admission(server, identity.context)
@@ -113,15 +123,34 @@ async def listen(
     return sockets
 
 
-async def _bind(address: Address) -> list[socket.socket]:
+def only_here(sockets: Sequence[socket.socket]) -> str | None:
+    """Return the addresses that are bound if none of them can be reached from another machine."""
+    hosts = [str(sock.getsockname()[0]) for sock in sockets]
+    return ", ".join(hosts) if all(ipaddress.ip_address(host.partition("%")[0]).is_loopback for host in hosts) else None
+
+
+async def _resolve(address: Address) -> list[SocketAddress]:
+    hosts = [address.host]
+    if is_wildcard(address.host):
+        hosts = [{4: "0.0.0.0", 6: "::"}[version] for version in families(address.host)]
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = [
+            each
+            for host in hosts
+            for each in await loop.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        ]
     except (OSError, UnicodeError):
         raise BadInput(f"--bind {address}: there is no address of the name {address.host!r}") from None
+    return list(dict.fromkeys((family, where) for family, _, _, _, where in found))
+
+
+async def _bind(address: Address, taken: set[SocketAddress]) -> list[socket.socket]:
     bound: list[socket.socket] = []
     problems: list[str] = []
-    for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
+    wanted = [each for each in await _resolve(address) if each not in taken]
+    taken.update(wanted)
+    for family, where in wanted:
         try:
             # The IPv6 socket takes no IPv4, so that :: and 0.0.0.0 can both be bound.
             bound.append(socket.create_server(where, family=family, backlog=BACKLOG))
@@ -131,7 +160,7 @@ async def _bind(address: Address) -> list[socket.socket]:
                 for sock in bound:
                     sock.close()
                 raise Refused(problems[-1]) from None
-    if not bound:
+    if problems and not bound:
         raise Refused(problems[0])
     for problem in problems:
         log.warning("%s", problem)
@@ -144,7 +173,8 @@ def _problem(address: Address, where: str, error: OSError) -> str:
             return f"--bind {address}: port {address.port} of {where} is taken by another program; choose another port"
         case errno.EADDRNOTAVAIL:
             return (
-                f"--bind {address}: {where} is no address of this machine; 0.0.0.0 or [::] stands for all its addresses"
+                f"--bind {address}: {where} is no address of this machine; 0.0.0.0 stands for all its IPv4 addresses,"
+                " and '*' or [::] for all its addresses"
             )
         case errno.EACCES:
             return f"--bind {address}: ports below 1024 are for root; choose another, such as 7500"
