@@ -43,12 +43,12 @@ def key_pin(certificate: bytes) -> bytes:
         return b""
 
 
-def proof(digest: bytes, who: str, code: str, pin: bytes) -> str:
-    """Return the proof that somebody knows a token, by its secret's digest; good for one code and one broker only.
+def proof(digest: bytes, side: str, code: str, pin: bytes) -> str:
+    """Return the proof that a side knows a token, by the digest of its secret; good for one code and one broker only.
 
-    It shows neither the secret nor the digest. `who` is the side that proves it: client or broker.
+    The proof shows neither the secret nor the digest. `side` is client or broker.
     """
-    return hmac.digest(digest, f"{who} {code} {pin.hex()}".encode("ascii"), "sha256").hex()
+    return hmac.digest(digest, f"{side} {code} {pin.hex()}".encode("ascii"), "sha256").hex()
 
 
 def _content(data: bytes, at: int) -> tuple[bytes, int]:

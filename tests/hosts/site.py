@@ -184,6 +184,7 @@ __all__ = [
     "Done",
     "Machine",
     "Site",
+    "Word",
     "end",
     "eventually",
     "is_alive",

@@ -148,7 +148,7 @@ def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int
 
 
 def leased_until(board: Board, job: Job) -> float | None:
-    """Return when a lease that nobody renews is over, on the broker's monotonic clock; None while it is renewed.
+    """Return when an attempt's lease is over, on the broker's monotonic clock; None while its worker renews it.
 
     By then its shim has ended it: the worker counts from its own ping, the broker from when it was heard, and the
     worker waits for less.
@@ -163,7 +163,7 @@ def leased_until(board: Board, job: Job) -> float | None:
 
 
 def given_up(board: Board, now: float) -> list[tuple[Job, Lost]]:
-    """Return the attempts whose leases nobody has renewed and are over."""
+    """Return the attempts whose leases are over."""
     found = []
     for name, worker in board.workers.items():
         why = f"its worker was silent for {worker.silent_s(now):.0f} s; its lease is over"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import logging
 import secrets
@@ -28,12 +27,12 @@ from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, raise_file_limit, serve_user
 from grassq.daemon.home_lock import open_run_root
-from grassq.errors import StoreUnavailable, UnknownSchema
+from grassq.daemon.standby import lead, note_key
 from grassq.run import rundir
 from grassq.settings import STORE_MEMORY
 from grassq.store.high_water import HighWater
 from grassq.store.open import open_store, sqlite_path
-from grassq.store.relational import LEAD_TRY_S, Store
+from grassq.store.relational import Store
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
@@ -59,13 +58,13 @@ async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
     durable = setup.values.store != STORE_MEMORY
     run_root = stack.enter_context(open_run_root(setup.home, durable))
     url = setup.values.store or f"sqlite:{setup.home}/{STORE_NAME}"
-    led = await _lead(setup, url) if is_postgres(url) else None
+    identity = _identity(setup)
+    led = await lead(setup, url, identity) if is_postgres(url) else None
     if setup.stopping.is_set():
         return []  # told to stop while it stood by
     offer_file = None if setup.mode.no_worker else _offer_file(run_root, setup, durable)
-    engine = Engine(
-        lambda: _decider(setup, led or open_store(url), url, run_root, None if offer_file is None else offer_file.name)
-    )
+    local = None if offer_file is None else offer_file.name
+    engine = Engine(lambda: _decider(setup, led or open_store(url), url, run_root, local, identity))
     stack.push_async_callback(engine.close)
     running = asyncio.create_task(engine.run())
     parts = [running]
@@ -75,43 +74,8 @@ async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         engine.connect(worker.name, worker.deliver)
         parts.append(await worker.start())
         stack.push_async_callback(worker.close)
-    await _open_sockets(stack, setup, engine, worker, url, run_root)
+    await _open_sockets(stack, setup, engine, worker, url, run_root, identity)
     return parts
-
-
-async def _lead(setup: DaemonContext, url: str) -> Store | None:
-    """Wait until no other broker leads; meanwhile this broker listens on nothing."""
-    store = open_store(url)
-    try:
-        stands_by = False
-        while not await _try_lead(store, stands_by):
-            if not stands_by:
-                stands_by = True
-                log.info("standing_by store=%s", shown_url(url))
-                setup.say(f"another broker leads {shown_url(url)}; standing by to take over")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LEAD_TRY_S):
-                    await setup.stopping.wait()
-            if setup.stopping.is_set():
-                store.close()
-                return None
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-async def _try_lead(store: Store, stands_by: bool) -> bool:
-    try:
-        return await asyncio.to_thread(store.try_lead)
-    except UnknownSchema:
-        raise
-    except StoreUnavailable as error:
-        if not stands_by:
-            raise
-        # The leader has the same trouble, so this broker stands by and tries again.
-        log.warning("standing_by_without_store error=%s", error)
-        return False
 
 
 def _mark(setup: DaemonContext, url: str) -> HighWater | None:
@@ -123,7 +87,10 @@ def _mark(setup: DaemonContext, url: str) -> HighWater | None:
     return HighWater(f"{sqlite_path(url)}.mark", beside_store=True)
 
 
-def _decider(setup: DaemonContext, store: Store, url: str, run_root: str, local: str | None) -> Decider:
+def _decider(
+    setup: DaemonContext, store: Store, url: str, run_root: str, local: str | None, identity: Identity | None
+) -> Decider:
+    note_key(setup, store, identity)
     return Decider(
         store,
         SystemClock(),
@@ -160,9 +127,14 @@ def _worker(run_root: str, offer_file: offers.OfferFile, setup: DaemonContext, e
 
 
 async def _open_sockets(
-    stack: AsyncExitStack, setup: DaemonContext, engine: Engine, worker: Worker | None, url: str, run_root: str
+    stack: AsyncExitStack,
+    setup: DaemonContext,
+    engine: Engine,
+    worker: Worker | None,
+    url: str,
+    run_root: str,
+    identity: Identity | None,
 ) -> None:
-    identity = _identity(setup)
     audit = Audit(run_root)
     stack.callback(audit.close)
     hosts = [*(identity.names if identity else ()), *filter(None, setup.values.hosts.split(","))]

@@ -51,8 +51,6 @@ class PostgresStore(Store):
         self._answer_s = answer_s
         self._session: postgres_session.Session | None = None
         self._term: int | None = None
-        #: The machine whose broker leads, as of the last `try_lead`.
-        self.leader = ""
 
     # Leading.
 
@@ -102,6 +100,10 @@ class PostgresStore(Store):
         for number, statements in pending:
             self._execute(schema.in_postgres(statements))
             self._execute(sql.PUT["meta"], (_SCHEMA, str(number)))
+
+    def word(self, key: str) -> str | None:
+        with self._foreign_errors():
+            return super().word(key) if self._all(sql.META_EXISTS)[0][0] else None
 
     def beat(self) -> None:
         with self._foreign_errors():

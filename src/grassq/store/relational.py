@@ -48,10 +48,6 @@ IDS_LOOKED_AT = 4000
 LINES_MAX = 1 << 24
 
 
-#: How often a standby broker asks whether it may lead.
-LEAD_TRY_S = 1.0
-
-
 class Store(ABC):
     """One broker's memory, in the tables of one database. Used by one thread at a time."""
 
@@ -59,6 +55,8 @@ class Store(ABC):
     beat_s: float | None = None
     #: The number of the last commit; it grows by one with each commit and is stored with it.
     number = 0
+    #: The machine whose broker leads, as of the last `try_lead`; "" if no other broker can.
+    leader = ""
     #: The errors of the engine's driver.
     driver_error: type[Exception]
 
@@ -117,7 +115,7 @@ class Store(ABC):
         """Close the store."""
 
     def try_lead(self) -> bool:
-        """Tell whether this broker may use the store now; the daemon asks every LEAD_TRY_S seconds until it may."""
+        """Tell whether this broker may use the store now; the daemon asks every second until it may."""
         return True
 
     def beat(self) -> None:
@@ -129,6 +127,10 @@ class Store(ABC):
         with self._foreign_errors(), self._writing():
             self._execute(sql.INSERT_LIFE, (incarnation, self.number))
             self._execute(sql.FORGET_LIVES, (INCARNATIONS_KEPT,))
+
+    def word(self, key: str) -> str | None:
+        """Return one word about the store itself, also while another broker leads."""
+        return next(iter(self._read(itemgetter(0), sql.GET_META, key)), None)
 
     def put_word(self, key: str, word: str) -> str | None:
         """Store one word about the store itself; return the word that was there before."""

@@ -48,6 +48,8 @@ def _build_daemon(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--connect", metavar="ADDRESS", help=connect)
     certificate = "certificate and key of the broker, PKCS#12 or PEM (default: created once and kept)"
     parser.add_argument("--cert", metavar="FILE", help=certificate)
+    own_key = "stand by for another broker on the same store, although that broker has another key"
+    parser.add_argument("--own-key", action="store_true", help=own_key)
     password = "the password of the --cert file; visible in `ps`, so prefer --cert-pass-file or GRASS_CERT_PASS"
     parser.add_argument("--cert-pass", metavar="PASSWORD", help=password)
     in_file = "a file with the password in its first line"
@@ -84,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         name=arguments.name,
         capacity=arguments.capacity,
         store=store,
+        own_key=arguments.own_key,
     )
     return run_daemon(directory, mode, cert_pass=cert_pass, ready_fd=arguments.ready_fd)
 
@@ -97,6 +100,7 @@ def _check(arguments: argparse.Namespace) -> None:
         (has["no_worker"] and not has["bind"], "a broker with --no-worker needs workers elsewhere; add --bind ADDRESS"),
         (has["connect"] and not has["no_broker"], "--connect is for a worker of another broker; add --no-broker"),
         (has["store"] and has["no_broker"], "--store is for a broker; it cannot go with --no-broker"),
+        (has["own_key"] and not has["bind"], "--own-key is for a broker for other machines; add --bind ADDRESS"),
         (has["cert"] and not has["bind"], "--cert is for connections from other machines; add --bind ADDRESS"),
         (not has["cert"] and (has["cert_pass"] or has["cert_pass_file"]), "the password needs --cert FILE"),
         (has["cert_pass"] and has["cert_pass_file"], "give either --cert-pass or --cert-pass-file, not both"),

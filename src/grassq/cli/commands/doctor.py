@@ -101,7 +101,7 @@ def _daemon(directory: str) -> Iterator[Finding]:
         with ApiClient(directory, autostart=False) as client:
             info = client.info()
             # A worker's daemon keeps no queue, and its broker may be unreachable.
-            shown = {} if "broker" in info else client.show()
+            shown = {} if "broker" in info or "stands_by" in info else client.show()
     except NoDaemon:
         if _is_worker(directory):
             yield "warn", "daemon", "none runs, so this machine gets no jobs from its broker", "`grass start`"
@@ -117,6 +117,10 @@ def _daemon(directory: str) -> Iterator[Finding]:
         yield "ok", "daemon", f"pid {info.get('pid')}, version {version}, {where}", ""
     else:
         yield "warn", "daemon", f"version {version}, this command is {__version__}", "`grass restart` (jobs run on)"
+    if standing := info.get("stands_by"):
+        yield "ok", "daemon", f"stands by: the broker on {standing.get('leader')} leads {standing.get('store')}", ""
+        if standing.get("trouble"):
+            yield "fail", "certificate", str(standing["trouble"]), ""
     if info.get("read_only"):
         yield "fail", "store", f"read-only: {info['read_only']}", "fix the cause; the daemon tries again by itself"
     if waited_for := shown.get("restored"):

@@ -61,7 +61,7 @@ def own(home: str, hosts: Iterable[str], now: float) -> Identity:
         return found
     key, _, _ = _from_pem(str(path), _read(path), None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        return found  # somebody has put another certificate there
+        return found  # the owner has put another certificate there
     _make(path, key, named, now)
     return load(path)
 

@@ -1,0 +1,122 @@
+"""Standing by: a broker that waits until no other broker leads its store.
+
+It listens on nothing but the socket of its home, where it says that it stands by. It compares its key with the
+leader's: after a takeover with another key no worker and no user would know it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from contextlib import AsyncExitStack
+
+from grassq.core.syntax.store_urls import shown_url
+from grassq.daemon.context import DaemonContext, serve_user
+from grassq.errors import Refused, StoreUnavailable, UnknownSchema
+from grassq.store.open import open_store
+from grassq.store.relational import Store
+from grassq.web.listen.tcp import Identity
+from grassq.web.routes.standby import StandbyRoutes
+
+log = logging.getLogger(__name__)
+
+#: How often a standby broker asks whether it may lead.
+LEAD_TRY_S = 1.0
+#: The word in a store that holds the pin of the broker that leads it.
+KEY_WORD = "broker_key"
+
+
+async def lead(setup: DaemonContext, url: str, identity: Identity | None) -> Store | None:
+    """Return the store once no other broker leads it; None if this broker was told to stop before."""
+    store = open_store(url)
+    try:
+        async with AsyncExitStack() as stack:
+            standby: _Standby | None = None
+            while not await _try_lead(store, stands_by=standby is not None):
+                if standby is None:
+                    standby = _Standby(setup, store, shown_url(url), identity)
+                    await standby.begin(stack)
+                await standby.compare()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LEAD_TRY_S):
+                        await setup.stopping.wait()
+                if setup.stopping.is_set():
+                    store.close()
+                    return None
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+async def _try_lead(store: Store, *, stands_by: bool) -> bool:
+    try:
+        return await asyncio.to_thread(store.try_lead)
+    except UnknownSchema:
+        raise
+    except StoreUnavailable as error:
+        if not stands_by:
+            raise
+        # The leader has the same trouble, so this broker stands by and tries again.
+        log.warning("standing_by_without_store error=%s", error)
+        return False
+
+
+class _Standby:
+    """A broker while it stands by."""
+
+    def __init__(self, setup: DaemonContext, store: Store, where: str, identity: Identity | None) -> None:
+        self._setup = setup
+        self._store = store
+        self._where = where
+        self._pin = None if identity is None else identity.fingerprint.hex()
+        self._trouble: str | None = None
+
+    async def begin(self, stack: AsyncExitStack) -> None:
+        """Refuse to stand by with another key than the leader's, unless told to; else say so, and answer the user."""
+        if (trouble := await self._difference()) is not None and not self._setup.mode.own_key:
+            raise Refused(f"{trouble} (--own-key stands by nevertheless)")
+        log.info("standing_by store=%s", self._where)
+        self._setup.say(f"another broker leads {self._where}; standing by to take over")
+        routes = StandbyRoutes(self._describe, self._setup.stopping.set)
+        await serve_user(stack, self._setup.home, routes.app())
+        self._setup.ready()
+
+    async def compare(self) -> None:
+        """Compare this broker's key with the leader's, and say it once when they differ."""
+        before, self._trouble = self._trouble, await self._difference()
+        if self._trouble is not None and before is None:
+            log.error("another_key %s", self._trouble)
+            self._setup.say(self._trouble)
+
+    async def _difference(self) -> str | None:
+        """Return what is wrong with this broker's key; None if it is the leader's, or the leader's is not known."""
+        try:
+            leads_with = await asyncio.to_thread(self._store.word, KEY_WORD)
+        except StoreUnavailable:
+            return self._trouble
+        if None in (leads_with, self._pin) or leads_with == self._pin:
+            return None
+        return (
+            f"this broker has another key than the broker on {self._store.leader or 'the other machine'}, which leads"
+            f" {self._where}: after a takeover no worker and no user would know this broker. Give both the same"
+            " certificate: --cert FILE"
+        )
+
+    def _describe(self) -> dict[str, object]:
+        about = self._setup.describe(self._where, "")
+        standing = {"leader": self._store.leader, "store": self._where, "trouble": self._trouble}
+        return {**about, "stands_by": standing}
+
+
+def note_key(setup: DaemonContext, store: Store, identity: Identity | None) -> None:
+    """Store the key of the broker that leads; say it when the store had another before."""
+    if identity is None:
+        return
+    pin = identity.fingerprint.hex()
+    before = store.put_word(KEY_WORD, pin)
+    if before not in (None, pin):
+        words = "this broker has a new key: workers and users get in with new codes (`grass join`, `grass login`)"
+        log.warning("new_key %s", words)
+        setup.say(words)
