@@ -19,6 +19,8 @@ from grassq.store.base import Scope, Token
 START_UP = "start-up"
 TOKENS_MAX = 10_000
 NAME_MAX = 64
+#: How far a clock may be set back before the codes that were made until then are void.
+CLOCK_SLACK_S = 300.0
 
 #: Workers have the names of their hosts, which may begin with a digit.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
@@ -60,7 +62,12 @@ def tokens(batch: Batch) -> dict[str, Token]:
 
 def is_live(token: Token, now: float) -> bool:
     """Tell whether a token or code is still valid."""
-    return token.ended is None and (token.expires is None or now < token.expires)
+    return token.ended is None and (token.expires is None or now < token.expires) and not _is_from_future(token, now)
+
+
+def _is_from_future(token: Token, now: float) -> bool:
+    """Tell whether a code was made while the clock was ahead: it would live until the clock is there again."""
+    return token.is_code and token.created > now + CLOCK_SLACK_S
 
 
 def create(batch: Batch, code: Token) -> Token:
@@ -110,6 +117,8 @@ def _exchange(batch: Batch, known: dict[str, Token], held: list[Token], asked: R
         raise Refused("this broker does not know that code; copy it whole, or ask for a new one (`grass token create`)")
     if code.ended is not None:
         return _again(known, code, held, asked)
+    if _is_from_future(code, batch.now):
+        raise Refused("this code was made while the broker's clock was ahead; ask for a new one (`grass token create`)")
     if not is_live(code, batch.now):
         raise Refused("this code has expired; ask for a new one (`grass token create`)")
     scope = _scope(code, asked.kind)

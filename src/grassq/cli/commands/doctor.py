@@ -134,7 +134,7 @@ def _daemon(directory: str) -> Iterator[Finding]:
         yield "warn", "stray", f"and {len(strays) - 20} more", ""
     if "broker" in info:
         yield _link(info["broker"])
-    yield from _devices(bool(info.get("detecting")), shown.get("workers") or [])
+    yield from _devices(bool(info.get("detecting")), shown.get("workers") or [], version)
 
 
 def _is_worker(directory: str) -> bool:
@@ -178,7 +178,7 @@ def _reached(directory: str, broker: str) -> Iterator[Finding]:
         yield "fail", "broker", str(error), ""
 
 
-def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Finding]:
+def _devices(detecting: bool, workers: list[dict[str, object]], version: object) -> Iterator[Finding]:
     if detecting:
         yield "ok", "devices", "still being detected", ""
     for worker in workers:
@@ -189,6 +189,14 @@ def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Find
         else:
             advice = "its jobs run on; if the machine is lost for good: `grass remove NAME --lost`"
             yield "warn", f"worker {worker.get('name')}", f"silent since {worker.get('since')}", advice
+        if worker.get("version") not in (None, version):
+            words = f"version {worker['version']}, the broker is {version}"
+            yield (
+                "warn",
+                f"worker {worker.get('name')}",
+                words,
+                "install the same version, then `grass restart`",
+            )
         if not detecting and isinstance(capacity, dict) and "gpu" not in capacity:
             advice = "if the machine has one: check its driver (`nvidia-smi`), or `grass daemon --capacity '{gpu: 1}'`"
             yield "ok", "gpu", "none detected", advice
