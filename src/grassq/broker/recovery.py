@@ -80,6 +80,7 @@ class Recovery:
         self._key = loaded.position_key
         self._highest_id = loaded.highest_id
         self._restored_to = loaded.restored_to
+        self.state.newer = dict(loaded.newer)
 
     def begin(self, batch: Batch, store_id: str) -> None:
         """Notice by the mark beside the store, before any worker speaks, that the store went back in time."""
@@ -217,6 +218,7 @@ class Recovery:
             self.state.newer[job_id] = (worker, attempt)
             while len(self.state.newer) > NEWER_MAX:
                 del self.state.newer[next(iter(self.state.newer))]
+            batch.changes.newer = dict(self.state.newer)
             return []
         orders: Orders = []
         if job.state is State.PLACED:
@@ -234,6 +236,7 @@ class Recovery:
         """Hold jobs that have ended an attempt and have a newer one; stop unrecorded attempts of ended jobs."""
         for job_id in [job_id for job_id in self.state.newer if job_id not in batch.board.holding]:
             worker, attempt = self.state.newer.pop(job_id)
+            batch.changes.newer = dict(self.state.newer)
             job = batch.alive(job_id)
             if job is not None and job.attempt < attempt:
                 _hold(batch, job, worker, attempt)

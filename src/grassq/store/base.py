@@ -19,6 +19,8 @@ CODE_KEPT_S = 7 * 86400.0
 INCARNATIONS_KEPT = 1000
 _state_of = attrgetter("state")
 Row = tuple[Any, ...]
+#: By job: the worker that has an attempt, and the number of the attempt.
+NewerAttempts = dict[int, tuple[str, int]]
 
 
 class QueryResult(Protocol):
@@ -126,6 +128,8 @@ class Changes(Struct):
     unreconciled: set[str] | None = None
     #: The highest id that the store may have given before it was restored from a backup, if that changed.
     restored_to: int | None = None
+    #: Running jobs, and the worker and number of a newer attempt that the store has no record of, if that changed.
+    newer: NewerAttempts | None = None
     removed: list[int] = field(default_factory=list)
 
     def put(self, before: Job, after: Job) -> None:
@@ -194,6 +198,7 @@ class Loaded(Struct, frozen=True):
     templates: dict[str, QueueTemplate] = {}
     #: The highest id that the store may have given before it was restored from a backup; 0 if it never was.
     restored_to: int = 0
+    newer: NewerAttempts = {}
     #: The incarnations of brokers on this store, oldest first: which commit was the last before each.
     incarnations: dict[str, int] = {}
     #: Every queued job and every job that waits for its queue alone, also those in `jobs`, by state and shape.

@@ -151,8 +151,7 @@ class Store(ABC):
             if number < self.number:
                 # A restored copy, or a standby that never had our last commits: only a new incarnation may go on.
                 raise Deposed(f"{self.where} went back from commit {self.number} to {number}; start the broker again")
-            highest = [int(row[0]) for row in self._all(sql.SELECT_HIGHEST) if row[0] is not None]
-            highest += [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
+            highest = [row[0] for row in (*self._all(sql.SELECT_HIGHEST), *self._all(sql.GET_META, "highest_id"))]
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 position_key=str(self._all(sql.GET_META, "position_key")[0][0]),
@@ -160,10 +159,11 @@ class Store(ABC):
                 workers=[rows.worker_of(info) for _, info in self._all(sql.SELECT_ALL["worker"])],
                 templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_ALL["template"])},
                 paused={row[0] for row in self._all(sql.SELECT_ALL["pause"])},
-                highest_id=max(highest, default=0),
+                highest_id=max(int(each or 0) for each in highest),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])),
                 unreconciled={row[0] for row in self._all(sql.SELECT_ALL["doubt"])},
                 restored_to=max((int(row[0]) for row in self._all(sql.GET_META, "restored_to")), default=0),
+                newer=next((rows.newer_from(row) for row in self._all(sql.GET_META, "newer")), {}),
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
             )
@@ -288,6 +288,8 @@ class Store(ABC):
             self._many(sql.INSERT["doubt"], [(worker,) for worker in sorted(changes.unreconciled)])
         if changes.restored_to is not None:
             self._execute(sql.PUT["meta"], ("restored_to", str(changes.restored_to)))
+        if changes.newer is not None:
+            self._execute(sql.PUT["meta"], ("newer", rows.newer_text(changes.newer)))
 
     def submission(self, key: str) -> Submission | None:
         """Return what a key was used for; keys are kept for SUBMISSION_KEPT_S."""
