@@ -49,6 +49,8 @@ from grassq.worker.worker import Worker
 log = logging.getLogger(__name__)
 
 STORE_NAME = "store.db"
+#: The mark of a store elsewhere. Not beside a `store.db` of this home, which has a mark of its own.
+MARK_NAME = "postgres.mark"
 CACHE_NAME = "cache"
 REMIND_S = 86400.0
 
@@ -59,7 +61,7 @@ async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
     run_root = stack.enter_context(open_run_root(setup.home, durable))
     url = setup.values.store or f"sqlite:{setup.home}/{STORE_NAME}"
     identity = _identity(setup)
-    led = await lead(setup, url, identity) if is_postgres(url) else None
+    led = await lead(setup, url, identity, _mark_in_home(setup)) if is_postgres(url) else None
     if setup.stopping.is_set():
         return []  # told to stop while it stood by
     offer_file = None if setup.mode.no_worker else _offer_file(run_root, setup, durable)
@@ -82,9 +84,11 @@ def _mark(setup: DaemonContext, url: str) -> HighWater | None:
     """Return the mark of the store: beside its file, or for a store elsewhere in the home of each of its brokers."""
     if url == STORE_MEMORY:
         return None
-    if is_postgres(url):
-        return HighWater(f"{setup.home}/{STORE_NAME}.mark", beside_store=False)
-    return HighWater(f"{sqlite_path(url)}.mark", beside_store=True)
+    return _mark_in_home(setup) if is_postgres(url) else HighWater(f"{sqlite_path(url)}.mark", beside_store=True)
+
+
+def _mark_in_home(setup: DaemonContext) -> HighWater:
+    return HighWater(f"{setup.home}/{MARK_NAME}", beside_store=False)
 
 
 def _decider(

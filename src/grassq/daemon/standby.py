@@ -10,14 +10,19 @@ import asyncio
 import contextlib
 import logging
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from grassq.core.syntax.store_urls import shown_url
 from grassq.daemon.context import DaemonContext, serve_user
 from grassq.errors import Refused, StoreUnavailable, UnknownSchema
-from grassq.store.open import open_store
-from grassq.store.relational import Store
+from grassq.store.high_water import HighWater
+from grassq.store.open import open_postgres
 from grassq.web.listen.tcp import Identity
 from grassq.web.routes.standby import StandbyRoutes
+
+if TYPE_CHECKING:
+    from grassq.store.postgres import PostgresStore
+    from grassq.store.relational import Store
 
 log = logging.getLogger(__name__)
 
@@ -27,17 +32,19 @@ LEAD_TRY_S = 1.0
 KEY_WORD = "broker_key"
 
 
-async def lead(setup: DaemonContext, url: str, identity: Identity | None) -> Store | None:
+async def lead(setup: DaemonContext, url: str, identity: Identity | None, mark: HighWater) -> PostgresStore | None:
     """Return the store once no other broker leads it; None if this broker was told to stop before."""
-    store = open_store(url)
+    store = open_postgres(url)
     try:
         async with AsyncExitStack() as stack:
+            stack.callback(mark.close)
             standby: _Standby | None = None
             while not await _try_lead(store, stands_by=standby is not None):
                 if standby is None:
                     standby = _Standby(setup, store, shown_url(url), identity)
                     await standby.begin(stack)
                 await standby.compare()
+                await asyncio.to_thread(_follow, store, mark)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LEAD_TRY_S):
                         await setup.stopping.wait()
@@ -50,7 +57,7 @@ async def lead(setup: DaemonContext, url: str, identity: Identity | None) -> Sto
     return store
 
 
-async def _try_lead(store: Store, *, stands_by: bool) -> bool:
+async def _try_lead(store: PostgresStore, *, stands_by: bool) -> bool:
     try:
         return await asyncio.to_thread(store.try_lead)
     except UnknownSchema:
@@ -63,10 +70,19 @@ async def _try_lead(store: Store, *, stands_by: bool) -> bool:
         return False
 
 
+def _follow(store: PostgresStore, mark: HighWater) -> None:
+    """Keep this broker's mark up to date: when it leads, it notices a restore of the store by its mark."""
+    try:
+        if (progress := store.progress()) is not None:
+            mark.follow(progress)
+    except StoreUnavailable as error:
+        log.warning("mark_not_kept error=%s", error)
+
+
 class _Standby:
     """A broker while it stands by."""
 
-    def __init__(self, setup: DaemonContext, store: Store, where: str, identity: Identity | None) -> None:
+    def __init__(self, setup: DaemonContext, store: PostgresStore, where: str, identity: Identity | None) -> None:
         self._setup = setup
         self._store = store
         self._where = where

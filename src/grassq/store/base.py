@@ -73,6 +73,15 @@ class Attempt(Struct, frozen=True, kw_only=True):
 Scope = Literal["read", "submit", "admin", "worker"]
 
 
+class Progress(Struct, frozen=True):
+    """How far a store has come: the last incarnation of a broker on it, its last commit, and the highest id."""
+
+    store_id: str
+    incarnation: str
+    commit: int
+    highest_id: int
+
+
 class Token(Struct, frozen=True, kw_only=True):
     """A right given to a person or a worker, or the one-time code exchanged for it. The secret is not stored."""
 

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from grassq import atomic_files
 from grassq.core.messages import StoreHistory, StorePosition
 from grassq.errors import StoreUnavailable
+from grassq.store.base import Progress
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,16 @@ class HighWater:
         if history.is_behind(found.position):
             return Restore(found.ids_to, True, "the store was restored from a backup")
         return None
+
+    def follow(self, progress: Progress) -> None:
+        """Note how far another broker has brought the store, while this broker stands by; never go back."""
+        if self._mark is None:
+            self._store_id, found = progress.store_id, self._read()
+            self._mark = found if isinstance(found, Mark) and found.store_id == progress.store_id else None
+        before = None if self._mark is None else self._mark.position
+        if before is None or before.commit <= progress.commit:
+            self.reserve(progress.highest_id)
+            self.note(progress.incarnation, progress.commit)
 
     def reserve(self, highest_id: int) -> None:
         """Raise the mark above an id that is about to be given; raise StoreUnavailable if that is not possible."""

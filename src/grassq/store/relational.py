@@ -55,8 +55,6 @@ class Store(ABC):
     beat_s: float | None = None
     #: The number of the last commit; it grows by one with each commit and is stored with it.
     number = 0
-    #: The machine whose broker leads, as of the last `try_lead`; "" if no other broker can.
-    leader = ""
     #: The errors of the engine's driver.
     driver_error: type[Exception]
 
@@ -127,10 +125,6 @@ class Store(ABC):
         with self._foreign_errors(), self._writing():
             self._execute(sql.INSERT_LIFE, (incarnation, self.number))
             self._execute(sql.FORGET_LIVES, (INCARNATIONS_KEPT,))
-
-    def word(self, key: str) -> str | None:
-        """Return one word about the store itself, also while another broker leads."""
-        return next(iter(self._read(itemgetter(0), sql.GET_META, key)), None)
 
     def put_word(self, key: str, word: str) -> str | None:
         """Store one word about the store itself; return the word that was there before."""
