@@ -129,8 +129,8 @@ def test_a_standby_with_another_key_is_refused_unless_told_and_says_so_everywher
     pair = Pair(site, server.database())
     third = site.machine("broker3")
     own = ("--bind", "0.0.0.0:7500", "--no-worker", "--store", pair.words[-1])
-    refused = third.refuses(5, "daemon", *own)
-    assert "another key" in refused and "--cert" in refused
+    refused = third("daemon", *own)
+    assert refused.code == 5 and "another key" in refused.err and "--cert" in refused.err
     pair.words = (*own, "--own-key")
     pair.stand_by(third)
     eventually(lambda: "another key" in third.said.read_text(), "it says so")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 #: How often a standby broker asks whether it may lead.
 LEAD_TRY_S = 1.0
+#: After this time the leader surely lives: a broker that starts after a crash of its own leads before.
+LIVES_S = 6.0
 #: The word in a store that holds the pin of the broker that leads it.
 KEY_WORD = "broker_key"
 
@@ -42,8 +45,7 @@ async def lead(setup: DaemonContext, url: str, identity: Identity | None, mark: 
             while not await _try_lead(store, stands_by=standby is not None):
                 if standby is None:
                     standby = _Standby(setup, store, shown_url(url), identity)
-                    await standby.begin(stack)
-                await standby.compare()
+                await standby.look(stack)
                 await asyncio.to_thread(_follow, store, mark)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LEAD_TRY_S):
@@ -88,23 +90,30 @@ class _Standby:
         self._where = where
         self._pin = None if identity is None else identity.fingerprint.hex()
         self._trouble: str | None = None
+        self._since = time.monotonic()
+        self._answers = False
+        log.info("standing_by store=%s", where)
+        setup.say(f"another broker leads {where}; standing by to take over")
 
-    async def begin(self, stack: AsyncExitStack) -> None:
-        """Refuse to stand by with another key than the leader's, unless told to; else say so, and answer the user."""
-        if (trouble := await self._difference()) is not None and not self._setup.mode.own_key:
-            raise Refused(f"{trouble} (--own-key stands by nevertheless)")
-        log.info("standing_by store=%s", self._where)
-        self._setup.say(f"another broker leads {self._where}; standing by to take over")
-        routes = StandbyRoutes(self._describe, self._setup.stopping.set)
-        await serve_user(stack, self._setup.home, routes.app())
-        self._setup.ready()
-
-    async def compare(self) -> None:
-        """Compare this broker's key with the leader's, and say it once when they differ."""
+    async def look(self, stack: AsyncExitStack) -> None:
+        """Compare keys once the leader surely lives, and answer the user from then on."""
+        if time.monotonic() - self._since < LIVES_S:
+            return
+        if not self._answers:
+            await self._begin(stack)
         before, self._trouble = self._trouble, await self._difference()
         if self._trouble is not None and before is None:
             log.error("another_key %s", self._trouble)
             self._setup.say(self._trouble)
+
+    async def _begin(self, stack: AsyncExitStack) -> None:
+        """Refuse to stand by with another key than the leader's, unless told to; else answer the user."""
+        if (trouble := await self._difference()) is not None and not self._setup.mode.own_key:
+            raise Refused(f"{trouble} (--own-key stands by nevertheless)")
+        routes = StandbyRoutes(self._describe, self._setup.stopping.set)
+        await serve_user(stack, self._setup.home, routes.app())
+        self._answers = True
+        self._setup.ready()
 
     async def _difference(self) -> str | None:
         """Return what is wrong with this broker's key; None if it is the leader's, or the leader's is not known."""

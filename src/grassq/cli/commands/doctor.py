@@ -162,7 +162,8 @@ def _broker(directory: str) -> Iterator[Finding]:
         return
     if chosen is not None:
         yield "ok", "broker", f"commands go to {chosen} ({home.broker_named_by(directory)})", ""
-        yield from _reached(directory, chosen)
+        if any(entry.login is not None for entry in known):
+            yield from _reached(directory, chosen)
     for entry in known:
         rights = [f"{right.name} ({right.scope})" for right in (entry.login, entry.worker) if right is not None]
         yield "ok", "broker", f"{entry.addresses[0]}: this machine has tokens as {' and '.join(rights)}", ""

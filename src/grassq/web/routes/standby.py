@@ -8,8 +8,8 @@ from aiohttp import web
 
 from grassq import __version__
 from grassq.errors import Refused
-from grassq.web.access.auth import Guard, Route
-from grassq.web.responses import document, errors_in_words, version_header
+from grassq.web.access.auth import Route, owner_app
+from grassq.web.responses import document
 
 
 class StandbyRoutes:
@@ -22,16 +22,13 @@ class StandbyRoutes:
 
     def app(self) -> web.Application:
         """Return the application, for the owner of the socket only."""
-        guard = Guard()
-        app = web.Application(middlewares=[errors_in_words, guard.check])
-        app.on_response_prepare.append(version_header)
-        routes = [
-            Route("GET", "/v1/info", self.info, "local"),
-            Route("POST", "/v1/stop", self.stop, "local"),
-            Route("*", "/{path:.*}", self.refuse, "local"),
-        ]
-        guard.protect(app, routes)
-        return app
+        return owner_app(
+            [
+                Route("GET", "/v1/info", self.info, "local"),
+                Route("POST", "/v1/stop", self.stop, "local"),
+                Route("*", "/{path:.*}", self.refuse, "local"),
+            ]
+        )
 
     async def info(self, request: web.Request) -> web.Response:
         """Answer with what `doctor` shows of the daemon."""
