@@ -51,7 +51,20 @@ def test_a_machine_with_unfinished_jobs_of_its_own_keeps_them_and_says_what_to_t
     said = worker.ok("join", broker.code("--scope", "worker"), "--name", "node")
     assert "1 unfinished job" in said and "grass stop" in said and "grass daemon --no-broker" in said
     assert state_of(worker, id_) == "running"
+    worker.ok("stop")
+    assert "1 unfinished job" in worker.ok("join", broker.code("--scope", "worker"))
     worker.ok("kill", "--grace", "0s", str(id_))
+
+
+def test_a_broker_that_joins_another_stays_a_broker(site: Site) -> None:
+    broker = site.broker()
+    other = site.machine("broker2")
+    other.serve("--bind", "0.0.0.0:7500", "--no-worker")
+    other.stop()
+    assert "is a broker" in other.ok("join", broker.code("--scope", "worker"), "--name", "node")
+    other.ok("start")
+    assert "node" not in {worker["name"] for worker in broker.show()["workers"]}
+    other.ok("token")
 
 
 def _listening(machine: Machine) -> set[str]:

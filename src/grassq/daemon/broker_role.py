@@ -25,7 +25,7 @@ from grassq.core.planner.workers import in_process
 from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
-from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, raise_file_limit, serve_user
+from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, load_mode, raise_file_limit, serve_user
 from grassq.daemon.home_lock import open_run_root
 from grassq.daemon.standby import lead, note_key
 from grassq.run import rundir
@@ -78,6 +78,12 @@ async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         stack.push_async_callback(worker.close)
     await _open_sockets(stack, setup, engine, worker, url, run_root, identity)
     return parts
+
+
+def keeps_queue(home: str) -> bool:
+    """Tell whether a daemon of this home would be a broker with a store that may have jobs."""
+    mode = load_mode(home)
+    return not mode.no_broker and (mode.store is not None or Path(home, STORE_NAME).exists())
 
 
 def _mark(setup: DaemonContext, url: str) -> HighWater | None:

@@ -137,18 +137,20 @@ def _password(arguments: argparse.Namespace) -> str | None:
 
 def work_for(directory: str, broker: remote_broker.Credential) -> list[str]:
     """Make this machine's daemon a worker of a broker from now on; return what a user must know, line by line."""
-    from grassq.daemon import become_worker
+    from grassq.daemon import become_worker, keeps_queue, load_mode
 
     by_hand = f"grass daemon --no-broker --connect {broker.addresses[0]}"
+    if load_mode(directory).bind:
+        return [f"this machine is a broker for other machines; to work for another broker instead: {by_hand}"]
     info: dict[str, Any] = {}
+    if keeps_queue(directory) and not answers(directory):
+        start_daemon(directory)  # only the daemon knows whether jobs of this machine's own queue are unfinished
     if answers(directory):
         with ApiClient(directory, autostart=False) as client:
             info = client.info()
     if "broker" in info and info.get("store_id") == broker.store_id:
         return ["the daemon of this machine works for it already"]
     unfinished = sum(count for state, count in info.get("jobs", {}).items() if state not in FINISHED)
-    if info.get("bind"):
-        return [f"this machine's daemon is a broker for other machines; to work for this one instead: {by_hand}"]
     if unfinished:
         jobs = f"{unfinished} unfinished {'job' if unfinished == 1 else 'jobs'}"
         return [f"this machine's own queue has {jobs}; when they have ended: `grass stop`, then `{by_hand}`"]
