@@ -56,6 +56,18 @@ def test_a_machine_with_unfinished_jobs_of_its_own_keeps_them_and_says_what_to_t
     worker.ok("kill", "--grace", "0s", str(id_))
 
 
+def test_a_worker_that_joins_a_second_broker_works_for_the_first_until_told_otherwise(site: Site) -> None:
+    broker = site.broker()
+    other = site.machine("broker2")
+    other.serve("--bind", "0.0.0.0:7500", "--no-worker")
+    worker = site.worker(broker, "node")
+    said = worker.ok("join", other.code("--scope", "worker"), "--name", "node")
+    assert "works for" in said and "grass stop" in said
+    worker.stop()
+    worker.ok("start")
+    broker.until_online("node")
+
+
 def test_a_broker_that_joins_another_stays_a_broker(site: Site) -> None:
     broker = site.broker()
     other = site.machine("broker2")

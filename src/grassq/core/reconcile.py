@@ -181,11 +181,7 @@ def may_outlive(board: Board, job: Job, event: Exited | Lost | RefusedByWorker |
 
     A copy of a worker's home on another machine says so too. The lease decides: `given_up` ends the attempt.
     """
-    return (
-        isinstance(event, Lost | RefusedByWorker)
-        and job.placement is not None
-        and (
-            job.placement.lease_s is not None
-            and job.placement.boot in board.workers[job.placement.worker].earlier_boots
-        )
-    )
+    where = job.placement
+    if where is None or where.lease_s is None or not isinstance(event, Lost | RefusedByWorker):
+        return False
+    return where.boot in board.workers[where.worker].earlier_boots

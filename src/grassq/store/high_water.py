@@ -102,10 +102,10 @@ class HighWater:
             return
         try:
             if self._mark is None:
-                self._mark = Mark(self._store_id, self._create(), 0)
-            self._mark = replace(self._mark, ids_to=highest_id + STEP)
-            self._write()
-            os.fdatasync(self._fd)
+                self._create(Mark(self._store_id, 0, highest_id + STEP))
+            else:
+                self._write(replace(self._mark, ids_to=highest_id + STEP))
+                os.fdatasync(self._fd)
         except OSError as error:
             self._mark = None
             raise StoreUnavailable(f"{self._path} cannot be written: {error.strerror}") from error
@@ -114,9 +114,8 @@ class HighWater:
         """Note a commit that is on disk. Not synced: after a power cut the mark may only be older than the store."""
         if self._mark is None:
             return
-        self._mark = replace(self._mark, position=StorePosition(incarnation, commit))
         try:
-            self._write()
+            self._write(replace(self._mark, position=StorePosition(incarnation, commit)))
         except OSError as error:
             log.warning("mark_not_written path=%s error=%s", self._path, error)
 
@@ -140,17 +139,21 @@ class HighWater:
         except msgspec.MsgspecError:
             return "damaged"
 
-    def _create(self) -> int:
-        """Create the file anew, so that it has a time of creation of its own; return this time."""
+    def _create(self, mark: Mark) -> None:
+        """Create the file anew, so that it has a time of creation of its own."""
         self.close()
         path = Path(self._path)
-        atomic_files.write_aside(str(path.parent), path.name, bytes(SIZE), sync=True)
+        atomic_files.write_aside(str(path.parent), path.name, _sector(mark), sync=True)
         self._fd = os.open(self._path, os.O_RDWR | atomic_files.OURS)
-        return _born(self._fd)
+        self._write(replace(mark, born=_born(self._fd)))
 
-    def _write(self) -> None:
-        line = atomic_files.with_checksum(msgspec.json.encode(self._mark))
-        os.pwrite(self._fd, line.ljust(SIZE, b"\0"), 0)
+    def _write(self, mark: Mark) -> None:
+        self._mark = mark
+        os.pwrite(self._fd, _sector(mark), 0)
+
+
+def _sector(mark: Mark) -> bytes:
+    return atomic_files.with_checksum(msgspec.json.encode(mark)).ljust(SIZE, b"\0")
 
 
 def _born(fd: int) -> int:

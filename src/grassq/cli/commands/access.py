@@ -106,19 +106,20 @@ def logout(arguments: argparse.Namespace) -> int:
     entry = broker_file.load(directory).at(addresses[0])
     if entry is None or entry.login is None:
         raise NotFound(f"there is no login at {addresses[0]}; `grass doctor` lists the brokers that this user knows")
-    notes = []
+    notes: list[str] = []
     try:
         with ApiClient(directory, broker=str(addresses[0]), tell=complain) as client:
             client.change("logout")
     except GrassError as error:
         token = entry.login.token.partition(".")[0]
         notes.append(f"its token is still good there ({error}); on the broker `grass token revoke {token}` ends it")
-    forgotten = remote_broker.forget_login(directory, addresses[0])
-    if (home.broker(directory) or "") in map(str, forgotten) and home.broker_named_by(directory) == "`grass use`":
+    is_ended, forgotten = not notes, [str(each) for each in remote_broker.forget_login(directory, addresses[0])]
+    used = (home.broker(directory) or "").split(",")
+    if home.broker_named_by(directory) == "`grass use`" and not set(used).isdisjoint(forgotten):
         broker_file.choose(directory, None)
         notes.append("commands go to this machine's own daemon again")
     render.notes(notes)
-    answer = {"addresses": [str(each) for each in forgotten], "ended": not notes}
+    answer = {"addresses": forgotten, "ended": is_ended}
     return render.outcome(arguments.json, answer, f"logged out of {addresses[0]}")
 
 

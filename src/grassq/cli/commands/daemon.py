@@ -140,7 +140,8 @@ def work_for(directory: str, broker: remote_broker.Credential) -> list[str]:
     from grassq.daemon import become_worker, keeps_queue, load_mode
 
     by_hand = f"grass daemon --no-broker --connect {broker.addresses[0]}"
-    if load_mode(directory).bind:
+    mode = load_mode(directory)
+    if mode.bind:
         return [f"this machine is a broker for other machines; to work for another broker instead: {by_hand}"]
     info: dict[str, Any] = {}
     if keeps_queue(directory) and not answers(directory):
@@ -150,6 +151,10 @@ def work_for(directory: str, broker: remote_broker.Credential) -> list[str]:
             info = client.info()
     if "broker" in info and info.get("store_id") == broker.store_id:
         return ["the daemon of this machine works for it already"]
+    others = [each for each in remote_broker.joined(directory) if each.store_id != broker.store_id]
+    if mode.no_broker and others and set((mode.connect or "").split(",")).isdisjoint(map(str, broker.addresses)):
+        instead = f"to work for this broker instead: `grass stop`, then `{by_hand}`"
+        return [f"this machine works for {mode.connect}; {instead}"]
     unfinished = sum(count for state, count in info.get("jobs", {}).items() if state not in FINISHED)
     if unfinished:
         jobs = f"{unfinished} unfinished {'job' if unfinished == 1 else 'jobs'}"
