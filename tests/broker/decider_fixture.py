@@ -27,6 +27,7 @@ from grassq.core.states import Exited, Started
 from grassq.core.states import Report as Event
 from grassq.core.syntax.selectors import ByIds, Selector, parse
 from grassq.errors import StoreUnavailable
+from grassq.store.high_water import HighWater
 from grassq.store.sqlite import MEMORY
 
 ENVIRONMENT = b"\x91\x92\xc4\x01A\xc4\x01b"
@@ -93,7 +94,17 @@ class DeciderFixture:
             lease_s=self.lease_s,
             near_max=self.near_max,
             prefetch_policy=self.prefetch_policy,
+            mark=self.new_mark(),
         )
+
+    def new_mark(self) -> HighWater | None:
+        """The mark beside the store; this store has none."""
+        return None
+
+    def reopen(self) -> None:
+        """Another broker begins on the file."""
+        self.store = TouchyStore(self.store.path, self.trouble)
+        self.decider = self._decider()
 
     def restore(self, backup: str) -> None:
         """The broker ends, and another begins with the store as it was once."""

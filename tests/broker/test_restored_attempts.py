@@ -15,7 +15,7 @@ from grassq.broker.inbox import Call, FromWorker
 from grassq.core.job_options import STOP_GRACE_S
 from grassq.core.messages import Ack, Hello, Report, Stop, Withdraw
 from grassq.core.model import Outcome, State
-from grassq.core.states import Exited, Lost, RefusedByWorker
+from grassq.core.states import Exited, Lost, RefusedByWorker, Started
 
 
 @pytest.fixture
@@ -80,6 +80,28 @@ def test_the_end_of_a_leased_attempt_counts_only_when_nobody_can_have_a_newer_on
     assert site.job(1).state is State.PLACED
     b.connect()
     assert site.process(FromWorker("a", lost)).orders == [("a", Ack(1, 1))]
+    assert (site.job(1).state, site.job(1).attempt, b.ran) == (State.HELD, 2, [1])
+
+
+def test_a_newer_attempt_than_the_running_one_is_known_after_a_restart_too(site: Site) -> None:
+    a, b = hands(site, A, B)
+    a.ends = b.ends = False
+    submit(site, a_draft(cpu=2, on_lost="requeue"))
+    site.report(1, Started(1, 4711), worker="a")
+    backup = site.back_up()
+    site.silent("a")
+    site.clock.now += 300
+    b.obey(site.process().orders)
+    site.restore(backup)
+    a.connect()
+    b.connect()
+    assert site.job(1).state is State.RUNNING
+    site.restart()
+    a.connect()
+    b.connect()
+    site.silent("a")
+    site.clock.now += 300
+    site.process()
     assert (site.job(1).state, site.job(1).attempt, b.ran) == (State.HELD, 2, [1])
 
 

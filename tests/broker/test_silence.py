@@ -15,7 +15,7 @@ from grassq.broker.decider import AWAIT_S
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Ack, Check, Hello, Silent, Start, Stop
 from grassq.core.model import Constraints, Outcome, State
-from grassq.core.states import Exited, Started
+from grassq.core.states import Exited, Lost, Started
 from grassq.errors import Deposed
 
 LEASE_S = 60.0
@@ -114,6 +114,35 @@ def test_a_lease_counts_from_when_its_worker_was_last_heard() -> None:
     fixture.clock.now = 62.0
     fixture.process()
     assert fixture.job(1).attempt == 2
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "and the broker restarts"])
+def test_a_leased_attempt_that_another_boot_calls_dead_is_lost_only_when_its_lease_is_over(restarts: bool) -> None:
+    fixture = on_a(on_lost="requeue")
+    fixture.clock.now += 7
+    copy = replace(A, boot="boot-of-a-copy")
+    fixture.hello(copy)
+    if restarts:
+        fixture.restart()
+        fixture.hello(copy)
+        fixture.clock.now += 7  # it counts from the broker's start
+    dead = Lost(1, Outcome.LOST, "the machine restarted while it ran")
+    assert fixture.report(1, dead, worker="a").orders == []
+    fixture.clock.now += LEASE_S - 8
+    assert fixture.report(1, dead, worker="a").orders == []
+    assert fixture.job(1).state is State.RUNNING and fixture.job(1).attempt == 1
+    assert fixture.decider.next_wake() == pytest.approx(1)
+    fixture.clock.now += 1
+    fixture.process()
+    assert fixture.job(1).attempt == 2
+    assert ("a", Ack(1, 1)) in fixture.report(1, dead, worker="a").orders
+
+
+def test_an_attempt_without_a_lease_is_lost_as_soon_as_its_machine_has_restarted() -> None:
+    fixture = on_a()
+    fixture.hello(replace(A, boot="boot-2"))
+    fixture.report(1, Lost(1, Outcome.LOST, "the machine restarted while it ran"), worker="a")
+    assert fixture.job(1).outcome is Outcome.LOST
 
 
 def test_a_worker_that_comes_back_in_time_keeps_its_job() -> None:

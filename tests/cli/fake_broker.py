@@ -37,7 +37,10 @@ class Certificate:
             .not_valid_before(until - datetime.timedelta(days=30)).not_valid_after(until)
             .sign(key, hashes.SHA256())
         )  # fmt: skip
+        #: What earlier releases pinned, which is still good; and what is pinned now.
         self.fingerprint = hashlib.sha256(made.public_bytes(serialization.Encoding.DER)).digest()
+        public = serialization.PublicFormat.SubjectPublicKeyInfo
+        self.key_pin = hashlib.sha256(key.public_key().public_bytes(serialization.Encoding.DER, public)).digest()
         self.path = directory / f"{self.fingerprint.hex()[:8]}.pem"
         secret = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -33,6 +33,13 @@ class Machine(Grass):
         self.daemon: subprocess.Popen[bytes] | None = None
         self.said = folder / "said"
 
+    def boots_on_its_own(self) -> None:
+        """Give this machine a boot id of its own; without it all hosts have that of the real machine."""
+        boot = self.cwd.parent / "boot_id"
+        boot.write_text("11111111-2222-3333-4444-555555555555\n")
+        script = f'mount --bind {boot} /proc/sys/kernel/random/boot_id && exec "$@"'
+        self.prefix = [*self.prefix, "sh", "-c", script, "sh"]
+
     def serve(self, *words: Word) -> None:
         """Run `grass daemon WORDS` in a terminal of its own until it answers."""
         with self.said.open("ab") as file:
@@ -184,6 +191,7 @@ __all__ = [
     "Done",
     "Machine",
     "Site",
+    "Word",
     "end",
     "eventually",
     "is_alive",

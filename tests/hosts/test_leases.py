@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,20 @@ def test_the_second_copy_starts_only_when_the_first_is_dead(site: Site, fault: s
     person("wait", str(id_))
     assert len(_times(ledger, 1)) == count, "the first copy has come back to life"
     assert jobs_of(person)[0]["state"] == "cancelled"
+
+
+def test_a_copy_of_a_workers_home_on_another_machine_starts_nothing_before_the_lease_is_over(site: Site) -> None:
+    _, workers, person, ledger = _site(site)
+    id_ = person.enqueue("q", "--on-lost", "requeue", "--grace", "60s")
+    eventually(lambda: jobs_of(person, str(id_))[0]["state"] == "running", "it runs")
+    first = next(worker for worker in workers if worker.host.name == jobs_of(person)[0]["worker"])
+    copy = site.machine("copy")
+    copy.boots_on_its_own()
+    first.host.cut()
+    shutil.copytree(first.home, copy.home, ignore=shutil.ignore_patterns("*.sock", "daemon.*"), symlinks=True)
+    copy.serve("--no-broker", "--connect", "my.server.com:7500")
+    eventually(lambda: _times(ledger, 2), "the second attempt starts", 60.0)
+    assert _times(ledger, 1)[-1] < _times(ledger, 2)[0]
 
 
 def test_a_short_cut_costs_nothing(site: Site) -> None:

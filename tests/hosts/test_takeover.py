@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests import postgres
-from tests.hosts.site import Machine, Site, eventually, jobs_of, state_of
+from tests.hosts.site import Machine, Site, Word, eventually, jobs_of, state_of
 
 #: From the death of one broker until the other answers; the standby waits about 4 s for a word in the database.
 TAKEOVER_S = 25.0
@@ -30,7 +31,15 @@ class Pair:
     """Two brokers with one certificate and one database, a worker and a person who know both."""
 
     def __init__(self, site: Site, url: str) -> None:
-        self.words = ("--bind", "0.0.0.0:7500", "--no-worker", "--cert", site.folder / "both.pem", "--store", url)
+        self.words: tuple[Word, ...] = (
+            "--bind",
+            "0.0.0.0:7500",
+            "--no-worker",
+            "--cert",
+            site.folder / "both.pem",
+            "--store",
+            url,
+        )
         self.first, self.second = site.machine("broker1"), site.machine("broker2")
         make = "openssl req -x509 -newkey rsa:2048 -keyout k.pem -out c.pem -days 9 -nodes -subj /O=lab"
         self.first.bash(f"{make} && umask 077 && cat c.pem k.pem > {site.folder / 'both.pem'}")
@@ -113,3 +122,33 @@ def test_a_database_that_is_killed_in_mid_run_loses_nothing(site: Site, server: 
     assert set(ids) <= set(stored)
     eventually(lambda: {job["state"] for job in jobs_of(pair.person)} == {"succeeded"}, "all are done")
     _ran_once(ran, stored)
+
+
+def test_a_standby_with_another_key_is_refused_unless_told_and_says_so_everywhere(
+    site: Site, server: postgres.Server
+) -> None:
+    pair = Pair(site, server.database())
+    third = site.machine("broker3")
+    own = ("--bind", "0.0.0.0:7500", "--no-worker", "--store", pair.words[-1])
+    refused = third("daemon", *own)
+    assert refused.code == 5 and "another key" in refused.err and "--cert" in refused.err
+    pair.words = (*own, "--own-key")
+    pair.stand_by(third)
+    eventually(lambda: "another key" in third.said.read_text(), "it says so")
+    assert "stands by" in third.refuses(5, "show")
+    checks = json.loads(third("doctor", "--json").out)["checks"]
+    assert any(check["status"] == "fail" and "another key" in check["found"] for check in checks)
+
+
+def test_a_standby_is_told_as_what_it_is_and_can_be_started_and_stopped_in_the_background(
+    site: Site, server: postgres.Server
+) -> None:
+    pair = Pair(site, server.database())
+    assert "stands by" in pair.second.refuses(5, "show")
+    assert "stands by" in pair.second.ok("doctor")
+    pair.second.ok("stop")
+    assert "started" in pair.second.ok("start")
+    assert "stands by" in pair.second.refuses(5, "show")
+    pair.first.kill_daemon()
+    eventually(lambda: pair.second("show").code == 0, "the second broker leads", TAKEOVER_S)
+    pair.second.until_online("node")

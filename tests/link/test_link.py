@@ -186,7 +186,7 @@ def test_an_impostor_with_another_certificate_never_sees_the_token(tmp_path: Pat
             worker = one.worker()
             worker.way = replace(worker.way, fingerprint=b"\1" * 32)
             await until(lambda: worker.link.describe()["refused"])
-            assert "the certificate is not the one" in str(worker.link.describe()["trouble"])
+            assert "the key is not the one" in str(worker.link.describe()["trouble"])
             assert one.broker.links.all() == []
             # Joined again: the new pin counts without a restart.
             worker.way = one.worker("other").way

@@ -73,7 +73,7 @@ def test_a_swapped_certificate_is_refused_before_a_byte_of_the_request_is_sent(
             mine.change("jobs/hold", selectors=["3"])
     assert (broker.handshakes, broker.heard) == (1, b"")
     words = str(caught.value)
-    assert certificate.fingerprint.hex() in words and other.fingerprint.hex() in words and "grass login" in words
+    assert certificate.fingerprint.hex() in words and other.key_pin.hex() in words and "grass login" in words
 
 
 def test_an_expired_certificate_is_as_good_as_any_that_is_pinned(home: Path, tmp_path: Path) -> None:

@@ -18,9 +18,11 @@ from grassq.core.syntax.addresses import ADDRESSES_MAX, Address
 from grassq.errors import Refused, Unreachable
 from grassq.net import broker as remote_broker
 from grassq.net import broker_file
+from grassq.pins import Shown
 
 HERE = Address("my.server.com")
-PRINT = bytes(range(32))
+SHOWN = Shown(b"a certificate")
+PRINT = SHOWN.certificate
 
 
 def path_of(home: Path) -> Path:
@@ -149,15 +151,16 @@ def test_more_brokers_than_anybody_has_are_refused(home: Path) -> None:
 def test_aliases_are_bounded_and_the_newest_stay(home: Path) -> None:
     let_in(home, PRINT, HERE)
     for port in range(1, ADDRESSES_MAX + 2):
-        broker_file.remember(str(home), PRINT, Address("a", port))
+        broker_file.remember(str(home), SHOWN, Address("a", port))
     [entry] = broker_file.load(str(home)).entries
     assert entry.addresses == [Address("a", port) for port in range(2, ADDRESSES_MAX + 2)]
 
 
 def test_an_address_of_another_broker_is_not_taken_from_it(home: Path) -> None:
     let_in(home, PRINT, HERE)
-    let_in(home, b"y" * 32, Address("other"))
-    broker_file.remember(str(home), b"y" * 32, HERE)
+    other = Shown(b"another")
+    let_in(home, other.certificate, Address("other"))
+    broker_file.remember(str(home), other, HERE)
     assert [entry.addresses for entry in broker_file.load(str(home)).entries] == [[HERE], [Address("other")]]
 
 

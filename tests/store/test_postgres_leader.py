@@ -13,10 +13,10 @@ from tests.postgres import shared
 from tests.store.batches import MANY, new, text
 from tests.store.proxy import Proxy
 
+from grassq.daemon.standby import LEAD_TRY_S
 from grassq.errors import Deposed, StoreUnavailable
 from grassq.store.postgres import LEAD_LOST_S, PostgresStore
 from grassq.store.postgres_session import SILENT_S
-from grassq.store.relational import LEAD_TRY_S
 
 Make = Callable[..., PostgresStore]
 STALE = "update leader set beat = clock_timestamp() - interval '4.5 seconds'"

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 import trustme
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from grassq.errors import BadInput, Refused
+from grassq.pins import key_pin
 from grassq.web.listen import certificate
 from grassq.web.listen.tcp import Identity
 
@@ -54,8 +55,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fingerprint(recipe: Path) -> bytes:
-    der = x509.load_pem_x509_certificate((recipe / "cert.pem").read_bytes()).public_bytes(Encoding.DER)
-    return hashlib.sha256(der).digest()
+    key = x509.load_pem_x509_certificate((recipe / "cert.pem").read_bytes()).public_key()
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_a_certificate_of_an_authority_is_verified_by_those_who_trust_it(tmp_pat
     assert {"broker.example", "10.1.2.3"} <= set(identity.names)
     client = ssl.create_default_context()
     authority.configure_trust(client)
-    assert hashlib.sha256(shown_by(identity, client, "broker.example")).digest() == identity.fingerprint
+    assert key_pin(shown_by(identity, client, "broker.example")) == identity.fingerprint
     with pytest.raises(ssl.SSLCertVerificationError):
         shown_by(identity, client, "other.example")
 
@@ -177,7 +178,16 @@ def test_the_homes_own_certificate_is_made_once_and_for_the_owner_alone(tmp_path
     assert ipaddress.ip_address("10.0.0.1") in others.get_values_for_type(x509.IPAddress)
     assert first.until - NOW > 3650 * DAY - 2 * DAY
     client = ssl.create_default_context(cafile=str(path))
-    assert hashlib.sha256(shown_by(first, client, "box")).digest() == first.fingerprint
+    assert key_pin(shown_by(first, client, "box")) == first.fingerprint
+
+
+def test_the_homes_own_certificate_is_renewed_before_it_expires_with_the_same_key(tmp_path: Path) -> None:
+    first = certificate.own(str(tmp_path), ["box"], NOW)
+    late = first.until - 29 * DAY
+    renewed = certificate.own(str(tmp_path), ["box"], late)
+    assert renewed.fingerprint == first.fingerprint
+    assert renewed.until - late > 3650 * DAY - 2 * DAY
+    assert renewed.expiry(late) is None
 
 
 def test_an_own_certificate_others_may_read_is_refused(tmp_path: Path) -> None:
@@ -219,4 +229,4 @@ def test_an_expired_certificate_still_serves_those_who_pinned_it(tmp_path: Path)
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
         shown_by(identity, client, "box")
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-    assert hashlib.sha256(shown_by(identity, client, "box")).digest() == identity.fingerprint
+    assert key_pin(shown_by(identity, client, "box")) == identity.fingerprint

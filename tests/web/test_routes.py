@@ -186,7 +186,7 @@ def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> Non
         token = await fixture.token(scope)
         request = Requester(fixture, token)
         for route in fixture.api.routes():
-            if route.need == "open":
+            if route.need == "open" or route.path == "/v1/logout":
                 continue
             path = route.path.replace(r"{id:\d{1,15}}", "1").replace("{queue}", "nosuch")
             answer = await request(route.method, path)

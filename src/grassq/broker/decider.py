@@ -16,7 +16,8 @@ from grassq.broker import eligibility, inbox, worker_records
 from grassq.broker.batch import Batch, Clock
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
-from grassq.broker.recovery import Recovery
+from grassq.broker.recovery import Recovery, note_late
+from grassq.broker.tokens import is_revoked
 from grassq.core import reconcile, worker_checks
 from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
@@ -28,6 +29,7 @@ from grassq.core.planner.workers import WorkerRoles
 from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck, is_current
 from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
 from grassq.store.base import Changes, WorkerRecord
+from grassq.store.high_water import HighWater
 from grassq.store.relational import Store
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class Decider:
         roles: WorkerRoles | None = None,
         near_max: int = NEAR_MAX,
         prefetch_policy: PrefetchPolicy | None = None,
+        mark: HighWater | None = None,
     ) -> None:
         """Load the board. `incarnation` names this run of the broker; the board keeps `near_max` jobs whole."""
         self._store = store
@@ -67,7 +70,7 @@ class Decider:
             Board, patience=patience, lease_s=lease_s, roles=roles, near_max=near_max, prefetch_policy=prefetch_policy
         )
         self._began = clock.mono()
-        self._recovery = Recovery(incarnation)
+        self._recovery = Recovery(incarnation, mark)
         self._dispatch = Dispatch(store)
         self._failures = 0
         self._retry_at = 0.0
@@ -93,6 +96,10 @@ class Decider:
         self.reload()
         self._awaited = set(self.board.workers)
         self.board.awaited = set(self._awaited)
+        batch = self._batch()
+        self._recovery.begin(batch, self._store_id)
+        self._commit(batch)
+        self._next_id = batch.next_id
 
     @property
     def status(self) -> BrokerStatus:
@@ -122,8 +129,9 @@ class Decider:
         self._worker_records = dict(loaded.worker_records)
         self.board = self._new_board(loaded.paused)
         self.board.unreconciled = set(loaded.unreconciled)
+        self.board.is_unsure_of_ids = self._recovery.is_unsure_of_ids
         self.board.templates = dict(loaded.templates)
-        self.board.ended_tokens = {token.id for token in self._store.tokens() if token.ended is not None}
+        self.board.ended_tokens = {token.id for token in self._store.tokens() if is_revoked(token)}
         self.board.awaited = self._awaited - self._recovery.state.spoken
         self.board.awaited_until = self._began + AWAIT_S
         for group in loaded.groups:
@@ -146,6 +154,8 @@ class Decider:
             worker = self.board.workers[info.name]
             worker.since = known.since if known is not None else now
             worker.unrecorded = known.unrecorded if known is not None else set()
+            worker.earlier_boots = known.earlier_boots if known is not None else {}
+            self.board.note_boots(info.name, heard)
             record = self._worker_records.get(info.name, WorkerRecord())
             worker.drained, worker.offered = record.drained, record.offered
         self._dispatch.forget_all()
@@ -156,6 +166,7 @@ class Decider:
     def close(self) -> None:
         """Close the store."""
         self._store.close()
+        self._recovery.close()
 
     def process(self, messages: Sequence[Message]) -> Effects:
         """Decide and commit one batch; raise Deposed when another broker has taken the store over.
@@ -202,9 +213,10 @@ class Decider:
     def _commit(self, batch: Batch) -> None:
         changes, beat_s = batch.changes, self._store.beat_s
         if not changes.empty:
+            self._recovery.storing(batch)
             self._store.commit(changes)
             self._failures = 0
-            self._recovery.stored(changes.inserted, changes.restored_to)
+            self._recovery.stored(batch)
             self._worker_records |= changes.worker_records
             for name in changes.removed_workers:
                 self._worker_records.pop(name, None)
@@ -317,6 +329,7 @@ class Decider:
             # The worker was removed after it connected; its connection is about to end.
             return []
         self.board.set_worker(info, online=True, now=batch.now)
+        self.board.note_boots(info.name, batch.mono if known is None or known.online else known.heard)
         if known is None:
             self.board.workers[info.name].drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._replan = True
@@ -341,7 +354,10 @@ class Decider:
             # No acknowledgement, so the worker repeats the report until every worker has reconnected.
             return []
         if job is None or not is_current(job, event, worker):
-            self._late(batch, report)
+            note_late(batch, report)
+        elif reconcile.may_outlive(self.board, job, event):
+            # No acknowledgement, so the worker repeats the report, also when the lease is over.
+            return []
         else:
             if isinstance(event, RefusedByWorker) and job.state is State.RUNNING:
                 # The attempt ran, and its worker no longer knows it: the run dir was deleted.
@@ -365,16 +381,6 @@ class Decider:
         """Tell whether a worker that has not reconnected may run a newer attempt, started when this lease was over."""
         leased = job.placement is not None and job.placement.lease_s is not None
         return leased and bool(self.board.unreconciled or self.board.awaits(batch.mono))
-
-    def _late(self, batch: Batch, report: Report) -> None:
-        """Note a report of an older attempt in the story; the job's state stays."""
-        kind = type(report.event).__name__.lower()
-        log.info("late_report job=%s attempt=%s event=%s", report.job, report.event.attempt, kind)
-        attempts = batch.store.attempts(report.job) if isinstance(report.event, Exited) else []
-        given_up = (a.number for a in attempts if a.outcome in (Outcome.LOST, Outcome.UNKNOWN))
-        if report.event.attempt in given_up:
-            # The attempt was given up as lost, and has ended after all.
-            batch.tell(report.job, "late report", f"attempt {report.event.attempt} {kind} after all")
 
     def _commit_failed(self, messages: Sequence[Message], error: GrassError) -> Effects:
         """Drop the board, which may be ahead of the disk; reload it, and answer each call by what was really stored."""

@@ -12,7 +12,6 @@ not spoken since. Otherwise what it says of them changes no job and no id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,12 +20,16 @@ from grassq.broker.batch import Batch
 from grassq.broker.inbox import Orders
 from grassq.core import reconcile
 from grassq.core.job_options import STOP_GRACE_S
-from grassq.core.messages import Forget, Hello, Stop, StoreHistory, StorePosition, Withdraw
-from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, AttemptId, Job, State
-from grassq.core.states import Hold, RefusedByWorker
+from grassq.core.messages import Forget, Hello, Report, Stop, StoreHistory, StorePosition, Withdraw
+from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, AttemptId, Job, Outcome, State
+from grassq.core.states import Exited, Hold, RefusedByWorker
 from grassq.store.base import Loaded
+from grassq.store.high_water import HighWater
 
 log = logging.getLogger(__name__)
+
+#: The word in a store that a mark is kept beside it.
+MARKED = "marked"
 
 #: How many of the attempts that a worker holds are compared with the store; the worker names the newest first.
 HELD_MAX = 50_000
@@ -59,8 +62,9 @@ class RecoveryState(Struct):
 class Recovery:
     """Decides what becomes of the attempts that workers name when they connect."""
 
-    def __init__(self, incarnation: str) -> None:
+    def __init__(self, incarnation: str, mark: HighWater | None = None) -> None:
         self.incarnation = incarnation
+        self._mark = mark
         self.state = RecoveryState()
         self._incarnations: dict[str, int] = {}
         self._key = ""
@@ -68,6 +72,7 @@ class Recovery:
         self._highest_id = 0
         #: The highest id that the store may have given before it was restored from a backup.
         self._restored_to = 0
+        self.is_unsure_of_ids = False
 
     def loaded(self, loaded: Loaded) -> None:
         """Take over the store's history and its ids."""
@@ -75,11 +80,43 @@ class Recovery:
         self._key = loaded.position_key
         self._highest_id = loaded.highest_id
         self._restored_to = loaded.restored_to
+        self.state.newer = dict(loaded.newer)
 
-    def stored(self, ids: Iterable[int], restored_to: int | None) -> None:
-        """Note that a batch was stored: the ids of its new jobs, and the new `restored_to` if that changed."""
-        self._restored_to = max(self._restored_to, restored_to or 0)
-        self._highest_id = max([self._highest_id, *ids])
+    def begin(self, batch: Batch, store_id: str) -> None:
+        """Notice by the mark beside the store, before any worker speaks, that the store went back in time."""
+        if self._mark is None:
+            return
+        was_kept = batch.store.put_word(MARKED, "yes") is not None
+        history = self.history(batch.store.number, batch.next_id - 1)
+        found = self._mark.compare(store_id, history, was_kept=was_kept)
+        if found is None:
+            self._mark.reserve(batch.next_id - 1)
+        else:
+            batch.next_id = max(batch.next_id, found.ids_to + 1)
+            self.restored(batch, found.why)
+            others = batch.board.workers.keys() - batch.board.roles.trusted
+            self.is_unsure_of_ids = batch.board.is_unsure_of_ids = bool(others) and not found.is_certain
+
+    def storing(self, batch: Batch) -> None:
+        """Raise the mark above the ids of new jobs, before they are given."""
+        if self._mark is not None and batch.changes.inserted:
+            self._mark.reserve(batch.next_id - 1)
+
+    def stored(self, batch: Batch) -> None:
+        """Note that a batch was stored: the ids of its new jobs, and what it says of a restore."""
+        self._restored_to = max(self._restored_to, batch.changes.restored_to or 0)
+        self._highest_id = max([self._highest_id, *batch.changes.inserted])
+        if self._mark is None:
+            return
+        if self.is_unsure_of_ids and not batch.board.unreconciled:
+            self.is_unsure_of_ids = batch.board.is_unsure_of_ids = False
+            self._mark.reserve(batch.next_id - 1)
+        self._mark.note(self.incarnation, batch.store.number)
+
+    def close(self) -> None:
+        """Close the mark."""
+        if self._mark is not None:
+            self._mark.close()
 
     @property
     def _taken_to(self) -> int:
@@ -107,7 +144,7 @@ class Recovery:
         self.state.spoken.add(name)
         if is_ahead or any(job in known or job > self._taken_to for job, _ in found.unrecorded):
             batch.next_id = max(batch.next_id, *(1 + id_ for id_ in (told_to, *(job for job, _ in held))))
-            self._restored(batch, name)
+            self.restored(batch, f"worker {name} has seen more than the store holds")
         for job, attempt in found.unwanted:
             self.fence(name, Stop(job, attempt, STOP_GRACE_S, hello.info.boot))
         orders: Orders = [(name, stop) for worker, stop in self.state.fenced.values() if worker == name]
@@ -151,8 +188,8 @@ class Recovery:
             log.error("invented_attempts worker=%s count=%s", name, said - len(held) - len(unrecorded))
         return held + unrecorded, unrecorded, known
 
-    def _restored(self, batch: Batch, name: str) -> None:
-        """Start nothing until every known worker has reconnected: the store is older than what this worker has seen."""
+    def restored(self, batch: Batch, why: str) -> None:
+        """Start nothing until every known worker has reconnected: the store is, or may be, older than what was done."""
         _keep_ids(batch)
         if self.state.restored:
             return
@@ -160,9 +197,9 @@ class Recovery:
         missing = batch.board.workers.keys() - self.state.spoken
         batch.set_unreconciled(batch.board.unreconciled | missing)
         log.error(
-            "restored_from_backup worker=%s has seen more than the store holds; nothing is started until these have "
-            "spoken: %s (`grass resume --restored` goes on without them)",
-            name,
+            "restored_from_backup %s; nothing is started until these workers have connected: %s "
+            "(`grass resume --restored` goes on without them)",
+            why,
             ", ".join(sorted(missing)) or "none is missing",
         )
 
@@ -182,6 +219,7 @@ class Recovery:
             self.state.newer[job_id] = (worker, attempt)
             while len(self.state.newer) > NEWER_MAX:
                 del self.state.newer[next(iter(self.state.newer))]
+            batch.changes.newer = dict(self.state.newer)
             return []
         orders: Orders = []
         if job.state is State.PLACED:
@@ -199,6 +237,7 @@ class Recovery:
         """Hold jobs that have ended an attempt and have a newer one; stop unrecorded attempts of ended jobs."""
         for job_id in [job_id for job_id in self.state.newer if job_id not in batch.board.holding]:
             worker, attempt = self.state.newer.pop(job_id)
+            batch.changes.newer = dict(self.state.newer)
             job = batch.alive(job_id)
             if job is not None and job.attempt < attempt:
                 _hold(batch, job, worker, attempt)
@@ -245,6 +284,17 @@ def _forget(batch: Batch, worker: str, removed: list[int]) -> Orders:
         return []
     spare = tuple(sorted(batch.store.rerun_jobs() & set(removed)))
     return [(worker, Forget(tuple(removed[at : at + FORGET_MAX]), spare)) for at in range(0, len(removed), FORGET_MAX)]
+
+
+def note_late(batch: Batch, report: Report) -> None:
+    """Note a report of an older attempt in the story; the job's state stays."""
+    kind = type(report.event).__name__.lower()
+    log.info("late_report job=%s attempt=%s event=%s", report.job, report.event.attempt, kind)
+    attempts = batch.store.attempts(report.job) if isinstance(report.event, Exited) else []
+    given_up = (a.number for a in attempts if a.outcome in (Outcome.LOST, Outcome.UNKNOWN))
+    if report.event.attempt in given_up:
+        # The attempt was given up as lost, and has ended after all.
+        batch.tell(report.job, "late report", f"attempt {report.event.attempt} {kind} after all")
 
 
 def is_skipped(batch: Batch, job: Job) -> bool:

@@ -85,6 +85,12 @@ def insert(
 
     Raise Refused if no ids are left, or if the jobs are beyond the limits of the token that answers for them.
     """
+    if batch.board.is_unsure_of_ids and batch.board.unreconciled:
+        names = ", ".join(sorted(batch.board.unreconciled))
+        raise Refused(
+            "this broker was copied or restored from a backup, and cannot know which ids were given since; it takes"
+            f" jobs when these workers have connected: {names} (`grass resume --restored` goes on without them)"
+        )
     if batch.next_id + len(drafts) - 1 > ID_MAX:
         left = max(0, ID_MAX - batch.next_id + 1)
         raise Refused(f"{left} job ids are left in this store, of {ID_MAX:,}; start a broker with a new store")

@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from grassq import pins
 from grassq.broker.batch import Batch
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.names import shown
@@ -19,6 +20,8 @@ from grassq.store.base import Scope, Token, TokenUsage
 START_UP = "start-up"
 TOKENS_MAX = 10_000
 NAME_MAX = 64
+#: How far a clock may be set back before the codes that were made until then are void.
+CLOCK_SLACK_S = 300.0
 
 #: Workers have the names of their hosts, which may begin with a digit.
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
@@ -64,6 +67,19 @@ class Redemption(Struct, frozen=True, kw_only=True):
     name: str
     #: The id of the new token, unless this request is a repetition.
     new_id: str
+    #: Tokens that the bearer has already, each with the proof of it; bound to the code and to this broker's pin.
+    holds: dict[str, str] = {}
+    pin: bytes = b""
+
+
+class Redeemed(Struct, frozen=True):
+    """What a code was exchanged for."""
+
+    token: Token
+    #: An older login of the same client, which the new one replaces.
+    ended: list[Token] = []
+    #: By token: the proof that this broker knows it, so that its holder recognises the broker by another key.
+    proofs: dict[str, str] = {}
 
 
 def tokens(batch: Batch) -> dict[str, Token]:
@@ -73,7 +89,12 @@ def tokens(batch: Batch) -> dict[str, Token]:
 
 def is_live(token: Token, now: float) -> bool:
     """Tell whether a token or code is still valid."""
-    return token.ended is None and (token.expires is None or now < token.expires)
+    return token.ended is None and (token.expires is None or now < token.expires) and not _is_from_future(token, now)
+
+
+def _is_from_future(token: Token, now: float) -> bool:
+    """Tell whether a code was made while the clock was ahead: it would live until the clock is there again."""
+    return token.is_code and token.created > now + CLOCK_SLACK_S
 
 
 def create(batch: Batch, code: Token) -> Token:
@@ -95,18 +116,44 @@ def create(batch: Batch, code: Token) -> Token:
     return code
 
 
-def redeem(batch: Batch, asked: Redemption) -> Token:
-    """Exchange a code for a token, once; the same exchange again returns the same token."""
+def redeem(batch: Batch, asked: Redemption) -> Redeemed:
+    """Exchange a code for a token, once; the same exchange again returns the same token.
+
+    A machine that is a worker already stays this worker, with the token it has. A login ends the client's older login;
+    the jobs of that login go on.
+    """
     known = tokens(batch)
+    held = [known[id_] for id_, given in asked.holds.items() if id_ in known and _is_held(known[id_], asked, given)]
+    token = _exchange(batch, known, held, asked)
+    ended = []
+    for old in held:
+        if asked.kind == "login" and old.scope != "worker" and old.id != token.id and old.ended is None:
+            ended.append(replace(old, ended=batch.now, became=token.id))
+            batch.changes.tokens[old.id] = ended[-1]
+    return Redeemed(token, ended, {old.id: pins.proof(old.digest, "broker", asked.code, asked.pin) for old in held})
+
+
+def _is_held(token: Token, asked: Redemption, given: str) -> bool:
+    expected = pins.proof(token.digest, "client", asked.code, asked.pin)
+    return not token.is_code and given.isascii() and hmac.compare_digest(given, expected)
+
+
+def _exchange(batch: Batch, known: dict[str, Token], held: list[Token], asked: Redemption) -> Token:
     code = known.get(asked.code)
     digest = code.digest if code is not None and code.is_code else b"\0" * 32
     if not hmac.compare_digest(digest, asked.shown) or code is None or not code.is_code:
         raise Refused("this broker does not know that code; copy it whole, or ask for a new one (`grass token create`)")
     if code.ended is not None:
-        return _again(known, code, asked)
+        return _again(known, code, held, asked)
+    if _is_from_future(code, batch.now):
+        raise Refused("this code was made while the broker's clock was ahead; ask for a new one (`grass token create`)")
     if not is_live(code, batch.now):
         raise Refused("this code has expired; ask for a new one (`grass token create`)")
     scope = _scope(code, asked.kind)
+    for old in held:
+        if scope == old.scope == "worker" and is_live(old, batch.now):
+            batch.changes.tokens[code.id] = replace(code, ended=batch.now, became=old.id)
+            return old
     if asked.new_id in known:
         raise Refused("another token has the same id by chance; try again")
     wanted = asked.name if code.name in ("", START_UP) else code.name
@@ -125,9 +172,9 @@ def redeem(batch: Batch, asked: Redemption) -> Token:
     return token
 
 
-def _again(known: dict[str, Token], code: Token, asked: Redemption) -> Token:
+def _again(known: dict[str, Token], code: Token, held: list[Token], asked: Redemption) -> Token:
     token = known.get(code.became or "")
-    same = token is not None and hmac.compare_digest(token.digest, asked.digest)
+    same = token is not None and (token in held or hmac.compare_digest(token.digest, asked.digest))
     if not same or token is None or token.ended is not None or (token.scope == "worker") != (asked.kind == "worker"):
         raise Refused(
             "this code was used already or revoked; if you did not use it, tell the broker's owner: `grass token` lists"
@@ -210,14 +257,27 @@ def revoke(batch: Batch, which: str) -> Token:
             ids = ", ".join(each.id for each in named[:5])
             raise Refused(f"{len(named)} tokens are called {shown(which)}; say which one by its id: {ids}")
         token = named[0]
-    if token.became is not None:
+    if token.is_code and token.became is not None:
         raise Refused(f"this code was exchanged for token {token.became}; `grass token revoke {token.became}` ends it")
-    if token.ended is None:
-        token = batch.changes.tokens[token.id] = replace(token, ended=batch.now)
+    if token.ended is None or token.became is not None:
+        token = batch.changes.tokens[token.id] = replace(token, ended=token.ended or batch.now, became=None)
     if not token.is_code:
         # From this commit on no job starts for which the token answers, whether the job is held already or not.
         batch.board.ended_tokens.add(token.id)
     return token
+
+
+def give_up(batch: Batch, id_: str) -> Token:
+    """End a token at the wish of its holder, whose jobs go on; `became` tells it from a revoked token."""
+    token = tokens(batch)[id_]
+    if token.ended is None:
+        token = batch.changes.tokens[id_] = replace(token, ended=batch.now, became=id_)
+    return token
+
+
+def is_revoked(token: Token) -> bool:
+    """Tell whether a token was revoked: not exchanged for another, and not given up by its holder."""
+    return token.ended is not None and token.became is None
 
 
 def end_worker(batch: Batch, worker: str) -> list[Token]:

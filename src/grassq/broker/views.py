@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from grassq import __version__
 from grassq.broker.batch import Batch
 from grassq.broker.selection import Reading, read
 from grassq.core import outcome
@@ -51,6 +52,7 @@ def overview(batch: Batch) -> Document:
     """Return all that `show` prints except jobs."""
     return {
         "schema": SCHEMA,
+        "version": __version__,
         "queues": _queue_documents(batch),
         "workers": [worker_document(batch, worker) for worker in _workers(batch)],
         "totals": batch.store.totals(),
@@ -242,6 +244,7 @@ def worker_document(batch: Batch, worker: WorkerState) -> Document:
         "online": worker.online,
         "drained": worker.drained,
         "labels": list(worker.info.labels),
+        "version": worker.info.version or None,
         "silent_s": None if worker.online else round(silent_s, 3),
         "jobs": len(batch.board.held_by(worker.info.name)),
         "capacity": supply_json(capacity),

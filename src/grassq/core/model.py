@@ -268,6 +268,8 @@ class WorkerInfo(Struct, frozen=True):
     labels: tuple[str, ...] = ()
     #: Whether the worker can prefetch attempts; a worker of the first releases cannot.
     follows: bool = False
+    #: The release of Grass; "" if the worker does not say it.
+    version: str = ""
 
     @property
     def detecting(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from grassq.core.messages import Check, Stop, Withdraw
 from grassq.core.model import FINAL, AttemptId, Job, Outcome, State
 from grassq.core.planner.board import Board
-from grassq.core.states import Exited, Lost, RefusedByWorker
+from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 
 RESEND_S = 5.0
 
@@ -152,25 +152,40 @@ def unknown(held: Iterable[AttemptId], known: Mapping[int, Job], highest_id: int
 
 
 def leased_until(board: Board, job: Job) -> float | None:
-    """Return when the lease of an attempt on an offline worker is over, on the broker's monotonic clock.
+    """Return when an attempt's lease is over, on the broker's monotonic clock; None while its worker renews it.
 
     By then its shim has ended it: the worker counts from its own ping, the broker from when it was heard, and the
     worker waits for less.
     """
     where = job.placement
     worker = board.workers.get(where.worker) if where is not None else None
-    if where is None or where.lease_s is None or worker is None or worker.online:
+    if where is None or where.lease_s is None or worker is None:
         return None
-    return worker.heard + where.lease_s
+    if where.boot in worker.earlier_boots:
+        return worker.earlier_boots[where.boot] + where.lease_s
+    return None if worker.online else worker.heard + where.lease_s
 
 
 def given_up(board: Board, now: float) -> list[tuple[Job, Lost]]:
-    """Return the attempts on offline workers whose leases are over."""
+    """Return the attempts whose leases are over."""
     found = []
     for name, worker in board.workers.items():
         why = f"its worker was silent for {worker.silent_s(now):.0f} s; its lease is over"
-        for job in [] if worker.online else board.held_by(name):
+        if worker.online:
+            why = "its machine restarted; its lease is over"
+        for job in board.held_by(name) if worker.earlier_boots or not worker.online else []:
             until = leased_until(board, job)
             if until is not None and now >= until:
                 found.append((job, Lost(job.attempt, Outcome.LOST, why)))
     return found
+
+
+def may_outlive(board: Board, job: Job, event: Exited | Lost | RefusedByWorker | Started | Stuck) -> bool:
+    """Tell whether an attempt may still run although its worker, in another boot, says that it is gone.
+
+    A copy of a worker's home on another machine says so too. The lease decides: `given_up` ends the attempt.
+    """
+    where = job.placement
+    if where is None or where.lease_s is None or not isinstance(event, Lost | RefusedByWorker):
+        return False
+    return where.boot in board.workers[where.worker].earlier_boots

@@ -115,6 +115,7 @@ def _check_info(info: WorkerInfo) -> None:
     if (size := len(pack(info))) > INFO_BYTES_MAX:
         raise BadInput(f"the worker's description has {size:,} bytes; at most {INFO_BYTES_MAX:,} are taken")
     _check_word(info.boot, "boot id")
+    _check_word(info.version, "version")
     if len(info.labels) > LABELS_MAX:
         raise BadInput(f"the worker has {len(info.labels):,} labels; at most {LABELS_MAX} are taken")
     for label in info.labels:

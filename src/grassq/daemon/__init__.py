@@ -9,7 +9,9 @@ store and the run dirs, and finds there what ended meanwhile. When another daemo
 exits with 5.
 """
 
-from grassq.daemon.context import SavedMode
+from grassq.daemon.broker_role import keeps_queue
+from grassq.daemon.context import SavedMode, load_mode
 from grassq.daemon.main import copy_store, run
+from grassq.daemon.worker_role import become_worker
 
-__all__ = ["SavedMode", "copy_store", "run"]
+__all__ = ["SavedMode", "become_worker", "copy_store", "keeps_queue", "load_mode", "run"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import logging
 import secrets
@@ -27,17 +26,18 @@ from grassq.core.planner.workers import in_process
 from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
-from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, raise_file_limit, serve_user
+from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, load_mode, raise_file_limit, serve_user
 from grassq.daemon.home_lock import open_run_root
-from grassq.errors import StoreUnavailable, UnknownSchema
+from grassq.daemon.standby import lead, note_key
 from grassq.run import rundir
 from grassq.settings import STORE_MEMORY
-from grassq.store.open import open_store
-from grassq.store.relational import LEAD_TRY_S, Store
+from grassq.store.high_water import HighWater
+from grassq.store.open import open_store, sqlite_path
+from grassq.store.relational import Store
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
 from grassq.web.app import Api
-from grassq.web.listen.tcp import Identity, is_wildcard, listen
+from grassq.web.listen.tcp import Identity, families, is_wildcard, listen, only_here
 from grassq.web.logs.cache import LogCache
 from grassq.web.routes.tokens import Reach
 from grassq.web.submit.json5_text import parse_object
@@ -50,6 +50,8 @@ from grassq.worker.worker import Worker
 log = logging.getLogger(__name__)
 
 STORE_NAME = "store.db"
+#: The mark of a store elsewhere. Not beside a `store.db` of this home, which has a mark of its own.
+MARK_NAME = "postgres.mark"
 CACHE_NAME = "cache"
 REMIND_S = 86400.0
 
@@ -59,13 +61,13 @@ async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
     durable = setup.values.store != STORE_MEMORY
     run_root = stack.enter_context(open_run_root(setup.home, durable))
     url = setup.values.store or f"sqlite:{setup.home}/{STORE_NAME}"
-    led = await _lead(setup, url) if is_postgres(url) else None
+    identity = _identity(setup)
+    led = await lead(setup, url, identity, _mark_in_home(setup)) if is_postgres(url) else None
     if setup.stopping.is_set():
         return []  # told to stop while it stood by
     offer_file = None if setup.mode.no_worker else _offer_file(run_root, setup, durable)
-    engine = Engine(
-        lambda: _decider(setup, led or open_store(url), run_root, None if offer_file is None else offer_file.name)
-    )
+    local = None if offer_file is None else offer_file.name
+    engine = Engine(lambda: _decider(setup, led or open_store(url), url, run_root, local, identity))
     stack.push_async_callback(engine.close)
     running = asyncio.create_task(engine.run())
     parts = [running]
@@ -75,46 +77,31 @@ async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         engine.connect(worker.name, worker.deliver)
         parts.append(await worker.start())
         stack.push_async_callback(worker.close)
-    await _open_sockets(stack, setup, engine, worker, url, run_root)
+    await _open_sockets(stack, setup, engine, worker, url, run_root, identity)
     return parts
 
 
-async def _lead(setup: DaemonContext, url: str) -> Store | None:
-    """Wait until no other broker leads; meanwhile this broker listens on nothing."""
-    store = open_store(url)
-    try:
-        stands_by = False
-        while not await _try_lead(store, stands_by):
-            if not stands_by:
-                stands_by = True
-                log.info("standing_by store=%s", shown_url(url))
-                setup.say(f"another broker leads {shown_url(url)}; standing by to take over")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LEAD_TRY_S):
-                    await setup.stopping.wait()
-            if setup.stopping.is_set():
-                store.close()
-                return None
-    except BaseException:
-        store.close()
-        raise
-    return store
+def keeps_queue(home: str) -> bool:
+    """Tell whether a daemon of this home would be a broker with a store that may have jobs."""
+    mode = load_mode(home)
+    return not mode.no_broker and (mode.store is not None or Path(home, STORE_NAME).exists())
 
 
-async def _try_lead(store: Store, stands_by: bool) -> bool:
-    try:
-        return await asyncio.to_thread(store.try_lead)
-    except UnknownSchema:
-        raise
-    except StoreUnavailable as error:
-        if not stands_by:
-            raise
-        # The leader has the same trouble, so this broker stands by and tries again.
-        log.warning("standing_by_without_store error=%s", error)
-        return False
+def _mark(setup: DaemonContext, url: str) -> HighWater | None:
+    """Return the mark of the store: beside its file, or for a store elsewhere in the home of each of its brokers."""
+    if url == STORE_MEMORY:
+        return None
+    return _mark_in_home(setup) if is_postgres(url) else HighWater(f"{sqlite_path(url)}.mark", beside_store=True)
 
 
-def _decider(setup: DaemonContext, store: Store, run_root: str, local: str | None) -> Decider:
+def _mark_in_home(setup: DaemonContext) -> HighWater:
+    return HighWater(f"{setup.home}/{MARK_NAME}", beside_store=False)
+
+
+def _decider(
+    setup: DaemonContext, store: Store, url: str, run_root: str, local: str | None, identity: Identity | None
+) -> Decider:
+    note_key(setup, store, identity)
     return Decider(
         store,
         SystemClock(),
@@ -123,6 +110,7 @@ def _decider(setup: DaemonContext, store: Store, run_root: str, local: str | Non
         floor_id=next(iter(rundir.numbers(f"{run_root}/jobs")), 0),
         lease_s=setup.values.lease_s,
         roles=in_process(local),
+        mark=_mark(setup, url),
     )
 
 
@@ -150,9 +138,14 @@ def _worker(run_root: str, offer_file: offers.OfferFile, setup: DaemonContext, e
 
 
 async def _open_sockets(
-    stack: AsyncExitStack, setup: DaemonContext, engine: Engine, worker: Worker | None, url: str, run_root: str
+    stack: AsyncExitStack,
+    setup: DaemonContext,
+    engine: Engine,
+    worker: Worker | None,
+    url: str,
+    run_root: str,
+    identity: Identity | None,
 ) -> None:
-    identity = _identity(setup)
     audit = Audit(run_root)
     stack.callback(audit.close)
     hosts = [*(identity.names if identity else ()), *filter(None, setup.values.hosts.split(","))]
@@ -219,7 +212,7 @@ async def _listen_on_tcp(
 ) -> None:
     assert setup.mode.bind is not None
     typed = parse_addresses(setup.mode.bind, "--bind")
-    await listen(stack, runner, typed, identity)
+    sockets = await listen(stack, runner, typed, identity)
     addresses = reachable(typed)
     api.tokens.reach = Reach(addresses, identity.fingerprint)
     for note in identity.notes:
@@ -227,6 +220,8 @@ async def _listen_on_tcp(
     reminding = asyncio.create_task(_remind(identity))
     stack.push_async_callback(cancel, reminding)
     setup.say(f"broker at {', '.join(map(str, addresses))}")
+    if (here := only_here(sockets)) is not None:
+        setup.say(f"it listens at {here}, where only this machine connects; --bind 0.0.0.0 lets others connect")
     if setup.background:
         # A code must not stay in a log file.
         setup.say("`grass token create` makes a code for a person, with --scope worker for a worker")
@@ -252,12 +247,12 @@ def reachable(typed: Sequence[Address]) -> list[Address]:
     found = [each for each in typed if not is_wildcard(each.host)]
     for each in typed:
         if is_wildcard(each.host):
-            found += [Address(host, each.port) for host in _own_addresses(6 if ":" in each.host else 4)]
+            found += [Address(host, each.port) for host in _own_addresses(families(each.host))]
     return list(dict.fromkeys(found))[:ADDRESSES_MAX]
 
 
-def _own_addresses(version: int) -> list[str]:
-    """Return the addresses of this machine: loopback only if it has no other."""
+def _own_addresses(versions: Sequence[int]) -> list[str]:
+    """Return the addresses of this machine of these IP versions, IPv4 first: loopback only if it has no other."""
     found = []
     for entries in psutil.net_if_addrs().values():
         for entry in entries:
@@ -265,7 +260,7 @@ def _own_addresses(version: int) -> list[str]:
                 address = ipaddress.ip_address(entry.address.partition("%")[0])
             except ValueError:
                 continue
-            if address.version == version and not address.is_link_local:
+            if address.version in versions and not address.is_link_local:
                 found.append(address)
     outward = [address for address in found if not address.is_loopback]
-    return [str(address) for address in outward or found]
+    return [str(address) for address in sorted(outward or found, key=lambda address: address.version)]

@@ -40,7 +40,7 @@ class SystemClock:
     mono = staticmethod(time.monotonic)
 
 
-class SavedMode(Struct, frozen=True, forbid_unknown_fields=True):
+class SavedMode(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The options of the daemon's command line, saved in the home for daemons that a command starts."""
 
     bind: str | None = None
@@ -52,6 +52,8 @@ class SavedMode(Struct, frozen=True, forbid_unknown_fields=True):
     name: str | None = None
     capacity: str | None = None
     store: str | None = None
+    #: Stand by although the leader has another key.
+    own_key: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -72,6 +74,8 @@ class DaemonContext(Struct, frozen=True):
     cert_pass: str | None = None
     #: Prints a line on the terminal, or writes it to the log.
     say: Callable[[str], None] = lambda line: None
+    #: Called once the daemon answers its user.
+    ready: Callable[[], None] = lambda: None
     #: Whether the daemon has no terminal.
     background: bool = False
 

@@ -43,7 +43,9 @@ def run(home: str, typed: SavedMode, *, cert_pass: str | None = None, ready_fd: 
                 mode = load_mode(home) if background and typed == SavedMode() else typed
                 flags = {"capacity": mode.capacity, "store": mode.store}
                 values = settings_module.load(home, homes.environment_text(), flags)
-                setup = DaemonContext(home, mode, values, default_env, asyncio.Event(), cert_pass, _say, background)
+                setup = DaemonContext(
+                    home, mode, values, default_env, asyncio.Event(), cert_pass, _say, background=background
+                )
                 return _serve_or_stand_by(setup, ready_fd)
     except GrassError as error:
         _tell_starter(
@@ -79,6 +81,26 @@ def _serve_or_stand_by(setup: DaemonContext, ready_fd: int | None) -> int:
             setup, ready_fd = replace(setup, stopping=asyncio.Event()), None
 
 
+class _Ready:
+    """Saves the options and tells the starter, once."""
+
+    def __init__(self, setup: DaemonContext, ready_fd: int | None) -> None:
+        self._setup = setup
+        self._ready_fd = ready_fd
+        self._is_told = False
+
+    def __call__(self) -> None:
+        """Say that the daemon answers its user now."""
+        if self._is_told:
+            return
+        self._is_told = True
+        if not self._setup.stopping.is_set():
+            # Saved only now: a daemon that cannot start must not leave options for the next start.
+            save_mode(self._setup.home, self._setup.mode)
+            log.info("ready version=%s pid=%s home=%s", __version__, os.getpid(), self._setup.home)
+        _tell_starter(self._ready_fd, "ready")
+
+
 def _tell_starter(ready_fd: int | None, line: str) -> None:
     if ready_fd is not None:
         with contextlib.suppress(OSError):
@@ -95,15 +117,12 @@ def _say(line: str) -> None:
 async def _serve(setup: DaemonContext, ready_fd: int | None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, setup.stopping.set)
+    setup = replace(setup, ready=_Ready(setup, ready_fd))
     async with contextlib.AsyncExitStack() as stack:
         parts = await (open_worker if setup.mode.no_broker else open_broker)(stack, setup)
         for part in parts:
             part.add_done_callback(lambda ended: _part_ended(ended, setup.stopping))
-        if not setup.stopping.is_set():
-            # Saved only now: a daemon that cannot start must not leave options for the next start.
-            save_mode(setup.home, setup.mode)
-            log.info("ready version=%s pid=%s home=%s", __version__, os.getpid(), setup.home)
-        _tell_starter(ready_fd, "ready")
+        setup.ready()
         await setup.stopping.wait()
         log.info("stopping pid=%s", os.getpid())
         failed = [part for part in parts if part.done()]

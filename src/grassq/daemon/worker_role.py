@@ -14,7 +14,15 @@ from msgspec.structs import replace
 from grassq import atomic_files
 from grassq import home as homes
 from grassq.core.syntax.addresses import parse_addresses
-from grassq.daemon.context import DaemonContext, cancel, raise_file_limit, serve_user
+from grassq.daemon.context import (
+    DaemonContext,
+    SavedMode,
+    cancel,
+    load_mode,
+    raise_file_limit,
+    save_mode,
+    serve_user,
+)
 from grassq.errors import GrassError, Refused
 from grassq.net import broker as remote_broker
 from grassq.net.broker import Credential
@@ -48,13 +56,36 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
     stack.push_async_callback(worker.close)
     dialling = asyncio.create_task(link.run(worker))
     stack.push_async_callback(cancel, dialling)
-    addresses = ",".join(map(str, credential.addresses))
-    atomic_files.write_aside(setup.home, homes.JOINED_NAME, f"{addresses}\n".encode(), sync=True)
+    _note_joined(setup.home, credential)
     about = setup.describe("", credential.store_id)
     routes = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about)
     await serve_user(stack, setup.home, routes.app())
     setup.say(f"worker {credential.name} of the broker at {', '.join(map(str, credential.addresses))}")
     return [ticking, dialling]
+
+
+def become_worker(home: str, broker: Credential) -> list[str]:
+    """Let the next daemon of this home be a worker of a broker; return the queues of this machine that it offers.
+
+    What was made on this machine before it joined, such as its queues, goes with it.
+    """
+    before = load_mode(home)
+    addresses = ",".join(map(str, broker.addresses))
+    mode = SavedMode(connect=addresses, no_broker=True, labels=before.labels, capacity=before.capacity)
+    save_mode(home, mode)
+    _note_joined(home, broker)
+    run_root = _run_root(home, broker.store_id)
+    own = offers.load(home, broker.name)
+    if offers.load(run_root, broker.name).offers or not own.offers:
+        return []
+    offers.save(run_root, replace(own, name=broker.name))
+    return [offer.queue for offer in own.offers]
+
+
+def _note_joined(home: str, broker: Credential) -> None:
+    """Let the commands of this home go to the broker that its daemon works for."""
+    addresses = ",".join(map(str, broker.addresses))
+    atomic_files.write_aside(home, homes.JOINED_NAME, f"{addresses}\n".encode(), sync=True)
 
 
 def _credential(setup: DaemonContext) -> Credential:

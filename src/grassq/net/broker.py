@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grassq.net.broker_file import Kind, KnownBroker, KnownBrokers, Permission
+    from grassq.pins import Shown
 
 
 class WrongBroker(Refused):
@@ -25,12 +26,12 @@ class Broker:
     def __init__(
         self,
         addresses: Sequence[Address],
-        token_for: Callable[[Address, bytes], str | None],
+        token_for: Callable[[Address, Shown], str | None],
         tell: Callable[[str], None] | None = None,
         away_s: float = AWAY_S,
     ) -> None:
         self.addresses = list(dict.fromkeys(addresses))
-        #: Returns the token for a broker with this fingerprint at this address (None: no token), or raises GrassError.
+        #: Returns the token for a broker that shows this key at this address (None: no token), or raises GrassError.
         self.token_for = token_for
         #: Called once, with a sentence, when the broker does not answer and is asked again.
         self.tell = tell
@@ -53,7 +54,7 @@ class Credential:
 
     def __init__(self, addresses: list[Address], entry: KnownBroker, permission: Permission) -> None:
         self.addresses = addresses
-        #: SHA-256 of its certificate.
+        #: The pin of its public key, or of its certificate if an earlier release wrote it.
         self.fingerprint = entry.fingerprint
         self.store_id = entry.store_id
         self.token = permission.token
@@ -72,7 +73,7 @@ def open_broker(home: str, text: str, tell: Callable[[str], None] | None = None,
     # Also at its other known addresses: a standby broker may have taken over there.
     everywhere = [*addresses, *(address for entry in listed for address in entry.addresses)]
 
-    def token_for(address: Address, shown: bytes) -> str:
+    def token_for(address: Address, shown: Shown) -> str:
         return _recognise(home, known, address, shown, "login")[1].token
 
     return Broker(everywhere, token_for, tell, away_s)
@@ -82,6 +83,18 @@ def joined(home: str) -> list[Credential]:
     """Return every broker this machine has joined as a worker."""
     entries = broker_file.load(home).entries
     return [Credential(entry.addresses, entry, entry.worker) for entry in entries if entry.worker is not None]
+
+
+def forget_login(home: str, address: Address) -> list[Address]:
+    """Forget the login at the broker with this address; return the addresses the broker was known by."""
+    with broker_file.changing(home) as known:
+        entry = known.at(address)
+        if entry is None:
+            return []
+        entry.login = None
+        if entry.worker is None:
+            known.entries.remove(entry)
+        return entry.addresses
 
 
 def no_permission(address: Address, kind: Kind) -> Refused:
@@ -137,25 +150,28 @@ def _listed(known: KnownBrokers, addresses: list[Address]) -> list[KnownBroker]:
 
 
 def _recognise(
-    home: str, known: KnownBrokers, address: Address, shown: bytes, kind: Kind
+    home: str, known: KnownBrokers, address: Address, shown: Shown, kind: Kind
 ) -> tuple[KnownBroker, Permission]:
-    """Return the broker listed with this address, or at a new address the one whose certificate is known."""
+    """Return the broker listed with this address, or at a new address the one whose key is known."""
     listed = known.at(address)
-    if listed is not None and listed.fingerprint != shown:
-        raise wrong_broker(address, listed.fingerprint, shown)
+    if listed is not None and not shown.is_pinned_by(listed.fingerprint):
+        raise wrong_broker(address, listed.fingerprint, shown, kind)
     entry = listed or known.showing(shown)
     permission: Permission | None = None if entry is None else getattr(entry, kind)
     if entry is None or permission is None:
         raise no_permission(address, kind)
-    if listed is None:
+    if listed is None or entry.fingerprint != shown.key:
         broker_file.remember(home, shown, address)
+        entry.fingerprint = shown.key or entry.fingerprint
+    if listed is None:
         entry.addresses = [*entry.addresses, address]
     return entry, permission
 
 
-def wrong_broker(address: Address, expected: bytes, got: bytes) -> WrongBroker:
-    """Return the error about a certificate that is not the known one."""
+def wrong_broker(address: Address, expected: bytes, got: Shown, kind: Kind) -> WrongBroker:
+    """Return the error about a key that is not the known one."""
+    verb = "grass join" if kind == "worker" else "grass login"
     return WrongBroker(
-        f"{address} shows another certificate than its own, so nothing was sent: expected {expected.hex()},"
-        f" got {got.hex()}; if its owner says that it has a new one, `grass login` with a new code"
+        f"{address} shows another key than the broker's, so nothing was sent: expected {expected.hex()},"
+        f" got {got.key.hex()}; if its owner says that it has a new one, `{verb}` with a new code from there"
     )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Literal, TypeAlias
 
+    from grassq.pins import Shown
+
     #: The two uses of a token: by a user of the queue, or by a machine that runs jobs.
     Kind: TypeAlias = Literal["login", "worker"]
 
@@ -45,7 +47,7 @@ class Permission:
 
 
 class KnownBroker:
-    """One broker: recognised by its fingerprint, found at its addresses."""
+    """One broker: recognised by its pin (see `pins`), found at its addresses."""
 
     def __init__(self, addresses: list[Address], fingerprint: bytes, store_id: str) -> None:
         self.addresses = addresses
@@ -67,9 +69,9 @@ class KnownBrokers:
         """Return the broker listed with this address."""
         return next((entry for entry in self.entries if address in entry.addresses), None)
 
-    def showing(self, fingerprint: bytes) -> KnownBroker | None:
-        """Return the broker with this certificate."""
-        return next((entry for entry in self.entries if entry.fingerprint == fingerprint), None)
+    def showing(self, shown: Shown) -> KnownBroker | None:
+        """Return the broker with this key or certificate."""
+        return next((entry for entry in self.entries if shown.is_pinned_by(entry.fingerprint)), None)
 
 
 def load(home: str) -> KnownBrokers:
@@ -122,12 +124,14 @@ def changing(home: str) -> Iterator[KnownBrokers]:
         os.close(lock)
 
 
-def remember(home: str, fingerprint: bytes, address: Address) -> None:
-    """Add an address of a broker that was recognised there; if it cannot be written, the next command adds it."""
+def remember(home: str, shown: Shown, address: Address) -> None:
+    """Note key and address of a broker that was recognised; if they cannot be written, the next command does it."""
     with suppress(Refused), changing(home) as known:
-        entry = known.showing(fingerprint)
-        if entry is not None and known.at(address) is None:
-            entry.addresses = [*entry.addresses, address][-ADDRESSES_MAX:]
+        entry = known.showing(shown)
+        if entry is not None:
+            entry.fingerprint = shown.key or entry.fingerprint
+            if known.at(address) is None:
+                entry.addresses = [*entry.addresses, address][-ADDRESSES_MAX:]
 
 
 def choose(home: str, text: str | None) -> None:

@@ -1,20 +1,20 @@
 """TLS to a broker on another machine. Only commands that need it import it: `ssl` and `socket` are slow to load.
 
-A broker is known by the SHA-256 of its certificate and by nothing else. The certificates people make for it name no
+A broker is known by the SHA-256 of its public key and by nothing else. The certificates people make for it name no
 host, and the one a broker makes for itself is signed by no authority, so a check of names or signatures would prove
-nothing; an expired certificate is still the broker's. The fingerprint came with the code of `join` or `login`, and it
-is compared before anything is sent.
+nothing; an expired certificate is still the broker's, and a renewed one with the same key is too. The pin came with the
+code of `join` or `login`, and it is compared before anything is sent.
 """
 
 from __future__ import annotations
 
-import hashlib
 import socket
 import ssl
 from time import monotonic
 
-from grassq.errors import GrassError, Unreachable
+from grassq.errors import GrassError, Refused, Unreachable
 from grassq.net.http import NoDaemon
+from grassq.pins import Shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ class _Absent(Exception):
     """No broker answers at this address now."""
 
 
-def dial(addresses: Iterable[Address], check: Callable[[Address, bytes], Found]) -> tuple[ssl.SSLSocket, Found]:
+def dial(addresses: Iterable[Address], check: Callable[[Address, Shown], Found]) -> tuple[ssl.SSLSocket, Found]:
     """Connect to the first address whose certificate passes; only the handshake has been sent by then.
 
-    `check` gets the address and the fingerprint it shows, and raises a GrassError for a wrong one. NoDaemon means that
-    trying again may help; any other error means that it does not.
+    `check` gets the address and what it shows, and raises a GrassError for a wrong one. NoDaemon means that trying
+    again may help, and any other error that it does not: a wrong key at one address is final.
     """
     deadline = monotonic() + ROUND_S
     absent: list[str] = []
@@ -58,14 +58,15 @@ def dial(addresses: Iterable[Address], check: Callable[[Address, bytes], Found])
         except _Absent as error:
             absent.append(str(error))
         except GrassError as error:
-            refused = refused or error
-    if refused is not None and not absent:
+            if refused is None or (isinstance(error, Refused) and not isinstance(refused, Refused)):
+                refused = error
+    if refused is not None and (isinstance(refused, Refused) or not absent):
         raise refused
     raise NoDaemon("; ".join([*absent, *([str(refused)] if refused else [])]))
 
 
 def _dial_one(
-    address: Address, check: Callable[[Address, bytes], Found], deadline: float
+    address: Address, check: Callable[[Address, Shown], Found], deadline: float
 ) -> tuple[ssl.SSLSocket, Found]:
     """Try every machine of an address; a wrong certificate is reported rather than an absent machine."""
     absent = "no time was left to try it"
@@ -85,8 +86,7 @@ def _dial_one(
             absent = error.strerror or str(error)
             continue
         try:
-            certificate = connection.getpeercert(binary_form=True) or b""
-            return connection, check(address, hashlib.sha256(certificate).digest())
+            return connection, check(address, Shown(connection.getpeercert(binary_form=True) or b""))
         except GrassError as error:
             connection.close()
             refused = refused or error
@@ -143,7 +143,7 @@ def _shake_hands(family: int, sockaddr: tuple[object, ...], timeout_s: float) ->
 def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Not "no verification": the fingerprint is the verification, as the top of this file says.
+    # Not "no verification": the pin is the verification, as the top of this file says.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context

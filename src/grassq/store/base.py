@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sized
 from copy import copy
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -15,6 +15,20 @@ from grassq.core.planner.request_classes import Shape
 SUBMISSION_KEPT_S = 7 * 86400.0
 CODE_KEPT_S = 7 * 86400.0
 INCARNATIONS_KEPT = 1000
+Row = tuple[Any, ...]
+#: By job: the worker that has an attempt, and the number of the attempt.
+NewerAttempts = dict[int, tuple[str, int]]
+
+
+class QueryResult(Protocol):
+    """What a statement led to."""
+
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows it changed."""
+
+    def fetchall(self) -> list[Row]:
+        """Return its rows."""
 
 
 class Submission(Struct, frozen=True):
@@ -54,6 +68,15 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 Scope = Literal["read", "submit", "admin", "worker"]
+
+
+class Progress(Struct, frozen=True):
+    """How far a store has come: the last incarnation of a broker on it, its last commit, and the highest id."""
+
+    store_id: str
+    incarnation: str
+    commit: int
+    highest_id: int
 
 
 class Token(Struct, frozen=True, kw_only=True):
@@ -122,6 +145,8 @@ class Changes(Struct):
     unreconciled: set[str] | None = None
     #: The highest id that the store may have given before it was restored from a backup, if that changed.
     restored_to: int | None = None
+    #: Running jobs, and the worker and number of a newer attempt that the store has no record of, if that changed.
+    newer: NewerAttempts | None = None
     removed: list[int] = field(default_factory=list)
 
     def put(self, before: Job, after: Job) -> None:
@@ -180,6 +205,7 @@ class Loaded(Struct, frozen=True):
     templates: dict[str, QueueTemplate] = {}
     #: The highest id that the store may have given before it was restored from a backup; 0 if it never was.
     restored_to: int = 0
+    newer: NewerAttempts = {}
     #: The incarnations of brokers on this store, oldest first: which commit was the last before each.
     incarnations: dict[str, int] = {}
     #: Every queued job and every job that waits for its queue alone, also those in `jobs`, by state and shape.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.errors import BadInput, Refused
 from grassq.store.relational import Store
 from grassq.store.sqlite import MEMORY, SqliteStore
+
+if TYPE_CHECKING:
+    from grassq.store.postgres import PostgresStore
 
 IN_MEMORY = "memory"
 _SQLITE = "sqlite:"
@@ -14,7 +19,7 @@ _SQLITE = "sqlite:"
 def open_store(url: str) -> Store:
     """Return the store of this name. Call its `try_lead` until it says yes before anything else."""
     if is_postgres(url):
-        return _postgres(url)
+        return open_postgres(url)
     if url == IN_MEMORY:
         return SqliteStore(MEMORY)
     return SqliteStore(sqlite_path(url))
@@ -30,7 +35,8 @@ def sqlite_path(url: str) -> str:
     return path
 
 
-def _postgres(url: str) -> Store:
+def open_postgres(url: str) -> PostgresStore:
+    """Return the store in this PostgreSQL database."""
     try:
         from grassq.store.postgres import PostgresStore
     except ImportError as error:

@@ -19,8 +19,9 @@ from psycopg.pq import TransactionStatus
 from grassq.core.syntax.store_urls import shown_url
 from grassq.errors import Deposed, StoreUnavailable
 from grassq.store import postgres_session, schema, sql
-from grassq.store.relational import QueryResult, Store
-from grassq.store.rows import Row, Write
+from grassq.store.base import Progress, QueryResult, Row
+from grassq.store.relational import Store
+from grassq.store.rows import Write
 
 #: How often a leader confirms that it lives, and after what silence a standby takes over.
 BEAT_S = 1.0
@@ -101,6 +102,20 @@ class PostgresStore(Store):
         for number, statements in pending:
             self._execute(schema.in_postgres(statements))
             self._execute(sql.PUT["meta"], (_SCHEMA, str(number)))
+
+    def word(self, key: str) -> str | None:
+        """Return one word about the store itself, also while another broker leads."""
+        with self._foreign_errors():
+            found = self._all(sql.GET_META, key) if self._all(sql.META_EXISTS)[0][0] else []
+        return str(found[0][0]) if found else None
+
+    def progress(self) -> Progress | None:
+        """Return how far the leader has brought the store; None until it has begun."""
+        with self._foreign_errors():
+            if not self._all(sql.META_EXISTS)[0][0]:
+                return None
+            store_id, incarnation, number, highest_id = self._all(sql.SELECT_PROGRESS)[0]
+        return Progress(store_id, incarnation, number, highest_id or 0) if store_id and incarnation else None
 
     def beat(self) -> None:
         with self._foreign_errors():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import groupby, starmap
 from operator import itemgetter
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -28,12 +28,14 @@ from grassq.store.base import (
     Changes,
     JobScan,
     Loaded,
+    QueryResult,
+    Row,
     Story,
     Submission,
     Token,
     WaitingGroup,
 )
-from grassq.store.rows import Part, Row
+from grassq.store.rows import Part
 from grassq.store.tallies import Tallies
 
 T = TypeVar("T")
@@ -44,21 +46,6 @@ ROWS_AT_ONCE, WAITING_AT_ONCE = 500, 2000
 IDS_LOOKED_AT = 4000
 #: Lines of a story are numbered by their commit and, within it, below this; a batch has far fewer.
 LINES_MAX = 1 << 24
-
-
-class QueryResult(Protocol):
-    """What a statement led to."""
-
-    @property
-    def rowcount(self) -> int:
-        """Return how many rows it changed."""
-
-    def fetchall(self) -> list[Row]:
-        """Return its rows."""
-
-
-#: How often a standby broker asks whether it may lead.
-LEAD_TRY_S = 1.0
 
 
 class Store(ABC):
@@ -126,7 +113,7 @@ class Store(ABC):
         """Close the store."""
 
     def try_lead(self) -> bool:
-        """Tell whether this broker may use the store now; the daemon asks every LEAD_TRY_S seconds until it may."""
+        """Tell whether this broker may use the store now; the daemon asks every second until it may."""
         return True
 
     def beat(self) -> None:
@@ -138,6 +125,13 @@ class Store(ABC):
         with self._foreign_errors(), self._writing():
             self._execute(sql.INSERT_LIFE, (incarnation, self.number))
             self._execute(sql.FORGET_LIVES, (INCARNATIONS_KEPT,))
+
+    def put_word(self, key: str, word: str) -> str | None:
+        """Store one word about the store itself; return the word that was there before."""
+        with self._foreign_errors(), self._writing():
+            before = [str(row[0]) for row in self._all(sql.GET_META, key)]
+            self._execute(sql.PUT["meta"], (key, word))
+            return before[0] if before else None
 
     def load(self, whole: int) -> Loaded:
         """Return what is unfinished, as of the last commit; the first `whole` waiting jobs are returned whole.
@@ -151,8 +145,7 @@ class Store(ABC):
             if number < self.number:
                 # A restored copy, or a standby that never had our last commits: only a new incarnation may go on.
                 raise Deposed(f"{self.where} went back from commit {self.number} to {number}; start the broker again")
-            highest = [int(row[0]) for row in self._all(sql.SELECT_HIGHEST) if row[0] is not None]
-            highest += [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
+            highest = [row[0] for row in (*self._all(sql.SELECT_HIGHEST), *self._all(sql.GET_META, "highest_id"))]
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 position_key=str(self._all(sql.GET_META, "position_key")[0][0]),
@@ -160,10 +153,11 @@ class Store(ABC):
                 workers=[rows.worker_of(info) for _, info in self._all(sql.SELECT_ALL["worker"])],
                 templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_ALL["template"])},
                 paused={row[0] for row in self._all(sql.SELECT_ALL["pause"])},
-                highest_id=max(highest, default=0),
+                highest_id=max(int(each or 0) for each in highest),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])),
                 unreconciled={row[0] for row in self._all(sql.SELECT_ALL["doubt"])},
                 restored_to=max((int(row[0]) for row in self._all(sql.GET_META, "restored_to")), default=0),
+                newer=next((rows.newer_from(row) for row in self._all(sql.GET_META, "newer")), {}),
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
             )
@@ -283,6 +277,8 @@ class Store(ABC):
             self._many(sql.INSERT["doubt"], [(worker,) for worker in sorted(changes.unreconciled)])
         if changes.restored_to is not None:
             self._execute(sql.PUT["meta"], ("restored_to", str(changes.restored_to)))
+        if changes.newer is not None:
+            self._execute(sql.PUT["meta"], ("newer", rows.newer_text(changes.newer)))
 
     def submission(self, key: str) -> Submission | None:
         """Return what a key was used for; keys are kept for SUBMISSION_KEPT_S."""

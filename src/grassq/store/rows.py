@@ -33,9 +33,8 @@ from grassq.core.model import (
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Request
 from grassq.store import sql
-from grassq.store.base import Attempt, Submission, Token, WaitingGroup, WorkerRecord
+from grassq.store.base import Attempt, NewerAttempts, Row, Submission, Token, WaitingGroup, WorkerRecord
 
-Row = tuple[Any, ...]
 #: A table, and some of its rows.
 Part = tuple[str, list[Row]]
 #: A statement and its values.
@@ -330,3 +329,13 @@ def submission_from(row: tuple[Any, ...]) -> Submission:
     """Return a submission, from the columns of SELECT_SUBMISSION."""
     key, digest, first_id, count, at, ids = row
     return Submission(key, digest, first_id, count, at, msgspec.msgpack.decode(ids, type=tuple[int, ...]))
+
+
+def newer_text(newer: NewerAttempts) -> str:
+    """Return attempts that the store has no record of, as one word of the store."""
+    return msgspec.json.encode(newer).decode()
+
+
+def newer_from(row: Row) -> NewerAttempts:
+    """Return what `newer_text` made a word of."""
+    return msgspec.json.decode(row[0], type=NewerAttempts)

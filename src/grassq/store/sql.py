@@ -59,8 +59,8 @@ _TABLES = {
     "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became, priority_max", "id"),
     "life": ("life, number", "seq"),
 }
-# PostgreSQL keeps the schema's version in `meta`; it is not part of the store's content.
-_KEPT = {"meta": " where key <> 'schema'"}
+# Not part of a store's content: the schema's version in PostgreSQL, and that there is a mark beside this copy.
+_KEPT = {"meta": " where key not in ('schema', 'marked')"}
 
 COUNT_ROWS = {table: f"select count(*) from {table}{_KEPT.get(table, '')}" for table in _TABLES}
 SELECT_ALL = {
@@ -213,6 +213,14 @@ SELECT_STORY = "select job, at, kind, detail from event where job = ? order by n
 SELECT_SUBMITTED = "select created, queue from job where id = ?"
 SELECT_RERUNS = "select distinct rerun_of from job where rerun_of is not null"
 
+# PostgreSQL only: how far the leader has brought the store, for a broker that stands by.
+SELECT_PROGRESS = """
+select (select value from meta where key = 'store_id'),
+    (select life from life order by seq desc limit 1),
+    (select value::bigint from meta where key = 'number'),
+    greatest((select max(id) from job),
+        (select max(value::bigint) from meta where key in ('highest_id', 'restored_to')))
+"""
 # PostgreSQL only: which broker leads. Time is the database's own, never a broker's.
 LEADER_EXISTS = "select to_regclass('leader') is not null"
 CREATE_LEADER = """

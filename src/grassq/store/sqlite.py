@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from grassq.store import schema, sql
-from grassq.store.base import Changes
-from grassq.store.relational import QueryResult, Store
-from grassq.store.rows import Row, Write
+from grassq.store.base import Changes, QueryResult, Row
+from grassq.store.relational import Store
+from grassq.store.rows import Write
 
 MEMORY = ":memory:"
 BUSY_TIMEOUT_S = 5.0

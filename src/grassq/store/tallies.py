@@ -9,8 +9,8 @@ from operator import attrgetter
 from msgspec import Struct
 
 from grassq.core.model import FINAL, Job, State
-from grassq.store.base import Changes, TokenUsage
-from grassq.store.rows import Row, stored_bytes
+from grassq.store.base import Changes, Row, TokenUsage
+from grassq.store.rows import stored_bytes
 
 _state_of = attrgetter("state")
 

@@ -75,6 +75,7 @@ class Api:
         engine, directory = self._engine, self._directory
         return [
             Route("POST", "/v1/redeem", tokens.redeem, "open"),
+            Route("POST", "/v1/logout", tokens.logout, "read"),
             Route("GET", "/v1/show", jobs.show, "read"),
             Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine), "read"),
             Route("GET", "/v1/why", jobs.why, "read"),

@@ -24,6 +24,7 @@ from grassq.core.protocol import PROTOCOL, LinkTimes, Welcome
 from grassq.core.syntax.addresses import Address
 from grassq.errors import GrassError
 from grassq.link.connection import ConnectionEnded
+from grassq.pins import Shown
 from grassq.worker.broker_session import CLOSE_S, BrokerSession, Host, TurnedAway
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ _WORDS = {
 
 
 class Endpoint(Struct, frozen=True):
-    """How to reach a broker: its addresses, its certificate's SHA-256 and a token."""
+    """How to reach a broker: its addresses, its pin and a token."""
 
     addresses: tuple[Address, ...]
     fingerprint: bytes
@@ -53,6 +54,19 @@ class Endpoint(Struct, frozen=True):
     def token_id(self) -> str:
         """The part of the token that is no secret."""
         return self.token.partition(".")[0]
+
+
+class _Pinned(aiohttp.Fingerprint):
+    """Admits a broker by its public key, or by its certificate if the pin is of an earlier release."""
+
+    def check(self, transport: asyncio.Transport) -> None:
+        """Raise ServerFingerprintMismatch if another broker answers; nothing has been sent yet."""
+        if (tls := transport.get_extra_info("ssl_object")) is None:
+            return
+        shown = Shown(tls.getpeercert(binary_form=True) or b"")
+        if not shown.is_pinned_by(self.fingerprint):
+            host, port, *_ = transport.get_extra_info("peername")
+            raise aiohttp.ServerFingerprintMismatch(self.fingerprint, shown.key, host, port)
 
 
 class BrokerMemory(Struct, frozen=True):
@@ -169,7 +183,7 @@ class BrokerLink:
 
     async def _connect(self, host: Host, endpoint: Endpoint, address: Address) -> None:
         connector = aiohttp.TCPConnector(
-            ssl=aiohttp.Fingerprint(endpoint.fingerprint), force_close=True, socket_factory=self._socket
+            ssl=_Pinned(endpoint.fingerprint), force_close=True, socket_factory=self._socket
         )
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._times.dial_s)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
@@ -204,8 +218,8 @@ class BrokerLink:
             raise _refusal(error.status, dict(error.headers or {})) from None
         except aiohttp.ServerFingerprintMismatch:
             raise TurnedAway(
-                "the certificate is not the one of the broker that this worker joined; if the broker has a new"
-                " certificate, `grass join --again` with a new code"
+                "the key is not the one of the broker that this worker joined; if the broker's owner says that it has a"
+                " new one, `grass join` with a new code from there: this daemon then goes on as the same worker"
             ) from None
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from grassq import __version__
 from grassq.core.messages import Order, WorkerMessage
 from grassq.core.model import Offer, WorkerInfo
 from grassq.core.offer_changes import change_note
@@ -40,7 +41,9 @@ class Worker:
         self._offered = offered
         #: Set, and replaced by a new event, whenever resources were found.
         self._news = asyncio.Event()
-        info = WorkerInfo(offered.name, machine.boot, {}, offered.all, machine.detects, labels, follows=True)
+        info = WorkerInfo(
+            offered.name, machine.boot, {}, offered.all, machine.detects, labels, follows=True, version=__version__
+        )
         self._agent = Agent(info, machine, send, time.monotonic, boottime=boottime)
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -12,12 +12,15 @@ from typing import Any
 from grassq import home
 from grassq.cli import job_text, render
 from grassq.cli.code_input import one_time_code
+from grassq.cli.commands.daemon import work_for
 from grassq.cli.connect import connect
+from grassq.cli.fast import complain
 from grassq.core.syntax.addresses import parse_addresses
 from grassq.core.syntax.durations import duration_s
-from grassq.errors import EXIT_OK, BadInput
+from grassq.errors import EXIT_OK, BadInput, GrassError, NotFound
 from grassq.net import broker as remote_broker
 from grassq.net import broker_file, redeem
+from grassq.net.client import ApiClient
 
 NAME_MAX = 64
 TTL_S = 3600.0
@@ -28,6 +31,9 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `name`."""
     if name in ("join", "login"):
         _build_redeem(name, parser)
+    elif name == "logout":
+        parser.add_argument("broker", metavar="HOST", help="the broker to forget")
+        parser.set_defaults(run=logout)
     elif name == "use":
         parser.add_argument(
             "broker", metavar="HOST", nargs="?", help="the broker, or local (default: print the current one)"
@@ -78,20 +84,48 @@ def exchange(arguments: argparse.Namespace) -> int:
     """Exchange a code for a token: `join` makes this machine a worker of the broker, `login` is for its user."""
     is_join = arguments.kind == "worker"
     code = one_time_code(arguments.code, "join" if is_join else "login")
-    if is_join and not arguments.again:
-        redeem.refuse_second_join(home.current(), code)
     name = arguments.name or (_as_name(os.uname().nodename.split(".")[0]) if is_join else _user())
-    found = redeem.redeem(home.current(), code, arguments.kind, name=name, at=arguments.broker)
+    again = is_join and arguments.again
+    found = redeem.redeem(
+        home.current(), code, arguments.kind, name=name, at=arguments.broker, again=again, tell=complain
+    )
     if arguments.json:
-        return render.document(_public(found))
+        notes = work_for(home.current(), found) if is_join else []
+        return render.document({**_public(found), "notes": notes})
     at = found.addresses[0]
     done = f"joined {at} as worker {found.name}" if is_join else f"logged in at {at} as {found.name} ({found.scope})"
     render.line(done)
     if arguments.name not in (None, found.name):
         render.notes([f"the name {arguments.name} was not given: it is taken, or the code was made for {found.name}"])
     if is_join:
-        return render.line(f"to work for it: grass daemon --no-broker --connect {at}")
+        for line in work_for(home.current(), found):
+            render.line(line)
+        return EXIT_OK
     return render.line(f"to use it: grass show --broker {at}, or for all commands: grass use {at}")
+
+
+def logout(arguments: argparse.Namespace) -> int:
+    """Forget the login at a broker, and end its token there if the broker can be reached."""
+    directory = home.current()
+    addresses = parse_addresses(arguments.broker, "the broker")
+    entry = broker_file.load(directory).at(addresses[0])
+    if entry is None or entry.login is None:
+        raise NotFound(f"there is no login at {addresses[0]}; `grass doctor` lists the brokers that this user knows")
+    notes: list[str] = []
+    try:
+        with ApiClient(directory, broker=str(addresses[0]), tell=complain) as client:
+            client.change("logout")
+    except GrassError as error:
+        token = entry.login.token.partition(".")[0]
+        notes.append(f"its token is still good there ({error}); on the broker `grass token revoke {token}` ends it")
+    is_ended, forgotten = not notes, [str(each) for each in remote_broker.forget_login(directory, addresses[0])]
+    used = (home.broker(directory) or "").split(",")
+    if home.broker_named_by(directory) == "`grass use`" and not set(used).isdisjoint(forgotten):
+        broker_file.choose(directory, None)
+        notes.append("commands go to this machine's own daemon again")
+    render.notes(notes)
+    answer = {"addresses": forgotten, "ended": is_ended}
+    return render.outcome(arguments.json, answer, f"logged out of {addresses[0]}")
 
 
 def use(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import select
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grassq import __version__, home
 from grassq.cli import render
@@ -22,6 +22,8 @@ from grassq.net.http import answers
 
 STOP_TIMEOUT_S = 30.0
 PASSWORD_MAX = 4096
+#: The states of jobs that need no daemon any more.
+FINISHED = ("succeeded", "failed", "cancelled")
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
@@ -46,6 +48,8 @@ def _build_daemon(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--connect", metavar="ADDRESS", help=connect)
     certificate = "certificate and key of the broker, PKCS#12 or PEM (default: created once and kept)"
     parser.add_argument("--cert", metavar="FILE", help=certificate)
+    own_key = "stand by for another broker on the same store, although that broker has another key"
+    parser.add_argument("--own-key", action="store_true", help=own_key)
     password = "the password of the --cert file; visible in `ps`, so prefer --cert-pass-file"
     parser.add_argument("--cert-pass", metavar="PASSWORD", help=password)
     in_file = "a file with the password in its first line"
@@ -82,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         name=arguments.name,
         capacity=arguments.capacity,
         store=store,
+        own_key=arguments.own_key,
     )
     return run_daemon(directory, mode, cert_pass=cert_pass, ready_fd=arguments.ready_fd)
 
@@ -95,6 +100,7 @@ def _check(arguments: argparse.Namespace) -> None:
         (has["no_worker"] and not has["bind"], "a broker with --no-worker needs workers elsewhere; add --bind ADDRESS"),
         (has["connect"] and not has["no_broker"], "--connect is for a worker of another broker; add --no-broker"),
         (has["store"] and has["no_broker"], "--store is for a broker; it cannot go with --no-broker"),
+        (has["own_key"] and not has["bind"], "--own-key is for a broker for other machines; add --bind ADDRESS"),
         (has["cert"] and not has["bind"], "--cert is for connections from other machines; add --bind ADDRESS"),
         (not has["cert"] and (has["cert_pass"] or has["cert_pass_file"]), "the password needs --cert FILE"),
         (has["cert_pass"] and has["cert_pass_file"], "give either --cert-pass or --cert-pass-file, not both"),
@@ -127,6 +133,38 @@ def _password(arguments: argparse.Namespace) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise BadInput(f"cannot read --cert-pass-file {arguments.cert_pass_file}: {reason}") from error
+
+
+def work_for(directory: str, broker: remote_broker.Credential) -> list[str]:
+    """Make this machine's daemon a worker of a broker from now on; return what a user must know, line by line."""
+    from grassq.daemon import become_worker, keeps_queue, load_mode
+
+    by_hand = f"grass daemon --no-broker --connect {broker.addresses[0]}"
+    mode = load_mode(directory)
+    if mode.bind:
+        return [f"this machine is a broker for other machines; to work for another broker instead: {by_hand}"]
+    info: dict[str, Any] = {}
+    if keeps_queue(directory) and not answers(directory):
+        start_daemon(directory)  # only the daemon knows whether jobs of this machine's own queue are unfinished
+    if answers(directory):
+        with ApiClient(directory, autostart=False) as client:
+            info = client.info()
+    if "broker" in info and info.get("store_id") == broker.store_id:
+        return ["the daemon of this machine works for it already"]
+    others = [each for each in remote_broker.joined(directory) if each.store_id != broker.store_id]
+    if mode.no_broker and others and set((mode.connect or "").split(",")).isdisjoint(map(str, broker.addresses)):
+        instead = f"to work for this broker instead: `grass stop`, then `{by_hand}`"
+        return [f"this machine works for {mode.connect}; {instead}"]
+    unfinished = sum(count for state, count in info.get("jobs", {}).items() if state not in FINISHED)
+    if unfinished:
+        jobs = f"{unfinished} unfinished {'job' if unfinished == 1 else 'jobs'}"
+        return [f"this machine's own queue has {jobs}; when they have ended: `grass stop`, then `{by_hand}`"]
+    taken = become_worker(directory, broker)
+    if info:
+        _stop(directory)
+        start_daemon(directory)
+    how = "the daemon works for it now" if info else f"to work for it: grass start, or in a terminal: {by_hand}"
+    return [how, *([f"it offers this machine's queues: {', '.join(taken)}"] if taken else [])]
 
 
 def start(arguments: argparse.Namespace) -> int:

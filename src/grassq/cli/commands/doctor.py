@@ -101,7 +101,7 @@ def _daemon(directory: str) -> Iterator[Finding]:
         with ApiClient(directory, autostart=False) as client:
             info = client.info()
             # A worker's daemon keeps no queue, and its broker may be unreachable.
-            shown = {} if "broker" in info else client.show()
+            shown = {} if "broker" in info or "stands_by" in info else client.show()
     except NoDaemon:
         if _is_worker(directory):
             yield "warn", "daemon", "none runs, so this machine gets no jobs from its broker", "`grass start`"
@@ -116,12 +116,12 @@ def _daemon(directory: str) -> Iterator[Finding]:
         where = f"store {info['store']}" if info.get("store") else "only a worker"
         yield "ok", "daemon", f"pid {info.get('pid')}, version {version}, {where}", ""
     else:
-        yield (
-            "warn",
-            "daemon",
-            f"version {version}, this command is {__version__}",
-            "`grass restart` (jobs keep running)",
-        )
+        advice = "`grass restart` (jobs keep running)"
+        yield "warn", "daemon", f"version {version}, this command is {__version__}", advice
+    if standing := info.get("stands_by"):
+        yield "ok", "daemon", f"stands by: the broker on {standing.get('leader')} leads {standing.get('store')}", ""
+        if standing.get("trouble"):
+            yield "fail", "certificate", str(standing["trouble"]), ""
     if info.get("read_only"):
         yield "fail", "store", f"read-only: {info['read_only']}", "fix the cause; the daemon tries again by itself"
     if waited_for := shown.get("restored"):
@@ -135,7 +135,7 @@ def _daemon(directory: str) -> Iterator[Finding]:
         yield "warn", "stray", f"and {len(strays) - 20} more", ""
     if "broker" in info:
         yield _link(info["broker"])
-    yield from _devices(bool(info.get("detecting")), shown.get("workers") or [])
+    yield from _devices(bool(info.get("detecting")), shown.get("workers") or [], version)
 
 
 def _is_worker(directory: str) -> bool:
@@ -163,12 +163,24 @@ def _broker(directory: str) -> Iterator[Finding]:
         return
     if chosen is not None:
         yield "ok", "broker", f"commands go to {chosen} ({home.broker_named_by(directory)})", ""
+        if any(entry.login is not None for entry in known):
+            yield from _reached(directory, chosen)
     for entry in known:
         rights = [f"{right.name} ({right.scope})" for right in (entry.login, entry.worker) if right is not None]
         yield "ok", "broker", f"{entry.addresses[0]}: this machine has tokens as {' and '.join(rights)}", ""
 
 
-def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Finding]:
+def _reached(directory: str, broker: str) -> Iterator[Finding]:
+    """Connect once to the broker that commands go to, and check its key."""
+    try:
+        Connection(remote_broker.open_broker(directory, broker)).close()
+    except NoDaemon as error:
+        yield "warn", "broker", f"does not answer: {error}", "commands try again for 30 s"
+    except GrassError as error:
+        yield "fail", "broker", str(error), ""
+
+
+def _devices(detecting: bool, workers: list[dict[str, object]], version: object) -> Iterator[Finding]:
     if detecting:
         yield "ok", "devices", "still being detected", ""
     for worker in workers:
@@ -179,6 +191,14 @@ def _devices(detecting: bool, workers: list[dict[str, object]]) -> Iterator[Find
         else:
             advice = "its jobs keep running; if the machine is lost for good: `grass remove NAME --lost`"
             yield "warn", f"worker {worker.get('name')}", f"silent since {worker.get('since')}", advice
+        if worker.get("version") not in (None, version):
+            words = f"version {worker['version']}, the broker is {version}"
+            yield (
+                "warn",
+                f"worker {worker.get('name')}",
+                words,
+                "install the same version, then `grass restart`",
+            )
         if not detecting and isinstance(capacity, dict) and "gpu" not in capacity:
             advice = "if the machine has one: check its driver (`nvidia-smi`), or `grass daemon --capacity '{gpu: 1}'`"
             yield "ok", "gpu", "none detected", advice

@@ -273,7 +273,7 @@ def _rest(answer: Mapping[str, Any]) -> None:
         )
     if workers:
         render.text("\n")
-        _workers_table(workers)
+        _workers_table(workers, answer.get("version"))
     if waited_for := answer.get("restored"):
         render.notes(
             [
@@ -298,17 +298,20 @@ def _queue_row(queue: Mapping[str, Any], with_worker: bool) -> list[str]:
     return [name, *where, limits, free, *counts, prefix]
 
 
-def _workers_table(workers: Sequence[Mapping[str, Any]]) -> None:
+def _workers_table(workers: Sequence[Mapping[str, Any]], version: str | None) -> None:
+    """Print the workers, with the versions of those that have another version than the broker."""
     now = job_text.now()
     columns = {
         "WORKER": [str(worker.get("name")) for worker in workers],
         "STATE": [_worker_state(worker, now) for worker in workers],
         "LABELS": [" ".join(map(str, worker.get("labels") or [])) for worker in workers],
+        "VERSION": ["" if worker.get("version") in (None, version) else str(worker["version"]) for worker in workers],
         "HAS": [job_text.holds(worker.get("capacity")) for worker in workers],
         "FREE": [job_text.holds(worker.get("free")) for worker in workers],
     }
-    if not any(columns["LABELS"]):
-        del columns["LABELS"]
+    for name in ("LABELS", "VERSION"):
+        if not any(columns[name]):
+            del columns[name]
     render.table(list(columns), list(zip(*columns.values(), strict=True)), flexible="HAS")
 
 

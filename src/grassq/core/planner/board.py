@@ -73,6 +73,8 @@ class Board:
         self.roles = roles or WorkerRoles()
         #: Workers that must reconnect before anything is started: the store was restored from a backup.
         self.unreconciled: set[str] = set()
+        #: Ids that the store does not know may have been given: none is given while a worker is unreconciled.
+        self.is_unsure_of_ids = False
         #: Workers not heard since the broker began, and until when nothing is started without them: one of them may
         #: know that the store was restored.
         self.awaited: set[str] = set()
@@ -282,8 +284,19 @@ class Board:
         offered = known.offered if known is not None else {}
         max_fit = max_fits(capacity, offers)
         self.workers[info.name] = WorkerState(
-            info, said, online, since, Ledger(capacity), offers, max_fit, drained, heard, unrecorded, offered
+            info,
+            said,
+            online,
+            since,
+            Ledger(capacity),
+            offers,
+            max_fit,
+            drained,
+            heard,
+            unrecorded=unrecorded,
+            offered=offered,
         )
+        self.workers[info.name].earlier_boots = known.earlier_boots if known is not None else {}
         self._note_offers()
         for job in self.held_by(info.name):
             if self.predecessor(job) is None:
@@ -310,6 +323,12 @@ class Board:
             state.online, state.since = False, now
         # The later time counts: a lease must never seem to be over too early.
         state.heard = max(state.heard, heard)
+
+    def note_boots(self, worker: str, heard: float) -> None:
+        """Note when the boots of a worker's attempts were last heard, now that the worker speaks from another boot."""
+        state = self.workers[worker]
+        placed_in = {job.placement.boot for job in self.held_by(worker) if job.placement is not None}
+        state.earlier_boots = {b: state.earlier_boots.get(b, heard) for b in placed_in if b != state.info.boot}
 
     def remove_worker(self, worker: str) -> None:
         """Remove a worker, which must hold nothing."""

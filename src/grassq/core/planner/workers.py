@@ -80,6 +80,9 @@ class WorkerState(Struct):
     drained: bool = False
     #: When an offline worker was last heard, on the broker's monotonic clock; at the earliest the broker's start.
     heard: float = 0.0
+    #: When the earlier boots that attempts were placed in were last heard, on the same clock. Another boot may be
+    #: another machine with a copy of the worker's home, so it says nothing about these attempts' processes.
+    earlier_boots: dict[str, float] = field(default_factory=dict)
     #: Attempts that may run here and that a restored store has no record of, so that their devices are not counted.
     unrecorded: set[AttemptId] = field(default_factory=set)
     #: By queue: the commit before this worker offered it; see `offered_since`.

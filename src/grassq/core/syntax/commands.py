@@ -50,6 +50,7 @@ COMMANDS = (
     CommandInfo("pause", "queues", QUEUES, "start no new jobs in a queue, or in all queues"),
     CommandInfo("resume", "queues", QUEUES, "start jobs again"),
     CommandInfo("login", "access", MACHINES, "log in to a broker with a one-time code", is_local=True),
+    CommandInfo("logout", "access", MACHINES, "forget a broker, and end the token there", is_local=True),
     CommandInfo("use", "access", MACHINES, "send all commands to a broker, or to this machine again", is_local=True),
     CommandInfo(
         "join", "access", MACHINES, "make this machine a worker of a broker with a one-time code", is_local=True

@@ -21,7 +21,7 @@ class Code:
 
     def __init__(self, addresses: list[Address], fingerprint: bytes, id: str, secret: str) -> None:
         self.addresses = addresses
-        #: SHA-256 of the broker's certificate, so that the first contact is pinned too.
+        #: The pin of the broker (see `pins`), so that the first contact is pinned too.
         self.fingerprint = fingerprint
         self.id = id
         self.secret = secret

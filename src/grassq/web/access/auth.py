@@ -28,7 +28,7 @@ from grassq.web.access.audit import NO_CALLER, Audit, AuditEntry
 from grassq.web.access.bodies import BodyReader
 from grassq.web.access.principal import CALLER, OWNER, Principal
 from grassq.web.listen.admission import ClientConnection
-from grassq.web.responses import Denied, Handler, errors_in_words
+from grassq.web.responses import Denied, Handler, errors_in_words, version_header
 
 #: Connections one token may have open.
 CONNECTIONS_MAX = 256
@@ -234,6 +234,15 @@ class Guard:
         else:
             # `shield`: the entry is also written when the request is cancelled.
             await asyncio.shield(asyncio.to_thread(self.audit.write, entry, sync=True))
+
+
+def owner_app(routes: list[Route]) -> web.Application:
+    """Return an application for the owner of the socket only."""
+    guard = Guard()
+    app = web.Application(middlewares=[errors_in_words, guard.check])
+    app.on_response_prepare.append(version_header)
+    guard.protect(app, routes)
+    return app
 
 
 class _RateLimit:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import hashlib
 import ipaddress
 import os
 import socket
@@ -23,7 +22,8 @@ from cryptography.x509.oid import NameOID
 
 from grassq import atomic_files
 from grassq.errors import BadInput, GrassError, Refused
-from grassq.web.listen.tcp import Identity, is_wildcard
+from grassq.pins import key_pin
+from grassq.web.listen.tcp import WARN_DAYS, Identity, is_wildcard
 
 FILE_NAME = "tls.pem"
 #: The first byte of every PKCS#12 file.
@@ -49,12 +49,20 @@ def load(path: str | Path, password: bytes | None = None) -> Identity:
 
 
 def own(home: str, hosts: Iterable[str], now: float) -> Identity:
-    """Return the home's own certificate; the first time, make it for this machine and these hosts."""
+    """Return the home's own certificate for this machine and these hosts: made once, and renewed with the same key."""
     path = Path(home) / FILE_NAME
+    named = [host for host in hosts if not is_wildcard(host)]
     if not path.exists():
-        _make(path, [host for host in hosts if not is_wildcard(host)], now)
+        _make(path, ec.generate_private_key(ec.SECP256R1()), named, now)
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise Refused(f"others may read {path}, which holds a private key; `chmod 600 {path}`")
+    found = load(path)
+    if found.until - now > WARN_DAYS * 86400:
+        return found
+    key, _, _ = _from_pem(str(path), _read(path), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        return found  # the owner has put another certificate there
+    _make(path, key, named, now)
     return load(path)
 
 
@@ -120,7 +128,7 @@ def _identity(path: str, key: PrivateKeyTypes, chain: list[x509.Certificate], no
     first = chain[0]
     return Identity(
         context,
-        hashlib.sha256(first.public_bytes(Encoding.DER)).digest(),
+        key_pin(first.public_bytes(Encoding.DER)),
         names_of(first),
         first.not_valid_before_utc.timestamp(),
         first.not_valid_after_utc.timestamp(),
@@ -149,8 +157,7 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.lower() for name in names))
 
 
-def _make(path: Path, hosts: Iterable[str], now: float) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
+def _make(path: Path, key: ec.EllipticCurvePrivateKey, hosts: Iterable[str], now: float) -> None:
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     names = list(dict.fromkeys([socket.gethostname() or "localhost", "localhost", *hosts]))
     pem += _self_signed(key, names, now).public_bytes(Encoding.PEM)

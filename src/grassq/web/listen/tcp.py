@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 from collections.abc import Sequence
+from typing import Any
 
 from aiohttp import web, web_response
 from aiohttp.http_exceptions import HttpProcessingError
@@ -23,19 +24,23 @@ from grassq.web.listen.admission import Admission
 
 log = logging.getLogger(__name__)
 
+#: An address family, and an address as the socket module has it.
+SocketAddress = tuple[int, tuple[Any, ...]]
+
 BACKLOG = 1024
 KEEPALIVE_S = 75.0
 HEADER_MAX = 8190
 HEADERS_MAX = 64
 #: Days before a certificate expires from which a broker warns.
 WARN_DAYS = 30
+RENEW = "make a new one with the same key, so that everybody still knows this broker (docs/howto/several-machines.md)"
 
 
 class Identity(Struct, frozen=True):
     """A certificate in use. Not in `certificate.py`, which is slow to load and needed only with --bind."""
 
     context: ssl.SSLContext
-    #: SHA-256 of the certificate (DER): what clients pin.
+    #: SHA-256 of the public key: what clients pin.
     fingerprint: bytes
     #: The names the certificate was made for.
     names: tuple[str, ...]
@@ -47,13 +52,11 @@ class Identity(Struct, frozen=True):
         """Return a warning about the dates, or None. Clients that have pinned the certificate ignore its dates."""
         day = datetime.datetime.fromtimestamp(self.until, datetime.UTC).date()
         if now >= self.until:
-            return f"the certificate expired on {day}; clients that know it still connect, but replace it with --cert"
+            return f"the certificate expired on {day}; Grass ignores that, but other programs do not; {RENEW}"
         if now < self.since:
             return "the certificate is not valid yet by this machine's clock; check the clock"
         if self.until - now <= WARN_DAYS * 86400:
-            return (
-                f"the certificate expires on {day}; replace it with --cert (every client then joins or logs in again)"
-            )
+            return f"the certificate expires on {day}; {RENEW}"
         return None
 
 
@@ -64,6 +67,11 @@ def is_wildcard(host: str) -> bool:
         return ipaddress.ip_address(host if ":" in host else socket.inet_aton(host)).is_unspecified
     except (OSError, ValueError):
         return host in ("", "*")
+
+
+def families(host: str) -> tuple[int, ...]:
+    """Return the IP versions that a wildcard stands for: 0.0.0.0 for one, and `*` and :: for both."""
+    return (4,) if "." in host or host.isalnum() else (4, 6)
 
 
 class _PeerErrors(logging.Filter):
@@ -103,8 +111,9 @@ async def listen(
     server = runner.server
     assert server is not None
     sockets: list[socket.socket] = []
+    bound: set[SocketAddress] = set()
     for address in dict.fromkeys(addresses):
-        for sock in await _bind(address):
+        for sock in await _bind(address, bound):
             stack.callback(sock.close)
             sockets.append(sock)
     admission = Admission(server, identity.context)
@@ -114,15 +123,34 @@ async def listen(
     return sockets
 
 
-async def _bind(address: Address) -> list[socket.socket]:
+def only_here(sockets: Sequence[socket.socket]) -> str | None:
+    """Return the addresses that are bound if none of them can be reached from another machine."""
+    hosts = [str(sock.getsockname()[0]) for sock in sockets]
+    return ", ".join(hosts) if all(ipaddress.ip_address(host.partition("%")[0]).is_loopback for host in hosts) else None
+
+
+async def _resolve(address: Address) -> list[SocketAddress]:
+    hosts = [address.host]
+    if is_wildcard(address.host):
+        hosts = [{4: "0.0.0.0", 6: "::"}[version] for version in families(address.host)]
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = [
+            each
+            for host in hosts
+            for each in await loop.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        ]
     except (OSError, UnicodeError):
         raise BadInput(f"--bind {address}: no address has the name {address.host!r}") from None
+    return list(dict.fromkeys((family, where) for family, _, _, _, where in found))
+
+
+async def _bind(address: Address, taken: set[SocketAddress]) -> list[socket.socket]:
     bound: list[socket.socket] = []
     problems: list[str] = []
-    for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
+    wanted = [each for each in await _resolve(address) if each not in taken]
+    taken.update(wanted)
+    for family, where in wanted:
         try:
             # The IPv6 socket takes no IPv4, so that :: and 0.0.0.0 can both be bound.
             bound.append(socket.create_server(where, family=family, backlog=BACKLOG))
@@ -132,7 +160,7 @@ async def _bind(address: Address) -> list[socket.socket]:
                 for sock in bound:
                     sock.close()
                 raise Refused(problems[-1]) from None
-    if not bound:
+    if problems and not bound:
         raise Refused(problems[0])
     for problem in problems:
         log.warning("%s", problem)
@@ -144,8 +172,10 @@ def _problem(address: Address, where: str, error: OSError) -> str:
         case errno.EADDRINUSE:
             return f"--bind {address}: port {address.port} of {where} is taken by another program; choose another port"
         case errno.EADDRNOTAVAIL:
-            every = "0.0.0.0 or [::] stands for all its addresses"
-            return f"--bind {address}: {where} is not an address of this machine; {every}"
+            return (
+                f"--bind {address}: {where} is not an address of this machine; 0.0.0.0 stands for all its IPv4"
+                " addresses, and '*' or [::] for all its addresses"
+            )
         case errno.EACCES:
             return f"--bind {address}: ports below 1024 are for root; choose another, such as 7500"
         case _:

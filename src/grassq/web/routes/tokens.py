@@ -8,9 +8,10 @@ import hashlib
 import hmac
 import secrets
 from functools import partial
+from typing import Annotated
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from grassq.broker import tokens
 from grassq.broker.actions import jobs as actions
@@ -36,6 +37,8 @@ CODE_MAX_S = 30 * 86400.0
 QUEUES_MAX = 100
 SECRET_MAX = 200
 LAST_MAX = 10_000
+#: How many older tokens a client names when it exchanges a code.
+HOLDS_MAX = 16
 
 
 class CreateBody(requests.Body, kw_only=True):
@@ -69,10 +72,12 @@ class RedeemBody(Struct, kw_only=True, forbid_unknown_fields=True):
     digest: str
     kind: tokens.Kind
     name: str
+    #: Tokens that the client has already, with a proof of each.
+    holds: Annotated[dict[str, str], Meta(max_length=HOLDS_MAX)] = {}
 
 
 class Reach(Struct, frozen=True):
-    """The addresses and the fingerprint of this broker, for join codes."""
+    """The addresses and the pin of this broker, for join codes."""
 
     addresses: list[Address]
     fingerprint: bytes
@@ -167,9 +172,13 @@ class Tokens:
             kind=body.kind,
             name=body.name,
             new_id=secrets.token_hex(4),
+            holds=body.holds,
+            pin=b"" if self.reach is None else self.reach.fingerprint,
         )
-        token = await self._engine.change(partial(tokens.redeem, asked=asked))
-        self._guard.put(token)
+        done = await self._engine.change(partial(tokens.redeem, asked=asked))
+        token = done.token
+        for each in (token, *done.ended):
+            self._guard.put(each)
         note = request[ENTRY]
         note.who, note.name, note.about = f"token {token.id}", token.name, f"code {body.code} {token.scope}"
         return document(
@@ -179,8 +188,21 @@ class Tokens:
                 "name": token.name,
                 "store_id": self._engine.status.store_id,
                 "queues": token.queues,
+                "proofs": done.proofs,
             }
         )
+
+    async def logout(self, request: web.Request) -> web.Response:
+        """End the token that this request was sent with; its jobs go on."""
+        id_ = request[CALLER].token
+        if id_ is None:
+            raise BadInput("the owner of this daemon needs no token here")
+        token = await self._engine.change(lambda batch: tokens.give_up(batch, id_))
+        request[ENTRY].about = f"token {token.id} {token.name}"
+        answer = document({"id": token.id, "name": token.name})
+        answer.force_close()
+        self._guard.put(token, keep=asyncio.current_task())
+        return answer
 
     async def revoke(self, request: web.Request) -> web.StreamResponse:
         """Revoke a token or a code, end its open connections, and hold or kill its unfinished jobs.

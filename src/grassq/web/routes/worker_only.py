@@ -17,9 +17,9 @@ from grassq.core.planner.workers import WorkerRoles
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import NotFound, Refused
 from grassq.web import requests
-from grassq.web.access.auth import BODY, Guard, Route
+from grassq.web.access.auth import BODY, Route, owner_app
 from grassq.web.access.principal import OWNER
-from grassq.web.responses import document, errors_in_words, version_header
+from grassq.web.responses import document
 from grassq.web.submit import validate
 from grassq.web.workers.directory import LocalWorkerApi
 
@@ -42,18 +42,15 @@ class OwnWorkerRoutes:
 
     def app(self) -> web.Application:
         """Return the application, for the owner of the socket only."""
-        guard = Guard()
-        app = web.Application(middlewares=[errors_in_words, guard.check])
-        app.on_response_prepare.append(version_header)
-        routes = [
-            Route("POST", "/v1/create-queue", self.create_queue, "local"),
-            Route("POST", "/v1/delete-queue", self.delete_queue, "local"),
-            Route("GET", "/v1/info", self.info, "local"),
-            Route("POST", "/v1/stop", self.stop, "local"),
-            Route("*", "/{path:.*}", self.refuse, "local"),
-        ]
-        guard.protect(app, routes)
-        return app
+        return owner_app(
+            [
+                Route("POST", "/v1/create-queue", self.create_queue, "local"),
+                Route("POST", "/v1/delete-queue", self.delete_queue, "local"),
+                Route("GET", "/v1/info", self.info, "local"),
+                Route("POST", "/v1/stop", self.stop, "local"),
+                Route("*", "/{path:.*}", self.refuse, "local"),
+            ]
+        )
 
     async def refuse(self, request: web.Request) -> web.Response:
         """Refuse a request that only a broker can answer."""
