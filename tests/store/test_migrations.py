@@ -78,7 +78,7 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
     before = store.jobs(parse("all"), MANY)
     store.close()
     later = [f"alter table job drop column {column}" for column in ("waits", "result")]
-    set_back(url, 3, *later, "drop table template")
+    set_back(url, 3, *later, "drop table template", "drop table removal")
     assert opened(url).jobs(parse("all"), MANY) == before
 
 

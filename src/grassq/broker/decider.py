@@ -199,7 +199,8 @@ class Decider:
 
     def _commit(self, batch: Batch) -> None:
         changes, beat_s = batch.changes, self._store.beat_s
-        if not changes.empty:
+        # While nothing can be stored, a commit without changes proves that the store can be written again.
+        if not changes.empty or self.read_only is not None:
             self._store.commit(changes)
             self._failures = 0
             self._recovery.stored(changes.inserted, changes.restored_to)
@@ -215,8 +216,8 @@ class Decider:
 
     def _batch(self) -> Batch:
         wall, mono = self._clock.wall(), self._clock.mono()
-        changes = Changes()
-        return Batch(self.board, self._store, wall, mono, self._next_id, changes, self._seq, self._worker_records)
+        mine = self._next_id, Changes(), self._seq, self._worker_records
+        return Batch(self.board, self._store, wall, mono, *mine, read_only=self.read_only)
 
     def _decide(self, batch: Batch, messages: Sequence[Message]) -> Effects:
         effects = Effects([], [], batch.changed)

@@ -115,6 +115,8 @@ class Changes(Struct):
     #: The highest id that the store may have given before it was restored from a backup, if that changed.
     restored_to: int | None = None
     removed: list[int] = field(default_factory=list)
+    #: Removed jobs whose folders are gone.
+    cleared: list[int] = field(default_factory=list)
 
     def put(self, before: Job, after: Job) -> None:
         """Note that a job is now `after`; several changes of one job become one write."""
@@ -135,7 +137,7 @@ class Changes(Struct):
 
         Of what can be large only the sizes are in it: whatever changes a job also adds to its story.
         """
-        jobs: tuple[Sized, ...] = (self.inserted, self.updated, self.attempts, self.story, self.removed)
+        jobs: tuple[Sized, ...] = (self.inserted, self.updated, self.attempts, self.story, self.removed, self.cleared)
         small = (self.workers, self.worker_records, self.removed_workers, self.templates, self.tokens)
         sets = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.

@@ -19,7 +19,8 @@ from psycopg.pq import TransactionStatus
 from grassq.core.syntax.store_urls import shown_url
 from grassq.errors import Deposed, StoreUnavailable
 from grassq.store import postgres_session, schema, sql
-from grassq.store.relational import QueryResult, Row, Store
+from grassq.store.database import QueryResult, Row
+from grassq.store.relational import Store
 from grassq.store.rows import Write
 
 #: How often a leader confirms that it lives, and after what silence a standby takes over.

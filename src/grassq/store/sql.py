@@ -57,6 +57,7 @@ _TABLES = {
     "doubt": ("worker", "worker"),
     "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became", "id"),
     "life": ("life, number", "seq"),
+    "removal": ("job", "job"),
 }
 # PostgreSQL keeps the schema's version in `meta`; it is not part of the store's content.
 _KEPT = {"meta": " where key <> 'schema'"}
@@ -71,7 +72,10 @@ INSERT = {
     table: f"insert into {table} ({columns}) values ({', '.join('?' * (columns.count(',') + 1))})"
     for table, (columns, _) in _TABLES.items()
 }
-REMOVE = {table: f"delete from {table} where {_TABLES[table][1]} = ?" for table in ("worker", "template", "standing")}
+REMOVE = {
+    table: f"delete from {table} where {_TABLES[table][1]} = ?"
+    for table in ("worker", "template", "standing", "removal")
+}
 
 
 def _put(columns: str, key: str) -> str:
@@ -198,6 +202,10 @@ COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group
 COUNT_FINISHED = "select count(*) from job where finished is not null"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
+SELECT_REMOVALS = "select job from removal where job > ? order by job limit ?"
+SELECT_FREE_REMOVALS = """
+select job from removal where not exists (select 1 from job where job.rerun_of = removal.job) order by job limit ?
+"""
 SELECT_TOKENS = f"select {_TABLES['token'][0]} from token order by created, id"
 SELECT_ATTEMPTS = """
 select job, number, placement, pid, started, ended, outcome, exit_code, signal, error

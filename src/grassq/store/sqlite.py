@@ -12,7 +12,8 @@ import msgspec
 
 from grassq.store import schema
 from grassq.store.base import Changes
-from grassq.store.relational import QueryResult, Row, Store
+from grassq.store.database import QueryResult, Row
+from grassq.store.relational import Store
 from grassq.store.rows import Write
 
 MEMORY = ":memory:"

@@ -16,6 +16,7 @@ from grassq.web.access.auth import Guard, Route
 from grassq.web.events.json_lines import serve_events
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.logs.serve import serve_log
+from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.routes.jobs import CHANGES, Jobs
@@ -47,7 +48,8 @@ class Api:
         self._link = link
         self.guard = guard
         self.tokens = Tokens(engine, self.guard)
-        self._jobs = Jobs(engine, directory)
+        self._removal = FolderRemoval(engine, directory)
+        self._jobs = Jobs(engine, self._removal)
         self._submissions = Submissions(engine, default)
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary)
@@ -64,9 +66,11 @@ class Api:
     async def _begin(self, app: web.Application) -> None:
         await self.tokens.load()
         self._temporary.start()
+        self._removal.start()
 
     async def _end(self, app: web.Application) -> None:
         await self._temporary.close()
+        await self._removal.close()
         self._engine.subscriptions.close()
 
     def routes(self) -> list[Route]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from grassq.core.messages import Order, WorkerMessage
+from grassq.core.messages import LeftFolder, Order, WorkerMessage
 from grassq.core.model import Offer, WorkerInfo
 from grassq.run.lease_timer import boottime
 from grassq.worker import offers
@@ -111,9 +111,13 @@ class Worker:
         self._offered.remove(queue)
         self._agent.describe(replace(self._agent.info, offers=self._offered.all))
 
-    async def remove(self, ids: list[int], spare: set[int]) -> None:
-        """Delete the folders of finished jobs."""
-        await self._machine.remove(ids, spare)
+    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
+        """Delete the folders of finished jobs; return those that are still there."""
+        return await self._machine.remove(ids, spare)
+
+    async def size(self, ids: list[int]) -> int:
+        """Return the bytes that the folders of jobs take of the disk."""
+        return await self._machine.size(ids)
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first."""

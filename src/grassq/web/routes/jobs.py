@@ -12,11 +12,13 @@ from aiohttp import web
 
 from grassq.broker import selection, views
 from grassq.broker.actions import jobs as actions
-from grassq.broker.actions.bulk import STEP_JOBS, Action, BulkChange
+from grassq.broker.actions.bulk import Action, BulkChange
+from grassq.broker.actions.removable import Removable
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter
+from grassq.core.messages import LeftFolder
 from grassq.core.model import FINAL, Job, State
 from grassq.core.names import shown
 from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
@@ -25,8 +27,8 @@ from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
 from grassq.web.listen.abort import cut
+from grassq.web.removal import FolderRemoval
 from grassq.web.responses import SlowAnswer, bulk_document, digest, document
-from grassq.web.workers.directory import WorkerDirectory
 
 WAIT_MAX_S = 30.0
 #: Characters of a request that the audit log keeps.
@@ -39,7 +41,7 @@ CHANGES: dict[str, Callable[[requests.SelectBody], Action]] = {
     "hold": lambda body: actions.HoldJobs(),
     "release": lambda body: actions.ReleaseJobs(),
     "priority": lambda body: actions.SetPriority(body.priority),
-    "clean": lambda body: actions.CleanJobs(body.older_s),
+    "clean": lambda body: actions.CleanJobs(body.older_s, body.ended_by),
 }
 
 #: Returns documents of the next jobs of a reading.
@@ -49,9 +51,9 @@ Page = Callable[[Reading, Batch], tuple[list[views.Document], Reading]]
 class Jobs:
     """The handlers of the routes."""
 
-    def __init__(self, engine: Engine, directory: WorkerDirectory) -> None:
+    def __init__(self, engine: Engine, removal: FolderRemoval) -> None:
         self._engine = engine
-        self._directory = directory
+        self._removal = removal
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read."""
@@ -135,6 +137,8 @@ class Jobs:
         if not states:
             _check_some(chosen)
         request[ENTRY].about = " ".join(body.selectors)[:ABOUT_MAX]
+        if verb == "clean" and body.dry_run:
+            return await self._would_remove(request, chosen, actions.CleanJobs(body.older_s))
         if verb == "rerun" and not states:
             await self._engine.read(lambda batch: _refuse_history(batch, chosen))
         change = BulkChange(
@@ -150,21 +154,36 @@ class Jobs:
         try:
             done = await self._engine.change_in_steps(change.start, answer.keep_alive)
             if verb == "clean":
-                # After the jobs: a crash in between leaves folders for `doctor`, never lost data.
-                await self._remove_folders(done.ids)
+                # After the jobs: after a crash in between the next daemon removes the folders.
+                return await answer.end(bulk_document(done) | {"left": _left(await self._removal.remove(done.ids))})
         except GrassError as error:
             return await answer.refuse(error)
         return await answer.end(bulk_document(done))
 
-    async def _remove_folders(self, ids: list[int]) -> None:
-        for at in range(0, len(ids), STEP_JOBS):
-            some = ids[at : at + STEP_JOBS]
-            await self._directory.remove(some, await self._engine.read_step(partial(_rerun_among, some)))
+    async def _would_remove(self, request: web.Request, chosen: list[Selector], clean: Action) -> web.StreamResponse:
+        """Answer with what a clean would remove now, and with the time up to which this is complete."""
+        answer = SlowAnswer(request)
+        seen = Removable()
+        try:
+            reading = await self._engine.read(
+                lambda batch: selection.begin(batch, chosen, _owner(request), required=True)
+            )
+            while not reading.is_over:
+                ids, reading = await self._engine.read_step(partial(seen.read, clean, reading))
+                seen.bytes += await self._removal.size(ids)
+                await answer.keep_alive()
+        except GrassError as error:
+            return await answer.refuse(error)
+        return await answer.end(seen.document())
 
 
-def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
-    """Return the jobs that a kept job is a rerun of."""
-    return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
+def _left(folders: list[LeftFolder]) -> views.Document:
+    """Return the folders that could not be removed yet, as a document: how many, and why the first of them."""
+    return {
+        "jobs": len(folders),
+        "bytes": sum(folder.bytes for folder in folders),
+        "why": f"job {folders[0].job}: {folders[0].why}" if folders else None,
+    }
 
 
 def _rerun(body: requests.SelectBody) -> Action:
