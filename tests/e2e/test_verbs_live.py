@@ -231,8 +231,8 @@ def test_everything_that_prints_data_prints_json(grass: Grass) -> None:
     held = grass.enqueue("--hold", "q", "true")
     for words in (
         ("show",), ("info",), ("status",), ("why", "1"), ("release", "1"), ("wait", "1"), ("rerun", "1"),
-        ("wait", "all"), ("pause", "q"), ("resume",), ("doctor",), ("clean", "--yes"), ("delete-queue", "q"), ("start",),
-        ("restart",), ("stop",),
+        ("wait", "all"), ("pause", "q"), ("resume",), ("doctor",), ("clean", "--yes"), ("delete-queue", "q"),
+        ("start",), ("restart",), ("stop",),
     ):  # fmt: skip
         document = grass.json(*words)
         assert isinstance(document, dict), words

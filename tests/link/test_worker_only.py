@@ -48,7 +48,7 @@ class FakeWorker:
     def folders(self) -> list[int]:
         return []
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         return []
 
     def describe(self) -> dict[str, object]:

@@ -136,7 +136,7 @@ class FakeMachine:
     def folders(self) -> list[int]:
         return sorted({job for job, _ in self.dirs}, reverse=True)
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         return []
 
     def check(self) -> None: ...

@@ -98,7 +98,7 @@ class Decider:
     def status(self) -> BrokerStatus:
         """What the engine tells others of this broker after each batch."""
         history = self._recovery.history(self._store.number, self._next_id - 1)
-        return BrokerStatus(self._store_id, history, self._generation, self.read_only)
+        return BrokerStatus(self._store_id, history, self._generation, self.read_only, self.board.lost_jobs)
 
     @property
     def beat_s(self) -> float | None:
@@ -123,6 +123,7 @@ class Decider:
         self.board = self._new_board(loaded.paused)
         self.board.unreconciled = set(loaded.unreconciled)
         self.board.templates = dict(loaded.templates)
+        self.board.lost_jobs = loaded.lost_jobs
         self.board.awaited = self._awaited - self._recovery.state.spoken
         self.board.awaited_until = self._began + AWAIT_S
         for group in loaded.groups:

@@ -161,6 +161,15 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
     }
 
 
+def lost_history_warning(lost_jobs: int) -> str:
+    """Return the warning that the store does not know all jobs that have a folder on its machine."""
+    some = "1 job is in no list" if lost_jobs == 1 else f"{lost_jobs} jobs are in no list"
+    return (
+        f"{some}: the store is new, older or another than the one that their folders are from; `grass doctor` tells "
+        "what can be brought back, `grass resume --restored` ends this warning"
+    )
+
+
 def timestamp(at: float | None) -> str | None:
     """Return a time in RFC 3339, UTC; a time beyond the year 9999, which an earlier release stored, as its end."""
     if at is None:

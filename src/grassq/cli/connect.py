@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from grassq import home as homes
-from grassq.cli.fast import complain, warn_of_version
+from grassq.cli.fast import complain, warn
 from grassq.net.client import ApiClient
 
 
@@ -21,4 +21,4 @@ def connect(typed: str | None = None, *, local: bool = False) -> Iterator[ApiCli
         finally:
             # A user cannot change the version of a broker on another machine, so only the local one is compared.
             if broker is None:
-                warn_of_version(client.daemon_version)
+                warn(client.headers)

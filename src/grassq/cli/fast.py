@@ -12,7 +12,7 @@ from grassq.net.encoding import version_warning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from grassq.net.http import Target
 
@@ -89,7 +89,8 @@ def complain(message: str) -> None:
     render.error(message)
 
 
-def warn_of_version(daemon: str | None) -> None:
-    """Warn if the daemon has another version than this command."""
-    if warning := version_warning(daemon):
-        complain(warning)
+def warn(headers: Mapping[str, str]) -> None:
+    """Print what the headers of a local daemon's answer warn of: another version, or what it says itself."""
+    for warning in (version_warning(headers.get("grass-version")), headers.get("grass-warning")):
+        if warning:
+            complain(warning)

@@ -114,6 +114,8 @@ class Changes(Struct):
     unreconciled: set[str] | None = None
     #: The highest id that the store may have given before it was restored from a backup, if that changed.
     restored_to: int | None = None
+    #: How many jobs have a folder on the broker's machine and are not stored, if that was found out or accepted.
+    lost_jobs: int | None = None
     removed: list[int] = field(default_factory=list)
     #: Removed jobs whose folders are gone.
     cleared: list[int] = field(default_factory=list)
@@ -142,7 +144,8 @@ class Changes(Struct):
         sets = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
         copies = [copy(each) if each else each is None for each in (*small, *sets)]
-        return (*map(len, jobs), len(self.environments), len(self.submissions), *copies, self.restored_to)
+        sizes = (*map(len, jobs), len(self.environments), len(self.submissions))
+        return (*sizes, *copies, self.restored_to, self.lost_jobs)
 
     def count(self, totals: Counter[str]) -> None:
         """Bring the number of jobs in each state up to date, except for removed jobs."""
@@ -184,6 +187,8 @@ class Loaded(Struct, frozen=True):
     templates: dict[str, QueueTemplate] = {}
     #: The highest id that the store may have given before it was restored from a backup; 0 if it never was.
     restored_to: int = 0
+    #: How many jobs have a folder on the broker's machine and are not stored; 0 once the user has accepted that.
+    lost_jobs: int = 0
     #: The incarnations of brokers on this store, oldest first: which commit was the last before each.
     incarnations: dict[str, int] = {}
     #: Every queued job and every job that waits for its queue alone, also those in `jobs`, by state and shape.

@@ -84,8 +84,6 @@ class Store(Database):
             if number < self.number:
                 # A restored copy, or a standby that never had our last commits: only a new incarnation may go on.
                 raise Deposed(f"{self.where} went back from commit {self.number} to {number}; start the broker again")
-            highest = [int(row[0]) for row in self._all(sql.SELECT_HIGHEST) if row[0] is not None]
-            highest += [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 position_key=str(self._all(sql.GET_META, "position_key")[0][0]),
@@ -93,16 +91,35 @@ class Store(Database):
                 workers=[rows.worker_of(info) for _, info in self._all(sql.SELECT_ALL["worker"])],
                 templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_ALL["template"])},
                 paused={row[0] for row in self._all(sql.SELECT_ALL["pause"])},
-                highest_id=max(highest, default=0),
+                highest_id=self._highest_id(),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])),
                 unreconciled={row[0] for row in self._all(sql.SELECT_ALL["doubt"])},
-                restored_to=max((int(row[0]) for row in self._all(sql.GET_META, "restored_to")), default=0),
+                restored_to=self._meta("restored_to"),
+                lost_jobs=self._meta("lost_jobs"),
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
             )
             totals = self._counted()
         self.number, self._totals = number, totals
         return loaded
+
+    def _highest_id(self) -> int:
+        stored = [int(row[0]) for row in self._all(sql.SELECT_HIGHEST) if row[0] is not None]
+        return max([*stored, self._meta("highest_id")])
+
+    def _meta(self, key: str) -> int:
+        """Return a number that is kept under a key, 0 if there is none."""
+        return max((int(row[0]) for row in self._all(sql.GET_META, key)), default=0)
+
+    def ids_taken(self) -> tuple[str, int, int]:
+        """Return the store's id, the highest id it ever gave, and the one it may have given before a restore."""
+        with self._foreign_errors():
+            return str(self._all(sql.GET_META, "store_id")[0][0]), self._highest_id(), self._meta("restored_to")
+
+    def known(self, ids: Sequence[int]) -> set[int]:
+        """Return which of these ids a stored job has, or a removed job whose folder may still be there."""
+        with self._foreign_errors():
+            return {row[0] for each in (sql.SELECT_IDS, sql.SELECT_REMOVED_IDS) for row in self._of_ids(each, ids)}
 
     def _alive(self, whole: int) -> list[Job]:
         """Return the jobs that a broker must know whole, and the first of the others."""
@@ -176,8 +193,7 @@ class Store(Database):
 
     def _remove(self, jobs: list[int]) -> Counter[str]:
         """Remove finished jobs and everything only they needed; return how many of each state."""
-        known = [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
-        self._execute(sql.PUT["meta"], ("highest_id", str(max([*jobs, *known]))))
+        self._execute(sql.PUT["meta"], ("highest_id", str(max([*jobs, self._meta("highest_id")]))))
         leaving = {row[0]: row for row in self._of_ids(sql.SELECT_LEAVING, jobs)}
         for job in jobs:
             if job not in leaving:
@@ -220,8 +236,9 @@ class Store(Database):
                 self._many(sql.INSERT[table], [(name,) for name in sorted(names)])
         if changes.cleared:
             self._many(sql.REMOVE["removal"], [(job,) for job in changes.cleared])
-        if changes.restored_to is not None:
-            self._execute(sql.PUT["meta"], ("restored_to", str(changes.restored_to)))
+        for key, number in (("restored_to", changes.restored_to), ("lost_jobs", changes.lost_jobs)):
+            if number is not None:
+                self._execute(sql.PUT["meta"], (key, str(number)))
 
     def submission(self, key: str) -> Submission | None:
         """Return what a key was used for; keys are kept for SUBMISSION_KEPT_S."""

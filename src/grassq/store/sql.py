@@ -202,6 +202,8 @@ COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group
 COUNT_FINISHED = "select count(*) from job where finished is not null"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
+SELECT_IDS = "select id from job where id in ({ids})"
+SELECT_REMOVED_IDS = "select job from removal where job in ({ids})"
 SELECT_REMOVALS = "select job from removal where job > ? order by job limit ?"
 SELECT_FREE_REMOVALS = """
 select job from removal where not exists (select 1 from job where job.rerun_of = removal.job) order by job limit ?

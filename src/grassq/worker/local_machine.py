@@ -49,6 +49,7 @@ class LocalMachine:
         with_daemon: bool = False,
         environment: DefaultEnvironment | None = None,
         remote_broker: bool = False,
+        unknown_jobs: Iterable[int] = (),
         nofile: int | None = None,
     ) -> None:
         """`capacity` None means: detect it. `with_daemon` ends jobs with this process, for a store in memory.
@@ -56,7 +57,8 @@ class LocalMachine:
         `environment` is for jobs from other machines. `remote_broker` is for a broker in another process: it is told
         which attempts have a run dir here, and its acknowledgements are marked in the run dirs. A broker in this
         process has the same disk and asks at every start about the attempts it believes to run. A home may have
-        100,000 old run dirs, so inventory and marks are left out then.
+        100,000 old run dirs, so inventory and marks are left out then, except that the broker is told which attempts
+        still run of `unknown_jobs`, which it has no record of.
         """
         self.boot = processes.boot_id()
         self.detects = capacity is None
@@ -68,6 +70,7 @@ class LocalMachine:
         self._with_daemon = with_daemon
         self._environment = environment or DefaultEnvironment()
         self._remote_broker = remote_broker
+        self._unknown_jobs = list(unknown_jobs)
         #: The variables for jobs that hold devices; those of other packages are added when they are loaded.
         self._variables = variables_of(DETECTORS)
         self._events: MachineEvents | None = None
@@ -230,9 +233,11 @@ class LocalMachine:
         return rundir.read_lease(self.path(attempt), self.boot)
 
     def inventory(self, most: int) -> Inventory:
-        """Return the newest attempts that have a run dir here; none for a broker in this process."""
+        """Return the newest attempts that have a run dir here; for a broker in this process, only unknown ones."""
         try:
-            attempts = rundir.attempts(self._home, most) if self._remote_broker else []
+            if not self._remote_broker:
+                return Inventory(unrecorded=strays.running(self._home, self._unknown_jobs, self.boot)[:most])
+            attempts = rundir.attempts(self._home, most)
         except OSError as error:
             # Sent at the next connection; until then the broker asks about the attempts it believes to run.
             log.error("inventory_failed error=%s", error)
@@ -280,9 +285,9 @@ class LocalMachine:
         """Return the ids of the jobs that have a folder here, newest first."""
         return rundir.numbers(f"{self._home}/jobs")[:FOLDERS_MAX]
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
-        return strays.unrecorded(self._home) if jobs is None else strays.of_jobs(self._home, jobs)
+        return strays.unrecorded(self._home, self.boot) if jobs is None else strays.of_jobs(self._home, jobs, self.boot)
 
     def describe(self) -> dict[str, object]:
         """Return the state of the launcher."""

@@ -130,7 +130,7 @@ class Machine(AttemptProcesses, Protocol):
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first and bounded."""
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
 
     def describe(self) -> dict[str, object]:

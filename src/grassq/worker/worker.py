@@ -123,7 +123,7 @@ class Worker:
         """Return the ids of the jobs that have a folder here, newest first."""
         return self._machine.folders()
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
         return self._machine.strays(jobs)
 

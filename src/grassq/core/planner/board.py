@@ -102,6 +102,8 @@ class Board:
         #: The queues defined at the broker, by name.
         self.templates: dict[str, QueueTemplate] = {}
         self.paused: set[str] = set(paused)
+        #: How many jobs have a folder on the broker's machine and are not stored; 0 once the user has accepted that.
+        self.lost_jobs = 0
         self.heads: dict[str, Head] = {}
 
     def put(self, job: Job, before: Job | None = None) -> None:

@@ -55,7 +55,7 @@ class LocalWorkerApi(QueueAdmin, Protocol):
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first and bounded."""
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
 
 
@@ -111,7 +111,7 @@ class WorkerDirectory:
         """Return the ids of the jobs that have a folder on this machine, newest first and bounded."""
         return [] if self._local is None else self._local.folders()
 
-    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int]) -> list[dict[str, object]]:
         """Return how to submit these jobs again, which have a folder on this machine and no stored job."""
         return [] if self._local is None else self._local.strays(jobs)
 
