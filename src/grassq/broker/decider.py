@@ -203,7 +203,8 @@ class Decider:
         # While nothing can be stored, a commit without changes proves that the store can be written again.
         if not changes.empty or self.read_only is not None:
             self._store.commit(changes)
-            self._failures = 0
+            if not changes.empty:
+                self._failures = 0
             self._recovery.stored(changes.inserted, changes.restored_to)
             self._worker_records |= changes.worker_records
             for name in changes.removed_workers:

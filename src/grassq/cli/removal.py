@@ -16,7 +16,7 @@ ANSWER_MAX = 100
 def is_agreed(would: Mapping[str, Any], *, is_dry: bool, as_json: bool) -> bool:
     """Print what would be removed, and ask whether to; return False if nothing is to be done.
 
-    Without a terminal nobody can be asked: raise BadInput.
+    Raise BadInput without a terminal, on which the question could be asked.
     """
     is_asked = not is_dry and not as_json and os.isatty(0) and os.isatty(2) and would["count"] > 0
     if as_json:

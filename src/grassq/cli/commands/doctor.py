@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grassq import __version__, home, settings
+from grassq import __version__, home
 from grassq.cli import job_text, render
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, GrassError
 from grassq.net import broker as remote_broker
@@ -28,6 +28,8 @@ FILES_LOW = 1024
 PROCESSES_LOW = 512
 TOOL_TIMEOUT_S = 5.0
 STRAYS_SHOWN = 20
+#: The files of a home that may name a store elsewhere.
+STORE_NAMED_IN = ("grass.toml", "mode.json")
 
 #: (ok | warn | fail, what was checked, what was found, what to do)
 Finding = tuple[str, str, str, str]
@@ -144,7 +146,7 @@ def _daemon(strays: list[dict[str, Any]], directory: str) -> Iterator[Finding]:
 def _store_file(directory: str) -> Iterator[Finding]:
     """Warn of a store that is gone while no daemon runs: the next daemon would make a new one."""
     store, jobs = Path(directory, "store.db"), Path(directory, "jobs")
-    if settings.load(directory, home.environment_text(), {}).store or Path(directory, "mode.json").exists():
+    if home.environment_text().get("GRASS_STORE") or any(Path(directory, name).exists() for name in STORE_NAMED_IN):
         return  # the store may be elsewhere
     if not (store.exists() and store.stat().st_size) and jobs.is_dir() and any(jobs.iterdir()):
         found = f"{store} is gone or empty, but {jobs} has folders of jobs"
