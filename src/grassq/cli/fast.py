@@ -73,13 +73,21 @@ def _begin_line() -> None:
 
 def find_target(typed: str | None) -> tuple[Target, str | None]:
     """Return the target of requests, and the broker's address or None; `typed` is the value of --broker."""
-    home = homes.current()
+    home = current_home()
     broker = homes.broker(home, typed)
     if broker is None:
         return home, None
     from grassq.net.broker import open_broker
 
     return open_broker(home, broker, complain), broker
+
+
+def current_home() -> str:
+    """Return the home of this command, and say which it is if it had to be guessed."""
+    home = homes.current()
+    if homes.is_guessed():
+        complain(f"HOME is not set; the queue is in {home} (GRASS_HOME names another)")
+    return home
 
 
 def complain(message: str) -> None:

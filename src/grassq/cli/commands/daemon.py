@@ -12,6 +12,7 @@ from time import monotonic, sleep
 from grassq import __version__, home
 from grassq.cli import render
 from grassq.cli.commands.store import store_url
+from grassq.cli.fast import current_home, warn
 from grassq.core.syntax.addresses import parse_addresses
 from grassq.errors import BadInput, Unreachable
 from grassq.net import broker as remote_broker
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the daemon in this process until it is stopped."""
     _check(arguments)
     store = None if arguments.store is None else store_url(arguments.store)
-    directory = home.current()
+    directory = current_home()
     connect = _connect(directory, arguments)
     cert = None if arguments.cert is None else str(Path(arguments.cert).absolute())
     cert_pass = _password(arguments)
@@ -130,12 +131,13 @@ def _password(arguments: argparse.Namespace) -> str | None:
 
 def start(arguments: argparse.Namespace) -> int:
     """Start the daemon in the background, unless one answers."""
-    directory = home.current()
+    directory = current_home()
     was_running = answers(directory)
     if not was_running:
         start_daemon(directory)
     with ApiClient(directory) as client:
         info = client.info()
+    warn(client.headers)
     sentence = f"daemon started (pid {info.get('pid')})"
     if was_running:
         sentence = f"the daemon already runs (pid {info.get('pid')}, version {info.get('version')})"
@@ -144,7 +146,7 @@ def start(arguments: argparse.Namespace) -> int:
 
 def stop(arguments: argparse.Namespace) -> int:
     """End the daemon; jobs run on."""
-    directory = home.current()
+    directory = current_home()
     running = _stop(directory)
     jobs = "no job runs" if not running else f"{running} running {'job goes' if running == 1 else 'jobs go'} on"
     again = "The next local command starts it again; to start no new jobs, use `grass pause`."
@@ -154,7 +156,7 @@ def stop(arguments: argparse.Namespace) -> int:
 
 def restart(arguments: argparse.Namespace) -> int:
     """End the daemon and start it again; jobs run on."""
-    directory = home.current()
+    directory = current_home()
     running = _stop(directory)
     start_daemon(directory)
     jobs = f"; {running} {'job' if running == 1 else 'jobs'} ran on" if running else ""

@@ -77,6 +77,9 @@ def _home(directory: str) -> Iterator[Finding]:
     except GrassError as error:
         yield "fail", "home", str(error), ""
         return
+    if home.is_guessed():
+        found = f"HOME is not set, so the home is {directory}, by the password database"
+        yield "warn", "home", found, "set HOME or GRASS_HOME, else a command with another environment has another queue"
     kind = home.file_system(directory)
     if kind in home.NETWORK_FILE_SYSTEMS:
         yield "fail", "home", f"{directory} is on {kind}", "set GRASS_HOME to a directory on a local disk"
