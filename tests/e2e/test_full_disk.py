@@ -107,6 +107,18 @@ def test_an_end_that_fits_neither_run_dir_nor_store_outlives_the_daemon(grass: G
 
 
 @needs_root
+def test_clean_makes_room_when_not_even_its_own_work_can_be_stored(grass: Grass, disk: Path) -> None:
+    large = grass.enqueue("--", "head", "-c", "8000000", "/dev/zero")
+    grass.until(large, "succeeded")
+    held = grass.enqueue("--hold", "true")
+    fill(disk)
+    until_nothing_is_stored(grass)
+    assert grass.ok("clean", str(large)) == "removed 1 job\n"
+    grass.ok("release", str(held))
+    grass.until(held, "succeeded")
+
+
+@needs_root
 def test_a_job_that_finds_no_room_is_named_and_starts_when_there_is_room(grass: Grass, disk: Path) -> None:
     grass.run("true")
     fill(disk)

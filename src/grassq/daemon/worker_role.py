@@ -49,7 +49,7 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
     dialling = asyncio.create_task(link.run(worker))
     stack.push_async_callback(cancel, dialling)
     addresses = ",".join(map(str, credential.addresses))
-    atomic_files.write_aside(setup.home, homes.JOINED_NAME, f"{addresses}\n".encode(), sync=True)
+    atomic_files.write_changed(setup.home, homes.JOINED_NAME, f"{addresses}\n".encode())
     about = setup.describe("", credential.store_id)
     routes = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about)
     await serve_user(stack, setup.home, routes.app())

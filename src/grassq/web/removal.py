@@ -45,6 +45,10 @@ class FolderRemoval:
         """Return the bytes that the folders of jobs take of this machine's disk."""
         return await self._directory.size(ids)
 
+    async def make_room(self, ids: list[int]) -> None:
+        """Remove the folders of jobs that are to be removed from the store, as far as possible."""
+        await self._directory.remove(ids, await self._engine.read_step(partial(_rerun_among, ids)))
+
     async def remove(self, ids: list[int]) -> list[LeftFolder]:
         """Remove the folders of removed jobs, and the checkpoints that only they used; return what is still there."""
         left = await self._remove(ids)

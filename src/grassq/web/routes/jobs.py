@@ -15,6 +15,7 @@ from grassq.broker.actions import jobs as actions
 from grassq.broker.actions.bulk import Action, BulkChange
 from grassq.broker.actions.removable import Removable
 from grassq.broker.batch import Batch
+from grassq.broker.decider import RETRY_STORE_S
 from grassq.broker.engine import Engine
 from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter
@@ -22,7 +23,7 @@ from grassq.core.messages import LeftFolder
 from grassq.core.model import FINAL, Job, State
 from grassq.core.names import shown
 from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
-from grassq.errors import BadInput, GrassError
+from grassq.errors import BadInput, GrassError, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
@@ -152,7 +153,16 @@ class Jobs:
         )
         answer = SlowAnswer(request)
         try:
-            done = await self._engine.change_in_steps(change.start, answer.keep_alive)
+            try:
+                done = await self._engine.change_in_steps(change.start, answer.keep_alive)
+            except StoreUnavailable:
+                if verb != "clean":
+                    raise
+                # The disk may be full: without the files there is room to store that the jobs are removed.
+                async for ids in self._cleanable(request, chosen, actions.CleanJobs(body.older_s, body.ended_by)):
+                    await self._removal.make_room(ids)
+                await asyncio.sleep(RETRY_STORE_S)
+                done = await self._engine.change_in_steps(change.start, answer.keep_alive)
             if verb == "clean":
                 # After the jobs: after a crash in between the next daemon removes the folders.
                 return await answer.end(bulk_document(done) | {"left": _left(await self._removal.remove(done.ids))})
@@ -165,16 +175,22 @@ class Jobs:
         answer = SlowAnswer(request)
         seen = Removable()
         try:
-            reading = await self._engine.read(
-                lambda batch: selection.begin(batch, chosen, _owner(request), required=True)
-            )
-            while not reading.is_over:
-                ids, reading = await self._engine.read_step(partial(seen.read, clean, reading))
+            async for ids in self._cleanable(request, chosen, clean, seen):
                 seen.bytes += await self._removal.size(ids)
                 await answer.keep_alive()
         except GrassError as error:
             return await answer.refuse(error)
         return await answer.end(seen.document())
+
+    async def _cleanable(
+        self, request: web.Request, chosen: list[Selector], clean: Action, seen: Removable | None = None
+    ) -> AsyncIterator[list[int]]:
+        """Yield the ids of the jobs that a clean would remove now, some at a time."""
+        seen = seen or Removable()
+        reading = await self._engine.read(lambda batch: selection.begin(batch, chosen, _owner(request)))
+        while not reading.is_over:
+            ids, reading = await self._engine.read_step(partial(seen.read, clean, reading))
+            yield ids
 
 
 def _left(folders: list[LeftFolder]) -> views.Document:
