@@ -150,6 +150,28 @@ def test_what_waits_names_a_full_disk_that_nothing_can_be_stored_on(grass: Grass
     assert [job["state"] for job in grass.ended(first, second)] == ["succeeded"] * 2
 
 
+@needs_root
+def test_the_daemons_own_files_are_whole_after_a_full_disk(grass: Grass, disk: Path) -> None:
+    grass.ok("create-queue", "q", "--cpu=1")
+    pid = grass.daemon_pid()
+    fill(disk)
+    assert "worker.json cannot be written: No space left on device" in grass.refuses(5, "create-queue", "r", "--cpu=1")
+    with grass.client() as client:
+        for _ in range(60):
+            # Each is a line of the audit that cannot be written, and so a line of the log that cannot be written.
+            client.change("pause", queue="q")
+            client.change("resume", queue="q")
+    free(disk)
+    grass.ok("create-queue", "s", "--cpu=1")
+    assert grass.daemon_pid() == pid
+    assert {queue["name"] for queue in grass.json("show")["queues"]} == {"default", "q", "s"}
+    assert grass.json("audit")["entries"][-1]["path"] == "/v1/create-queue"
+    lines = (grass.home / "daemon.log").read_text().splitlines()
+    assert all(line[:4].isdigit() for line in lines), [line for line in lines if not line[:4].isdigit()][:5]
+    grass.ok("restart")
+    assert {queue["name"] for queue in grass.json("show")["queues"]} == {"default", "q", "s"}
+
+
 def first_line_with(process: subprocess.Popen[bytes], words: str) -> str:
     """Return the first line on stderr that has these words."""
     assert process.stderr is not None
