@@ -26,7 +26,7 @@ from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import WorkerRoles
 from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck, is_current
-from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
+from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreFull, StoreUnavailable
 from grassq.store.base import Changes, WorkerRecord
 from grassq.store.relational import Store
 
@@ -82,6 +82,7 @@ class Decider:
         #: Messages of workers that no commit has included yet. Unlike reports, workers do not repeat them.
         self._unheard: list[FromWorker] = []
         self.read_only: str | None = None
+        self._refusal: type[StoreUnavailable] = StoreUnavailable
         #: The number of the last committed change.
         self._seq = 0
         self._generation = 0
@@ -378,6 +379,7 @@ class Decider:
         """Drop the board, which may be ahead of the disk; reload it, and answer each call by what was really stored."""
         log.error("commit_failed error=%s", error)
         self._failures += 1
+        self._refusal = StoreFull if isinstance(error, StoreFull) else StoreUnavailable
         if self._failures >= FAILURES_MAX:
             self.read_only = str(error)
             self._retry_at = self._clock.mono() + RETRY_STORE_S
@@ -399,7 +401,7 @@ class Decider:
         return None if stored is None else call.recall(stored)
 
     def _only_read(self, messages: Sequence[Message]) -> Effects:
-        refusal = StoreUnavailable(f"nothing can be stored now: {self.read_only}")
+        refusal = self._refusal(f"nothing can be stored now: {self.read_only}")
         batch = self._batch()
         answers: list[tuple[Call, object]] = []
         for message in messages:

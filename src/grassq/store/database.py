@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from grassq.core.model import ID_MAX
-from grassq.errors import StoreUnavailable
+from grassq.errors import StoreFull, StoreUnavailable
 from grassq.store import rows, sql
 
 T = TypeVar("T")
@@ -76,7 +76,12 @@ class Database(ABC):
         try:
             yield
         except (self.driver_error, msgspec.MsgspecError) as error:
-            raise StoreUnavailable(self._in_words(error)) from error
+            kind = StoreFull if self._is_full(error) else StoreUnavailable
+            raise kind(self._in_words(error)) from error
+
+    def _is_full(self, error: Exception) -> bool:
+        """Tell whether a driver's error means that this machine's disk is full."""
+        return False
 
     @abstractmethod
     def _reopen(self) -> None:

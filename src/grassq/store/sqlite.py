@@ -126,11 +126,14 @@ class SqliteStore(Store):
     def close(self) -> None:
         self._connection.close()
 
+    def _is_full(self, error: Exception) -> bool:
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
     def _in_words(self, error: Exception) -> str:
         why = str(error)
         if isinstance(error, msgspec.MsgspecError) or "malformed" in why or "not a database" in why:
             return f"{self.path} is damaged ({why}); keep it and the jobs folder, and start on another GRASS_HOME"
-        if "full" in why:
+        if self._is_full(error):
             return f"the disk that holds {self.path} is full; free some space and try again"
         if "readonly" in why or "unable to open" in why:
             return f"{self.path} cannot be written ({why}); check the owner and mode of its folder"

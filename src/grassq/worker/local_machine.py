@@ -268,10 +268,12 @@ class LocalMachine:
 
     async def _forget(self, asked: dict[int, bool]) -> None:
         spare = {job for job, is_spared in asked.items() if is_spared}
-        left = [(each.job, each.job in spare) for each in await self.remove(asked, spare)]
-        # For the others the broker repeats the order at the next connection.
-        self._unremoved |= dict(left[:UNREMOVED_MAX])
-        self._removing = None
+        try:
+            left = [(each.job, each.job in spare) for each in await self.remove(asked, spare)]
+            # For the others the broker repeats the order at the next connection.
+            self._unremoved |= dict(left[:UNREMOVED_MAX])
+        finally:
+            self._removing = None
 
     async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
         """Remove the folders of jobs, and return those that are still there."""

@@ -19,11 +19,12 @@ from grassq.broker.decider import RETRY_STORE_S
 from grassq.broker.engine import Engine
 from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter
+from grassq.broker.views import Document
 from grassq.core.messages import LeftFolder
 from grassq.core.model import FINAL, Job, State
 from grassq.core.names import shown
 from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
-from grassq.errors import BadInput, GrassError, StoreUnavailable
+from grassq.errors import BadInput, GrassError, StoreFull, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
@@ -46,7 +47,7 @@ CHANGES: dict[str, Callable[[requests.SelectBody], Action]] = {
 }
 
 #: Returns documents of the next jobs of a reading.
-Page = Callable[[Reading, Batch], tuple[list[views.Document], Reading]]
+Page = Callable[[Reading, Batch], tuple[list[Document], Reading]]
 
 
 class Jobs:
@@ -69,11 +70,11 @@ class Jobs:
         return await self._pages(request, chosen, lambda batch: {}, views.why_page)
 
     async def _pages(
-        self, request: web.Request, chosen: list[Selector], head: Callable[[Batch], views.Document], page: Page
+        self, request: web.Request, chosen: list[Selector], head: Callable[[Batch], Document], page: Page
     ) -> web.StreamResponse:
         """Answer with a document about selected jobs: at once if they are few, else page by page."""
 
-        def first(batch: Batch) -> tuple[views.Document, list[views.Document], Reading]:
+        def first(batch: Batch) -> tuple[Document, list[Document], Reading]:
             return head(batch), *page(selection.begin(batch, chosen), batch)
 
         about, jobs, reading = await self._engine.read_step(first)
@@ -85,7 +86,7 @@ class Jobs:
         return web.Response(body=self._lines(request, head_text, jobs, reading, page), content_type="application/json")
 
     async def _lines(
-        self, request: web.Request, head_text: bytes, jobs: list[views.Document], reading: Reading, page: Page
+        self, request: web.Request, head_text: bytes, jobs: list[Document], reading: Reading, page: Page
     ) -> AsyncIterator[bytes]:
         """Yield a document with a list of jobs that is too long for memory, each job on a line of its own."""
         yield head_text + b"\n" + b",\n".join(map(msgspec.json.encode, jobs))
@@ -153,22 +154,29 @@ class Jobs:
         )
         answer = SlowAnswer(request)
         try:
-            try:
-                done = await self._engine.change_in_steps(change.start, answer.keep_alive)
-            except StoreUnavailable:
-                if verb != "clean":
-                    raise
-                # The disk may be full: without the files there is room to store that the jobs are removed.
-                async for ids in self._cleanable(request, chosen, actions.CleanJobs(body.older_s, body.ended_by)):
-                    await self._removal.make_room(ids)
-                await asyncio.sleep(RETRY_STORE_S)
-                done = await self._engine.change_in_steps(change.start, answer.keep_alive)
             if verb == "clean":
-                # After the jobs: after a crash in between the next daemon removes the folders.
-                return await answer.end(bulk_document(done) | {"left": _left(await self._removal.remove(done.ids))})
+                cleanable = self._cleanable(request, chosen, actions.CleanJobs(body.older_s, body.ended_by))
+                return await answer.end(await self._clean(change, cleanable, answer))
+            done = await self._engine.change_in_steps(change.start, answer.keep_alive)
         except GrassError as error:
             return await answer.refuse(error)
         return await answer.end(bulk_document(done))
+
+    async def _clean(self, change: BulkChange, cleanable: AsyncIterator[list[int]], answer: SlowAnswer) -> Document:
+        """Remove jobs, then their folders: after a crash in between the next daemon removes the folders."""
+        try:
+            done = await self._engine.change_in_steps(change.start, answer.keep_alive)
+        except StoreFull:
+            # Without the folders there is room to store that the jobs are removed.
+            async for ids in cleanable:
+                await self._removal.make_room(ids)
+                await answer.keep_alive()
+            await asyncio.sleep(RETRY_STORE_S)
+            try:
+                done = await self._engine.change_in_steps(change.start, answer.keep_alive)
+            except StoreUnavailable as error:
+                raise StoreUnavailable(f"{error}; the files of the jobs are removed, the jobs are not") from error
+        return bulk_document(done) | {"left": _left(await self._removal.remove(done.ids))}
 
     async def _would_remove(self, request: web.Request, chosen: list[Selector], clean: Action) -> web.StreamResponse:
         """Answer with what a clean would remove now, and with the time up to which this is complete."""
@@ -193,7 +201,7 @@ class Jobs:
             yield ids
 
 
-def _left(folders: list[LeftFolder]) -> views.Document:
+def _left(folders: list[LeftFolder]) -> Document:
     """Return the folders that could not be removed yet, as a document: how many, and why the first of them."""
     return {
         "jobs": len(folders),
