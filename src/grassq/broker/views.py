@@ -163,10 +163,12 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
 
 def lost_history_warning(lost_jobs: int) -> str:
     """Return the warning that the store does not know all jobs that have a folder on its machine."""
-    some = "1 job is in no list" if lost_jobs == 1 else f"{lost_jobs} jobs are in no list"
+    some = "1 job is in no list: its folder is"
+    if lost_jobs != 1:
+        some = f"{lost_jobs} jobs are in no list: their folders are"
     return (
-        f"{some}: the store is new, older or another than the one that their folders are from; `grass doctor` tells "
-        "what can be brought back, `grass resume --restored` ends this warning"
+        f"{some} from another store, or from a newer copy of this one; `grass doctor` tells what can be brought back, "
+        "`grass resume --restored` ends this warning"
     )
 
 

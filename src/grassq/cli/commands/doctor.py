@@ -162,7 +162,8 @@ def _strays(strays: list[dict[str, Any]]) -> Iterator[Finding]:
         if "command" in stray:
             about += [_state_of(stray), f"`{stray['command']}` in {stray['cwd']}", *map("log {}".format, stray["logs"])]
         again = f"`{stray['again']}` submits it again; " if stray.get("again") else "look at it; "
-        yield "warn", "stray", f"{stray.get('path')}: {'; '.join(about)}", f"{again}remove it if it is not needed"
+        then = "let it end first" if stray.get("state") == "running" else "remove the folder if it is not needed"
+        yield "warn", "stray", f"{stray.get('path')}: {'; '.join(about)}", again + then
     if len(strays) > STRAYS_SHOWN:
         yield "warn", "stray", f"and {len(strays) - STRAYS_SHOWN} more; `grass doctor --json` lists them", ""
 
