@@ -117,6 +117,12 @@ def write_aside(path: str, name: str, data: bytes, sync: bool) -> None:
         _sync_dir(path)
 
 
+def write_changed(path: str, name: str, data: bytes) -> None:
+    """Write a file as `write_aside` does with `sync`, unless it has these contents: a full disk is no obstacle then."""
+    if read(f"{path}/{name}", len(data) + 1) != data:
+        write_aside(path, name, data, sync=True)
+
+
 def _unique(path: str, name: str) -> str:
     return f"{path}/.{name}.{os.getpid()}.{time.monotonic_ns()}"
 

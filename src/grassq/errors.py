@@ -56,6 +56,10 @@ class StoreUnavailable(Refused):
     """The store cannot be read or written now."""
 
 
+class StoreFull(StoreUnavailable):
+    """The store cannot be written because this machine's disk is full."""
+
+
 class UnknownSchema(StoreUnavailable):
     """Another version of Grass wrote this store; this version must not change it."""
 

@@ -67,6 +67,12 @@ def current() -> str:
     return find(os.environ)
 
 
+def is_guessed() -> bool:
+    """Tell whether the environment names no home, so that the password database does."""
+    names = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")
+    return not os.environ.get("GRASS_HOME") and not any(name.startswith("/") for name in names)
+
+
 def broker(home: str, typed: str | None = None) -> str | None:
     """Return the broker a command goes to: as typed, else $GRASS_BROKER, else what `grass use` chose, else `local`.
 
@@ -216,6 +222,9 @@ def _default(environ: Mapping[str, str]) -> str:
 def _user_directory(environ: Mapping[str, str]) -> str:
     stated = environ.get("HOME", "")
     if stated.startswith("/"):
+        if not os.path.isdir(stated):
+            # Never made: with a wrong HOME the user would get another queue, and root a stray directory.
+            raise BadInput(f"HOME={stated} is not a directory; set HOME or GRASS_HOME")
         return stated
     import pwd
 

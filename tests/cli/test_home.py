@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from grassq import home
+from grassq.cli.fast import find_target
 from grassq.errors import BadInput, Refused
 
 
@@ -40,6 +42,27 @@ def test_the_state_directory_is_next(tmp_path: Path) -> None:
 def test_without_a_usable_one_it_is_under_the_home_directory(tmp_path: Path, state: str) -> None:
     chosen = {"GRASS_HOME": "", "XDG_STATE_HOME": state, "HOME": str(tmp_path)}
     assert home.find(chosen, mountinfo=mounts(tmp_path)) == f"{tmp_path}/.local/state/grass"
+
+
+def test_a_home_directory_that_does_not_exist_is_never_made(tmp_path: Path) -> None:
+    """A wrong HOME, as in a container, would give another queue than the user's."""
+    with pytest.raises(BadInput, match=r"HOME=.*nowhere is not a directory; set HOME or GRASS_HOME"):
+        home.find({"HOME": str(tmp_path / "nowhere")}, mountinfo=mounts(tmp_path))
+
+
+def test_a_command_says_which_home_it_has_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    account = pwd.struct_passwd(("me", "x", os.getuid(), os.getgid(), "", str(tmp_path), "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: account)
+    for name in ("GRASS_HOME", "XDG_STATE_HOME", "HOME", "GRASS_BROKER"):
+        monkeypatch.delenv(name, raising=False)
+    guessed = f"{tmp_path}/.local/state/grass"
+    assert find_target(None) == (guessed, None)
+    assert capfd.readouterr().err == f"grass: HOME is not set; the queue is in {guessed} (GRASS_HOME names another)\n"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_target(None) == (guessed, None)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "lustre", "gpfs", "fuse.sshfs", "ceph", "9p", "beegfs"])

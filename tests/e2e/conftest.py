@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.small_disk import free, mounted
 from tests.e2e.world import Grass
 
 
@@ -17,3 +18,17 @@ def grass(tmp_path: Path) -> Iterator[Grass]:
     world = Grass(tmp_path / "home", cwd)
     yield world
     world.close()
+
+
+@pytest.fixture
+def disk(grass: Grass, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A small disk that holds the home: of 16 MB, or as a parameter says."""
+    size = getattr(request, "param", "16m")
+    with mounted(tmp_path / "disk", f"size={size}", "mode=755") as point:
+        grass.home = point / "home"
+        grass.env["GRASS_HOME"] = str(grass.home)
+        try:
+            yield point
+        finally:
+            free(point)
+            grass.close()

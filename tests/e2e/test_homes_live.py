@@ -1,4 +1,4 @@
-"""Homes that cannot be used, disks that are full, and users who are not the owner."""
+"""Homes that cannot be used, and users who are not the owner."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.world import BIN, Done, Grass, eventually, is_alive
+from tests.e2e.small_disk import needs_root
+from tests.e2e.world import BIN, Done, Grass
 
 IS_ROOT = os.geteuid() == 0
 NOBODY = 65534
-needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
 
 
 def modestly(grass: Grass, *words: str) -> Done:
@@ -28,102 +27,6 @@ def refused_modestly(grass: Grass, *words: str) -> str:
     done = modestly(grass, *words)
     assert (done.code, done.out, done.err.count("\n")) == (5, "", 1), done
     return done.err
-
-
-def mount(kind: str, point: Path, *options: str) -> None:
-    argv = ["mount", "-t", kind, "-o", ",".join(options), "none", str(point)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"mount is not allowed here: {done.stderr.strip()}")
-
-
-@pytest.fixture
-def disk(grass: Grass, tmp_path: Path) -> Iterator[Path]:
-    """A disk of 16 MB that holds the home."""
-    point = tmp_path / "disk"
-    point.mkdir()
-    mount("tmpfs", point, "size=16m", "mode=755")
-    grass.home = point / "home"
-    grass.env["GRASS_HOME"] = str(grass.home)
-    try:
-        yield point
-    finally:
-        (point / "ballast").unlink(missing_ok=True)
-        grass.close()
-        subprocess.run(["umount", "-l", str(point)], check=True)
-
-
-def fill(disk: Path) -> None:
-    with (disk / "ballast").open("ab", buffering=0) as ballast:
-        for size in (1 << 16, 1 << 12, 1):
-            try:
-                while True:
-                    ballast.write(b"x" * size)
-            except OSError:
-                continue
-
-
-def until_refused(grass: Grass) -> str:
-    """Submit until the store has no room left in what it allocated; what was refused is not stored."""
-    known = {job["id"] for job in grass.jobs()}
-    for number in range(50):
-        # A large environment of its own, so that each submission needs room.
-        done = grass("enqueue", "-q", "true", env={"BULK": f"{number}" * 20_000})
-        assert {job["id"] for job in grass.jobs()} == known | ({int(done.out)} if done.code == 0 else set())
-        if done.code != 0:
-            assert (done.code, done.out, done.err.count("\n")) == (5, "", 1), done
-            return done.err
-        known.add(int(done.out))
-    raise AssertionError("a full disk took everything")
-
-
-@needs_root
-def test_a_full_disk_at_submit_is_one_line_and_nothing_is_stored(grass: Grass, disk: Path) -> None:
-    """Running jobs are unharmed, and all goes on once there is room again."""
-    running = grass.gated("go")
-    pid = grass.until(running, "running")["pid"]
-    fill(disk)
-    refusal = until_refused(grass)
-    assert "full" in refusal or "space" in refusal
-    assert is_alive(pid) and grass.job(running)["state"] == "running"
-    checks = {check["check"]: check for check in grass.json_of(1, "doctor")["checks"]}
-    assert checks["disk"]["status"] == "fail"
-    (disk / "ballast").unlink()
-
-    def submitted() -> bool:
-        return grass("enqueue", "echo", "room").code == 0
-
-    eventually(submitted, "the store is tried again by itself")
-    grass.open_gate("go")
-    assert grass.until(running, "succeeded")["exit_code"] == 0
-    ids = [job["id"] for job in grass.jobs()]
-    assert {job["state"] for job in grass.ended(*ids)} == {"succeeded"}
-    assert grass.log(ids[-1]) == "room\n"
-
-
-@needs_root
-def test_an_end_on_a_full_disk_is_kept(grass: Grass, disk: Path) -> None:
-    """The exit code is recorded once there is room, and the next job starts."""
-    grass.ok("create-queue", "q", "--gpu=1")
-    id_ = grass.enqueue("q", "--gpu=1", "--", "sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 9")
-    next_one = grass.enqueue("q", "--gpu=1", "--", "true")
-    pid = grass.until(id_, "running")["pid"]
-    fill(disk)
-    grass.open_gate("go")
-    eventually(lambda: not is_alive(pid), "the job ends")
-    until_refused(grass)
-    (disk / "ballast").unlink()
-    assert grass.until(id_, "failed")["exit_code"] == 9
-    grass.until(next_one, "succeeded")
-
-
-@needs_root
-def test_a_daemon_cannot_start_on_a_full_disk(grass: Grass, disk: Path) -> None:
-    fill(disk)
-    done = grass("enqueue", "true")
-    assert done.code == 5 and done.err.count("\n") == 1, done
-    (disk / "ballast").unlink()
-    grass.nothing_was_stored()
 
 
 @needs_root

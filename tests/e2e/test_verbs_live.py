@@ -117,11 +117,11 @@ def test_clean_removes_what_ended_and_never_what_runs(grass: Grass) -> None:
     assert "removed 0" in grass.ok("clean", "--older", "7d")
     assert "removed 1" in grass.ok("clean", "failed")
     assert not (grass.home / "jobs" / str(failed)).exists()
-    assert "removed 1" in grass.ok("clean")
+    assert "removed 1" in grass.ok("clean", "--yes")
     assert [job["id"] for job in grass.jobs()] == [running]
     grass.open_gate("go")
     grass.until(running, "succeeded")
-    assert grass.json("clean")["ids"] == [running]
+    assert grass.json("clean", "--yes")["ids"] == [running]
     assert grass.enqueue("true") == running + 1, "an id is never used again"
 
 
@@ -290,8 +290,8 @@ def test_everything_that_prints_data_prints_json(grass: Grass) -> None:
     held = grass.enqueue("--hold", "q", "true")
     for words in (
         ("show",), ("info",), ("status",), ("why", "1"), ("release", "1"), ("wait", "1"), ("rerun", "1"),
-        ("wait", "all"), ("pause", "q"), ("resume",), ("doctor",), ("clean",), ("delete-queue", "q"), ("start",),
-        ("restart",), ("stop",),
+        ("wait", "all"), ("pause", "q"), ("resume",), ("doctor",), ("clean", "--yes"), ("delete-queue", "q"),
+        ("start",), ("restart",), ("stop",),
     ):  # fmt: skip
         document = grass.json(*words)
         assert isinstance(document, dict), words

@@ -61,7 +61,7 @@ def test_every_command_works_from_another_machine(site: Site, how: str) -> None:
     assert "ann" in ok("token") and "grass1." in ok("token", "create")
     told = ok("audit", "--last", "100")
     assert "redeem" in told and "job 1 in q" in told
-    assert "removed 5 jobs" in ok("clean")
+    assert "removed 5 jobs" in ok("clean", "--yes")
     assert "node" in ok("show") and "node" in ok("info") and "node" in ok("status")
     if "daemon" not in how:
         assert not (person.home / "grass.sock").exists(), "nothing was started here"

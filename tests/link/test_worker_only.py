@@ -12,6 +12,7 @@ import aiohttp
 from aiohttp import web
 from tests.link.harness import play
 
+from grassq.core.messages import LeftFolder
 from grassq.core.model import Offer
 from grassq.web.logs.tail import LogReader
 from grassq.web.routes.worker_only import OwnWorkerRoutes
@@ -38,13 +39,16 @@ class FakeWorker:
     async def withdraw(self, queue: str) -> None:
         self.queues = tuple(offer for offer in self.queues if offer.queue != queue)
 
-    async def remove(self, ids: list[int], spare: set[int]) -> None:
+    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
+        raise NotImplementedError
+
+    async def size(self, ids: list[int]) -> int:
         raise NotImplementedError
 
     def folders(self) -> list[int]:
         return []
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         return []
 
     def describe(self) -> dict[str, object]:

@@ -141,6 +141,18 @@ def test_what_a_job_left_goes_with_it(store: Store) -> None:
     assert (store.attempts(1), store.story(1), store.environment(DIGEST)) == ([], [], None)
 
 
+def test_the_folder_of_a_removed_job_is_remembered_until_it_is_gone(store: Store) -> None:
+    store.commit(new(a_job(1), a_job(2), replace(a_job(3), rerun_of=1)))
+    for id_ in (1, 2, 3):
+        ended(store, id_)
+    store.commit(Changes(removed=[1, 2]))
+    assert store.removals(0, 10) == [1, 2] and store.removals(1, 10) == [2] and store.removals(0, 1) == [1]
+    assert store.removals_without_rerun(10) == [2], "job 3 may use the checkpoint of job 1"
+    store.commit(Changes(cleared=[2]))
+    store.commit(Changes(removed=[3]))
+    assert store.removals(0, 10) == store.removals_without_rerun(10) == [1, 3]
+
+
 def test_a_key_stands_for_its_submission(store: Store) -> None:
     one = Submission("k" * 32, b"\x00\xff", 3, 2, 1.5)
     store.commit(Changes(submissions={one.key: one}))

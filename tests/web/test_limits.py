@@ -8,6 +8,7 @@ import pytest
 from tests.web.broker_fixture import BrokerFixture, answer_from, key, play
 
 from grassq.broker import tokens
+from grassq.core.messages import LeftFolder
 from grassq.web.access import bodies
 
 
@@ -71,8 +72,9 @@ def test_a_key_that_held_jobs_does_not_clean_them() -> None:
     async def test(fixture: BrokerFixture) -> None:
         removed: list[int] = []
 
-        async def remove(ids: list[int], spare: set[int]) -> None:
+        async def remove(ids: list[int], spare: set[int]) -> list[LeftFolder]:
             removed.extend(ids)
+            return []
 
         fixture.directory.remove = remove  # type: ignore[method-assign]
         await fixture.ask(

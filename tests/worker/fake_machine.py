@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from tests.builders import BOOT, a_capacity
 
-from grassq.core.messages import Start
+from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
@@ -118,8 +118,12 @@ class FakeMachine:
         alive = {job for job, attempt in self.dirs if self.look((job, attempt)).shim_alive}
         self.dirs = {each: found for each, found in self.dirs.items() if each[0] not in set(jobs) - alive}
 
-    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
+    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
         self.forget(jobs, spare)
+        return [LeftFolder(job, 0, "it runs") for job, _ in self.dirs if job in jobs]
+
+    async def size(self, jobs: Collection[int]) -> int:
+        return 0
 
     async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
         log = self.dirs.get((job, attempt), Dir()).log
@@ -132,7 +136,7 @@ class FakeMachine:
     def folders(self) -> list[int]:
         return sorted({job for job, _ in self.dirs}, reverse=True)
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         return []
 
     def check(self) -> None: ...

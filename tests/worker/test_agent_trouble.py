@@ -21,7 +21,7 @@ from tests.worker.workbench import (
 from grassq.core.messages import Check, Start, Stop
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
-from grassq.core.states import Started, Stuck
+from grassq.core.states import RefusedByWorker, Started, Stuck
 from grassq.run.rundir import Lease
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S, RUNNING_LOOK_S
 
@@ -146,3 +146,29 @@ def test_an_end_is_not_followed_by_old_trouble() -> None:
     bench.hear("stuck", pid=7)
     bench.hear("exited", record=RECORD)
     assert bench.tick(REPEAT_S) == [DONE]
+
+
+def test_a_stop_of_an_attempt_whose_run_dir_cannot_be_made_ends_it() -> None:
+    """No shim would ever find a stop file; and the broker, which repeats the stop, must not put the end off."""
+    bench = Bench()
+
+    def full(start: Start, lease: Lease | None, after: AttemptId | None = None) -> None:
+        raise _full()
+
+    bench.runner.start = full  # type: ignore[method-assign]
+    (stuck,) = bench.order(START)
+    assert isinstance(stuck, Stuck)
+    bench.runner.trouble = _full()
+    assert bench.order(STOP) == []
+    bench.runner.trouble = None
+    assert RefusedByWorker(1, "given up before it started") in bench.tick(1.0)
+
+
+def test_a_claim_that_cannot_be_written_is_told() -> None:
+    bench = Bench()
+    bench.order(START)
+    told = bench.hear("claim_failed", error="No space left on device")
+    assert told == [Stuck(1, "it cannot be claimed: No space left on device")]
+    bench.did()
+    bench.tick(ORDER_AGAIN_S)
+    assert bench.did() == ["begin"]

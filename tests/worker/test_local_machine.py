@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from grassq.core.states import Exited, Lost
 from grassq.run import processes, rundir
 from grassq.run.lease_timer import boottime
 from grassq.run.rundir import ACKED, UNRECORDED, Lease
+from grassq.worker import local_machine
 from grassq.worker.attempts import End
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.local_machine import LocalMachine
@@ -202,6 +203,39 @@ def test_a_job_of_which_something_is_alive_keeps_its_folder(bench: Bench) -> Non
     assert isinstance(bench.ended((1, 1)), Exited)
     asyncio.run(bench.machine.remove((1,), ()))
     assert not (bench.home / "jobs/1").exists()
+
+
+class NoEvents:
+    """A worker that does not listen to its machine."""
+
+    def heard(self, report: dict[str, Any]) -> None: ...
+
+    def shim_gone(self, attempt: AttemptId) -> None: ...
+
+    def watch_all(self) -> None: ...
+
+
+def test_a_folder_that_could_not_be_removed_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_machine, "UNREMOVED_S", 0.0)
+    machine, folder = bench.machine, bench.home / "jobs/1"
+
+    async def until(condition: Callable[[], object]) -> None:
+        while not condition():
+            machine.check()
+            await asyncio.sleep(0.01)
+
+    async def test() -> None:
+        await machine.open(NoEvents())
+        machine.start(a_start("sleep", "600"), None)
+        await until(lambda: machine.look((1, 1)).pid)
+        machine.forget((1,), ())
+        left = await machine.remove((1,), ())
+        assert [(each.job, each.why) for each in left] == [(1, "something of it still runs")] and left[0].bytes > 0
+        machine.stop((1, 1), 0.1)
+        await until(lambda: not folder.exists())
+        await machine.close()
+
+    asyncio.run(asyncio.wait_for(test(), 30))
 
 
 # Jobs from other machines.

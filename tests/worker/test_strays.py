@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from tests.builders import BOOT
 from tests.worker.test_run_spec import a_start, launch_of
 
 from grassq.run import rundir
@@ -22,15 +23,18 @@ def test_a_run_dir_without_a_job_is_named_with_the_command_that_submits_it_again
     a_run_dir(tmp_path, 7, 1, b"echo")
     a_run_dir(tmp_path, 7, 2, b"echo", b"two words")
     (tmp_path / "jobs/8").mkdir()
-    seven, eight = strays.of_jobs(str(tmp_path), [7, 8])
+    seven, eight = strays.of_jobs(str(tmp_path), [7, 8], BOOT)
     assert (seven["path"], eight["path"], eight["again"]) == ("jobs/7/2", "jobs/8", "")
     start = a_start()
-    assert seven["again"] == f"cd {start.spec.cwd.decode()} && grass enqueue {start.spec.queue} -- echo 'two words'"
+    assert (
+        seven["again"]
+        == f"cd {start.spec.cwd.decode()} && grass enqueue {start.spec.queue} --name=train -- echo 'two words'"
+    )
     assert shlex.split(seven["again"])[-2:] == ["echo", "two words"]
 
 
 def test_only_what_is_marked_is_named_as_unknown_to_a_restored_broker(tmp_path: Path) -> None:
     a_run_dir(tmp_path, 1, 1, b"true")
     rundir.mark(a_run_dir(tmp_path, 2, 3, b"true"), rundir.UNRECORDED)
-    (stray,) = strays.unrecorded(str(tmp_path))
-    assert stray["path"] == "jobs/2/3" and "restored from a backup" in stray["why"]
+    (stray,) = strays.unrecorded(str(tmp_path), BOOT)
+    assert stray["path"] == "jobs/2/3" and "restored from a backup" in str(stray["why"])

@@ -56,6 +56,8 @@ class Batch(Struct):
     seq: int = 0
     #: The broker's own records of workers, as stored.
     worker_records: dict[str, WorkerRecord] = field(default_factory=dict)
+    #: Why nothing can be stored now; None while commits succeed.
+    read_only: str | None = None
     #: The changes to publish to subscribers once this batch is on disk, in order.
     changed: list[JobChange] = field(default_factory=list)
     #: What tokens use with the new jobs of this batch; tokens that submitted nothing in it are left out.

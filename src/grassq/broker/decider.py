@@ -27,7 +27,7 @@ from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import WorkerRoles
 from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck, is_current
-from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreUnavailable
+from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreFull, StoreUnavailable
 from grassq.store.base import Changes, WorkerRecord
 from grassq.store.high_water import HighWater
 from grassq.store.relational import Store
@@ -85,6 +85,7 @@ class Decider:
         #: Messages of workers that no commit has included yet. Unlike reports, workers do not repeat them.
         self._unheard: list[FromWorker] = []
         self.read_only: str | None = None
+        self._refusal: type[StoreUnavailable] = StoreUnavailable
         #: The number of the last committed change.
         self._seq = 0
         self._generation = 0
@@ -105,7 +106,7 @@ class Decider:
     def status(self) -> BrokerStatus:
         """What the engine tells others of this broker after each batch."""
         history = self._recovery.history(self._store.number, self._next_id - 1)
-        return BrokerStatus(self._store_id, history, self._generation, self.read_only)
+        return BrokerStatus(self._store_id, history, self._generation, self.read_only, self.board.lost_jobs)
 
     @property
     def beat_s(self) -> float | None:
@@ -132,6 +133,7 @@ class Decider:
         self.board.is_unsure_of_ids = self._recovery.is_unsure_of_ids
         self.board.templates = dict(loaded.templates)
         self.board.ended_tokens = {token.id for token in self._store.tokens() if is_revoked(token)}
+        self.board.lost_jobs = loaded.lost_jobs
         self.board.awaited = self._awaited - self._recovery.state.spoken
         self.board.awaited_until = self._began + AWAIT_S
         for group in loaded.groups:
@@ -212,10 +214,12 @@ class Decider:
 
     def _commit(self, batch: Batch) -> None:
         changes, beat_s = batch.changes, self._store.beat_s
-        if not changes.empty:
+        # While nothing can be stored, a commit without changes proves that the store can be written again.
+        if not changes.empty or self.read_only is not None:
             self._recovery.storing(batch)
             self._store.commit(changes)
-            self._failures = 0
+            if not changes.empty:
+                self._failures = 0
             self._recovery.stored(batch)
             self._worker_records |= changes.worker_records
             for name in changes.removed_workers:
@@ -229,8 +233,8 @@ class Decider:
 
     def _batch(self) -> Batch:
         wall, mono = self._clock.wall(), self._clock.mono()
-        changes = Changes()
-        return Batch(self.board, self._store, wall, mono, self._next_id, changes, self._seq, self._worker_records)
+        mine = self._next_id, Changes(), self._seq, self._worker_records
+        return Batch(self.board, self._store, wall, mono, *mine, read_only=self.read_only)
 
     def _decide(self, batch: Batch, messages: Sequence[Message]) -> Effects:
         effects = Effects([], [], batch.changed)
@@ -386,6 +390,7 @@ class Decider:
         """Drop the board, which may be ahead of the disk; reload it, and answer each call by what was really stored."""
         log.error("commit_failed error=%s", error)
         self._failures += 1
+        self._refusal = StoreFull if isinstance(error, StoreFull) else StoreUnavailable
         if self._failures >= FAILURES_MAX:
             self.read_only = str(error)
             self._retry_at = self._clock.mono() + RETRY_STORE_S
@@ -407,7 +412,7 @@ class Decider:
         return None if stored is None else call.recall(stored)
 
     def _only_read(self, messages: Sequence[Message]) -> Effects:
-        refusal = StoreUnavailable(f"nothing can be stored now: {self.read_only}")
+        refusal = self._refusal(f"nothing can be stored now: {self.read_only}")
         batch = self._batch()
         answers: list[tuple[Call, object]] = []
         for message in messages:

@@ -93,6 +93,8 @@ class BrokerStatus(Struct, frozen=True):
     generation: int
     #: Why nothing can be stored; None while commits succeed.
     read_only: str | None
+    #: How many jobs have a folder on this machine and are not stored; 0 once the user has accepted that.
+    lost_jobs: int = 0
 
 
 class Effects(Struct):

@@ -235,8 +235,10 @@ def accept_restored(batch: Batch) -> Done:
     """Start jobs again after a restored backup, without waiting for the missing workers and attempts."""
     missing = sorted(batch.board.unreconciled)
     busy = {name: state for name, state in batch.board.workers.items() if state.unrecorded}
-    if not missing and not busy:
+    if not missing and not busy and not batch.board.lost_jobs:
         return Done([], ["no restore in progress"])
+    if batch.board.lost_jobs:
+        batch.board.lost_jobs = batch.changes.lost_jobs = 0
     batch.board.unreconciled = set()
     batch.board.awaited = set()
     # The empty set is a change too, so that the batch ends with a plan.

@@ -81,7 +81,8 @@ def _workers(batch: Batch) -> list[WorkerState]:
 def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
     """Return jobs as documents, with what is known of their workers now."""
     return [
-        job_document(job, unreachable(batch, job), lacking(batch, job)) | {"cannot_start": cannot_start(batch, job)}
+        job_document(job, unreachable(batch, job), lacking(batch, job))
+        | {"cannot_start": cannot_start(batch, job), "cannot_end": cannot_end(batch, job)}
         for job in jobs
     ]
 
@@ -89,9 +90,19 @@ def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
 def cannot_start(batch: Batch, job: Job) -> str | None:
     """Return why a job cannot start until a person does something; None if it can, and when it has started."""
     is_stuck = job.state is State.HELD or job.waits_for_queue or (job.state is State.PLACED and job.reason)
-    if is_stuck or job.state is State.QUEUED:
-        return lacking(batch, job) or (job.reason if is_stuck else None)
-    return None
+    if is_stuck:
+        return lacking(batch, job) or job.reason
+    why = lacking(batch, job) if job.state is State.QUEUED else None
+    return why or (_stores_nothing(batch) if job.state in (State.QUEUED, State.WAITING, State.PLACED) else None)
+
+
+def cannot_end(batch: Batch, job: Job) -> str | None:
+    """Return why the end of a running job would not be noticed now; None if it would be."""
+    return _stores_nothing(batch) if job.state is State.RUNNING else None
+
+
+def _stores_nothing(batch: Batch) -> str | None:
+    return None if batch.read_only is None else f"nothing can be stored now: {batch.read_only}"
 
 
 def paused_text(board: Board, queue: str) -> str:
@@ -158,6 +169,17 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "started": timestamp(job.started),
         "finished": timestamp(job.finished),
     }
+
+
+def lost_history_warning(lost_jobs: int) -> str:
+    """Return the warning that the store does not know all jobs that have a folder on its machine."""
+    some = "1 job is in no list: its folder is"
+    if lost_jobs != 1:
+        some = f"{lost_jobs} jobs are in no list: their folders are"
+    return (
+        f"{some} from another store, or from a newer copy of this one; `grass doctor` tells what can be brought back, "
+        "`grass resume --restored` ends this warning"
+    )
 
 
 def timestamp(at: float | None) -> str | None:
@@ -261,7 +283,7 @@ def _why(batch: Batch, job: Job) -> Document:
     return {
         "id": job.id,
         "state": str(job.state),
-        "reason": unreachable(batch, job) or lacking(batch, job) or job.reason,
+        "reason": unreachable(batch, job) or cannot_end(batch, job) or lacking(batch, job) or job.reason,
         "story": [{"at": timestamp(line.at), "kind": line.kind, "detail": line.detail} for line in story],
         "text": "\n".join(_lines(batch, job, blockers)),
         "blocked": [
@@ -287,9 +309,10 @@ def _lines(batch: Batch, job: Job, blockers: list[Blocker]) -> list[str]:
         return [f"{head} {ending(job)}", f"{log}`grass rerun {job.id}` runs it again"]
     if job.state is not State.QUEUED:
         silent = unreachable(batch, job)
-        state, reason = ("unreachable", silent) if silent else (str(job.state), lacking(batch, job) or job.reason)
+        lacks = lacking(batch, job) or job.reason or _stores_nothing(batch)
+        state, reason = ("unreachable", silent) if silent else (str(job.state), lacks)
         return [f"{head} is {state}" + (f": {reason}" if reason else "")]
-    if (held_up := _held_up(batch.board, batch.mono)) is not None:
+    if (held_up := _stores_nothing(batch) or _held_up(batch.board, batch.mono)) is not None:
         return [f"{head} waits: {held_up}"]
     if batch.board.is_paused(job.spec.queue):
         return [f"{head} waits because {paused_text(batch.board, job.spec.queue)}"]

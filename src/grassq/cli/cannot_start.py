@@ -1,9 +1,9 @@
-"""Names jobs that cannot start, on stderr, while a command waits for them or follows them."""
+"""Names jobs that cannot start, or whose end cannot be stored, on stderr, while a command waits for them."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +15,14 @@ NAMED_MAX = 5
 #: The first and the longest time between two looks at a job that has not started, in seconds.
 LOOK_S, LOOK_MAX_S = 0.5, 30.0
 NOT_STARTED = ("held", "waiting", "queued", "placed")
+UNFINISHED = (*NOT_STARTED, "running")
 
 
 class CannotStart:
-    """Prints each job that cannot start once, and again when the reason changes; with `strict` it is an error."""
+    """Prints each job that cannot start once, and again when the reason changes; with `strict` it is an error.
+
+    A job that runs on a daemon that can store nothing is printed likewise, and never an error.
+    """
 
     def __init__(self, *, strict: bool = False, quiet: bool = False) -> None:
         self.is_strict = strict
@@ -27,30 +31,37 @@ class CannotStart:
 
     def tell(self, jobs: Iterable[Mapping[str, Any]]) -> None:
         """Print the jobs that cannot start and were not printed yet; raise Refused if that is an error."""
-        news = {}
-        for job in jobs:
-            why = job.get("cannot_start")
-            if why and self._told.get(job["id"]) != why:
-                news[job["id"]] = str(why)
-        self._told |= news
+        jobs = list(jobs)
+        news = self._news(jobs, "cannot_start")
         lines = [f"job {id_} cannot start: {why}" for id_, why in [*news.items()][:NAMED_MAX]]
         if len(news) > len(lines):
             lines.append(f"{len(news) - len(lines)} more cannot start; `grass why ID` says why")
         if news and self.is_strict:
             raise Refused(f"{lines[0]} (the job is not removed)" if len(news) == 1 else "; ".join(lines))
+        unstored = self._news(jobs, "cannot_end")
+        lines += [f"the end of job {id_} is not stored yet: {why}" for id_, why in [*unstored.items()][:1]]
+        if len(unstored) > 1:
+            lines[-1] += f" ({len(unstored) - 1} more jobs wait for the same)"
         if not self._quiet:
             render.notes(lines)
+
+    def _news(self, jobs: Iterable[Mapping[str, Any]], key: str) -> dict[int, str]:
+        """Return the reasons that were not printed yet, by job."""
+        found = {job["id"]: str(job[key]) for job in jobs if job.get(key)}
+        news = {id_: why for id_, why in found.items() if self._told.get(id_) != why}
+        self._told |= news
+        return news
 
 
 @contextmanager
 def watched(look: Callable[[], Mapping[str, Any]], job: Mapping[str, Any], blocked: CannotStart) -> Iterator[None]:
-    """Look at a job that has not started, ever less often, and tell when it cannot start, until the block ends."""
+    """Look at an unfinished job, ever less often, and tell what keeps it from starting or ending."""
     blocked.tell([job])
-    if job.get("state") not in NOT_STARTED:
+    if job.get("state") not in UNFINISHED:
         yield
         return
     is_over = threading.Event()
-    threading.Thread(target=_watch, args=(look, blocked, is_over), daemon=True).start()
+    threading.Thread(target=_watch, args=(look, blocked, is_over, UNFINISHED), daemon=True).start()
     try:
         yield
     finally:
@@ -61,10 +72,12 @@ def until_started(look: Callable[[], Mapping[str, Any]], job: Mapping[str, Any],
     """Look at a job until it has started or ended; raise Refused if it cannot start and that is an error."""
     blocked.tell([job])
     if job.get("state") in NOT_STARTED:
-        _watch(look, blocked, threading.Event())
+        _watch(look, blocked, threading.Event(), NOT_STARTED)
 
 
-def _watch(look: Callable[[], Mapping[str, Any]], blocked: CannotStart, is_over: threading.Event) -> None:
+def _watch(
+    look: Callable[[], Mapping[str, Any]], blocked: CannotStart, is_over: threading.Event, states: Collection[str]
+) -> None:
     pause_s = LOOK_S
     while not is_over.wait(pause_s):
         try:
@@ -74,6 +87,6 @@ def _watch(look: Callable[[], Mapping[str, Any]], blocked: CannotStart, is_over:
         if is_over.is_set():
             return
         blocked.tell([job])
-        if job.get("state") not in NOT_STARTED:
+        if job.get("state") not in states:
             return
         pause_s = min(2 * pause_s, LOOK_MAX_S)

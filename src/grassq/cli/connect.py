@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from grassq import home as homes
-from grassq.cli.fast import complain, warn_of_version
+from grassq.cli.fast import complain, current_home, warn
 from grassq.core.syntax.durations import patience_s
 from grassq.net.client import ApiClient
 from grassq.net.retry import AWAY_S
@@ -16,7 +16,7 @@ from grassq.net.retry import AWAY_S
 @contextmanager
 def connect(typed: str | None = None, *, local: bool = False, away_s: float = AWAY_S) -> Iterator[ApiClient]:
     """Yield a client of the broker that --broker, GRASS_BROKER or `grass use` names, else of the local daemon."""
-    home = homes.current()
+    home = current_home()
     broker = None if local else homes.broker(home, typed)
     with ApiClient(home, broker=broker, tell=complain, away_s=away_s) as client:
         try:
@@ -24,7 +24,7 @@ def connect(typed: str | None = None, *, local: bool = False, away_s: float = AW
         finally:
             # A user cannot change the version of a broker on another machine, so only the local one is compared.
             if broker is None:
-                warn_of_version(client.daemon_version)
+                warn(client.headers)
 
 
 def add_patient(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from grassq import home as homes
-from grassq.cli.fast import find_target, warn_of_version
+from grassq.cli.fast import find_target, warn
 from grassq.descriptors import write_all
 from grassq.errors import BadInput, GrassError, Unreachable
 from grassq.net.encoding import enqueue_body, new_key
@@ -43,7 +43,7 @@ def enqueue(
     code, length, job = (headers.get(f"grass-{name}", "") for name in ("exit", "stdout", "follow"))
     if not is_number(job):
         # With a job to follow, the client of its log warns.
-        warn_of_version(headers.get("grass-version"))
+        warn(headers)
     if not is_number(code) or not is_number(length):
         from grassq.net.client import read_answer
 

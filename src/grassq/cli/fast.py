@@ -13,7 +13,7 @@ from grassq.net.retry import AWAY_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from grassq.net.http import Target
 
@@ -77,13 +77,21 @@ def find_target(typed: str | None, away_s: float = AWAY_S) -> tuple[Target, str 
 
     A broker may be away for `away_s` seconds before a request fails.
     """
-    home = homes.current()
+    home = current_home()
     broker = homes.broker(home, typed)
     if broker is None:
         return home, None
     from grassq.net.broker import open_broker
 
     return open_broker(home, broker, complain, away_s), broker
+
+
+def current_home() -> str:
+    """Return the home of this command, and say which it is if it had to be guessed."""
+    home = homes.current()
+    if homes.is_guessed():
+        complain(f"HOME is not set; the queue is in {home} (GRASS_HOME names another)")
+    return home
 
 
 def complain(message: str) -> None:
@@ -93,7 +101,8 @@ def complain(message: str) -> None:
     render.error(message)
 
 
-def warn_of_version(daemon: str | None) -> None:
-    """Warn if the daemon has another version than this command."""
-    if warning := version_warning(daemon):
-        complain(warning)
+def warn(headers: Mapping[str, str]) -> None:
+    """Print what the headers of a local daemon's answer warn of: another version, or what it says itself."""
+    for warning in (version_warning(headers.get("grass-version")), headers.get("grass-warning")):
+        if warning:
+            complain(warning)

@@ -20,6 +20,7 @@ LONGEST_S = 100 * 365 * 86400.0
 SLOTS_NAMED = 8
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
+SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def span(seconds: float) -> str:
@@ -30,6 +31,12 @@ def span(seconds: float) -> str:
             rest = whole % size // smaller_size
             return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
     return f"{whole}s"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the largest unit that it has one of."""
+    power = min(max(count.bit_length() - 1, 0) // 10, len(SIZES) - 1)
+    return f"{count / (1 << 10 * power):.{min(power, 1)}f} {SIZES[power]}"
 
 
 def now() -> float:

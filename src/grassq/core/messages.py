@@ -65,6 +65,15 @@ class Forget(Struct, frozen=True, tag="forget"):
     spare: tuple[JobId, ...] = ()
 
 
+class LeftFolder(Struct, frozen=True):
+    """The folder of a removed job that could not be removed yet."""
+
+    job: int
+    #: What it takes of the disk.
+    bytes: int
+    why: str
+
+
 class StorePosition(Struct, frozen=True):
     """A point in a store's history: a broker's incarnation (one run of it), and the number of its last commit."""
 

@@ -28,8 +28,8 @@ from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, load_mode, raise_file_limit, serve_user
 from grassq.daemon.home_lock import open_run_root
+from grassq.daemon.lost_history import LostHistory
 from grassq.daemon.standby import lead, note_key
-from grassq.run import rundir
 from grassq.settings import STORE_MEMORY
 from grassq.store.high_water import HighWater
 from grassq.store.open import open_store, sqlite_path
@@ -67,11 +67,13 @@ async def open_broker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         return []  # told to stop while it stood by
     offer_file = None if setup.mode.no_worker else _offer_file(run_root, setup, durable)
     local = None if offer_file is None else offer_file.name
-    engine = Engine(lambda: _decider(setup, led or open_store(url), url, run_root, local, identity))
+    history = LostHistory(run_root)
+    engine = Engine(lambda: _decider(setup, led or open_store(url), url, history, local, identity))
     stack.push_async_callback(engine.close)
     running = asyncio.create_task(engine.run())
     parts = [running]
-    worker = None if offer_file is None else _worker(run_root, offer_file, setup, engine, durable)
+    unknown = history.unknown
+    worker = None if offer_file is None else _worker(run_root, offer_file, setup, engine, durable, unknown)
     stack.push_async_callback(cancel, running)
     if worker is not None:
         engine.connect(worker.name, worker.deliver)
@@ -99,19 +101,21 @@ def _mark_in_home(setup: DaemonContext) -> HighWater:
 
 
 def _decider(
-    setup: DaemonContext, store: Store, url: str, run_root: str, local: str | None, identity: Identity | None
+    setup: DaemonContext, store: Store, url: str, history: LostHistory, local: str | None, identity: Identity | None
 ) -> Decider:
     note_key(setup, store, identity)
-    return Decider(
+    decider = Decider(
         store,
         SystemClock(),
         incarnation=secrets.token_hex(8),
         patience=ReservationPolicy(setup.values.passes, setup.values.patience_s),
-        floor_id=next(iter(rundir.numbers(f"{run_root}/jobs")), 0),
+        floor_id=history.highest_id,
         lease_s=setup.values.lease_s,
         roles=in_process(local),
         mark=_mark(setup, url),
     )
+    history.compare(store, decider)
+    return decider
 
 
 def _offer_file(run_root: str, setup: DaemonContext, durable: bool) -> offers.OfferFile:
@@ -122,7 +126,14 @@ def _offer_file(run_root: str, setup: DaemonContext, durable: bool) -> offers.Of
     return offer_file
 
 
-def _worker(run_root: str, offer_file: offers.OfferFile, setup: DaemonContext, engine: Engine, durable: bool) -> Worker:
+def _worker(
+    run_root: str,
+    offer_file: offers.OfferFile,
+    setup: DaemonContext,
+    engine: Engine,
+    durable: bool,
+    unknown: list[int],
+) -> Worker:
     def send(message: WorkerMessage) -> None:
         engine.post(FromWorker(offer_file.name, message))
 
@@ -132,6 +143,7 @@ def _worker(run_root: str, offer_file: offers.OfferFile, setup: DaemonContext, e
         capacity=setup.capacity,
         with_daemon=not durable,
         environment=setup.default_env,
+        unknown_jobs=unknown,
         nofile=raise_file_limit(),
     )
     return Worker(machine, offers.Offers(offer_file, run_root if durable else None), send, labels=setup.mode.labels)

@@ -118,7 +118,7 @@ def save_mode(home: str, mode: SavedMode) -> None:
         path.unlink(missing_ok=True)
         return
     # For the owner only: a store's address may hold a password.
-    atomic_files.write_aside(home, MODE_NAME, msgspec.json.encode(mode), sync=True)
+    atomic_files.write_changed(home, MODE_NAME, msgspec.json.encode(mode))
 
 
 def host_name() -> str:

@@ -62,8 +62,8 @@ class ApiClient:
             from grassq.net.broker import open_broker
 
             self._target = open_broker(self.home, broker, tell, away_s)
-        #: Version of the daemon that answered last.
-        self.daemon_version: str | None = None
+        #: The headers of the last answer; `grass-version` is the daemon's version.
+        self.headers: Mapping[str, str] = {}
         self._connection: Connection | None = None
         self._encoded_env: tuple[dict[bytes, bytes], str] | None = None
         self._lock = threading.Lock()
@@ -259,7 +259,7 @@ class ApiClient:
         return self._lock
 
     def _note(self, response: Response) -> None:
-        self.daemon_version = response.headers.get("grass-version", self.daemon_version)
+        self.headers = response.headers
 
 
 def compact(ids: Iterable[int], *, limit: int = 4000) -> list[str]:

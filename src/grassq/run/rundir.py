@@ -6,7 +6,7 @@ it does not know, and nothing here changes its meaning without a new FORMAT.
     jobs/<id>/checkpoint/             one per job
     jobs/<id>/<attempt>/ spec.json    what to run; JSON, 0600. "lease": true means that it may run only under a lease,
                                       which a shim of the first release does not know; of a name that is in "env"
-                                      twice the last one counts
+                                      twice the last one counts; "submitted" is for submitting the job again
                          started      the claim: one JSON line; after the spawn a second one
                          stop         {"v", "grace_s", "reason"}: end the job
                          lease        {"v", "until", "length_s", "boot"}: until when on CLOCK_BOOTTIME it may run

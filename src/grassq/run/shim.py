@@ -35,7 +35,7 @@ STUCK_AFTER_S = 60.0
 # Seconds between two looks at a tree that is being killed; a SIGCHLD ends the wait earlier.
 KILL_PAUSE_MIN_S, KILL_PAUSE_MAX_S = 0.01, 1.0
 RETRY_S = 1.0
-# With no daemon the record is all there is: a full disk is waited out, for a day.
+# Without a daemon, or on a full disk, the record is all there is: room for it is waited for, for a day.
 RECORD_PAUSE_S, RECORD_TRIES = 5.0, 17_280
 
 _QUIET = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD)
@@ -368,19 +368,20 @@ class _Shim:
         # While a daemon listens, its store is the durable record, and a sync here would cost every job a disk flush.
         synced = self.deaf
         recorded = self._record(attempt, sync=synced)
-        # Without a daemon nothing new is begun.
-        self.prefetched = rundir.prefetched(attempt.path) if attempt.none_left and not self.deaf else None
+        # Nothing new is begun without a daemon, nor before the record is written: only this shim knows the end.
+        is_free = attempt.none_left and recorded
+        self.prefetched = rundir.prefetched(attempt.path) if is_free and not self.deaf else None
         goes_on = self.prefetched is not None
         message = {"event": "exited", **attempt.ids(), "record": attempt.record, "next": goes_on}
-        message["idle"] = attempt.none_left and not goes_on
+        message["idle"] = is_free and not goes_on
         if attempt.pid and not attempt.told:
             message |= self._identity(attempt)
         self.report(message)
         if self.unsent:
             self._drain()
-        if self.deaf and not (synced and recorded):
+        if not recorded or (self.deaf and not synced):
             self._record_for_sure(attempt)
-        return attempt.none_left and not self.deaf
+        return is_free and not self.deaf
 
     def _record(self, attempt: _Attempt, sync: bool) -> bool:
         try:

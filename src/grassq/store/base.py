@@ -147,7 +147,11 @@ class Changes(Struct):
     restored_to: int | None = None
     #: Running jobs, and the worker and number of a newer attempt that the store has no record of, if that changed.
     newer: NewerAttempts | None = None
+    #: How many jobs have a folder on the broker's machine and are not stored, if that was found out or accepted.
+    lost_jobs: int | None = None
     removed: list[int] = field(default_factory=list)
+    #: Removed jobs whose folders are gone.
+    cleared: list[int] = field(default_factory=list)
 
     def put(self, before: Job, after: Job) -> None:
         """Note that a job is now `after`; several changes of one job become one write."""
@@ -168,12 +172,13 @@ class Changes(Struct):
 
         Of what can be large only the sizes are in it: whatever changes a job also adds to its story.
         """
-        jobs: tuple[Sized, ...] = (self.inserted, self.updated, self.attempts, self.story, self.removed)
+        jobs: tuple[Sized, ...] = (self.inserted, self.updated, self.attempts, self.story, self.removed, self.cleared)
         small = (self.workers, self.worker_records, self.removed_workers, self.templates, self.tokens)
         sets = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
         copies = [copy(each) if each else each is None for each in (*small, *sets)]
-        return (*map(len, jobs), len(self.environments), len(self.submissions), *copies, self.restored_to)
+        sizes = (*map(len, jobs), len(self.environments), len(self.submissions))
+        return (*sizes, *copies, self.restored_to, self.lost_jobs)
 
 
 class WaitingGroup(Struct, gc=False):
@@ -206,6 +211,8 @@ class Loaded(Struct, frozen=True):
     #: The highest id that the store may have given before it was restored from a backup; 0 if it never was.
     restored_to: int = 0
     newer: NewerAttempts = {}
+    #: How many jobs have a folder on the broker's machine and are not stored; 0 once the user has accepted that.
+    lost_jobs: int = 0
     #: The incarnations of brokers on this store, oldest first: which commit was the last before each.
     incarnations: dict[str, int] = {}
     #: Every queued job and every job that waits for its queue alone, also those in `jobs`, by state and shape.

@@ -1,22 +1,17 @@
-"""What a store promises, and how it keeps this in tables. An engine adds how to execute and how to explain errors."""
+"""What a store promises, method by method, and how it keeps this in tables."""
 
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator, Iterable, Sequence
 from itertools import groupby, starmap
 from operator import itemgetter
-from typing import TypeVar
-
-import msgspec
 
 from grassq.core.model import ID_MAX, Job, State
 from grassq.core.syntax import selectors
 from grassq.core.syntax.selectors import Selector
-from grassq.errors import Deposed, GuardFailed, Refused, StoreUnavailable
+from grassq.errors import Deposed, GuardFailed, Refused
 from grassq.gc_pause import gc_paused
 from grassq.store import rows, sql, tallies
 from grassq.store.base import (
@@ -28,17 +23,15 @@ from grassq.store.base import (
     Changes,
     JobScan,
     Loaded,
-    QueryResult,
     Row,
     Story,
     Submission,
     Token,
     WaitingGroup,
 )
+from grassq.store.database import Database
 from grassq.store.rows import Part
 from grassq.store.tallies import Tallies
-
-T = TypeVar("T")
 
 #: How many rows of a store are in memory at once while it is copied, and while waiting jobs are grouped.
 ROWS_AT_ONCE, WAITING_AT_ONCE = 500, 2000
@@ -48,69 +41,18 @@ IDS_LOOKED_AT = 4000
 LINES_MAX = 1 << 24
 
 
-class Store(ABC):
+class Store(Database):
     """One broker's memory, in the tables of one database. Used by one thread at a time."""
 
     #: How often `beat` must be called; None if no other broker can take this store over.
     beat_s: float | None = None
     #: The number of the last commit; it grows by one with each commit and is stored with it.
     number = 0
-    #: The errors of the engine's driver.
-    driver_error: type[Exception]
 
     def __init__(self, where: str) -> None:
-        #: The store's name in messages, without a password.
-        self.where = where
+        super().__init__(where)
         #: Counts of jobs; None until the jobs are counted.
         self._tallies: Tallies | None = None
-
-    @abstractmethod
-    def _execute(self, statement: str, values: Sequence[object] = ()) -> QueryResult:
-        """Run one statement of `sql`."""
-
-    @abstractmethod
-    def _many(self, statement: str, values: Iterable[Sequence[object]]) -> None:
-        """Run one statement for each of the values."""
-
-    @abstractmethod
-    def _counts(self, writes: Iterable[rows.Write]) -> list[int]:
-        """Run statements; return how many rows each changed."""
-
-    @abstractmethod
-    def _stream(self, statement: str, count: int) -> Iterator[list[Row]]:
-        """Yield the rows of a question, a bounded number at a time; inside a transaction."""
-
-    def _patient(self) -> None:
-        """Allow a long statement; inside a transaction."""
-        return
-
-    @abstractmethod
-    def _writing(self) -> AbstractContextManager[None]:
-        """Open one transaction: committed at its end, undone by an exception."""
-
-    @abstractmethod
-    def _reading(self) -> AbstractContextManager[None]:
-        """Open one view of the store for several questions."""
-
-    @abstractmethod
-    def _in_words(self, error: Exception) -> str:
-        """Return what a driver's error, or data that cannot be decoded, means and what to do."""
-
-    @contextmanager
-    def _foreign_errors(self) -> Iterator[None]:
-        """Turn the driver's errors, and errors of decoding, into ours."""
-        try:
-            yield
-        except (self.driver_error, msgspec.MsgspecError) as error:
-            raise StoreUnavailable(self._in_words(error)) from error
-
-    @abstractmethod
-    def _reopen(self) -> None:
-        """Reconnect, so that nothing uncertain is kept from before."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the store."""
 
     def try_lead(self) -> bool:
         """Tell whether this broker may use the store now; the daemon asks every second until it may."""
@@ -145,7 +87,6 @@ class Store(ABC):
             if number < self.number:
                 # A restored copy, or a standby that never had our last commits: only a new incarnation may go on.
                 raise Deposed(f"{self.where} went back from commit {self.number} to {number}; start the broker again")
-            highest = [row[0] for row in (*self._all(sql.SELECT_HIGHEST), *self._all(sql.GET_META, "highest_id"))]
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 position_key=str(self._all(sql.GET_META, "position_key")[0][0]),
@@ -153,16 +94,35 @@ class Store(ABC):
                 workers=[rows.worker_of(info) for _, info in self._all(sql.SELECT_ALL["worker"])],
                 templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_ALL["template"])},
                 paused={row[0] for row in self._all(sql.SELECT_ALL["pause"])},
-                highest_id=max(int(each or 0) for each in highest),
+                highest_id=self._highest_id(),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])),
                 unreconciled={row[0] for row in self._all(sql.SELECT_ALL["doubt"])},
-                restored_to=max((int(row[0]) for row in self._all(sql.GET_META, "restored_to")), default=0),
+                restored_to=self._meta("restored_to"),
                 newer=next((rows.newer_from(row) for row in self._all(sql.GET_META, "newer")), {}),
+                lost_jobs=self._meta("lost_jobs"),
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
             )
             self.number, self._tallies = number, self._counted()
         return loaded
+
+    def _highest_id(self) -> int:
+        stored = [int(row[0]) for row in self._all(sql.SELECT_HIGHEST) if row[0] is not None]
+        return max([*stored, self._meta("highest_id")])
+
+    def _meta(self, key: str) -> int:
+        """Return a number that is kept under a key, 0 if there is none."""
+        return max((int(row[0]) for row in self._all(sql.GET_META, key)), default=0)
+
+    def ids_taken(self) -> tuple[str, int, int]:
+        """Return the store's id, the highest id it ever gave, and the one it may have given before a restore."""
+        with self._foreign_errors():
+            return str(self._all(sql.GET_META, "store_id")[0][0]), self._highest_id(), self._meta("restored_to")
+
+    def known(self, ids: Sequence[int]) -> set[int]:
+        """Return which of these ids a stored job has, or a removed job whose folder may still be there."""
+        with self._foreign_errors():
+            return {row[0] for each in (sql.SELECT_IDS, sql.SELECT_REMOVED_IDS) for row in self._of_ids(each, ids)}
 
     def _alive(self, whole: int) -> list[Job]:
         """Return the jobs that a broker must know whole, and the first of the others."""
@@ -232,8 +192,7 @@ class Store(ABC):
 
     def _remove(self, jobs: list[int]) -> Counter[str]:
         """Remove finished jobs and everything only they needed; return how many of each state."""
-        known = [int(row[0]) for row in self._all(sql.GET_META, "highest_id")]
-        self._execute(sql.PUT["meta"], ("highest_id", str(max([*jobs, *known]))))
+        self._execute(sql.PUT["meta"], ("highest_id", str(max([*jobs, self._meta("highest_id")]))))
         leaving = {row[0]: row for row in self._of_ids(sql.SELECT_LEAVING, jobs)}
         for job in jobs:
             if job not in leaving:
@@ -241,6 +200,7 @@ class Store(ABC):
         for statement in (sql.REMOVE_ATTEMPTS, sql.REMOVE_EVENTS, sql.REMOVE_JOBS):
             for ids in sql.portions(jobs):
                 self._execute(sql.of_ids(statement, len(ids)), ids)
+        self._many(sql.INSERT["removal"], [(job,) for job in jobs])
         # Only what these jobs used can have become useless.
         self._many(sql.REMOVE_ENVIRONMENT, [(digest,) for digest in {row[2] for row in leaving.values()}])
         return Counter(row[1] for row in leaving.values())
@@ -269,14 +229,15 @@ class Store(ABC):
                 self._execute(sql.REMOVE["template"], (queue,))
             else:
                 self._execute(sql.PUT["template"], (queue, rows.encode(template)))
-        if changes.paused is not None:
-            self._execute(sql.EMPTY["pause"])
-            self._many(sql.INSERT["pause"], [(queue,) for queue in sorted(changes.paused)])
-        if changes.unreconciled is not None:
-            self._execute(sql.EMPTY["doubt"])
-            self._many(sql.INSERT["doubt"], [(worker,) for worker in sorted(changes.unreconciled)])
-        if changes.restored_to is not None:
-            self._execute(sql.PUT["meta"], ("restored_to", str(changes.restored_to)))
+        for table, names in (("pause", changes.paused), ("doubt", changes.unreconciled)):
+            if names is not None:
+                self._execute(sql.EMPTY[table])
+                self._many(sql.INSERT[table], [(name,) for name in sorted(names)])
+        if changes.cleared:
+            self._many(sql.REMOVE["removal"], [(job,) for job in changes.cleared])
+        for key, number in (("restored_to", changes.restored_to), ("lost_jobs", changes.lost_jobs)):
+            if number is not None:
+                self._execute(sql.PUT["meta"], (key, str(number)))
         if changes.newer is not None:
             self._execute(sql.PUT["meta"], ("newer", rows.newer_text(changes.newer)))
 
@@ -353,15 +314,6 @@ class Store(ABC):
         with self._foreign_errors():
             return [rows.job_from(row) for row in self._of_ids(sql.SELECT_SOME, sorted(set(ids)))]
 
-    def _of_ids(self, statement: str, ids: Sequence[int], limit: int = ID_MAX) -> list[Row]:
-        """Return the rows of some ids, in their order, at most `limit`."""
-        found: list[Row] = []
-        for some in sql.portions(ids):
-            found += self._execute(sql.of_ids(statement, len(some)), some).fetchall()
-            if len(found) >= limit:
-                break
-        return found
-
     def recent(self, since: float, limit: int) -> list[Job]:
         """Return the last jobs finished after `since`, newest first."""
         return self._read(rows.job_from, sql.SELECT_RECENT, since, limit)
@@ -389,6 +341,14 @@ class Store(ABC):
             born = self._all(sql.SELECT_SUBMITTED, job)
             lines = [Story(job, created, "submitted", f"queue {queue}") for created, queue in born]
             return lines + [Story(*row) for row in self._all(sql.SELECT_STORY, job)]
+
+    def removals(self, after: int, limit: int) -> list[int]:
+        """Return removed jobs whose folders may still be there, by id from `after` on, at most `limit`."""
+        return self._read(itemgetter(0), sql.SELECT_REMOVALS, after, limit)
+
+    def removals_without_rerun(self, limit: int) -> list[int]:
+        """Return removed jobs whose folders may still be there, and whose checkpoints no stored job uses."""
+        return self._read(itemgetter(0), sql.SELECT_FREE_REMOVALS, limit)
 
     def tokens(self) -> list[Token]:
         """Return every token and code, oldest first, ended ones too; codes are kept CODE_KEPT_S after they ended."""
@@ -428,10 +388,3 @@ class Store(ABC):
                 self._many(sql.INSERT[table], some)
             number = self._number()
         self.number, self._tallies = number, None
-
-    def _read(self, from_row: Callable[[Row], T], statement: str, *values: object) -> list[T]:
-        with self._foreign_errors():
-            return [from_row(row) for row in self._all(statement, *values)]
-
-    def _all(self, statement: str, *values: object) -> list[Row]:
-        return self._execute(statement, values).fetchall()

@@ -58,6 +58,7 @@ _TABLES = {
     "doubt": ("worker", "worker"),
     "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became, priority_max", "id"),
     "life": ("life, number", "seq"),
+    "removal": ("job", "job"),
 }
 # Not part of a store's content: the schema's version in PostgreSQL, and that there is a mark beside this copy.
 _KEPT = {"meta": " where key not in ('schema', 'marked')"}
@@ -72,7 +73,10 @@ INSERT = {
     table: f"insert into {table} ({columns}) values ({', '.join('?' * (columns.count(',') + 1))})"
     for table, (columns, _) in _TABLES.items()
 }
-REMOVE = {table: f"delete from {table} where {_TABLES[table][1]} = ?" for table in ("worker", "template", "standing")}
+REMOVE = {
+    table: f"delete from {table} where {_TABLES[table][1]} = ?"
+    for table in ("worker", "template", "standing", "removal")
+}
 
 
 def _put(columns: str, key: str) -> str:
@@ -204,6 +208,12 @@ COUNT_FINISHED = "select count(*) from job where finished is not null"
 COUNT_OF_TOKENS = f"select token, count(*), sum(length(spec) + length(shape)) from job where {_OF_TOKEN} group by token"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
+SELECT_IDS = "select id from job where id in ({ids})"
+SELECT_REMOVED_IDS = "select job from removal where job in ({ids})"
+SELECT_REMOVALS = "select job from removal where job > ? order by job limit ?"
+SELECT_FREE_REMOVALS = """
+select job from removal where not exists (select 1 from job where job.rerun_of = removal.job) order by job limit ?
+"""
 SELECT_TOKENS = f"select {_TABLES['token'][0]} from token order by created, id"
 SELECT_ATTEMPTS = """
 select job, number, placement, pid, started, ended, outcome, exit_code, signal, error

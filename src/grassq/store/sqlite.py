@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -58,6 +59,8 @@ class SqliteStore(Store):
 
     def _open(self) -> sqlite3.Connection:
         with self._foreign_errors():
+            if self.path != MEMORY:
+                _keep_log_without_database(Path(self.path))
             # The caller makes sure that only one thread uses the store at a time; any thread may.
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -145,15 +148,27 @@ class SqliteStore(Store):
     def close(self) -> None:
         self._connection.close()
 
+    def _is_full(self, error: Exception) -> bool:
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
     def _in_words(self, error: Exception) -> str:
         why = str(error)
         if isinstance(error, msgspec.MsgspecError) or "malformed" in why or "not a database" in why:
             return f"{self.path} is damaged ({why}); keep it and the jobs folder, and start on another GRASS_HOME"
-        if "full" in why:
+        if self._is_full(error):
             return f"the disk that holds {self.path} is full; free some space and try again"
         if "readonly" in why or "unable to open" in why:
             return f"{self.path} cannot be written ({why}); check the owner and mode of its folder"
         return f"{self.path}: {why}"
+
+
+def _keep_log_without_database(path: Path) -> None:
+    """Rename a log whose database is gone: SQLite would delete the log, and with it the last commits."""
+    log = path.with_name(f"{path.name}-wal")
+    if (path.exists() and path.stat().st_size) or not log.exists() or not log.stat().st_size:
+        return
+    with suppress(OSError):
+        log.rename(log.with_name(f"{log.name}.{time.time_ns()}"))
 
 
 def _version(connection: sqlite3.Connection) -> int:

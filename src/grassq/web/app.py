@@ -11,11 +11,14 @@ from aiohttp import web
 from grassq import __version__
 from grassq.broker import service
 from grassq.broker.engine import Engine
+from grassq.broker.views import lost_history_warning
 from grassq.core.resources.amounts import Request
 from grassq.web.access.auth import Guard, Route
+from grassq.web.access.principal import CALLER
 from grassq.web.events.json_lines import serve_events
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.logs.serve import serve_log
+from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.routes.jobs import CHANGES, Jobs
@@ -47,7 +50,8 @@ class Api:
         self._link = link
         self.guard = guard
         self.tokens = Tokens(engine, self.guard)
-        self._jobs = Jobs(engine, directory)
+        self._removal = FolderRemoval(engine, directory)
+        self._jobs = Jobs(engine, self._removal)
         self._submissions = Submissions(engine, default)
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary)
@@ -56,17 +60,25 @@ class Api:
         """Return the application: routes, and the access check that also answers errors."""
         app = web.Application(middlewares=[errors_in_words, self.guard.check])
         app.on_response_prepare.append(version_header)
+        app.on_response_prepare.append(self._add_warning)
         app.on_startup.append(self._begin)
         app.on_shutdown.append(self._end)
         self.guard.protect(app, self.routes())
         return app
 
+    async def _add_warning(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Tell the owner with every answer that jobs are lost, until the owner accepts it."""
+        if (lost := self._engine.status.lost_jobs) and CALLER in request and request[CALLER].is_local:
+            response.headers["Grass-Warning"] = lost_history_warning(lost)
+
     async def _begin(self, app: web.Application) -> None:
         await self.tokens.load()
         self._temporary.start()
+        self._removal.start()
 
     async def _end(self, app: web.Application) -> None:
         await self._temporary.close()
+        await self._removal.close()
         self._engine.subscriptions.close()
 
     def routes(self) -> list[Route]:
@@ -115,6 +127,7 @@ class Api:
                 "jobs": totals,
                 "strays": await asyncio.to_thread(self._directory.strays, unknown),
                 "read_only": self._engine.status.read_only,
+                "lost_jobs": self._engine.status.lost_jobs,
             }
         )
 

@@ -162,6 +162,10 @@ class SelectBody(Body, kw_only=True):
     grace_s: float | None = None
     priority: int = NEUTRAL_PRIORITY
     older_s: float | None = None
+    #: Clean only jobs that had ended by this time, in seconds since the epoch.
+    ended_by: float | None = None
+    #: Only tell what a clean would remove.
+    dry_run: bool = False
     #: Kill only jobs that have not been placed yet.
     unstarted: bool = False
     #: Rerun only jobs that failed, or were cancelled, and were not rerun since; without a selector, among all jobs.

@@ -32,7 +32,7 @@ from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event
 from grassq.run import rundir
 from grassq.run.lease_timer import GRACE_PART
-from grassq.worker.attempts import End, HeldAttempt, Phase, exited, one_alone
+from grassq.worker.attempts import End, HeldAttempt, Phase, exited, given_up, one_alone
 from grassq.worker.leases import Leases
 from grassq.worker.machine import AttemptProcesses
 
@@ -150,11 +150,10 @@ class Agent:
 
     def _forget(self, order: Forget) -> None:
         active = {held.id[0] for held in self._held.values() if held.end is None}
-        jobs = [job for job in order.jobs if job not in active]
+        gone = set(jobs := [job for job in order.jobs if job not in active])
         self._forgotten |= dict.fromkeys(jobs)
         for job in list(self._forgotten)[:-FORGOTTEN_MAX]:
             del self._forgotten[job]
-        gone = set(jobs)
         self._held = {attempt: held for attempt, held in self._held.items() if attempt[0] not in gone}
         self._machine.forget(jobs, order.spare)
 
@@ -286,7 +285,10 @@ class Agent:
         held = self._held[attempt]
         # A repeated order may shorten the grace, never extend it.
         held.stop_at = min(held.stop_at, self._mono() + grace_s)
-        if held.end is None:
+        if held.unclaimed and held.stuck is not None and self._machine.void(attempt):
+            # The run dir could not be made, or not be claimed: no shim would find a stop file.
+            self._ended(held, given_up(attempt))
+        elif held.end is None:
             self._end(held)
         if held.phase is not Phase.ORPHANED:
             self._tell(held)
@@ -298,10 +300,8 @@ class Agent:
     def _adopt_to_stop(self, attempt: AttemptId, boot: str) -> None:
         """Void an unknown attempt that must end, if no shim claimed it; else look at its run dir."""
         if boot == self._machine.boot and self._machine.void(attempt):
-            self._ended(
-                self._held.setdefault(attempt, HeldAttempt(attempt, Phase.ENDED, self._mono())),
-                RefusedByWorker(attempt[1], "given up before it started"),
-            )
+            held = self._held.setdefault(attempt, HeldAttempt(attempt, Phase.ENDED, self._mono()))
+            self._ended(held, given_up(attempt))
         else:
             self._recover(attempt, None, boot)
 
@@ -337,6 +337,9 @@ class Agent:
             case "duplicate" | "bad_spec" | "claim_failed":
                 if held.unclaimed:
                     self._look_again(held)
+                if held.unclaimed and "error" in report:
+                    held.stuck = f"it cannot be claimed: {report['error']}"
+                    self._tell(held)
 
     def shim_gone(self, attempt: AttemptId) -> None:
         """Look at the run dir of an attempt whose shim has ended."""

@@ -75,6 +75,11 @@ def exited(attempt: int, record: dict[str, Any]) -> End:
     return Exited(attempt, outcome, code, signal, record["error"], *times, record.get("result"))
 
 
+def given_up(attempt: AttemptId) -> RefusedByWorker:
+    """Return the event that an attempt was claimed by its worker, so that it never starts."""
+    return RefusedByWorker(attempt[1], "given up before it started")
+
+
 @contextlib.contextmanager
 def one_alone(attempt: AttemptId) -> Iterator[None]:
     """Log an OSError of one attempt, so that the other attempts go on; a later tick tries again."""

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Any
 
-from grassq.core.messages import Start
+from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
 from grassq.run import processes, rundir, shim
 from grassq.run.rundir import Lease
 from grassq.run.shim_pool import ShimPool
-from grassq.worker import strays
+from grassq.worker import folders, strays
 from grassq.worker.attempts import exited
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detector import Detector
@@ -31,6 +30,9 @@ log = logging.getLogger(__name__)
 
 #: Prefetched attempts whose run spec is kept in memory.
 PREFETCHED_MAX = 128
+#: Folders that could not be removed and are tried again every UNREMOVED_S seconds.
+UNREMOVED_MAX = 10_000
+UNREMOVED_S = 5.0
 #: Folders that `doctor` is told of.
 FOLDERS_MAX = 10_000
 
@@ -47,6 +49,7 @@ class LocalMachine:
         with_daemon: bool = False,
         environment: DefaultEnvironment | None = None,
         remote_broker: bool = False,
+        unknown_jobs: Iterable[int] = (),
         nofile: int | None = None,
     ) -> None:
         """`capacity` None means: detect it. `with_daemon` ends jobs with this process, for a store in memory.
@@ -54,7 +57,8 @@ class LocalMachine:
         `environment` is for jobs from other machines. `remote_broker` is for a broker in another process: it is told
         which attempts have a run dir here, and its acknowledgements are marked in the run dirs. A broker in this
         process has the same disk and asks at every start about the attempts it believes to run. A home may have
-        100,000 old run dirs, so inventory and marks are left out then.
+        100,000 old run dirs, so inventory and marks are left out then, except that the broker is told which attempts
+        still run of `unknown_jobs`, which it has no record of.
         """
         self.boot = processes.boot_id()
         self.detects = capacity is None
@@ -66,6 +70,7 @@ class LocalMachine:
         self._with_daemon = with_daemon
         self._environment = environment or DefaultEnvironment()
         self._remote_broker = remote_broker
+        self._unknown_jobs = list(unknown_jobs)
         #: The variables for jobs that hold devices; those of other packages are added when they are loaded.
         self._variables = variables_of(DETECTORS)
         self._events: MachineEvents | None = None
@@ -74,6 +79,10 @@ class LocalMachine:
         self._watched: dict[AttemptId, int] = {}
         #: Run specs of prefetched attempts; over PREFETCHED_MAX the oldest is dropped, and made again if needed.
         self._prefetched: dict[AttemptId, tuple[Any, ...]] = {}
+        #: Jobs whose folders are to be removed, and whether their checkpoints are spared; the task that removes some.
+        self._unremoved: dict[int, bool] = {}
+        self._removing: asyncio.Task[None] | None = None
+        self._removed_at = 0.0
 
     async def open(self, events: MachineEvents) -> Capacity:
         """Start the launcher, and run the detectors that answer at once."""
@@ -114,8 +123,11 @@ class LocalMachine:
             self._events.heard(report)
 
     def check(self) -> None:
-        """Start the launcher again if it died; the shims are then watched by pidfd."""
+        """Start the launcher again if it died; the shims are then watched by pidfd. Remove folders that are left."""
         self.shim_pool.check()
+        if self._loop is not None and self._loop.time() - self._removed_at >= UNREMOVED_S:
+            self._removed_at = self._loop.time()
+            self._forget_again()
         if self.shim_pool.launcher_pid != self._launcher:
             log.warning("launcher_restarted pid=%s", self.shim_pool.launcher_pid)
             self._launcher = self.shim_pool.launcher_pid
@@ -221,9 +233,11 @@ class LocalMachine:
         return rundir.read_lease(self.path(attempt), self.boot)
 
     def inventory(self, most: int) -> Inventory:
-        """Return the newest attempts that have a run dir here; none for a broker in this process."""
+        """Return the newest attempts that have a run dir here; for a broker in this process, only unknown ones."""
         try:
-            attempts = rundir.attempts(self._home, most) if self._remote_broker else []
+            if not self._remote_broker:
+                return Inventory(unrecorded=strays.running(self._home, self._unknown_jobs, self.boot)[:most])
+            attempts = rundir.attempts(self._home, most)
         except OSError as error:
             # Sent at the next connection; until then the broker asks about the attempts it believes to run.
             log.error("inventory_failed error=%s", error)
@@ -243,39 +257,39 @@ class LocalMachine:
             rundir.mark(self.path(attempt), marker)
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs on another thread, without waiting."""
-        asyncio.get_running_loop().run_in_executor(None, self._remove, jobs, frozenset(spare))
+        """Remove the folders of jobs on another thread, without waiting; `check` tries again what fails."""
+        self._unremoved |= {job: job in spare for job in jobs}
+        self._forget_again()
 
-    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs, and wait until they are gone."""
-        await asyncio.to_thread(self._remove, jobs, frozenset(spare))
+    def _forget_again(self) -> None:
+        if self._removing is None and self._unremoved:
+            asked, self._unremoved = self._unremoved, {}
+            self._removing = asyncio.get_running_loop().create_task(self._forget(asked))
 
-    def _remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        for job in jobs:
-            folder = os.path.dirname(self.path((job, 0)))
-            attempts = [f"{folder}/{attempt}" for attempt in rundir.numbers(folder)]
-            try:
-                if any(self._is_alive(path) for path in attempts):
-                    log.warning("forget_refused job=%s: something of it is alive", job)
-                    continue
-            except OSError as error:
-                log.error("forget_failed job=%s error=%s", job, error)
-                continue
-            for path in attempts if job in spare else [folder]:
-                shutil.rmtree(path, ignore_errors=True)
+    async def _forget(self, asked: dict[int, bool]) -> None:
+        spare = {job for job, is_spared in asked.items() if is_spared}
+        try:
+            left = [(each.job, each.job in spare) for each in await self.remove(asked, spare)]
+            # For the others the broker repeats the order at the next connection.
+            self._unremoved |= dict(left[:UNREMOVED_MAX])
+        finally:
+            self._removing = None
 
-    def _is_alive(self, path: str) -> bool:
-        found = rundir.look(path, self.boot)
-        # A shim that has recorded the end waits for its next order.
-        return found.exit is None and (found.shim_alive or found.command_alive or bool(found.members))
+    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
+        """Remove the folders of jobs, and return those that are still there."""
+        return await asyncio.to_thread(folders.remove, self._home, list(jobs), frozenset(spare), self.boot)
+
+    async def size(self, jobs: Collection[int]) -> int:
+        """Return the bytes that the folders of jobs take of the disk."""
+        return await asyncio.to_thread(folders.size, [f"{self._home}/jobs/{job}" for job in jobs])
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first."""
         return rundir.numbers(f"{self._home}/jobs")[:FOLDERS_MAX]
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
-        return strays.unrecorded(self._home) if jobs is None else strays.of_jobs(self._home, jobs)
+        return strays.unrecorded(self._home, self.boot) if jobs is None else strays.of_jobs(self._home, jobs, self.boot)
 
     def describe(self) -> dict[str, object]:
         """Return the state of the launcher."""
@@ -285,6 +299,8 @@ class LocalMachine:
         """Stop watching, and let the launcher and idle shims exit. Running attempts go on."""
         for attempt in list(self._watched):
             self._unwatch(attempt)
+        if self._removing is not None:
+            await self._removing
         if self._loop is not None:
             self._loop.remove_reader(self.shim_pool.fileno())
         await asyncio.to_thread(self.shim_pool.close)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from grassq.core.messages import Start
+from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
@@ -63,7 +63,10 @@ class AttemptProcesses(Protocol):
         """Mark an attempt as `rundir.ACKED` or `rundir.UNRECORDED`; do nothing without a run dir."""
 
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs, except of living attempts, and except the checkpoints of the jobs in `spare`."""
+        """Remove the folders of jobs, except the checkpoints of the jobs in `spare`; without waiting.
+
+        The folder of a job of which something runs is removed when that has ended.
+        """
 
 
 class MachineEvents(Protocol):
@@ -118,13 +121,16 @@ class Machine(AttemptProcesses, Protocol):
     def check(self) -> None:
         """Restart what has died; called every few seconds."""
 
-    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs as `forget` does, and wait until they are gone."""
+    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
+        """Try once to remove the folders of jobs, and return those that are still there."""
+
+    async def size(self, jobs: Collection[int]) -> int:
+        """Return the bytes that the folders of jobs take of the disk."""
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first and bounded."""
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
 
     def describe(self) -> dict[str, object]:

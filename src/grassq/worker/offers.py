@@ -79,14 +79,14 @@ def load(home: str, name: str) -> OfferFile:
 
 
 def save(home: str, file: OfferFile) -> None:
-    """Write the offers of a home to its file atomically."""
+    """Write the offers of a home to its file atomically, if they have changed."""
     path = os.path.join(home, FILE_NAME)
     content = msgspec.json.encode(file)
     if len(content) > FILE_MAX:
         # `load` could not read a longer file.
         raise Refused(f"the queues of this machine would need more than {FILE_MAX >> 20} MiB; delete some first")
     try:
-        atomic_files.write_aside(home, FILE_NAME, content, sync=True)
+        atomic_files.write_changed(home, FILE_NAME, content)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}") from error
 

@@ -95,7 +95,14 @@ def run_spec(
         "lease": where.lease_s is not None,
         **{name: getattr(spec, name) for name in _OPTIONS},
     }
-    return Launch(_values(fields), _content(fields, own, base))
+    return Launch(_values(fields), _content(fields | {"submitted": _submitted(start)}, own, base))
+
+
+def _submitted(start: Start) -> dict[str, object]:
+    """Return what `grass doctor` needs to submit the job again: its request, and how many words are the queue's."""
+    spec, prefix = start.spec, start.placement.prefix
+    request = {name: amount_text(amount) for name, amount in spec.request}
+    return {"request": request, "prefix": 0 if spec.shell else len(prefix)}
 
 
 def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from grassq import __version__
-from grassq.core.messages import Order, WorkerMessage
+from grassq.core.messages import LeftFolder, Order, WorkerMessage
 from grassq.core.model import Offer, WorkerInfo
 from grassq.core.offer_changes import change_note
 from grassq.run.lease_timer import boottime
@@ -117,15 +117,19 @@ class Worker:
         self._offered.remove(queue)
         self._agent.describe(replace(self._agent.info, offers=self._offered.all))
 
-    async def remove(self, ids: list[int], spare: set[int]) -> None:
-        """Delete the folders of finished jobs."""
-        await self._machine.remove(ids, spare)
+    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
+        """Delete the folders of finished jobs; return those that are still there."""
+        return await self._machine.remove(ids, spare)
+
+    async def size(self, ids: list[int]) -> int:
+        """Return the bytes that the folders of jobs take of the disk."""
+        return await self._machine.size(ids)
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first."""
         return self._machine.folders()
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
         return self._machine.strays(jobs)
 

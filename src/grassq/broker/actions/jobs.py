@@ -216,14 +216,16 @@ class CleanJobs(Action):
     """Remove finished jobs from the store; jobs that have not ended are never removed."""
 
     older_s: float | None = None
+    #: Only jobs that had ended by this time.
+    ended_by: float | None = None
 
     is_strict = False  # there may be nothing to remove
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
-        if job.state not in FINAL:
+        if job.state not in FINAL or job.finished is None:
             return ""
-        old_enough = self.older_s is None or (job.finished is not None and job.finished <= batch.now - self.older_s)
-        return None if old_enough else ""
+        old_enough = self.older_s is None or job.finished <= batch.now - self.older_s
+        return None if old_enough and (self.ended_by is None or job.finished <= self.ended_by) else ""
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         batch.remove(jobs)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from grassq import __version__, home
 from grassq.cli import render
 from grassq.cli.commands.store import MEMORY, store_url
+from grassq.cli.fast import current_home, warn
 from grassq.core.syntax.addresses import parse_addresses
 from grassq.errors import BadInput, Unreachable
 from grassq.net import broker as remote_broker
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the daemon in this process until it is stopped."""
     _check(arguments)
     store = None if arguments.store is None else store_url(arguments.store)
-    directory = home.current()
+    directory = current_home()
     connect = _connect(directory, arguments)
     cert = None if arguments.cert is None else str(Path(arguments.cert).absolute())
     cert_pass = _password(arguments)
@@ -169,12 +170,13 @@ def work_for(directory: str, broker: remote_broker.Credential) -> list[str]:
 
 def start(arguments: argparse.Namespace) -> int:
     """Start the daemon in the background, unless one answers."""
-    directory = home.current()
+    directory = current_home()
     was_running = answers(directory)
     if not was_running:
         start_daemon(directory)
     with ApiClient(directory) as client:
         info = client.info()
+    warn(client.headers)
     sentence = f"daemon started (pid {info.get('pid')})"
     if was_running:
         sentence = f"the daemon already runs (pid {info.get('pid')}, version {info.get('version')})"
@@ -183,7 +185,7 @@ def start(arguments: argparse.Namespace) -> int:
 
 def stop(arguments: argparse.Namespace) -> int:
     """End the daemon; jobs run on."""
-    stopped = _stop(home.current())
+    stopped = _stop(current_home())
     if stopped is None:
         return render.outcome(arguments.json, {"stopped": False, "running": 0}, "no daemon runs")
     count = stopped.running
@@ -198,7 +200,7 @@ def stop(arguments: argparse.Namespace) -> int:
 
 def restart(arguments: argparse.Namespace) -> int:
     """End the daemon and start it again; jobs keep running."""
-    directory = home.current()
+    directory = current_home()
     stopped = _stop(directory)
     start_daemon(directory)
     running = stopped.running if stopped else 0

@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from grassq import __version__, home
 from grassq.cli import job_text, render
@@ -25,6 +27,9 @@ INODES_LOW = 10_000
 FILES_LOW = 1024
 PROCESSES_LOW = 512
 TOOL_TIMEOUT_S = 5.0
+STRAYS_SHOWN = 20
+#: The files of a home that may name a store elsewhere.
+STORE_NAMED_IN = ("grass.toml", "mode.json")
 
 #: (ok | warn | fail, what was checked, what was found, what to do)
 Finding = tuple[str, str, str, str]
@@ -39,10 +44,12 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Run every check and print the findings."""
-    findings = list(_examine())
+    strays: list[dict[str, Any]] = []
+    findings = list(_examine(strays))
     if arguments.json:
         keys = ("status", "check", "found", "advice")
-        render.document({"checks": [dict(zip(keys, finding, strict=True)) for finding in findings]})
+        checks = [dict(zip(keys, finding, strict=True)) for finding in findings]
+        render.document({"checks": checks, "strays": strays})
     else:
         for status, check, found, advice in findings:
             render.line(f"{status:<5}{check}: {found}")
@@ -51,13 +58,14 @@ def doctor(arguments: argparse.Namespace) -> int:
     return EXIT_JOB_FAILED if any(status == "fail" for status, *_ in findings) else EXIT_OK
 
 
-def _examine() -> Iterator[Finding]:
+def _examine(strays: list[dict[str, Any]]) -> Iterator[Finding]:
+    """Yield every finding, and add the run dirs without a stored job to `strays`."""
     try:
         directory = home.current()
     except GrassError as error:
         yield "fail", "home", str(error), "set GRASS_HOME to a directory on a local disk"
         return
-    for check in (_home, _space, _daemon, _broker):
+    for check in (_home, _space, partial(_daemon, strays), _broker):
         yield from check(directory)
     for examine in (_path, _login, _container, _limits, _kernel):
         yield from examine()
@@ -69,6 +77,9 @@ def _home(directory: str) -> Iterator[Finding]:
     except GrassError as error:
         yield "fail", "home", str(error), ""
         return
+    if home.is_guessed():
+        found = f"HOME is not set, so the home is {directory}, by the password database"
+        yield "warn", "home", found, "set HOME or GRASS_HOME, else a command with another environment has another queue"
     kind = home.file_system(directory)
     if kind in home.NETWORK_FILE_SYSTEMS:
         yield "fail", "home", f"{directory} is on {kind}", "set GRASS_HOME to a directory on a local disk"
@@ -95,7 +106,7 @@ def _space(directory: str) -> Iterator[Finding]:
         yield "fail" if not status.f_favail else "warn", "inodes", f"{status.f_favail} free", advice
 
 
-def _daemon(directory: str) -> Iterator[Finding]:
+def _daemon(strays: list[dict[str, Any]], directory: str) -> Iterator[Finding]:
     try:
         Connection(directory).close()
         with ApiClient(directory, autostart=False) as client:
@@ -107,6 +118,7 @@ def _daemon(directory: str) -> Iterator[Finding]:
             yield "warn", "daemon", "none runs, so this machine gets no jobs from its broker", "`grass start`"
         else:
             yield "ok", "daemon", "none runs; the next local command starts it", ""
+            yield from _store_file(directory)
         return
     except GrassError as error:
         yield "fail", "daemon", str(error), f"see {directory}/daemon.log; `grass restart` (jobs keep running)"
@@ -127,15 +139,51 @@ def _daemon(directory: str) -> Iterator[Finding]:
     if waited_for := shown.get("restored"):
         found = f"restored from a backup; nothing starts until these workers connect: {', '.join(waited_for)}"
         yield "fail", "store", found, "start them, or `grass resume --restored` to go on without them"
-    strays = info.get("strays") or []
-    for stray in strays[:20]:
-        again = f"`{stray['again']}` submits it again; " if stray.get("again") else "look at it; "
-        yield "warn", "stray", f"{stray.get('path')}: {stray.get('why')}", f"{again}remove it if it is not needed"
-    if len(strays) > 20:
-        yield "warn", "stray", f"and {len(strays) - 20} more", ""
+    if lost := info.get("lost_jobs"):
+        some = "1 job has a folder" if lost == 1 else f"{lost} jobs have folders"
+        found = f"{some} in {directory}/jobs and no record in the store: it is new, older or another"
+        advice = "`grass stop` and put the right store back, or submit them again; `grass resume --restored` goes on"
+        yield "fail", "store", found, advice
+    strays += info.get("strays") or []
+    yield from _strays(strays)
     if "broker" in info:
         yield _link(info["broker"])
     yield from _devices(bool(info.get("detecting")), shown.get("workers") or [], version)
+
+
+def _store_file(directory: str) -> Iterator[Finding]:
+    """Warn of a store that is gone while no daemon runs: the next daemon would make a new one."""
+    store, jobs = Path(directory, "store.db"), Path(directory, "jobs")
+    if home.environment_text().get("GRASS_STORE") or any(Path(directory, name).exists() for name in STORE_NAMED_IN):
+        return  # the store may be elsewhere
+    if not (store.exists() and store.stat().st_size) and jobs.is_dir() and any(jobs.iterdir()):
+        found = f"{store} is gone or empty, but {jobs} has folders of jobs"
+        yield "fail", "store", found, "put the store back before the next command makes a new one"
+
+
+def _strays(strays: list[dict[str, Any]]) -> Iterator[Finding]:
+    for stray in strays[:STRAYS_SHOWN]:
+        about = [str(stray.get("why"))]
+        if "command" in stray:
+            about += [_state_of(stray), f"`{stray['command']}` in {stray['cwd']}", *map("log {}".format, stray["logs"])]
+        again = f"`{stray['again']}` submits it again; " if stray.get("again") else "look at it; "
+        then = "let it end first" if stray.get("state") == "running" else "remove the folder if it is not needed"
+        yield "warn", "stray", f"{stray.get('path')}: {'; '.join(about)}", again + then
+    if len(strays) > STRAYS_SHOWN:
+        yield "warn", "stray", f"and {len(strays) - STRAYS_SHOWN} more; `grass doctor --json` lists them", ""
+
+
+def _state_of(stray: dict[str, Any]) -> str:
+    """Return in words what became of an attempt without a stored job."""
+    match stray.get("state"):
+        case "running":
+            return f"it still runs (pid {stray.get('pid')})"
+        case "ended" if stray.get("exit_code") is not None:
+            return f"ended with exit {stray['exit_code']}"
+        case "ended" if stray.get("signal") is not None:
+            return f"ended by signal {stray['signal']}"
+        case state:
+            return f"it is {state}" if state != "ended" else "ended"
 
 
 def _is_worker(directory: str) -> bool:

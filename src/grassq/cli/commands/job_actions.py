@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from grassq.cli import render
+from grassq.cli import removal, render
 from grassq.cli.connect import connect
 from grassq.core.syntax.durations import duration_s
 from grassq.errors import BadInput, GrassError
@@ -13,7 +13,10 @@ from grassq.net.client import Document, compact
 
 #: The line about new jobs lists their ids if the ids take at most this many columns.
 IDS_WIDTH = 40
-_DEFAULTS = {"clean": " (default: all that have ended)", "rerun": " (default with --failed or --cancelled: all)"}
+_DEFAULTS = {
+    "clean": " (default: all that have ended, after a question)",
+    "rerun": " (default with --failed or --cancelled: all)",
+}
 _DONE = {"hold": "held", "release": "released", "clean": "removed"}
 _NOTHING = {"rerun": "nothing to rerun: every failed job already has a later run"}
 
@@ -41,6 +44,10 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     if name == "clean":
         help_ = "only jobs that ended longer ago than this, such as 7d"
         parser.add_argument("--older", metavar="DURATION", type=duration_s, dest="older_s", help=help_)
+        parser.add_argument(
+            "-y", "--yes", action="store_true", help="remove all jobs that have ended, without a question"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="print what would be removed; remove nothing")
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document, with all ids")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only ids")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the ids of many jobs too")
@@ -58,9 +65,16 @@ def change(arguments: argparse.Namespace) -> int:
     if not selectors and verb not in ("rerun", "clean"):
         every = "all N" if verb == "priority" else "all"
         raise BadInput(f"name the jobs, or write `grass {verb} {every}`; see `grass {verb} --help`")
-    selectors = selectors or (["all"] if verb == "clean" else [])
     given = {name: getattr(arguments, name, None) for name in ("grace_s", "priority", "older_s", "failed", "cancelled")}
     with connect(arguments.broker) as client:
+        if verb == "clean":
+            asks = not (selectors or arguments.yes or arguments.older_s is not None)
+            selectors = selectors or ["all"]
+            if arguments.dry_run or asks:
+                would = client.change("jobs/clean", selectors=selectors, older_s=arguments.older_s, dry_run=True)
+                if not removal.is_agreed(would, is_dry=arguments.dry_run, as_json=arguments.json):
+                    return 0
+                given["ended_by"] = would["ended_by"]
         answer = client.change(f"jobs/{verb}", selectors=selectors, **given)
     try:
         _report(arguments, answer)
@@ -71,6 +85,8 @@ def change(arguments: argparse.Namespace) -> int:
             raise
         raise GrassError(f"stored as {','.join(compact(answer['ids']))}, but {render.reason(error)}") from error
     render.notes(answer.get("notes", []))
+    if left := answer.get("left", {}).get("jobs"):
+        render.notes([removal.still_there(left, answer["left"])])
     return 0
 
 

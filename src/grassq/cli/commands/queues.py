@@ -25,7 +25,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("queue", metavar="QUEUE", nargs="?", help="one queue (default: all)")
         parser.set_defaults(run=pause if name == "pause" else resume)
     if name == "resume":
-        text = "after a restore from a backup: go on without the workers that have not connected"
+        text = "after a lost or restored store: go on without the workers, attempts and jobs that are missing"
         parser.add_argument("--restored", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only the name of the queue")
@@ -80,7 +80,7 @@ def resume(arguments: argparse.Namespace) -> int:
     with connect(arguments.broker) as client:
         answer = client.change("resume", queue=arguments.queue, restored=arguments.restored)
     sentence = (
-        "going on without the workers that have not connected" if arguments.restored else f"resumed {_which(arguments)}"
+        "going on without what the store has no record of" if arguments.restored else f"resumed {_which(arguments)}"
     )
     return render.outcome(arguments.json, answer, (arguments.queue or "") if arguments.quiet else sentence)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from grassq.cli import job_text, render
-from grassq.cli.fast import find_target, warn_of_version
+from grassq.cli.fast import find_target, warn
 from grassq.errors import Unreachable
 from grassq.net.encoding import FINAL_STATES, parse, query
 from grassq.net.retry import fetch
@@ -62,7 +62,7 @@ def show(selectors: Sequence[str], *, as_json: bool = False, quiet: bool = False
     target, address = find_target(broker)
     response, parts, connection = fetch(target, "/v1/show" + query([("selector", each) for each in selectors]))
     if address is None:
-        warn_of_version(response.headers.get("grass-version"))
+        warn(response.headers)
     if parts is not None:
         _print_stream(parts, as_json, quiet)
         connection.close()

@@ -67,5 +67,5 @@ def _schedule(typed: Arguments, messages: Messages, signals: Signals) -> int:
             report_killed_runs(client, messages)
             return scheduler.run()
         finally:
-            if warning := version_warning(client.daemon_version):
+            if warning := version_warning(client.headers.get("grass-version")):
                 messages.say(warning)

@@ -105,6 +105,8 @@ class Board:
         self.paused: set[str] = set(paused)
         #: Tokens that have ended: no job starts for which one of them answers.
         self.ended_tokens: set[str] = set()
+        #: How many jobs have a folder on the broker's machine and are not stored; 0 once the user has accepted that.
+        self.lost_jobs = 0
         self.heads: dict[str, Head] = {}
 
     def put(self, job: Job, before: Job | None = None) -> None:

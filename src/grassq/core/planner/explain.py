@@ -70,8 +70,8 @@ def _closed(worker: WorkerState) -> str | None:
     if worker.unrecorded:
         job, attempt = min(worker.unrecorded)
         return (
-            f"worker {name} may run attempt {attempt} of job {job}, which the store has no record of since it was "
-            "restored from a backup; `grass resume --restored` goes on without waiting for its end"
+            f"worker {name} may run attempt {attempt} of job {job}, which the store has no record of since it was lost "
+            "or restored from a backup; `grass resume --restored` goes on without waiting for its end"
         )
     return None
 

@@ -12,21 +12,25 @@ from aiohttp import web
 
 from grassq.broker import selection, views
 from grassq.broker.actions import jobs as actions
-from grassq.broker.actions.bulk import STEP_JOBS, Action, BulkChange
+from grassq.broker.actions.bulk import Action, BulkChange
+from grassq.broker.actions.removable import Removable
 from grassq.broker.batch import Batch
+from grassq.broker.decider import RETRY_STORE_S
 from grassq.broker.engine import Engine
 from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter
+from grassq.broker.views import Document
+from grassq.core.messages import LeftFolder
 from grassq.core.model import FINAL, Job, State
 from grassq.core.names import shown
 from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
-from grassq.errors import BadInput, GrassError
+from grassq.errors import BadInput, GrassError, StoreFull, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER, Principal
 from grassq.web.listen.abort import cut
+from grassq.web.removal import FolderRemoval
 from grassq.web.responses import SlowAnswer, bulk_document, digest, document
-from grassq.web.workers.directory import WorkerDirectory
 
 WAIT_MAX_S = 30.0
 #: Characters of a request that the audit log keeps.
@@ -39,19 +43,19 @@ CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
     "hold": lambda body, caller: actions.HoldJobs(),
     "release": lambda body, caller: actions.ReleaseJobs(caller.token),
     "priority": lambda body, caller: _set_priority(body, caller),
-    "clean": lambda body, caller: actions.CleanJobs(body.older_s),
+    "clean": lambda body, caller: actions.CleanJobs(body.older_s, body.ended_by),
 }
 
 #: Returns documents of the next jobs of a reading.
-Page = Callable[[Reading, Batch], tuple[list[views.Document], Reading]]
+Page = Callable[[Reading, Batch], tuple[list[Document], Reading]]
 
 
 class Jobs:
     """The handlers of the routes."""
 
-    def __init__(self, engine: Engine, directory: WorkerDirectory) -> None:
+    def __init__(self, engine: Engine, removal: FolderRemoval) -> None:
         self._engine = engine
-        self._directory = directory
+        self._removal = removal
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read."""
@@ -66,11 +70,11 @@ class Jobs:
         return await self._pages(request, chosen, lambda batch: {}, views.why_page)
 
     async def _pages(
-        self, request: web.Request, chosen: list[Selector], head: Callable[[Batch], views.Document], page: Page
+        self, request: web.Request, chosen: list[Selector], head: Callable[[Batch], Document], page: Page
     ) -> web.StreamResponse:
         """Answer with a document about selected jobs: at once if they are few, else page by page."""
 
-        def first(batch: Batch) -> tuple[views.Document, list[views.Document], Reading]:
+        def first(batch: Batch) -> tuple[Document, list[Document], Reading]:
             return head(batch), *page(selection.begin(batch, chosen), batch)
 
         about, jobs, reading = await self._engine.read_step(first)
@@ -82,7 +86,7 @@ class Jobs:
         return web.Response(body=self._lines(request, head_text, jobs, reading, page), content_type="application/json")
 
     async def _lines(
-        self, request: web.Request, head_text: bytes, jobs: list[views.Document], reading: Reading, page: Page
+        self, request: web.Request, head_text: bytes, jobs: list[Document], reading: Reading, page: Page
     ) -> AsyncIterator[bytes]:
         """Yield a document with a list of jobs that is too long for memory, each job on a line of its own."""
         yield head_text + b"\n" + b",\n".join(map(msgspec.json.encode, jobs))
@@ -135,6 +139,8 @@ class Jobs:
         if not states:
             _check_some(chosen)
         request[ENTRY].about = " ".join(body.selectors)[:ABOUT_MAX]
+        if verb == "clean" and body.dry_run:
+            return await self._would_remove(request, chosen, actions.CleanJobs(body.older_s))
         if verb == "rerun" and not states:
             await self._engine.read(lambda batch: _refuse_history(batch, chosen))
         change = BulkChange(
@@ -148,23 +154,60 @@ class Jobs:
         )
         answer = SlowAnswer(request)
         try:
-            done = await self._engine.change_in_steps(change.start, answer.keep_alive)
             if verb == "clean":
-                # After the jobs: a crash in between leaves folders for `doctor`, never lost data.
-                await self._remove_folders(done.ids)
+                cleanable = self._cleanable(request, chosen, actions.CleanJobs(body.older_s, body.ended_by))
+                return await answer.end(await self._clean(change, cleanable, answer))
+            done = await self._engine.change_in_steps(change.start, answer.keep_alive)
         except GrassError as error:
             return await answer.refuse(error)
         return await answer.end(bulk_document(done))
 
-    async def _remove_folders(self, ids: list[int]) -> None:
-        for at in range(0, len(ids), STEP_JOBS):
-            some = ids[at : at + STEP_JOBS]
-            await self._directory.remove(some, await self._engine.read_step(partial(_rerun_among, some)))
+    async def _clean(self, change: BulkChange, cleanable: AsyncIterator[list[int]], answer: SlowAnswer) -> Document:
+        """Remove jobs, then their folders: after a crash in between the next daemon removes the folders."""
+        try:
+            done = await self._engine.change_in_steps(change.start, answer.keep_alive)
+        except StoreFull:
+            # Without the folders there is room to store that the jobs are removed.
+            async for ids in cleanable:
+                await self._removal.make_room(ids)
+                await answer.keep_alive()
+            await asyncio.sleep(RETRY_STORE_S)
+            try:
+                done = await self._engine.change_in_steps(change.start, answer.keep_alive)
+            except StoreUnavailable as error:
+                raise StoreUnavailable(f"{error}; the files of the jobs are removed, the jobs are not") from error
+        return bulk_document(done) | {"left": _left(await self._removal.remove(done.ids))}
+
+    async def _would_remove(self, request: web.Request, chosen: list[Selector], clean: Action) -> web.StreamResponse:
+        """Answer with what a clean would remove now, and with the time up to which this is complete."""
+        answer = SlowAnswer(request)
+        seen = Removable()
+        try:
+            async for ids in self._cleanable(request, chosen, clean, seen):
+                seen.bytes += await self._removal.size(ids)
+                await answer.keep_alive()
+        except GrassError as error:
+            return await answer.refuse(error)
+        return await answer.end(seen.document())
+
+    async def _cleanable(
+        self, request: web.Request, chosen: list[Selector], clean: Action, seen: Removable | None = None
+    ) -> AsyncIterator[list[int]]:
+        """Yield the ids of the jobs that a clean would remove now, some at a time."""
+        seen = seen or Removable()
+        reading = await self._engine.read(lambda batch: selection.begin(batch, chosen, _owner(request)))
+        while not reading.is_over:
+            ids, reading = await self._engine.read_step(partial(seen.read, clean, reading))
+            yield ids
 
 
-def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
-    """Return the jobs that a kept job is a rerun of."""
-    return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
+def _left(folders: list[LeftFolder]) -> Document:
+    """Return the folders that could not be removed yet, as a document: how many, and why the first of them."""
+    return {
+        "jobs": len(folders),
+        "bytes": sum(folder.bytes for folder in folders),
+        "why": f"job {folders[0].job}: {folders[0].why}" if folders else None,
+    }
 
 
 def _set_priority(body: requests.SelectBody, caller: Principal) -> Action:

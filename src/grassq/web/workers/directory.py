@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from grassq.core.messages import Forget
+from grassq.core.messages import Forget, LeftFolder
 from grassq.core.model import Offer
 from grassq.core.names import shown
 from grassq.errors import Refused
@@ -43,8 +43,11 @@ class LocalWorkerApi(QueueAdmin, Protocol):
     def logs(self) -> LogReader:
         """The logs of the worker's attempts."""
 
-    async def remove(self, ids: list[int], spare: set[int]) -> None:
-        """Delete the folders of ended jobs, except the checkpoints of the jobs in `spare`."""
+    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
+        """Delete the folders of ended jobs, except the checkpoints of the jobs in `spare`; return what is left."""
+
+    async def size(self, ids: list[int]) -> int:
+        """Return the bytes that the folders of jobs take of the disk."""
 
     def describe(self) -> dict[str, object]:
         """Return the state of the worker for `doctor`."""
@@ -52,7 +55,7 @@ class LocalWorkerApi(QueueAdmin, Protocol):
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder here, newest first and bounded."""
 
-    def strays(self, jobs: list[int] | None = None) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int] | None = None) -> list[dict[str, object]]:
         """Return how to submit these jobs again; without jobs, the attempts that a restored broker has no record of."""
 
 
@@ -89,20 +92,26 @@ class WorkerDirectory:
             f"worker {worker} is out of touch and no copy of this log is here; it can be read when the worker is back"
         )
 
-    async def remove(self, ids: list[int], spare: set[int]) -> None:
-        """Delete the files of some ended jobs: here and on connected workers now, on others when they connect."""
+    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
+        """Delete the files of some ended jobs: here and on connected workers now, on others when they connect.
+
+        Return the folders that are still on this machine; a worker elsewhere tries again by itself.
+        """
         if self._cache is not None:
             self._cache.remove(ids)
-        if self._local is not None:
-            await self._local.remove(ids, spare)
         for link in self._links.all():
             link.send(Forget(tuple(ids), tuple(spare)))
+        return [] if self._local is None else await self._local.remove(ids, spare)
+
+    async def size(self, ids: list[int]) -> int:
+        """Return the bytes that the folders of jobs take of this machine's disk."""
+        return 0 if self._local is None else await self._local.size(ids)
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder on this machine, newest first and bounded."""
         return [] if self._local is None else self._local.folders()
 
-    def strays(self, jobs: list[int]) -> list[dict[str, str]]:
+    def strays(self, jobs: list[int]) -> list[dict[str, object]]:
         """Return how to submit these jobs again, which have a folder on this machine and no stored job."""
         return [] if self._local is None else self._local.strays(jobs)
 

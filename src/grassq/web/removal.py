@@ -1,0 +1,113 @@
+"""Removes the folders of jobs that were removed from the store: at once, else again until they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from grassq.broker.actions.bulk import STEP_JOBS
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.core.messages import LeftFolder
+from grassq.errors import GrassError, StoreUnavailable
+from grassq.web.workers.directory import WorkerDirectory
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+#: Jobs whose checkpoints are removed after one clean, because it has removed their last rerun.
+FREED_MAX = 1000
+
+
+class FolderRemoval:
+    """Removes folders and notes in the store which of them are gone; so the next daemon continues."""
+
+    def __init__(self, engine: Engine, directory: WorkerDirectory) -> None:
+        self._engine = engine
+        self._directory = directory
+        #: Jobs whose folders may still be there; the number is bounded by the jobs that were removed.
+        self._pending: set[int] = set()
+        self._arrived = asyncio.Event()
+        self._working: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Continue where an earlier daemon stopped, and try again from now on."""
+        self._working = asyncio.create_task(self._work())
+
+    async def close(self) -> None:
+        """Stop; the next daemon continues."""
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait([self._working])
+
+    async def size(self, ids: list[int]) -> int:
+        """Return the bytes that the folders of jobs take of this machine's disk."""
+        return await self._directory.size(ids)
+
+    async def make_room(self, ids: list[int]) -> None:
+        """Remove the folders of jobs that are to be removed from the store, as far as possible."""
+        await self._directory.remove(ids, await self._engine.read_step(partial(_rerun_among, ids)))
+
+    async def remove(self, ids: list[int]) -> list[LeftFolder]:
+        """Remove the folders of removed jobs, and the checkpoints that only they used; return what is still there."""
+        left = await self._remove(ids)
+        freed = await self._engine.read(lambda batch: batch.store.removals_without_rerun(FREED_MAX))
+        return left + await self._remove([id_ for id_ in freed if id_ not in self._pending])
+
+    async def _remove(self, ids: list[int]) -> list[LeftFolder]:
+        left: list[LeftFolder] = []
+        self._pending.update(ids)
+        for at in range(0, len(ids), STEP_JOBS):
+            some = ids[at : at + STEP_JOBS]
+            try:
+                still = await self._step(some)
+            except StoreUnavailable as error:
+                still = [LeftFolder(id_, 0, str(error)) for id_ in some]
+            self._pending.difference_update(set(some) - {each.job for each in still})
+            left += still
+        if left:
+            self._arrived.set()
+        return left
+
+    async def _step(self, ids: list[int]) -> list[LeftFolder]:
+        spare = await self._engine.read_step(partial(_rerun_among, ids))
+        left = await self._directory.remove(ids, spare)
+        # A spared checkpoint is removed after the last rerun of its job.
+        gone = set(ids) - spare - {each.job for each in left}
+        if gone:
+            try:
+                await self._engine.change(lambda batch: batch.changes.cleared.extend(sorted(gone)))
+            except StoreUnavailable as error:
+                log.warning("removal_not_stored error=%s; the next daemon finds the folders gone", error)
+        return left
+
+    async def _work(self) -> None:
+        try:
+            await self._find()
+        except GrassError as error:
+            log.warning("removals_not_read error=%s", error)
+        while True:
+            if not self._pending:
+                self._arrived.clear()
+                await self._arrived.wait()
+            await asyncio.sleep(RETRY_S)
+            try:
+                await self._remove(sorted(self._pending))
+            except GrassError as error:
+                log.warning("removal_put_off error=%s", error)
+
+    async def _find(self) -> None:
+        """Remove what an earlier daemon has left."""
+        some = [0]
+        while some := await self._engine.read_step(partial(_removals, some[-1])):
+            await self._remove(some)
+
+
+def _removals(after: int, batch: Batch) -> list[int]:
+    return batch.store.removals(after, STEP_JOBS)
+
+
+def _rerun_among(ids: list[int], batch: Batch) -> set[int]:
+    """Return the jobs that a kept job is a rerun of."""
+    return {job.rerun_of for job in batch.store.reruns(ids) if job.rerun_of is not None}
