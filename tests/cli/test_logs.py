@@ -127,7 +127,7 @@ def shown(*parts: bytes) -> bytes:
         ("naïve 🌱".encode(), "naïve 🌱".encode()),
         (b"a\x1b]never ends\nb", b"a\nb"),
         (b"\x1b[31mred\x1b[8m", b"\x1b[31mred\x1b[8m\x1b[0m"),
-        (b"a\x1b\x00[8mb", b"a\x1b[8mb\x1b[0m"),
+        (b"a\x1b\x00[8mb", b"a[8mb"),
         (b"\x1b[31mred\x1b[m", b"\x1b[31mred\x1b[m"),
         ("a\u202eb\u2066c".encode(), b"a\\u202eb\\u2066c"),
     ],

@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     r"|(?P<string>(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c|(?=\n)|(?=\x1b[^\\])))"
     r"|(?P<control>(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~])"
     r"|(?P<escape>\x1b[ -/]*[0-Z\\^-~])"
-    r"|(?P<character>[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f])"
+    r"|(?P<character>[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f])"
     rf"|(?P<reordering>[{REORDERING}])"
 )
 #: Switches off colours and everything like them, such as bold and concealed text.
@@ -45,9 +45,7 @@ class AnsiFilter:
         held = None if last else _OPEN.search(content)
         if held is not None and held.end() - held.start() <= SEQUENCE_LIMIT:
             content, self._pending = content[: held.start()], held.group()
-        # An escape character left over belongs to no whole sequence; the text behind it is plain.
-        shown = re.sub(r"\x1b(?!\[[0-9;:]*m)", "", _TOKEN.sub(_replacement, content))
-        # Looked for in what is shown: a colour may be whole only after a character inside it was removed.
+        shown = _TOKEN.sub(_replacement, content)
         _, colour, rest = shown.rpartition("\x1b[")
         if colour:
             self._is_coloured = bool(rest.partition("m")[0].strip("0;:"))
