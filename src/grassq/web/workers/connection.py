@@ -196,7 +196,7 @@ class WorkerConnection:
         self._engine.connect(self.name, self.send)
         self._say(replace(hello, fresh=True))
         # A changing call is refused while nothing can be stored, so the hello is stored before it is answered.
-        await self._engine.change(lambda batch: None)
+        await self._engine.change(lambda batch: None, short=True)
         status = self._engine.status
         self._frames.send(Welcome(status.store_id, status.history.position, self._ticket), urgent=True)
         self._frames.open()
@@ -232,7 +232,7 @@ class WorkerConnection:
         self._ahead += more
         if self._ahead >= AHEAD_MAX:
             self._ahead = 0
-            await self._engine.read(lambda batch: None)
+            await self._engine.read(lambda batch: None, short=True)
 
 
 _ERRORS: dict[int, type[GrassError]] = {kind.exit_code: kind for kind in (BadInput, NotFound, Refused)}
