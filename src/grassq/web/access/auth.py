@@ -71,7 +71,7 @@ class Route(Struct, frozen=True):
     need: Need
     #: The largest body from another machine.
     body_max: int = SMALL_BODY_MAX
-    #: The handler may wait for as long as its client likes, and take whatever else it does from a log, page by page.
+    #: The handler mostly waits for something or follows it: it takes no turn, and counts as a request that waits.
     waits: bool = False
 
 
