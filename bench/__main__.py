@@ -22,6 +22,7 @@ APART = {
     "idle": "bench.idle",
     "follow": "bench.follow",
     "bulk": "bench.bulk",
+    "fairness": "bench.fairness",
     "plot": "bench.plot",
 }
 #: What `--quick` is for the peers.

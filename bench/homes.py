@@ -72,9 +72,10 @@ class Member:
         self.said = folder / f"{name}.said"
         self._daemon: subprocess.Popen[bytes] | None = None
 
-    def run(self, *words: str) -> None:
-        """Run `grass WORDS`, which must succeed."""
-        subprocess.run([sys.executable, "-m", "grassq", *words], env=self._env(), stdout=subprocess.DEVNULL, check=True)
+    def run(self, *words: str, said: str | None = None) -> None:
+        """Run `grass WORDS`, which must succeed; `said` is its stdin."""
+        argv = [sys.executable, "-m", "grassq", *words]
+        subprocess.run(argv, env=self._env(), input=said, text=True, stdout=subprocess.DEVNULL, check=True)
 
     def start(self, *words: str) -> None:
         """Start `grass daemon WORDS`."""

@@ -52,7 +52,7 @@ class Running:
 
     async def submit(self, key: str = "k") -> list[int]:
         handler = partial(service.submit, drafts=[a_draft()], key=key, digest=b"d")
-        ids = await self.engine.change(handler, key=key, recall=service.ids_of)
+        ids = await self.engine.change(handler, key=key, recall=service.ids_of, short=True)
         self.happened.append("answer")
         return ids
 
@@ -218,6 +218,7 @@ def test_what_is_brief_is_decided_on_the_loop_and_all_else_on_the_engines_thread
         here = threading.current_thread().name
         assert await thread_of(one, short=True) == here
         assert (await thread_of(one, short=False)).startswith("engine")
+        assert await thread_of(one, short=True) == here, "after a batch that is not brief comes a brief one"
         both = await asyncio.gather(thread_of(one, short=True), thread_of(one, short=False))
         assert here not in both, "one that is not brief takes its whole batch along"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
@@ -9,8 +11,9 @@ from tests.builders import a_worker
 
 from grassq.broker import selection
 from grassq.broker.actions.jobs import RerunFailed, RerunLast
-from grassq.core.model import Offer, Outcome, State
+from grassq.core.model import Job, Offer, Outcome, State
 from grassq.core.states import Exited
+from grassq.core.syntax.selectors import Selector
 from grassq.errors import NotFound
 
 
@@ -128,3 +131,29 @@ def test_wait_for_a_name_counts_the_whole_submission_that_used_the_name_last() -
     assert waited(fixture, "name:fit") == [4, 5]
     with pytest.raises(NotFound):
         waited(fixture, "nothing")
+
+
+def test_a_selector_that_is_named_often_is_read_once() -> None:
+    fixture = a_decider(cpu=9)
+    fixture.submit(*[a_draft(hold=True)] * 5)
+    reading = fixture.do(lambda batch: selection.begin(batch, [*chosen("all")] * 100))
+    assert len(reading.sources) == 1
+
+
+def test_a_page_reads_about_as_many_jobs_as_it_may_return_also_when_it_returns_none() -> None:
+    fixture = a_decider(cpu=9)
+    fixture.submit(*[a_draft(hold=True)] * 1000)
+    read: list[int] = []
+    page = fixture.store.page
+
+    def counted(selector: Selector, after: int, upto: int, limit: int) -> tuple[list[Job], int]:
+        jobs, upto = page(selector, after, upto, limit)
+        read.append(len(jobs))
+        return jobs, upto
+
+    fixture.store.page = counted  # type: ignore[method-assign]
+    reading = fixture.do(lambda batch: selection.begin(batch, chosen("all"), visible_to="nobody"))
+    while not reading.is_over:
+        read.clear()
+        some, reading = fixture.do(partial(selection.read, reading=reading, limit=100))
+        assert not some and sum(read) <= 100 + selection.ROWS_AT_ONCE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 
 import pytest
@@ -12,9 +13,9 @@ from tests.builders import a_worker, an_offer
 
 from grassq.broker import subscriptions
 from grassq.broker.batch import Batch
-from grassq.broker.inbox import Call, Effects, FromWorker
+from grassq.broker.inbox import OWNER, WORKS_FOR, Call, Effects, FromWorker
 from grassq.broker.job_change import JobChange
-from grassq.broker.subscriptions import Filter, Subscriptions
+from grassq.broker.subscriptions import Filter, Subscription, Subscriptions
 from grassq.core.messages import Report
 from grassq.core.model import Job, Outcome
 from grassq.core.states import Exited, Started
@@ -188,6 +189,33 @@ def test_subscriptions_are_bounded_in_number_and_in_jobs(monkeypatch: pytest.Mon
             broker.subscribe(second)
         mine.close()
         broker.subscribe(second).close()
+
+
+def test_what_one_token_waits_for_refuses_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "TOKEN_SUBSCRIBERS_MAX", 2)
+    monkeypatch.setattr(subscriptions, "TOKEN_SUBSCRIBED_JOBS_MAX", 3)
+    broker = Broker()
+
+    def subscribe(caller: str, wanted: Filter) -> Subscription:
+        def as_caller() -> Subscription:
+            WORKS_FOR.set(caller)
+            return broker.subscribe(wanted)
+
+        return contextvars.copy_context().run(as_caller)
+
+    three = Filter(frozenset({1, 2, 3}))
+    taken = [subscribe("eve", three), subscribe("eve", ALL), subscribe("eve", Q)]
+    with pytest.raises(Refused, match=r"3 already, 1 more, limit 3"):
+        subscribe("eve", Filter(frozenset({4})))
+    with pytest.raises(Refused, match=r"2 event streams of your token are open"):
+        subscribe("eve", Q)
+    for other in ("ann", OWNER):
+        subscribe(other, three)
+        subscribe(other, Q)
+    for mine in taken:
+        mine.close()
+    subscribe("eve", three)
+    subscribe("eve", Q)
 
 
 def test_a_subscriber_waits_for_the_next_change_or_for_its_time() -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, stored
+from tests.cli.fake_broker import Certificate, FakeBroker, let_in
 
 from grassq.cli.enqueue import BYTES_MAX
+from grassq.core.syntax.shell_lines import REMOTE_LINES_MAX
 from grassq.net.encoding import text
 
 ASKS = stored(b"", b"grass: an old release would say this\n", exit_code=2, Grass_Lines=1)
@@ -37,6 +39,32 @@ def test_lines_are_sent_as_they_came_when_the_daemon_asks_for_them(home: Path) -
     assert first["words"] == second["words"] == ["exp", "--stdin", "--gpu=1"]
     assert "lines" not in first and second["lines"] == 'ls "a\\b"\r\n\n# x\né'
     assert first["key"] != second["key"]
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_many_lines_go_to_a_broker_in_parts_and_a_refusal_says_what_is_stored(
+    home: Path, tmp_path: Path, refuses: bool
+) -> None:
+    lines = [f"true {number}" for number in range(2 * REMOTE_LINES_MAX)]
+
+    def takes_parts(request: Request) -> Answer:
+        if refuses and f"true {REMOTE_LINES_MAX}\n" in request.document.get("lines", ""):
+            return stored(b"", b"grass: line 3: no\n", exit_code=2)
+        return takes_lines(request)
+
+    certificate = Certificate(tmp_path)
+    with FakeBroker(certificate, takes_parts) as broker:
+        let_in(home, certificate.fingerprint, broker.address)
+        done = enqueue(home, "\n".join([*lines, ""]).encode(), f"--broker={broker.address}", "--stdin")
+    _, *parts = (request.document for request in broker.requests)
+    assert [part["lines"].split("\n") for part in parts] == [lines[:REMOTE_LINES_MAX], lines[REMOTE_LINES_MAX:]]
+    assert len({part["key"] for part in parts}) == 2
+    if refuses:
+        assert (done.returncode, done.stdout) == (2, b"2 jobs enqueued: 4-5\n")
+        told = b"grass: line 3: no\ngrass: this is about part 2 of 2; the parts before it are stored\n"
+        assert done.stderr == told
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"2 jobs enqueued: 4-5\n" * 2, b"")
 
 
 def test_a_stdin_that_belongs_to_the_job_is_not_read(home: Path) -> None:

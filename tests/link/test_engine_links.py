@@ -11,6 +11,7 @@ from tests.builders import HandClock, a_worker
 from tests.link.harness import play, until
 
 from grassq.broker import engine as engines
+from grassq.broker import inbox
 from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import Effects, FromWorker, Message
@@ -71,8 +72,8 @@ def test_who_waits_when_the_store_is_taken_over_is_told_and_the_loop_ends() -> N
 
 
 def test_a_full_inbox_takes_no_reports_but_still_who_comes_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "INBOX_MAX", 3)
-    monkeypatch.setattr(engines, "INBOX_FULL", 5)
+    monkeypatch.setattr(inbox, "INBOX_MAX", 3)
+    monkeypatch.setattr(inbox, "INBOX_FULL", 5)
 
     async def test() -> None:
         async with an_engine() as (engine, _):

@@ -10,8 +10,10 @@ from time import monotonic
 
 import pytest
 from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
+from tests.cli.fake_broker import Certificate, FakeBroker, let_in
 
 from grassq.errors import BadInput, GrassError
+from grassq.net.client import SUBMIT_AT_ONCE
 from grassq.sdk import Client, JobFailed
 
 
@@ -149,3 +151,28 @@ def test_a_child_forked_during_a_request_can_make_its_own(home: Path) -> None:
         forked.set()
         busy.join(10)
     assert status == 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_many_jobs_go_to_a_broker_in_parts(home: Path, tmp_path: Path, fails: bool) -> None:
+    certificate, key = Certificate(tmp_path), "0" * 32
+
+    def takes_parts(request: Request) -> Answer:
+        sent = request.document["commands"]
+        if fails and sent[0] != ["true", "0"]:
+            return document({"error": {"exit": 2, "message": "commands[0]: no"}}, status=400)
+        return document({"first": 100 + int(sent[0][1]), "count": len(sent)})
+
+    with FakeBroker(certificate, takes_parts) as broker:
+        let_in(home, certificate.fingerprint, broker.address)
+        commands = [["true", str(number)] for number in range(SUBMIT_AT_ONCE + 1)]
+        with Client(str(home), broker=str(broker.address)) as client:
+            if fails:
+                with pytest.raises(BadInput, match=r"commands\[0\]: no; of 2,001 jobs the first 2,000 are stored"):
+                    client.submit_many(commands, key=key)
+            else:
+                jobs = client.submit_many(commands, key=key)
+                assert [job.id for job in jobs] == list(range(100, 100 + len(commands)))
+                assert client.submit_many(commands, key=key)[-1].id == jobs[-1].id
+    keys = [request.document["key"] for request in broker.requests]
+    assert keys[0] == key and len(set(keys)) == 2, "a repeated call has the same keys"

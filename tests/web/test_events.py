@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests import at_once
+from tests.builders import a_job
 from tests.web.broker_fixture import is_closed, key, until
 from tests.web.subscribed import QUEUE, Rig, Stream, with_rig
 
 from grassq.broker import subscriptions
-from grassq.core.syntax.selectors import AllJobs
+from grassq.broker.job_change import JobChange, change_of
+from grassq.core.model import State
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, Selector
 from grassq.web.events import json_lines, temporary_queues
+from grassq.web.events.json_lines import ChosenChanges
 
 EVENTS = "/v1/events"
 
@@ -161,3 +167,38 @@ def test_bad_questions_are_refused_in_words(query: str, monkeypatch: pytest.Monk
         assert answer.status == 400 and answer.words
 
     with_rig(test, monkeypatch)
+
+
+IDS = st.tuples(st.integers(1, 9), st.integers(0, 4)).map(lambda ends: (ends[0], ends[0] + ends[1]))
+SELECTORS = st.one_of(
+    st.builds(AllJobs),
+    st.builds(ByIds, st.lists(IDS, min_size=1, max_size=4).map(tuple)),
+    st.builds(ByQueue, st.sampled_from("qr")),
+    st.builds(ByName, st.sampled_from("nm")),
+    st.builds(ByState, st.sampled_from([("queued",), ("held", "failed")])),
+)
+
+
+def _names(selector: Selector, change: JobChange) -> bool:
+    match selector:
+        case ByIds(ranges):
+            return any(low <= change.last and change.job <= high for low, high in ranges)
+        case ByQueue(name):
+            return change.queue == name
+        case ByName(name):
+            return change.name == name
+        case ByState(names):
+            return change.state in names
+        case _:
+            return True
+
+
+@given(
+    st.lists(SELECTORS, max_size=5), IDS, st.sampled_from("qs"), st.sampled_from(["n", None]), st.sampled_from(State)
+)
+def test_a_change_is_chosen_if_any_selector_names_it(
+    selectors: list[Selector], ids: tuple[int, int], queue: str, name: str | None, state: State
+) -> None:
+    job = replace(a_job(ids[0], queue, state=state), name=name)
+    change = change_of(job, 1, 0.0, "held", last=ids[1])
+    assert ChosenChanges(selectors).has(change) == (not selectors or any(_names(each, change) for each in selectors))

@@ -22,7 +22,7 @@ from tests.web.broker_fixture import (
 )
 
 from grassq.broker import tokens
-from grassq.broker.subscriptions import Filter, Subscription
+from grassq.broker.subscriptions import Filter, Position, Subscription
 from grassq.core.model import FINAL
 from grassq.core.syntax import join_codes
 from grassq.store.base import Scope
@@ -273,9 +273,9 @@ def test_revoking_closes_an_idle_connection_and_a_long_poll_at_once(monkeypatch:
         waits = asyncio.Event()
         subscribe = fixture.engine.subscriptions.subscribe
 
-        def noticed(wanted: Filter) -> Subscription:
+        def noticed(wanted: Filter, since: Position) -> Subscription:
             waits.set()
-            return subscribe(wanted)
+            return subscribe(wanted, since)
 
         monkeypatch.setattr(fixture.engine.subscriptions, "subscribe", noticed)
         token, other = await fixture.token("admin"), await fixture.token("admin")

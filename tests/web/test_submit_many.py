@@ -235,7 +235,7 @@ def test_commands_are_lines_or_words() -> None:
         ([["ls"], []], r"commands[1]: there is nothing to run"),
         (["ls", "  "], r"commands[1]: there is nothing to run"),
         ([["ls", "a\0b"]], r"commands[0]: a word or variable holds a NUL byte"),
-        ([], "a submission has 1 to 1,000,000 commands"),
+        ([], "a submission has 1 to 1,000,000 jobs"),
         ([["ls"], [{"b64": "?"}]], "commands[1]: a word is a string"),
     ],
 )
@@ -254,7 +254,7 @@ def test_more_lines_than_are_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     async def test(fixture: BrokerFixture) -> None:
         answer = await enqueue(fixture, "--stdin", "ls\n" * 4)
         assert "line 4: more than 3 commands at once" in out(answer)[1]
-        assert "1 to 3 commands" in (await submit(fixture, ["ls"] * 4)).words
+        assert "1 to 3 jobs" in (await submit(fixture, ["ls"] * 4)).words
         assert await stored(fixture) == []
 
     play(test)

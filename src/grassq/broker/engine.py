@@ -13,19 +13,15 @@ from typing import TypeVar, cast
 from grassq.broker.actions.bulk import BulkResult, Next
 from grassq.broker.batch import Batch
 from grassq.broker.decider import Decider
-from grassq.broker.inbox import Call, Effects, FromWorker, Message, bug_in_words
+from grassq.broker.inbox import INBOX_MAX, Call, Effects, FromWorker, Inbox, Message, bug_in_words
 from grassq.broker.subscriptions import Subscriptions
-from grassq.core.messages import Hello, Order, Report, Silent
+from grassq.core.messages import Order, Report, Silent
 from grassq.errors import Deposed, Gone, GrassError, Refused, StoreUnavailable
 from grassq.gc_pause import gc_paused
 from grassq.store.base import Submission
 
 log = logging.getLogger(__name__)
 
-BATCH_MAX = 1000
-INBOX_MAX = 100_000
-#: Hellos and silences are sent once, so they still find space when the inbox is full for all other messages.
-INBOX_FULL = 2 * INBOX_MAX
 WAKE_MIN_S = 0.05
 #: A small batch is decided on the event loop: a thread switch would take longer. After a batch that took more than
 #: SLOW_S, because the disk is busy, batches go to the thread for WARY_S.
@@ -50,10 +46,9 @@ class Engine:
         self.status = self.decider.status
         self.subscriptions = Subscriptions(self.status.history.position.incarnation)
         self._links: dict[str, SendOrder] = {}
-        self._inbox: list[Message] = []
+        self._inbox = Inbox()
         self._answers: dict[Call, asyncio.Future[object]] = {}
         self._arrived = asyncio.Event()
-        self._one_step = asyncio.Lock()
         self._decided_at = time.monotonic()
         self._wary_until = 0.0
         self._ended: BaseException | None = None
@@ -70,10 +65,8 @@ class Engine:
 
     def post(self, message: Message) -> bool:
         """Put a message into the inbox; return False when it is full, and the worker's connection is then ended."""
-        rare = isinstance(message, FromWorker) and isinstance(message.message, Hello | Silent)
-        if self._ended is not None or len(self._inbox) >= (INBOX_FULL if rare else INBOX_MAX):
+        if self._ended is not None or not self._inbox.put(message):
             return False
-        self._inbox.append(message)
         self._arrived.set()
         return True
 
@@ -103,8 +96,8 @@ class Engine:
     async def change_in_steps(self, start: Step, stepped: Callable[[], Awaitable[None]]) -> BulkResult:
         """Change many jobs, one step a batch; `stepped` is awaited after each step except the last.
 
-        A batch has at most one step, of all requests. A step whose commit failed is run once more: the step finds out
-        whether it was stored. Steps that were done before a failure stay done, and the error says how many.
+        A step whose commit failed is run once more: the step finds out whether it was stored. Steps that were done
+        before a failure stay done, and the error says how many.
         """
         answer = await self._step(Next(start))
         while isinstance(answer, Next):
@@ -114,24 +107,21 @@ class Engine:
 
     async def _step(self, step: Next) -> BulkResult | Next:
         try:
-            async with self._one_step:
-                try:
-                    return await self.change(step.handler)
-                except StoreUnavailable:
-                    return await self.change(step.handler)
+            try:
+                return await self.change(step.handler)
+            except StoreUnavailable:
+                return await self.change(step.handler)
         except Refused as error:
             if not step.done:
                 raise
             raise type(error)(f"{error}; {step.done} of {step.total} jobs were done before") from error
 
-    async def read_step(self, handler: Callable[[Batch], T]) -> T:
-        """Read one page of many jobs; a batch has at most one such page, or one step of a bulk change."""
-        async with self._one_step:
-            return await self.read(handler)
+    async def read(self, handler: Callable[[Batch], T], *, short: bool = False) -> T:
+        """Run a reading handler in the next batch that has a turn of the caller.
 
-    async def read(self, handler: Callable[[Batch], T]) -> T:
-        """Run a reading handler between two batches."""
-        return cast(T, await self._call(Call(handler, False)))
+        Whatever reads many jobs reads them in pages. `short` says that the handler takes a few milliseconds at most.
+        """
+        return cast(T, await self._call(Call(handler, False, short=short)))
 
     async def _call(self, call: Call) -> T:
         if self._ended is not None:
@@ -153,7 +143,7 @@ class Engine:
     async def _work(self) -> None:
         while True:
             await self._something_to_do()
-            messages, self._inbox = self._inbox[:BATCH_MAX], self._inbox[BATCH_MAX:]
+            messages = self._inbox.take()
             if not self._inbox:
                 self._arrived.clear()
             try:

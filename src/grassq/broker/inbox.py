@@ -1,14 +1,16 @@
-"""The messages that arrive at a broker, the effects of a batch, and the messages to keep when a batch fails."""
+"""The messages that arrive at a broker, their order, the effects of a batch, and what to keep when a batch fails."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from grassq.broker.batch import Batch
 from grassq.broker.job_change import JobChange
+from grassq.core.fair_queue import FairQueue
 from grassq.core.messages import Hello, Order, Report, Silent, StoreHistory, WorkerMessage
 from grassq.errors import Deposed, GrassError, GuardFailed, StoreUnavailable
 from grassq.store.base import Submission
@@ -16,6 +18,18 @@ from grassq.store.base import Submission
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Batch], object]
+
+#: The most messages that a batch takes.
+BATCH_MAX = 1000
+INBOX_MAX = 100_000
+#: Hellos and silences are sent once, so they still find space when the inbox is full for all other messages.
+INBOX_FULL = 2 * INBOX_MAX
+
+#: Callers beside tokens: the broker itself, the owner on the unix socket, and everybody without a token.
+BROKER, OWNER, STRANGER = "", "owner", "stranger"
+#: The caller that the current task works for: one of these, or the id of a token. The access check sets it for each
+#: request, so that no handler can forget it.
+WORKS_FOR: ContextVar[str] = ContextVar("works_for", default=BROKER)
 
 
 class Call(Struct, eq=False):
@@ -28,6 +42,8 @@ class Call(Struct, eq=False):
     recall: Callable[[Submission], object] | None = None
     #: The handler takes a few milliseconds at most, however much is stored.
     short: bool = False
+    #: Calls that are not short are taken in turns, one of each caller.
+    caller: str = field(default_factory=WORKS_FOR.get)
 
 
 class FromWorker(Struct, eq=False):
@@ -38,6 +54,48 @@ class FromWorker(Struct, eq=False):
 
 
 Message = Call | FromWorker
+
+
+class Inbox:
+    """The messages that wait. A batch has the brief ones and at most one call that may take long.
+
+    After a batch with a long call comes one without, if brief messages wait. So a brief message waits for one long call
+    at most, and a long call for one of each other caller. A call is never decided before a brief message that came
+    earlier.
+    """
+
+    def __init__(self) -> None:
+        self._brief: list[Message] = []
+        self._long: FairQueue[Call] = FairQueue()
+        self._was_long = False
+
+    def __len__(self) -> int:
+        return len(self._brief) + len(self._long)
+
+    def put(self, message: Message) -> bool:
+        """Add a message; return False when the inbox is full."""
+        rare = isinstance(message, FromWorker) and isinstance(message.message, Hello | Silent)
+        if len(self) >= (INBOX_FULL if rare else INBOX_MAX):
+            return False
+        if isinstance(message, Call) and not message.short:
+            self._long.put(message.caller, message)
+        else:
+            self._brief.append(message)
+        return True
+
+    def take(self) -> list[Message]:
+        """Remove and return the messages of the next batch."""
+        messages, self._brief = self._brief[:BATCH_MAX], self._brief[BATCH_MAX:]
+        takes_long = bool(self._long) and not self._brief and not (self._was_long and messages)
+        if takes_long:
+            messages.append(self._long.take())
+        self._was_long = takes_long
+        return messages
+
+    def clear(self) -> None:
+        """Remove every message."""
+        self._brief.clear()
+        self._long.clear()
 
 
 class Misbehaved(Exception):

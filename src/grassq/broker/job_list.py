@@ -13,7 +13,7 @@ from grassq.store.base import TIME_MAX, JobScan, Sort
 LIMIT = 100
 LIMIT_MAX = 500
 #: The most rows a page reads; the page ends there, also with fewer jobs than its limit.
-SCANNED_MAX = 1000
+SCANNED_MAX = 500
 CHUNK = 250
 
 

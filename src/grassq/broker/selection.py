@@ -23,6 +23,11 @@ from grassq.store.base import JobScan
 SELECTED_MAX = 1_000_000
 #: A page reads at least this many jobs of each selector, however many selectors there are.
 SHARE_MIN = 16
+#: The most rows of one statement, as rows may be large.
+ROWS_AT_ONCE = 64
+#: What costs as much as reading one more job: bytes of commands, jobs that are counted off for `@~N`, and ids that are
+#: looked at for succeeded jobs, which no index lists.
+BYTES_PER_JOB, COUNTED_PER_JOB, LOOKED_AT_PER_JOB = 4000, 100, 40
 #: A word that selects nothing is compared with the names of this many of the newest jobs.
 NEAR_JOBS = 200
 UNFINISHED = tuple(state.value for state in State if state not in FINAL)
@@ -80,23 +85,25 @@ def begin(
     live: bool = False,
 ) -> Reading:
     """Start to read the jobs of some selectors; jobs submitted later are not among them."""
-    return Reading(tuple(SelectorState(each) for each in selectors), batch.next_id - 1, visible_to, required, live)
+    once = dict.fromkeys(selectors)
+    return Reading(tuple(SelectorState(each) for each in once), batch.next_id - 1, visible_to, required, live)
 
 
 def read(batch: Batch, reading: Reading, limit: int) -> tuple[list[Selected], Reading]:
     """Return the next jobs by id, at most `limit`, and the reading after them.
 
-    Reads about `limit` jobs from the store. Jobs are returned in order of id, so the jobs of one selector may have to
-    wait until all other selectors were read as far: a page may be empty before the last one. A selector that matches
-    nothing raises NotFound, before the first job is returned.
+    Reads about `limit` jobs from the store, or does other work that costs as much. Jobs are returned in order of id, so
+    the jobs of one selector may have to wait until all other selectors were read as far: a page may be empty before the
+    last one. A selector that matches nothing raises NotFound, before the first job is returned.
     """
     sources, pool = list(reading.sources), dict(reading.pool)
-    left, share = limit - len(_complete(reading, sources, pool)), max(SHARE_MIN, limit // max(1, len(sources)))
+    left = limit - len(_complete(reading, sources, pool))
+    share = min(max(SHARE_MIN, limit // max(1, len(sources))), ROWS_AT_ONCE)
     while sources and left > 0:
-        source, jobs = _read_source(batch, reading, sources.pop(0), share)
+        source, jobs, cost = _read_source(batch, reading, sources.pop(0), share)
         named = source.meant is not None and is_named(source.meant)
         pool |= {job.id: Selected(job, named or (job.id in pool and pool[job.id].named)) for job in jobs}
-        left -= len(jobs) + 1
+        left -= cost
         if source.after < reading.upto:
             insort(sources, source, key=lambda each: (each.found, each.after))
         elif reading.required and not source.found and not _may_be_empty(batch, source):
@@ -112,7 +119,10 @@ def _complete(reading: Reading, sources: list[SelectorState], pool: dict[int, Se
     return [id_ for id_ in pool if id_ <= upto]
 
 
-def _read_source(batch: Batch, reading: Reading, source: SelectorState, limit: int) -> tuple[SelectorState, list[Job]]:
+def _read_source(
+    batch: Batch, reading: Reading, source: SelectorState, limit: int
+) -> tuple[SelectorState, list[Job], int]:
+    """Return a source after its next jobs, these jobs, and what it cost to find them, counted in jobs."""
     if source.meant is None:
         source = _meant_live(batch, source) if reading.live else replace(source, meant=resolve(batch, source.typed))
     assert source.meant is not None
@@ -123,7 +133,18 @@ def _read_source(batch: Batch, reading: Reading, source: SelectorState, limit: i
         jobs = [job for job in jobs if _counts(job, source)]
     if reading.visible_to is not None:
         jobs = _visible(jobs, reading.visible_to, is_named(meant))
-    return replace(source, after=after, found=source.found or bool(jobs)), jobs
+    cost = 1 + len(stored) + _cost(meant, stored, after - source.after)
+    return replace(source, after=after, found=source.found or bool(jobs)), jobs, cost
+
+
+def _cost(selector: Selector, jobs: list[Job], looked_at: int) -> int:
+    """Return what reading some jobs of a selector costs beyond their number."""
+    cost = sum(len(word) for job in jobs for word in job.spec.command) // BYTES_PER_JOB
+    if isinstance(selector, LastJob):
+        cost += selector.back // COUNTED_PER_JOB
+    elif isinstance(selector, InState) and State.SUCCEEDED.value in selector.names:
+        cost += looked_at // LOOKED_AT_PER_JOB
+    return cost
 
 
 def _meant_live(batch: Batch, source: SelectorState) -> SelectorState:

@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from msgspec import Struct
 
+from grassq.broker.inbox import BROKER, OWNER, WORKS_FOR
 from grassq.broker.job_change import JobChange
 from grassq.errors import Gone, Refused
 
@@ -16,10 +17,10 @@ from grassq.errors import Gone, Refused
 RING_MAX = 32_768
 #: Changes that a subscriber has not taken yet. Above this number all are dropped and the subscriber must re-read.
 PENDING_MAX = RING_MAX
-#: The most open subscriptions to queues and to everything.
-SUBSCRIBERS_MAX = 1000
-#: The most jobs that all subscriptions name together.
-SUBSCRIBED_JOBS_MAX = 1_000_000
+#: The most open subscriptions of one caller to queues and to everything: of the owner, and of a token.
+SUBSCRIBERS_MAX, TOKEN_SUBSCRIBERS_MAX = 1000, 16
+#: The most jobs that all subscriptions of one caller name together: of the owner, and of a token.
+SUBSCRIBED_JOBS_MAX, TOKEN_SUBSCRIBED_JOBS_MAX = 1_000_000, 100_000
 
 #: A position in the changes: the run of the broker, and the number of the last change seen.
 Position = tuple[str, int]
@@ -48,11 +49,21 @@ class Filter(Struct, frozen=True):
         return self.jobs is None or not self.jobs.isdisjoint(_ids(change, len(self.jobs), self.jobs))
 
 
+class Share(Struct):
+    """What the subscriptions of one caller take together."""
+
+    #: How many jobs they name, and how many of them name no job.
+    jobs: int = 0
+    count: int = 0
+
+
 class Subscription:
     """One subscriber's changes. Close it when done. Used from the event loop only."""
 
     def __init__(self, owner: Subscriptions, wanted: Filter, wake: Callable[[], None]) -> None:
         self.wanted = wanted
+        #: The subscriber, whose share this subscription is counted in.
+        self.caller = WORKS_FOR.get()
         #: Each job ends once, so a subscriber to the ends of named jobs never falls behind.
         names_ends = wanted.ended and wanted.jobs is not None
         self._most = len(wanted.jobs or ()) if names_ends else PENDING_MAX
@@ -120,10 +131,9 @@ class Subscriptions:
         self._ring: deque[JobChange] = deque(maxlen=RING_MAX)
         #: Changes up to this number have left the ring.
         self._dropped = 0
-        self._by_key: dict[Key, dict[Subscription, None]] = {}
-        #: How many jobs the subscriptions name together, and how many subscriptions name no job.
-        self._named = 0
-        self._count = 0
+        #: Tuples, as mostly there is one: a dict for each of 100,000 jobs would take five times the memory.
+        self._by_key: dict[Key, tuple[Subscription, ...]] = {}
+        self._shares: dict[str, Share] = {}
         self._is_closed = False
 
     @property
@@ -136,19 +146,37 @@ class Subscriptions:
     ) -> Subscription:
         """Send committed changes from now on, or those after `since`; `wake` is called when there are some."""
         subscription = Subscription(self, wanted, wake)
-        if wanted.jobs is not None:
-            if self._named + len(wanted.jobs) > SUBSCRIBED_JOBS_MAX:
-                raise Refused(f"too many jobs are waited for (limit {SUBSCRIBED_JOBS_MAX:,}); wait for fewer at a time")
-            self._named += len(wanted.jobs)
-        else:
-            if self._count >= SUBSCRIBERS_MAX:
-                raise Refused(f"too many event streams (limit {SUBSCRIBERS_MAX:,})")
-            self._count += 1
+        self._take_share(subscription)
         for key in wanted.keys:
-            self._by_key.setdefault(key, {})[subscription] = None
+            self._by_key[key] = (*self._by_key.get(key, ()), subscription)
         if since is not None:
             self._resume(subscription, since)
         return subscription
+
+    def _take_share(self, subscription: Subscription) -> None:
+        """Count a subscription for its caller; raise Refused if the caller has no more to take."""
+        caller, jobs = subscription.caller, subscription.wanted.jobs
+        share = self._shares.get(caller) or Share()
+        is_token = caller not in (BROKER, OWNER)
+        whose = "of your token" if is_token else "of yours"
+        if jobs is None:
+            most = TOKEN_SUBSCRIBERS_MAX if is_token else SUBSCRIBERS_MAX
+            if share.count >= most:
+                raise Refused(f"{most:,} event streams {whose} are open already; close some first")
+            share.count += 1
+        else:
+            most = TOKEN_SUBSCRIBED_JOBS_MAX if is_token else SUBSCRIBED_JOBS_MAX
+            if share.jobs + len(jobs) > most:
+                counts = f"{share.jobs:,} already, {len(jobs):,} more, limit {most:,}"
+                raise Refused(f"requests {whose} wait for too many jobs ({counts}); wait for fewer at a time")
+            share.jobs += len(jobs)
+        self._shares[caller] = share
+
+    def _give_back(self, caller: str, jobs: int = 0, count: int = 0) -> None:
+        share = self._shares[caller]
+        share.jobs, share.count = share.jobs - jobs, share.count - count
+        if share == Share():
+            del self._shares[caller]
 
     def publish(self, changes: Sequence[JobChange], must_reread: bool = False) -> None:
         """Send committed changes; `must_reread` says that it is unknown what was committed."""
@@ -195,8 +223,7 @@ class Subscriptions:
     def _subscribers(self, change: JobChange) -> dict[Subscription, None]:
         found: dict[Subscription, None] = {}
         for key in (None, change.queue, *_ids(change, len(self._by_key), self._by_key)):
-            if (some := self._by_key.get(key)) is not None:
-                found = found | some
+            found.update(dict.fromkeys(self._by_key.get(key, ())))
         return found
 
     def _everybody(self) -> dict[Subscription, None]:
@@ -204,16 +231,17 @@ class Subscriptions:
 
     def _unlist(self, subscription: Subscription, keys: Iterable[Key]) -> None:
         for key in keys:
-            others = self._by_key[key]
-            del others[subscription]
-            if not others:
+            if others := tuple([each for each in self._by_key[key] if each is not subscription]):
+                self._by_key[key] = others
+            else:
                 del self._by_key[key]
 
     def _keep(self, subscription: Subscription, jobs: frozenset[int]) -> None:
         wanted = subscription.wanted.jobs or frozenset()
         self._unlist(subscription, wanted - jobs)
         subscription.wanted = Filter(wanted & jobs, ended=subscription.wanted.ended)
-        self._named -= len(wanted - jobs)
+        if gone := len(wanted - jobs):
+            self._give_back(subscription.caller, jobs=gone)
 
     def _close(self, subscription: Subscription) -> None:
         wanted = subscription.wanted
@@ -221,7 +249,7 @@ class Subscriptions:
             self._keep(subscription, frozenset())
         elif subscription in self._by_key.get(wanted.queue, ()):
             self._unlist(subscription, wanted.keys)
-            self._count -= 1
+            self._give_back(subscription.caller, count=1)
 
 
 def _ids(change: JobChange, count: int, known: Iterable[Key]) -> Iterable[int]:

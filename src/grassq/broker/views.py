@@ -27,7 +27,7 @@ RECENT_SHOWN = 100
 RECENT_S = 86400.0
 STORY_SHOWN = 20
 #: How many jobs one page has; the engine is held for one page.
-SHOW_PAGE = 400
+SHOW_PAGE = 200
 WHY_PAGE = 40
 #: A worker that was silent for less is probably about to reconnect: its jobs are not called unreachable yet.
 UNREACHABLE_S = 5.0

@@ -38,7 +38,32 @@ def enqueue(
     response = _send(words, broker, verb, lines, away_s)
     if "grass-lines" in response.headers:
         # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
-        response = _send(words, broker, verb, _read_stdin(), away_s)
+        return _enqueue_lines(words, broker, verb, _read_stdin(), away_s)
+    return _answered(response, broker, verb, strict=strict, away_s=away_s)
+
+
+def _enqueue_lines(words: list[str], broker: str | None, verb: str, lines: bytes, away_s: float) -> int:
+    """Send the lines of stdin; to a broker on another machine in parts, as it takes a bounded number at once."""
+    parts = [lines]
+    if find_target(broker)[1] is not None:
+        from grassq.core.syntax.shell_lines import parts_of
+
+        parts = parts_of(lines)
+    for number, part in enumerate(parts):
+        code = _answered(_send(words, broker, verb, part, away_s), broker, verb)
+        if code:
+            if number:
+                _warn(
+                    b"grass: this is about part %d of %d; the parts before it are stored\n" % (number + 1, len(parts))
+                )
+            return code
+    return 0
+
+
+def _answered(
+    response: Response, broker: str | None, verb: str, *, strict: bool = False, away_s: float = AWAY_S
+) -> int:
+    """Print an answer, follow the job if asked; return the exit code."""
     headers = response.headers
     code, length, job = (headers.get(f"grass-{name}", "") for name in ("exit", "stdout", "follow"))
     if not is_number(job):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from grassq import atomic_files
 from grassq import home as homes
 from grassq.core.syntax.numbers import id_ranges
+from grassq.core.syntax.shell_lines import REMOTE_LINES_MAX
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.home import Sender
 from grassq.net.encoding import new_key, percent, query, word_value
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 POLL_LIMIT_S = 30.0
 #: `wait` asks about at most this many jobs per request, because the answer lists each one.
 WAIT_AT_ONCE = 10_000
+#: `Client.submit_many` sends a broker on another machine at most this many jobs per request.
+SUBMIT_AT_ONCE = REMOTE_LINES_MAX
 #: The largest request a daemon takes.
 REQUEST_MAX = 64 << 20
 

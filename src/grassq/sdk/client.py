@@ -10,10 +10,10 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Unpack
 
 from grassq import home as homes
-from grassq.errors import BadInput
+from grassq.errors import BadInput, GrassError
 from grassq.gc_pause import gc_paused
 from grassq.home import Sender
-from grassq.net.client import POLL_LIMIT_S, WAIT_AT_ONCE, compact
+from grassq.net.client import POLL_LIMIT_S, SUBMIT_AT_ONCE, WAIT_AT_ONCE, compact
 from grassq.net.client import ApiClient as _Requests
 from grassq.net.encoding import FINAL_STATES, word_value
 from grassq.sdk.job import Job
@@ -85,7 +85,8 @@ class Client:
         """Store one job per command, all of them or none, each with the given options of `submit`.
 
         A list is a program and its arguments. A string is a line of `grass enqueue --stdin`: a line of plain words that
-        names a program runs without a shell, a shell runs every other line.
+        names a program runs without a shell, a shell runs every other line. A broker on another machine takes 2,000
+        jobs per request: more are sent in parts, and each part is stored whole or not at all.
         """
         document = _document(options)
         sender = self._sender(document, cwd)
@@ -93,11 +94,22 @@ class Client:
             written = [_written([each])[0] if isinstance(each, str) else _written(each) for each in commands]
         if not written:
             return []
-        answer = self._requests.submit_many(written, document, sender, key=key)
-        _warn(answer)
-        first, count = int(answer["first"]), int(answer["count"])
+        at_once = len(written) if self.broker is None else SUBMIT_AT_ONCE
+        ids: list[int] = []
+        for at in range(0, len(written), at_once):
+            try:
+                answer = self._requests.submit_many(
+                    written[at : at + at_once], document, sender, key=_key_of_part(key, at)
+                )
+            except GrassError as error:
+                if not ids:
+                    raise
+                raise type(error)(f"{error}; of {len(written):,} jobs the first {len(ids):,} are stored") from error
+            _warn(answer)
+            first = int(answer["first"])
+            ids += range(first, first + int(answer["count"]))
         with gc_paused():
-            return [Job(self, {"id": id_}) for id_ in range(first, first + count)]
+            return [Job(self, {"id": id_}) for id_ in ids]
 
     def _sender(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> Sender:
         """Return what is sent of this program; for a broker, `cwd` goes into the document: it is on the worker."""
@@ -159,6 +171,15 @@ def _document(options: SubmitOptions) -> dict[str, Any]:
     said["labels"] = list(said.get("labels", ()))
     said["env"] = [[word_value(_bytes(n)), word_value(_bytes(v))] for n, v in said.get("env", {}).items()]
     return {name: value for name, value in said.items() if value not in ("", [], {})}
+
+
+def _key_of_part(key: str | None, at: int) -> str | None:
+    """Return the key of the part that begins at an index; a repeated call makes the same keys."""
+    if key is None or not at:
+        return key
+    from hashlib import sha256
+
+    return sha256(f"{key} {at}".encode()).hexdigest()[:32]
 
 
 def _warn(answer: Mapping[str, Any]) -> None:

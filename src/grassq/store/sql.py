@@ -157,7 +157,7 @@ _FROM = " from job left join attempt on attempt.job = job.id and attempt.number 
 SELECT_SOME = _SELECT + _FROM + "where job.id in ({ids}) order by job.id"
 SELECT_RUNS = _SELECT + _FROM + "where job.rerun_of is not null and job.rerun_of in ({ids}) order by job.id"
 SELECT_RANGE = _SELECT + _FROM + "where job.id between ? and ? order by job.id limit ?"
-SELECT_LAST = _SELECT + _FROM + "where 1 = 1 order by job.id desc limit 1 offset ?"
+SELECT_LAST = _SELECT + _FROM + "where job.id = (select id from job order by id desc limit 1 offset ?)"
 SELECT_QUEUE = _SELECT + _FROM + "where job.queue = ? and job.id between ? and ? order by job.id limit ?"
 SELECT_NAME = _SELECT + _FROM + "where job.name = ? and job.id between ? and ? order by job.id limit ?"
 _OF_TOKEN = "job.token is not null and job.finished is null"

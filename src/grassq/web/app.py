@@ -14,6 +14,7 @@ from grassq.broker.engine import Engine
 from grassq.broker.views import lost_history_warning
 from grassq.core.resources.amounts import Request
 from grassq.web.access.auth import Guard, Route
+from grassq.web.access.bodies import REMOTE_BODY_MAX
 from grassq.web.access.principal import CALLER
 from grassq.web.events.json_lines import serve_events
 from grassq.web.events.temporary_queues import TemporaryQueues
@@ -85,19 +86,20 @@ class Api:
         """Return the table of routes; nothing else is served."""
         submissions, jobs, queues, tokens = self._submissions, self._jobs, self._queues, self.tokens
         engine, directory = self._engine, self._directory
+        log = partial(serve_log, engine=engine, sources=directory)
         return [
             Route("POST", "/v1/redeem", tokens.redeem, "open"),
             Route("POST", "/v1/logout", tokens.logout, "read"),
             Route("GET", "/v1/show", jobs.show, "read"),
             Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine), "read"),
             Route("GET", "/v1/why", jobs.why, "read"),
-            Route("GET", "/v1/wait", jobs.wait, "read"),
-            Route("GET", "/v1/events", partial(serve_events, engine=engine), "read"),
-            Route("GET", r"/v1/jobs/{id:\d{1,15}}/log", partial(serve_log, engine=engine, sources=directory), "read"),
-            Route("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit"),
-            Route("POST", "/v1/enqueue", submissions.enqueue, "submit"),
-            Route("POST", "/v1/submit", submissions.submit, "submit"),
-            Route("POST", "/v1/submit-many", submissions.submit_many, "submit"),
+            Route("GET", "/v1/wait", jobs.wait, "read", waits=True),
+            Route("GET", "/v1/events", partial(serve_events, engine=engine), "read", waits=True),
+            Route("GET", r"/v1/jobs/{id:\d{1,15}}/log", log, "read", waits=True),
+            Route("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit", waits=True),
+            Route("POST", "/v1/enqueue", submissions.enqueue, "submit", REMOTE_BODY_MAX),
+            Route("POST", "/v1/submit", submissions.submit, "submit", REMOTE_BODY_MAX),
+            Route("POST", "/v1/submit-many", submissions.submit_many, "submit", REMOTE_BODY_MAX),
             *(Route("POST", f"/v1/jobs/{verb}", partial(jobs.change, verb), "submit") for verb in CHANGES),
             Route("POST", "/v1/create-queue", queues.create_queue, "admin"),
             Route("POST", "/v1/delete-queue", queues.delete_queue, "admin"),
@@ -111,7 +113,7 @@ class Api:
             Route("GET", "/v1/audit", tokens.audit, "admin"),
             Route("GET", "/v1/info", self.info, "admin"),
             Route("POST", "/v1/stop", self.stop, "local"),
-            Route("GET", "/v1/worker", self._link, "worker"),
+            Route("GET", "/v1/worker", self._link, "worker", waits=True),
         ]
 
     async def info(self, request: web.Request) -> web.Response:

@@ -47,7 +47,7 @@ class FolderRemoval:
 
     async def make_room(self, ids: list[int]) -> None:
         """Remove the folders of jobs that are to be removed from the store, as far as possible."""
-        await self._directory.remove(ids, await self._engine.read_step(partial(_rerun_among, ids)))
+        await self._directory.remove(ids, await self._engine.read(partial(_rerun_among, ids)))
 
     async def remove(self, ids: list[int]) -> list[LeftFolder]:
         """Remove the folders of removed jobs, and the checkpoints that only they used; return what is still there."""
@@ -71,7 +71,7 @@ class FolderRemoval:
         return left
 
     async def _step(self, ids: list[int]) -> list[LeftFolder]:
-        spare = await self._engine.read_step(partial(_rerun_among, ids))
+        spare = await self._engine.read(partial(_rerun_among, ids))
         left = await self._directory.remove(ids, spare)
         # A spared checkpoint is removed after the last rerun of its job.
         gone = set(ids) - spare - {each.job for each in left}
@@ -100,7 +100,7 @@ class FolderRemoval:
     async def _find(self) -> None:
         """Remove what an earlier daemon has left."""
         some = [0]
-        while some := await self._engine.read_step(partial(_removals, some[-1])):
+        while some := await self._engine.read(partial(_removals, some[-1])):
             await self._remove(some)
 
 

@@ -21,6 +21,7 @@ from grassq.core.job_options import (
 )
 from grassq.core.model import State
 from grassq.core.names import DEFAULT_QUEUE, check_name
+from grassq.core.syntax import shell_lines
 from grassq.core.syntax.numbers import is_number
 from grassq.core.syntax.selectors import Selector
 from grassq.core.syntax.selectors import parse as parse_selector
@@ -34,11 +35,16 @@ Word = str | dict[str, str]
 Command = Word | list[Word]
 
 JOBS_MAX = 100_000
+#: Lists and objects, and commas, in a body from another machine. Every other caller waits while a body is decoded, and
+#: an empty list costs far more than the two bytes it is sent in.
+OPENINGS_MAX, COMMAS_MAX = 50_000, 500_000
 #: Decoded environments, cached by their text, because the next request mostly sends the same one. Larger ones are not.
 ENVIRONMENTS_KEPT = 8
 ENVIRONMENT_KEPT_MAX = 64 << 10
 LABELS_MAX = 100
 SELECTORS_MAX = 10_000
+#: Selectors of a change from another machine, counted with each of their ids and ranges.
+REMOTE_SELECTORS_MAX = 2_000
 
 T = TypeVar("T")
 
@@ -75,6 +81,18 @@ class Submitter(Struct, frozen=True):
     def is_remote(self) -> bool:
         """Whether the job comes from another machine."""
         return not self.caller.is_local
+
+    @property
+    def jobs_max(self) -> int:
+        """How many jobs one request of this submitter may have."""
+        return shell_lines.REMOTE_LINES_MAX if self.is_remote else shell_lines.LINES_MAX
+
+    def check_count(self, count: int, most: int | None = None) -> None:
+        """Raise BadInput if a request has none or too many jobs; `most` is a lower bound than that of the submitter."""
+        most = self.jobs_max if most is None else min(most, self.jobs_max)
+        if not 1 <= count <= most:
+            what = "a submission from another machine" if self.is_remote else "a submission"
+            raise BadInput(f"{what} has 1 to {most:,} jobs, not {count:,}; send more in several requests")
 
 
 class Body(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -207,6 +225,13 @@ class PauseBody(Body, kw_only=True):
     restored: bool = False
 
 
+def check_amount(raw: bytes) -> None:
+    """Raise BadInput for a body that would take long to decode: it has very many values."""
+    if raw.count(b"[") + raw.count(b"{") > OPENINGS_MAX or raw.count(b",") > COMMAS_MAX:
+        jobs = f"a submission from another machine has at most {shell_lines.REMOTE_LINES_MAX:,} jobs"
+        raise BadInput(f"the request has too many values ({jobs}); send it in several requests")
+
+
 def decode(raw: bytes, kind: type[T]) -> T:
     """Decode a body; raise BadInput with one line if it is invalid."""
     try:
@@ -256,10 +281,13 @@ def selectors(request: web.Request) -> list[Selector]:
     return parse_selectors(request.query.getall("selector", []))
 
 
-def parse_selectors(texts: list[str]) -> list[Selector]:
+def parse_selectors(texts: list[str], *, is_remote: bool = False) -> list[Selector]:
     """Return the selectors in texts; raise BadInput for a wrong one, and for too many."""
     if len(texts) > SELECTORS_MAX:
         raise BadInput(f"more than {SELECTORS_MAX:,} selectors; use a range such as 3-7")
+    if is_remote and ",".join(texts).count(",") >= REMOTE_SELECTORS_MAX:
+        most = f"{REMOTE_SELECTORS_MAX:,} selectors and ids at once"
+        raise BadInput(f"from another machine {most} at most; use a range such as 3-7, a state or a name")
     return [parse_selector(text) for text in texts]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 from aiohttp import web
@@ -81,6 +81,34 @@ def enqueued(exit_code: int, out: str, err: str, **extra: object) -> web.Respons
 def document(content: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     """Return an answer in JSON."""
     return web.Response(status=status, body=msgspec.json.encode(content), headers={**_JSON, **(headers or {})})
+
+
+def job_lines(
+    request: web.Request,
+    head: Mapping[str, object],
+    first: list[views.Document],
+    more: AsyncIterator[list[views.Document]],
+    tail: Callable[[], Mapping[str, object]] = dict,
+) -> web.Response:
+    """Return a document with a list of jobs that is too long for memory, each job on a line of its own.
+
+    `head` and `tail` are the other fields; `tail` is called after the last job.
+    """
+
+    async def lines(jobs: bytes) -> AsyncIterator[bytes]:
+        yield msgspec.json.encode({**head, "jobs": []})[:-2] + b"\n" + jobs
+        try:
+            async for page in more:
+                if page:
+                    yield b",\n" + b",\n".join(map(msgspec.json.encode, page))
+        except GrassError:
+            # The client sees that the document is not whole.
+            cut(request.transport)
+            return
+        rest = msgspec.json.encode(tail())[1:]
+        yield b"\n]" + (rest if rest == b"}" else b"," + rest) + b"\n"
+
+    return web.Response(body=lines(b",\n".join(map(msgspec.json.encode, first))), content_type="application/json")
 
 
 def bulk_document(done: BulkResult) -> dict[str, object]:

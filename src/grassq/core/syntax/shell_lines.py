@@ -9,6 +9,8 @@ from grassq.errors import BadInput
 #: Commands in one submission, and bytes in one command.
 LINES_MAX = 1_000_000
 LINE_BYTES_MAX = 2 << 20
+#: Commands in one submission from another machine: every other caller waits while they are stored.
+REMOTE_LINES_MAX = 2_000
 
 _BLANKS = b" \t"
 #: Bytes that every shell passes on unchanged, and bytes that separate words. Bytes above ASCII are parts of letters.
@@ -42,6 +44,14 @@ _SHELL_WORDS = frozenset(
 def split(text: bytes) -> list[bytes]:
     """Return the lines of a text, with either of the two usual line ends."""
     return text.replace(b"\r\n", b"\n").removesuffix(b"\r").split(b"\n")
+
+
+def parts_of(text: bytes) -> list[bytes]:
+    """Return a text in parts of REMOTE_LINES_MAX lines, as many as one submission from another machine may have."""
+    lines = split(text.removesuffix(b"\n"))
+    if len(lines) <= (at_once := REMOTE_LINES_MAX):
+        return [text]
+    return [b"\n".join(lines[at : at + at_once]) for at in range(0, len(lines), at_once)]
 
 
 def command(line: bytes) -> bytes | None:

@@ -14,24 +14,32 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Literal, get_args
 
 from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import replace
 
+from grassq.broker import inbox
+from grassq.broker.inbox import WORKS_FOR
 from grassq.broker.tokens import TokenLimits
 from grassq.core.syntax.numbers import is_number
 from grassq.store.base import Scope, Token
 from grassq.web.access.audit import NO_CALLER, Audit, AuditEntry
-from grassq.web.access.bodies import BodyReader
+from grassq.web.access.bodies import BODY_MAX, OPEN_BODY_MAX, SMALL_BODY_MAX, BodyReader
 from grassq.web.access.principal import CALLER, OWNER, Principal
+from grassq.web.access.turns import CallerTurns
 from grassq.web.listen.admission import ClientConnection
 from grassq.web.responses import Denied, Handler, errors_in_words, version_header
 
 #: Connections one token may have open.
 CONNECTIONS_MAX = 256
+#: Requests of one token that are worked on at once; more wait for their turn.
+REQUESTS_AT_ONCE = 4
+#: Requests of one token that wait for something or follow it: waits, logs, events. They are not among those above.
+WAITING_MAX = 128
 #: Failed redemptions that the audit records; more are only counted, so that nothing can fill the audit.
 FAILURES_PER_MINUTE = 60
 HOW_TO_LOG_IN = "`grass login` with a code from the broker (a worker: `grass join`)"
@@ -62,6 +70,10 @@ class Route(Struct, frozen=True):
     path: str
     handler: Handler
     need: Need
+    #: The largest body from another machine.
+    body_max: int = SMALL_BODY_MAX
+    #: The handler mostly waits for something or follows it: it takes no turn, and counts as a request that waits.
+    waits: bool = False
 
 
 class Guard:
@@ -82,10 +94,13 @@ class Guard:
         self._now = now
         self._limits = limits or TokenLimits()
         self._hosts = {"grass", "localhost", *_own_names(), *(host.lower().rstrip(".") for host in hosts)}
-        self._needs: dict[web.AbstractRoute, Need] = {}
+        self._routes: dict[web.AbstractRoute, Route] = {}
         self._tokens: dict[str, Token] = {}
         self._connections: dict[str, set[ClientConnection]] = {}
         self._bodies = BodyReader()
+        self._turns = CallerTurns(REQUESTS_AT_ONCE)
+        #: How many requests of each token wait.
+        self._waiting: Counter[str] = Counter()
         self._failures = _RateLimit(FAILURES_PER_MINUTE)
 
     def protect(self, app: web.Application, routes: Iterable[Route]) -> None:
@@ -94,9 +109,9 @@ class Guard:
             if route.need not in get_args(Need):
                 raise ValueError(f"{route.method} {route.path} needs {route.need!r}, which is not a known need")
             added = app.router.add_route(route.method, route.path, route.handler)
-            self._needs[added] = route.need
+            self._routes[added] = route
         for known in app.router.routes():
-            if known not in self._needs:
+            if known not in self._routes:
                 raise ValueError(f"{known.method} {known.resource} is in no table of routes")
 
     def load(self, tokens: Iterable[Token]) -> None:
@@ -120,7 +135,8 @@ class Guard:
         connection = None if request.transport is None else request.transport.get_protocol()
         if not isinstance(connection, ClientConnection) or request.get_extra_info("sslcontext") is None:
             return await self._serve_local(request, handler)
-        is_open = self._needs.get(request.match_info.route) == "open"
+        route = self._routes.get(request.match_info.route)
+        is_open = route is not None and route.need == "open"
         token = None if is_open else self._token(request)
         if token is None and not is_open:
             raise Denied(401, f"no valid token (missing, unknown, revoked or expired): {HOW_TO_LOG_IN}")
@@ -131,38 +147,57 @@ class Guard:
             request[CALLER] = Principal(token.scope, token.id, token.name, token.queues, bare, limits)
         _check_encoding(request)
         _check_sender(request, self._hosts)
-        need = self._need(request)
-        if need == "local":
+        route = self._route(request)
+        if route.need == "local":
             raise Denied(403, "this can be done on the broker's own machine only")
+        WORKS_FOR.set(inbox.STRANGER if token is None else token.id)
         if token is None:
             request[ENTRY] = self._entry(request, NO_CALLER, "", _peer(request))
-            return await self._do(request, handler, need)
+            return await self._do(request, handler, route)
         request[ENTRY] = self._entry(request, f"token {token.id}", token.name, _peer(request))
         self._attach(connection, token.id)
         task = asyncio.current_task()
         assert task is not None
         connection.tasks.add(task)
         try:
-            return await self._do(request, handler, need)
+            return await self._do(request, handler, route)
         finally:
             connection.tasks.discard(task)
+
+    @contextlib.asynccontextmanager
+    async def _share(self, token: str, route: Route) -> AsyncIterator[None]:
+        """Wait for a turn of a token; refuse a request that would wait beside too many others."""
+        if not route.waits:
+            async with self._turns.of(token):
+                yield
+            return
+        if self._waiting[token] >= WAITING_MAX:
+            raise Denied(429, f"{WAITING_MAX} requests of this token wait or follow something already; end some first")
+        self._waiting[token] += 1
+        try:
+            yield
+        finally:
+            self._waiting[token] -= 1
+            if not self._waiting[token]:
+                del self._waiting[token]
 
     async def _serve_local(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         request[ENTRY] = self._entry(request, f"uid {_own_uid(request)}", OWNER.name, "local")
         request[CALLER] = OWNER
+        WORKS_FOR.set(inbox.OWNER)
         _check_encoding(request)
-        need = self._need(request)
-        if need == "worker":
+        route = self._route(request)
+        if route.need == "worker":
             raise Denied(403, "a worker connects over TCP, with its own token: `grass join`")
-        return await self._do(request, handler, need)
+        return await self._do(request, handler, route)
 
-    def _need(self, request: web.Request) -> Need:
+    def _route(self, request: web.Request) -> Route:
         if (wrong := request.match_info.http_exception) is not None:
             raise wrong
-        need = self._needs.get(request.match_info.route)
-        if need is None:
+        route = self._routes.get(request.match_info.route)
+        if route is None:
             raise Denied(403, "no token may do this")
-        return need
+        return route
 
     def _token(self, request: web.Request) -> Token | None:
         """Return the token of a request if it is valid now. Neither answer nor timing tells which part was wrong."""
@@ -192,16 +227,21 @@ class Guard:
             connection.closing.append(mine.discard)
         connection.end_limits()
 
-    async def _do(self, request: web.Request, handler: Handler, need: Need) -> web.StreamResponse:
+    async def _do(self, request: web.Request, handler: Handler, route: Route) -> web.StreamResponse:
         """Run the handler, and write caller and result to the audit."""
-        caller = request.get(CALLER)
+        caller, need = request.get(CALLER), route.need
 
         async def allowed(request: web.Request) -> web.StreamResponse:
             if caller is not None and not caller.is_local and caller.scope not in _SCOPES_FOR[need]:
                 raise Denied(403, f"a {caller.scope} token may not do this; this needs the scope {need}")
             token = None if caller is None else caller.token
-            request[BODY] = await self._bodies.read(request, is_open=need == "open", token=token)
-            return await handler(request)
+            most = OPEN_BODY_MAX if caller is None else BODY_MAX if token is None else route.body_max
+            request[BODY] = await self._bodies.read(request, most=most, token=token)
+            if token is None:
+                return await handler(request)
+            # After the body: one that comes slowly, or never, takes no turn of the requests beside it.
+            async with self._share(token, route):
+                return await handler(request)
 
         connects = need == "worker" and caller is not None and caller.scope == "worker"
         if connects:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from weakref import WeakValueDictionary
 
 from aiohttp import StreamReader, web
 
+from grassq.web.access.turns import CallerTurns
 from grassq.web.responses import Denied
 
-#: The largest body, and the seconds it may take to arrive.
+#: The largest body, and the seconds it may take to arrive. From another machine: the largest submission, and the
+#: largest body of any other request.
 BODY_MAX = 64 << 20
+REMOTE_BODY_MAX = 8 << 20
+SMALL_BODY_MAX = 1 << 20
 BODY_S = 120.0
 #: The largest body of a client without a token.
 OPEN_BODY_MAX = 64 << 10
 #: Over TCP, what is beyond LARGE bytes of a body is read in a turn. Each token has one turn at a time, and all tokens
 #: together have LARGE_AT_ONCE.
-LARGE = 1 << 20
+LARGE = 64 << 10
 LARGE_AT_ONCE = 8
 #: In its turn a body has to arrive with this many bytes a second, after a start of some seconds.
 RATE_MIN = 64 << 10
@@ -28,14 +31,12 @@ class BodyReader:
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(LARGE_AT_ONCE)
-        #: The turn of each token whose large bodies are here.
-        self._own: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._own = CallerTurns(1)
 
-    async def read(self, request: web.Request, *, is_open: bool, token: str | None) -> bytes:
-        """Return the whole body of a request; refuse a body that is too large or too slow."""
+    async def read(self, request: web.Request, *, most: int, token: str | None) -> bytes:
+        """Return the whole body of a request; refuse a body that is larger than `most` or too slow."""
         if request.method != "POST" or not request.body_exists:
             return b""
-        most = OPEN_BODY_MAX if is_open else BODY_MAX
         size = request.content_length
         if size is not None and size > most:
             raise _too_large(most)
@@ -46,10 +47,9 @@ class BodyReader:
             async with asyncio.timeout(BODY_S):
                 # A turn is taken only when bytes are here, so that a silent client holds no turn.
                 if not await _read_upto(request.content, body, most if token is None else min(most, LARGE)):
-                    if token is None:
+                    if token is None or len(body) > most:
                         raise _too_large(most)
-                    own = self._own.setdefault(token, asyncio.Lock())
-                    async with own, self._turns:
+                    async with self._own.of(token), self._turns:
                         await _read_rest(request.content, body, most)
         except TimeoutError:
             raise Denied(408, f"the body did not arrive within {BODY_S:g} seconds") from None

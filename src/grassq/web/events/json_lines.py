@@ -7,6 +7,7 @@ The first line is `subscribed`, or `reread` if changes since the position are lo
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import partial
 from time import time
@@ -30,15 +31,19 @@ from grassq.web.listen.abort import cut, write_until_hangup
 HEARTBEAT_S = 15.0
 #: A reader that takes nothing for this long is cut off.
 STALLED_S = 30.0
-#: Changes that are written at once.
-LINES_AT_ONCE = 1000
+#: Changes that are written at once, before other clients have a turn.
+LINES_AT_ONCE = 50
+#: Selectors that the engine resolves at once.
+RESOLVED_AT_ONCE = 10
 EPOCH_MAX = 64
 
 
 async def serve_events(request: web.Request, engine: Engine) -> web.StreamResponse:
     """Answer with changes of the selected jobs, or of all without selectors, until the reader disconnects."""
     since = _since(request.query.get("since"))
-    resolved = await engine.read(partial(_resolved, selectors=requests.selectors(request)))
+    chosen, resolved = [*dict.fromkeys(requests.selectors(request))], list[Selector]()
+    for at in range(0, len(chosen), RESOLVED_AT_ONCE):
+        resolved += await engine.read(partial(_resolved, selectors=chosen[at : at + RESOLVED_AT_ONCE]))
     stream = ChangeLines(engine, resolved, since)
     with stream.subscription:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
@@ -56,7 +61,7 @@ class ChangeLines:
 
     def __init__(self, engine: Engine, selectors: Sequence[Selector], since: Position | None) -> None:
         self._subscriptions = engine.subscriptions
-        self._selectors = selectors
+        self._chosen = ChosenChanges(selectors)
         #: Taken before the subscription, and nothing is awaited in between, so no change is missed.
         self._begins = since or self._subscriptions.position
         self.subscription: Subscription = self._subscriptions.subscribe(_filter(selectors), since, self._wake)
@@ -78,6 +83,8 @@ class ChangeLines:
                     await self._send(response, [self._line(event, self._subscriptions.position)])
                 for at in range(0, len(changes or ()), LINES_AT_ONCE):
                     await self._send(response, self._lines((changes or [])[at : at + LINES_AT_ONCE]))
+                    # A write waits only for a slow reader.
+                    await asyncio.sleep(0)
         except (GrassError, OSError, TimeoutError):
             # The daemon ends, or the reader is gone: an answer without its end is known to be incomplete.
             return
@@ -94,7 +101,7 @@ class ChangeLines:
 
     def _lines(self, changes: Sequence[JobChange]) -> list[dict[str, object]]:
         epoch, _ = self._subscriptions.position
-        return [_document(epoch, change) for change in changes if _is_selected(change, self._selectors)]
+        return [_document(epoch, change) for change in changes if self._chosen.has(change)]
 
     def _line(self, event: str, position: Position) -> dict[str, object]:
         epoch, seq = position
@@ -145,27 +152,33 @@ def _resolved(batch: Batch, selectors: Sequence[Selector]) -> list[Selector]:
 
 
 def _filter(selectors: Sequence[Selector]) -> Filter:
-    """Return the narrowest filter for the selectors; `_is_selected` checks the rest."""
+    """Return the narrowest filter for the selectors; `ChosenChanges` checks the rest."""
     if len(selectors) == 1 and isinstance(selectors[0], ByQueue):
         return Filter(queue=selectors[0].name)
     return Filter()
 
 
-def _is_selected(change: JobChange, selectors: Sequence[Selector]) -> bool:
-    return not selectors or any(_matches(change, selector) for selector in selectors)
+class ChosenChanges:
+    """The changes that some selectors name; to check one takes as long for a thousand selectors as for one."""
 
+    def __init__(self, selectors: Sequence[Selector]) -> None:
+        self._all = not selectors or any(isinstance(each, AllJobs) for each in selectors)
+        self._queues = {each.name for each in selectors if isinstance(each, ByQueue)}
+        self._names = {each.name for each in selectors if isinstance(each, ByName)}
+        self._states = {name for each in selectors if isinstance(each, ByState) for name in each.names}
+        #: Sorted, and without overlap: the first ids, and the last ones.
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in sorted(each for ids in selectors if isinstance(ids, ByIds) for each in ids.ranges):
+            if self._lasts and first <= self._lasts[-1] + 1:
+                self._lasts[-1] = max(self._lasts[-1], last)
+            else:
+                self._firsts.append(first)
+                self._lasts.append(last)
 
-def _matches(change: JobChange, selector: Selector) -> bool:
-    match selector:
-        case AllJobs():
+    def has(self, change: JobChange) -> bool:
+        """Return whether a change is chosen; of a range of jobs, one is enough."""
+        if self._all or change.queue in self._queues or change.name in self._names or change.state in self._states:
             return True
-        case ByIds(ranges):
-            return any(low <= change.last and change.job <= high for low, high in ranges)
-        case ByQueue(name):
-            return change.queue == name
-        case ByName(name):
-            return change.name == name
-        case ByState(names):
-            return change.state in names
-        case _:
-            return False
+        at = bisect_right(self._firsts, change.last) - 1
+        return at >= 0 and change.job <= self._lasts[at]

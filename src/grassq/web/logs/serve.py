@@ -22,6 +22,8 @@ from grassq.web.requests import number
 STREAMS = ("log", "out", "err")
 LINES_MAX = 1_000_000
 ATTEMPTS_MAX = 1 << 30
+#: Bytes of a log that are written at once.
+PIECE = 128 << 10
 
 
 class FoundLog(Struct, frozen=True):
@@ -78,7 +80,7 @@ class _LogAnswer:
         await response.prepare(self._request)
         try:
             if first is not None:
-                await response.write(first.data)
+                await _write(response, first.data)
             if changes is None:
                 if tail is not None:
                     tail.end()
@@ -145,7 +147,14 @@ async def _write_rest(response: web.StreamResponse, tail: LogTail) -> None:
     async for part in tail:
         if not part.data:
             raise Refused("the log shrank; the next answer says so in its headers")
-        await response.write(part.data)
+        await _write(response, part.data)
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    """Write bytes of a log; other clients have a turn after every piece, however fast this one takes it."""
+    for at in range(0, len(data), PIECE):
+        await response.write(data[at : at + PIECE])
+        await asyncio.sleep(0)
 
 
 async def _find(engine: Engine, id_: int) -> FoundLog:

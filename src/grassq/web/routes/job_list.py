@@ -11,8 +11,8 @@ from aiohttp import web
 from grassq.broker import views
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
-from grassq.broker.job_list import LIMIT, LIMIT_MAX, JobPage, JobQuery, list_jobs
-from grassq.broker.selection import select
+from grassq.broker.job_list import LIMIT, LIMIT_MAX, JobQuery, list_jobs
+from grassq.broker.selection import Reading, begin, read
 from grassq.core.model import ID_MAX, State
 from grassq.core.names import shown
 from grassq.core.syntax.selectors import Selector
@@ -33,20 +33,34 @@ async def serve_jobs(request: web.Request, engine: Engine) -> web.Response:
     query, chosen = read_query(request), selectors(request)
     if chosen and set(request.query) - {"selector", "limit"}:
         raise BadInput("a selector goes with `limit` only; state, queue, name and the others do without one")
-    page, jobs, seq = await engine.read(partial(_page, query=query, chosen=chosen))
-    cursor = None if page.more is None or chosen else f"{page.more[0]!r}:{page.more[1]}"
+    cursor: str | None = None
+    if chosen:
+        jobs, more, seq = await _selected(engine, chosen, query.limit)
+    else:
+        jobs, after, seq = await engine.read(partial(_page, query=query))
+        more = after is not None
+        cursor = None if after is None else f"{after[0]!r}:{after[1]}"
     epoch, _ = engine.subscriptions.position
-    more = page.more is not None
     return document({"schema": views.SCHEMA, "jobs": jobs, "more": more, "next": cursor, "since": f"{epoch}.{seq}"})
 
 
-def _page(batch: Batch, query: JobQuery, chosen: list[Selector]) -> tuple[JobPage, list[views.Document], int]:
-    if chosen:
-        found = select(batch, chosen, query.limit + 1)
-        page = JobPage(found[: query.limit], (0.0, found[query.limit - 1].id) if len(found) > query.limit else None)
-    else:
-        page = list_jobs(batch, query)
-    return page, views.documents(batch, page.jobs), batch.seq
+def _page(batch: Batch, query: JobQuery) -> tuple[list[views.Document], tuple[float, int] | None, int]:
+    page = list_jobs(batch, query)
+    return views.documents(batch, page.jobs), page.more, batch.seq
+
+
+async def _selected(engine: Engine, chosen: list[Selector], limit: int) -> tuple[list[views.Document], bool, int]:
+    """Return the first selected jobs, whether there are more, and the number of the last change before the first."""
+    jobs, reading, seq = await engine.read(lambda batch: (*_some(batch, begin(batch, chosen), limit + 1), batch.seq))
+    while not reading.is_over and len(jobs) <= limit:
+        more, reading = await engine.read(partial(_some, reading=reading, limit=limit + 1 - len(jobs)))
+        jobs += more
+    return jobs[:limit], len(jobs) > limit, seq
+
+
+def _some(batch: Batch, reading: Reading, limit: int) -> tuple[list[views.Document], Reading]:
+    some, reading = read(batch, reading, limit)
+    return views.documents(batch, [job for job, _ in some]), reading
 
 
 def read_query(request: web.Request) -> JobQuery:

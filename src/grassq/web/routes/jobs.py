@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import math
+from array import array
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-import msgspec
 from aiohttp import web
 
 from grassq.broker import selection, views
 from grassq.broker.actions import jobs as actions
-from grassq.broker.actions.bulk import Action, BulkChange
+from grassq.broker.actions.bulk import STEP_JOBS, Action, BulkChange
 from grassq.broker.actions.removable import Removable
 from grassq.broker.batch import Batch
 from grassq.broker.decider import RETRY_STORE_S
 from grassq.broker.engine import Engine
 from grassq.broker.selection import Reading
-from grassq.broker.subscriptions import Filter
+from grassq.broker.subscriptions import Filter, Position
 from grassq.broker.views import Document
 from grassq.core.messages import LeftFolder
-from grassq.core.model import FINAL, Job, State
+from grassq.core.model import FINAL, State
 from grassq.core.names import shown
 from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
 from grassq.errors import BadInput, GrassError, StoreFull, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER, Principal
-from grassq.web.listen.abort import cut
 from grassq.web.removal import FolderRemoval
-from grassq.web.responses import SlowAnswer, bulk_document, digest, document
+from grassq.web.responses import SlowAnswer, bulk_document, digest, document, job_lines
 
 WAIT_MAX_S = 30.0
 #: Characters of a request that the audit log keeps.
@@ -77,64 +76,70 @@ class Jobs:
         def first(batch: Batch) -> tuple[Document, list[Document], Reading]:
             return head(batch), *page(selection.begin(batch, chosen), batch)
 
-        about, jobs, reading = await self._engine.read_step(first)
+        about, jobs, reading = await self._engine.read(first)
         while not jobs and not reading.is_over:
-            jobs, reading = await self._engine.read_step(partial(page, reading))
+            jobs, reading = await self._engine.read(partial(page, reading))
         if reading.is_over:
             return document({**about, "jobs": jobs})
-        head_text = msgspec.json.encode({**about, "jobs": []})[:-2]
-        return web.Response(body=self._lines(request, head_text, jobs, reading, page), content_type="application/json")
+        return job_lines(request, about, jobs, self._rest(reading, page))
 
-    async def _lines(
-        self, request: web.Request, head_text: bytes, jobs: list[Document], reading: Reading, page: Page
-    ) -> AsyncIterator[bytes]:
-        """Yield a document with a list of jobs that is too long for memory, each job on a line of its own."""
-        yield head_text + b"\n" + b",\n".join(map(msgspec.json.encode, jobs))
+    async def _rest(self, reading: Reading, page: Page) -> AsyncIterator[list[Document]]:
         while not reading.is_over:
-            try:
-                jobs, reading = await self._engine.read_step(partial(page, reading))
-            except GrassError:
-                # The client sees that the document is not whole.
-                cut(request.transport)
-                return
-            if jobs:
-                yield b",\n" + b",\n".join(map(msgspec.json.encode, jobs))
-        yield b"\n]}\n"
+            jobs, reading = await self._engine.read(partial(page, reading))
+            yield jobs
 
-    async def wait(self, request: web.Request) -> web.Response:
-        """Answer when the jobs have ended, or when the time is over."""
+    async def wait(self, request: web.Request) -> web.StreamResponse:
+        """Answer when the jobs have ended, or when the time is over. Of the jobs only the ids are kept meanwhile."""
         chosen = _check_some(requests.selectors(request))
         timeout_s = _seconds(request.query.get("timeout_s", "0"))
         any_one = request.query.get("any") == "1"
-        jobs = await self._engine.read(partial(selection.select, selectors=chosen, live=True))
-        if timeout_s and not _over(jobs, any_one):
-            jobs = await self._waited(jobs, timeout_s, any_one)
-        shown_jobs = await self._engine.read(partial(views.documents, jobs=jobs))
-        return document({"done": _over(jobs, any_one), "jobs": shown_jobs})
+        # Before the first look, so that an end between the look and the subscription is not missed.
+        began_at = self._engine.subscriptions.position
+        ids, pending = await self._look(chosen)
+        if timeout_s and pending and not (any_one and len(pending) < len(ids)):
+            await self._ended(pending, began_at, timeout_s, any_one)
+        over = _Over(any_one)
+        pages = self._documents(ids, over)
+        if len(ids) <= views.SHOW_PAGE:
+            jobs = [job async for page in pages for job in page]
+            return document({"done": over.is_so, "jobs": jobs})
+        return job_lines(request, {}, await anext(pages), pages, lambda: {"done": over.is_so})
 
-    async def _waited(self, jobs: list[Job], timeout_s: float, any_one: bool) -> list[Job]:
-        """Wait for the next end of a job, or for the ends of all; return the jobs as they are then."""
+    async def _look(self, chosen: list[Selector]) -> tuple[array[int], array[int]]:
+        """Return the ids of the selected jobs, and of those that have not ended."""
+        ids, pending = array("q"), array("q")
+        reading: Reading | None = None
+        while reading is None or not reading.is_over:
+            found, reading = await self._engine.read(partial(_ids_page, chosen, reading))
+            ids.extend(id_ for id_, _ in found)
+            pending.extend(id_ for id_, has_ended in found if not has_ended)
+        return ids, pending
+
+    async def _ended(self, pending: array[int], since: Position, timeout_s: float, any_one: bool) -> None:
+        """Wait until the jobs have ended, or any one; return early if that cannot be known without another look."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        pending = [job.id for job in jobs if job.state not in FINAL]
-        with self._engine.subscriptions.subscribe(Filter(frozenset(pending), ended=True)) as ends:
-            # A job that has ended between the look and the subscription is not waited for.
-            news = await self._engine.read(partial(selection.present, ids=pending))
-            left = {job.id for job in news if job.state not in FINAL}
-            ends.keep(left)
+        left = set(pending)
+        with self._engine.subscriptions.subscribe(Filter(frozenset(left), ended=True), since) as ends:
             while left and not (any_one and len(left) < len(pending)):
                 ended = await ends.next(deadline - loop.time())
                 if not ended:
-                    break  # the time is over, or the client must ask again
+                    return  # the time is over, or changes were lost: the answer tells how the jobs are now
                 left.difference_update(change.job for change in ended)
-        news = await self._engine.read(partial(selection.present, ids=pending))
-        return sorted([job for job in jobs if job.state in FINAL] + news, key=lambda job: job.id)
+
+    async def _documents(self, ids: array[int], over: _Over) -> AsyncIterator[list[views.Document]]:
+        """Yield the jobs that still exist, as they are now, page by page; note which have ended."""
+        for at in range(0, len(ids), views.SHOW_PAGE):
+            some = ids[at : at + views.SHOW_PAGE]
+            jobs, ended = await self._engine.read(partial(_documents_of, ids=some))
+            over.note(len(jobs), ended)
+            yield jobs
 
     async def change(self, verb: str, request: web.Request) -> web.StreamResponse:
         """Apply an action to selected jobs, once per key; the jobs are those selected when the command runs."""
         raw = request[BODY]
         body = requests.decode(raw, requests.SelectBody)
-        chosen = requests.parse_selectors(body.selectors)
+        chosen = requests.parse_selectors(body.selectors, is_remote=not request[CALLER].is_local)
         states = body.rerun_states
         if not states:
             _check_some(chosen)
@@ -142,7 +147,8 @@ class Jobs:
         if verb == "clean" and body.dry_run:
             return await self._would_remove(request, chosen, actions.CleanJobs(body.older_s))
         if verb == "rerun" and not states:
-            await self._engine.read(lambda batch: _refuse_history(batch, chosen))
+            for at in range(0, len(chosen), STEP_JOBS):
+                await self._engine.read(partial(_refuse_history, chosen=chosen[at : at + STEP_JOBS]))
         change = BulkChange(
             CHANGES[verb](body, request[CALLER]),
             chosen or [ByState((State.FAILED.value, State.CANCELLED.value))],
@@ -197,7 +203,7 @@ class Jobs:
         seen = seen or Removable()
         reading = await self._engine.read(lambda batch: selection.begin(batch, chosen, _owner(request)))
         while not reading.is_over:
-            ids, reading = await self._engine.read_step(partial(seen.read, clean, reading))
+            ids, reading = await self._engine.read(partial(seen.read, clean, reading))
             yield ids
 
 
@@ -246,9 +252,35 @@ def _owner(request: web.Request) -> str | None:
     return caller.token if caller.scope == "submit" else None
 
 
-def _over(jobs: list[Job], any_one: bool) -> bool:
-    ended = (job.state in FINAL for job in jobs)
-    return not jobs or (any(ended) if any_one else all(ended))
+class _Over:
+    """Whether a wait is over, counted while its answer is written: all jobs have ended, or any one."""
+
+    def __init__(self, any_one: bool) -> None:
+        self._any_one = any_one
+        self._count = self._ended = 0
+
+    def note(self, count: int, ended: int) -> None:
+        """Count some jobs, and how many of them have ended."""
+        self._count, self._ended = self._count + count, self._ended + ended
+
+    @property
+    def is_so(self) -> bool:
+        """Whether enough jobs have ended."""
+        return not self._count or self._ended >= (1 if self._any_one else self._count)
+
+
+def _ids_page(chosen: list[Selector], reading: Reading | None, batch: Batch) -> tuple[list[tuple[int, bool]], Reading]:
+    """Return the next jobs to wait for by their ids, each with whether it has ended, and the reading after them."""
+    reading = selection.begin(batch, chosen, live=True) if reading is None else reading
+    some, reading = selection.read(batch, reading, views.SHOW_PAGE)
+    return [(job.id, job.state in FINAL) for job, _ in some], reading
+
+
+def _documents_of(batch: Batch, ids: array[int]) -> tuple[list[views.Document], int]:
+    """Return jobs as documents, and how many of them have ended."""
+    found = [*batch.fetch(ids).values()]
+    found.sort(key=lambda job: job.id)
+    return views.documents(batch, found), sum(job.state in FINAL for job in found)
 
 
 def _seconds(text: str) -> float:

@@ -61,7 +61,7 @@ class Queues:
             _check_machine(request, typed.worker)
         elif body.temporary:
             raise BadInput("a queue defined at the broker cannot be temporary")
-        roles = await self._engine.read(lambda batch: batch.board.roles)
+        roles = await self._engine.read(lambda batch: batch.board.roles, short=True)
         offer = replace(await asyncio.to_thread(validate.read_offer, typed, submitter, roles), temporary=body.temporary)
         request[ENTRY].about = _about(offer.queue, typed.worker)
         if typed.at_broker:
@@ -72,7 +72,7 @@ class Queues:
         if offer.temporary:
             self._temporary.made(offer.queue)
         # The engine handles messages in order: after this read it has stored the worker's new offer.
-        await self._engine.read(lambda batch: None)
+        await self._engine.read(lambda batch: None, short=True)
         shown_as = {"json": typed.json, "quiet": typed.quiet}
         return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
 

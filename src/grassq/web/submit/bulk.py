@@ -26,6 +26,7 @@ class JobTemplate:
     def __init__(self, options: JobOptions, builder: DraftBuilder) -> None:
         """Check the common options. If they name a shell, every line is for the shell."""
         self._options, self._builder = options, builder
+        self.submitter = builder.submitter
         self._request = builder.request_of(options)
         offer = builder.known.offers.get(options.queue)
         self._has_prefix = offer is not None and bool(offer.prefix)
@@ -88,7 +89,7 @@ class JobTemplate:
         return self._programs[word]
 
     def _is_program(self, word: bytes) -> bool:
-        if self._builder.submitter.is_remote:
+        if self.submitter.is_remote:
             return True  # only the worker knows its programs
         env, cwd = self._builder.default_env(self._options)
         return self._builder.program_check.is_program(word, env, cwd)
@@ -107,6 +108,7 @@ def _with_command(pattern: Draft, command: tuple[bytes, ...]) -> Draft:
 def of_lines(text: bytes, template: JobTemplate) -> list[Draft]:
     """Return a job for every line that holds a command; an error names the line."""
     drafts: list[Draft] = []
+    most = template.submitter.jobs_max
     with gc_paused():
         for number, line in enumerate(shell_lines.split(text), 1):
             command = shell_lines.command(line)
@@ -116,17 +118,15 @@ def of_lines(text: bytes, template: JobTemplate) -> list[Draft]:
                 drafts.append(template.of_line(command))
             except BadInput as error:
                 raise BadInput(f"line {number}: {error}") from None
-            if len(drafts) > shell_lines.LINES_MAX:
-                raise BadInput(
-                    f"line {number}: more than {shell_lines.LINES_MAX:,} commands at once; send them in parts"
-                )
+            if len(drafts) > most:
+                where = " from another machine" if template.submitter.is_remote else ""
+                raise BadInput(f"line {number}: more than {most:,} commands at once{where}; send them in parts")
     return drafts
 
 
 def of_commands(commands: Sequence[requests.Command], template: JobTemplate) -> list[Draft]:
     """Return a job for each command, a line or a list of words; an error names the index."""
-    if not 1 <= len(commands) <= shell_lines.LINES_MAX:
-        raise BadInput(f"a submission has 1 to {shell_lines.LINES_MAX:,} commands")
+    template.submitter.check_count(len(commands))
     drafts: list[Draft] = []
     with gc_paused():
         for command in commands:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
@@ -20,18 +20,36 @@ from grassq.errors import BadInput, Gone, GrassError, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
+from grassq.web.access.turns import CallerTurns
 from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text
 from grassq.web.submit import bulk
 from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
 from grassq.web.submit.validate import DraftBuilder
 
-#: Larger requests are read on another thread, so that the event loop can answer others.
+#: Larger requests, and more jobs than BRIEF_MAX, are read on another thread, so that the event loop can answer others.
 LARGE = 64 << 10
+#: Larger requests of one token are worked on one after the other.
+ONE_AT_A_TIME = 16 << 10
 #: The answer to `--stdin` without lines; a command of another release, which does not send them, prints it.
 NO_LINES = "grass: --stdin takes a command a line from stdin; this command is of another release than the daemon\n"
 
 T = TypeVar("T")
+Submit = Callable[["Submissions", web.Request], Awaitable[web.Response]]
+
+
+def _in_turn(handler: Submit) -> Submit:
+    """Let a handler work on one large request of each token at a time; refuse what takes too long to decode."""
+
+    async def served(self: Submissions, request: web.Request) -> web.Response:
+        raw, token = request[BODY], request[CALLER].token
+        if token is None or len(raw) <= ONE_AT_A_TIME:
+            return await handler(self, request)
+        requests.check_amount(raw)
+        async with self.turns.of(token):
+            return await handler(self, request)
+
+    return served
 
 
 class Submissions:
@@ -43,17 +61,18 @@ class Submissions:
         self._snapshot = QueueSnapshot()
         self._generation = 0
         self._program_check = ProgramCheck()
+        self.turns = CallerTurns(1)
 
     async def _builder(self, body: requests.From, request: web.Request) -> DraftBuilder:
         generation = self._engine.status.generation
         if generation != self._generation:
-            self._snapshot = await self._engine.read(lambda batch: snapshot_of(batch.board))
+            self._snapshot = await self._engine.read(lambda batch: snapshot_of(batch.board), short=True)
             self._generation = generation
         return DraftBuilder(body.submitter(request[CALLER]), self._snapshot, self._default, self._program_check)
 
-    async def _check(self, read: Callable[[DraftBuilder], T], builder: DraftBuilder, raw: bytes) -> T:
-        """Read and check a request with what the cache knows; check the rest on a thread."""
-        if len(raw) <= LARGE:
+    async def _check(self, read: Callable[[DraftBuilder], T], builder: DraftBuilder, raw: bytes, count: int) -> T:
+        """Read and check a request of `count` jobs with what the cache knows; check the rest on a thread."""
+        if len(raw) <= LARGE and count <= BRIEF_MAX:
             cached = self._program_check.cached()
             try:
                 result = read(replace(builder, program_check=cached))
@@ -66,6 +85,7 @@ class Submissions:
         # The request is large, or a program or directory that was not in the cache is missing.
         return await asyncio.to_thread(read, builder)
 
+    @_in_turn
     async def enqueue(self, request: web.Request) -> web.Response:
         """Split what was typed, store the job or the jobs, and answer with the text to print."""
         raw = request[BODY]
@@ -74,7 +94,7 @@ class Submissions:
             words = [requests.word_bytes(word) for word in body.words]
             builder = await self._builder(body, request)
             try:
-                typed, drafts = await self._check(partial(_read, body, words), builder, raw)
+                typed, drafts = await self._check(partial(_read, body, words), builder, raw, _lines(body))
             except GrassError as error:
                 ids = await self._stored_ids(error, body.key, raw)
                 typed = builder.known.split(words, lambda word: True)
@@ -101,17 +121,18 @@ class Submissions:
         request[ENTRY].about = f"job {ids[0]} in {options.queue}"
         return enqueued(0, enqueue_text(typed, ids[0], state), notes, follow=follow)
 
+    @_in_turn
     async def submit(self, request: web.Request) -> web.Response:
         """Store jobs that a program made."""
         body = await _decoded(request[BODY], requests.SubmitBody)
-        if not 1 <= len(body.jobs) <= requests.JOBS_MAX:
-            raise BadInput(f"a submission has 1 to {requests.JOBS_MAX:,} jobs")
         builder = await self._builder(body, request)
+        builder.submitter.check_count(len(body.jobs), requests.JOBS_MAX)
         ids, warnings = await self._submitted(
-            request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body.key
+            request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body.key, len(body.jobs)
         )
         return document({"ids": ids, "warnings": warnings})
 
+    @_in_turn
     async def submit_many(self, request: web.Request) -> web.Response:
         """Store jobs of a program that share everything except the command."""
         body = await _decoded(request[BODY], requests.ManyBody)
@@ -121,7 +142,8 @@ class Submissions:
         def read(builder: DraftBuilder) -> list[service.Draft]:
             return bulk.of_commands(body.commands, bulk.JobTemplate(body.job.options(), builder))
 
-        ids, warnings = await self._submitted(request, read, await self._builder(body, request), body.key)
+        builder = await self._builder(body, request)
+        ids, warnings = await self._submitted(request, read, builder, body.key, len(body.commands))
         # The ids are consecutive, so the first id and the count are enough.
         return document({"first": ids[0], "count": len(ids), "warnings": warnings})
 
@@ -131,11 +153,12 @@ class Submissions:
         read: Callable[[DraftBuilder], list[service.Draft]],
         builder: DraftBuilder,
         key: str,
+        count: int,
     ) -> tuple[list[int], list[str]]:
         """Store the drafts that `read` makes; return their ids, and warnings."""
         raw, warnings = request[BODY], []
         try:
-            drafts = await self._check(read, builder, raw)
+            drafts = await self._check(read, builder, raw, count)
         except GrassError as error:
             ids = await self._stored_ids(error, key, raw)
         else:
@@ -158,7 +181,8 @@ class Submissions:
 
     async def _stored_ids(self, error: GrassError, key: str, raw: bytes) -> list[int]:
         """Return the jobs of a repeated request, which may be invalid by now; raise the error if none are stored."""
-        stored = await self._engine.read(partial(service.recall, key=key, digest=await _off_loop(digest, raw)))
+        recall = partial(service.recall, key=key, digest=await _off_loop(digest, raw))
+        stored = await self._engine.read(recall, short=True)
         if stored is None:
             raise error
         return service.ids_of(stored)
@@ -170,6 +194,11 @@ async def _decoded(raw: bytes, kind: type[T]) -> T:
 
 async def _off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
     return do(raw) if len(raw) <= LARGE else await asyncio.to_thread(do, raw)
+
+
+def _lines(body: requests.EnqueueBody) -> int:
+    """Return how many jobs a request has at most."""
+    return 1 if body.lines is None else 1 + requests.word_bytes(body.lines).count(b"\n")
 
 
 def _read(

@@ -202,7 +202,7 @@ class WorkerConnection:
         # A worker that was admitted because the store was restored must not claim otherwise now.
         self._say(replace(hello, fresh=True, seen=self._restored or hello.seen))
         # A changing call is refused while nothing can be stored, so the hello is stored before it is answered.
-        await self._engine.change(lambda batch: None)
+        await self._engine.change(lambda batch: None, short=True)
         status = self._engine.status
         self._frames.send(Welcome(status.store_id, status.history.position, self._ticket), urgent=True)
         self._frames.open()
@@ -238,7 +238,7 @@ class WorkerConnection:
         self._ahead += more
         if self._ahead >= AHEAD_MAX:
             self._ahead = 0
-            await self._engine.read(lambda batch: None)
+            await self._engine.read(lambda batch: None, short=True)
 
 
 _ERRORS: dict[int, type[GrassError]] = {kind.exit_code: kind for kind in (BadInput, NotFound, Refused)}
