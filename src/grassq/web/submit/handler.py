@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -15,7 +15,8 @@ from grassq.broker.engine import BRIEF_MAX, Engine
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import enqueue as enqueue_syntax
-from grassq.errors import BadInput, Gone, GrassError
+from grassq.core.syntax.options import closest
+from grassq.errors import BadInput, Gone, GrassError, NotFound
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
@@ -101,7 +102,7 @@ class Submissions:
             raise BadInput(f"a submission has 1 to {requests.JOBS_MAX:,} jobs")
         builder = await self._builder(body, request)
         ids, warnings = await self._submitted(
-            request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body.key
+            request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body
         )
         return document({"ids": ids, "warnings": warnings})
 
@@ -114,7 +115,7 @@ class Submissions:
         def read(builder: DraftBuilder) -> list[service.Draft]:
             return bulk.of_commands(body.commands, bulk.JobTemplate(body.job.options(), builder))
 
-        ids, warnings = await self._submitted(request, read, await self._builder(body, request), body.key)
+        ids, warnings = await self._submitted(request, read, await self._builder(body, request), body)
         # The ids are consecutive, so the first id and the count are enough.
         return document({"first": ids[0], "count": len(ids), "warnings": warnings})
 
@@ -123,18 +124,20 @@ class Submissions:
         request: web.Request,
         read: Callable[[DraftBuilder], list[service.Draft]],
         builder: DraftBuilder,
-        key: str,
+        body: requests.ProgramBody,
     ) -> tuple[list[int], list[str]]:
         """Store the drafts that `read` makes; return their ids, and warnings."""
         raw, warnings = request[BODY], []
         try:
             drafts = await self._check(read, builder, raw)
-        except GrassError as error:
-            ids = await self._stored_ids(error, key, raw)
-        else:
             missing = sorted({draft.spec.queue for draft in drafts} - builder.known.offers.keys())
+            if missing and not body.wait_for_queue:
+                raise _no_queue(missing[0], builder.known.offers)
+        except GrassError as error:
+            ids = await self._stored_ids(error, body.key, raw)
+        else:
             warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
-            ids = await self._store(drafts, key, raw)
+            ids = await self._store(drafts, body.key, raw)
         request[ENTRY].about = f"jobs {range_text(ids)}"
         return ids, warnings
 
@@ -172,6 +175,12 @@ def _read(
     if body.lines is None:
         return typed, []
     return typed, bulk.of_lines(requests.word_bytes(body.lines), bulk.JobTemplate(typed.options, builder))
+
+
+def _no_queue(queue: str, known: Iterable[str]) -> NotFound:
+    meant = closest(queue, known)
+    hint = f"did you mean {shown(meant)}?" if meant else "`grass show` lists the queues."
+    return NotFound(f"there is no queue {shown(queue)}; {hint} With wait_for_queue its jobs wait until it is created")
 
 
 def _draft(job: requests.JobBody, builder: DraftBuilder) -> service.Draft:

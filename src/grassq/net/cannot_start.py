@@ -1,4 +1,4 @@
-"""Names jobs that cannot start, on stderr, while a command waits for them or follows them."""
+"""Jobs that cannot start, told while a command or a program waits for them or follows them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from grassq.cli import render
 from grassq.errors import GrassError, Refused
 
 #: At most this many jobs are named at once; the others are counted.
@@ -18,15 +17,16 @@ NOT_STARTED = ("held", "waiting", "queued", "placed")
 
 
 class CannotStart:
-    """Prints each job that cannot start once, and again when the reason changes; with `strict` it is an error."""
+    """Tells of each job that cannot start once, and again when the reason changes; with `strict` it is an error."""
 
-    def __init__(self, *, strict: bool = False, quiet: bool = False) -> None:
+    def __init__(self, tell: Callable[[list[str]], None] | None, *, strict: bool = False) -> None:
+        """Call `tell` with sentences about jobs; None tells nothing."""
         self.is_strict = strict
-        self._quiet = quiet
+        self._tell = tell
         self._told: dict[int, str] = {}
 
     def tell(self, jobs: Iterable[Mapping[str, Any]]) -> None:
-        """Print the jobs that cannot start and were not printed yet; raise Refused if that is an error."""
+        """Tell of the jobs that cannot start and were not told of yet; raise Refused if that is an error."""
         news = {}
         for job in jobs:
             why = job.get("cannot_start")
@@ -38,8 +38,8 @@ class CannotStart:
             lines.append(f"{len(news) - len(lines)} more cannot start; `grass why ID` says why")
         if news and self.is_strict:
             raise Refused(f"{lines[0]} (the job is not removed)" if len(news) == 1 else "; ".join(lines))
-        if not self._quiet:
-            render.notes(lines)
+        if lines and self._tell is not None:
+            self._tell(lines)
 
 
 @contextmanager
