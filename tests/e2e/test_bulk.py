@@ -78,7 +78,7 @@ def test_submit_many_from_python(client: grassq.Client, grass: Grass) -> None:
         jobs = client.submit_many(iter(commands), name="some", cpu=1, env={"X": "1"})
         assert [job.id for job in jobs] == [1, 2, 3, 4]
         assert all(job.info["state"] == "succeeded" for job in client.wait(*jobs, timeout=30))
-        assert [job.log() for job in jobs] == [b"", b"one\n", b"two\n", b"a  b \xfe\n"]
+        assert [job.log_bytes() for job in jobs] == [b"", b"one\n", b"two\n", b"a  b \xfe\n"]
         assert [job.info["shell"] for job in jobs] == [False, True, False, False]
         assert client.submit_many([]) == []
 
@@ -92,7 +92,7 @@ def test_submit_many_is_all_or_nothing(client: grassq.Client, grass: Grass) -> N
         with pytest.raises(TypeError, match="'colour'"):
             client.submit_many(["true"], colour="red")  # type: ignore[call-arg]
         with pytest.warns(UserWarning, match="there is no queue 'later' yet"):
-            [job] = client.submit_many(["true"], queue="later")
+            [job] = client.submit_many(["true"], queue="later", wait_for_queue=True)
         assert [each["id"] for each in grass.jobs()] == [job.id]
         job.kill()
 
