@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.world import Grass
 
+import grassq
+
 
 @pytest.fixture
 def grass(tmp_path: Path) -> Iterator[Grass]:
@@ -17,3 +19,13 @@ def grass(tmp_path: Path) -> Iterator[Grass]:
     world = Grass(tmp_path / "home", cwd)
     yield world
     world.close()
+
+
+@pytest.fixture
+def client(grass: Grass, monkeypatch: pytest.MonkeyPatch) -> grassq.Client:
+    """A client of a fresh home, in the place where commands are typed."""
+    for name in ("GRASS_HOME", "GRASS_CAPACITY", "PATH"):
+        monkeypatch.setenv(name, grass.env[name])
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    monkeypatch.chdir(grass.cwd)
+    return grassq.Client()

@@ -23,16 +23,6 @@ def enqueue(grass: Grass, text: bytes, *words: str) -> Done:
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@pytest.fixture
-def client(grass: Grass, monkeypatch: pytest.MonkeyPatch) -> grassq.Client:
-    """A client of a fresh home, in the place where commands are typed."""
-    for name in ("GRASS_HOME", "GRASS_CAPACITY", "PATH"):
-        monkeypatch.setenv(name, grass.env[name])
-    monkeypatch.setenv("SHELL", "/bin/sh")
-    monkeypatch.chdir(grass.cwd)
-    return grassq.Client()
-
-
 def test_each_line_runs_as_it_would_in_a_shell(grass: Grass) -> None:
     grass.write("mine.py", "import sys; print('mine', sys.argv[1:])\n")
     text = b"""

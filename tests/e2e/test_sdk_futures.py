@@ -15,15 +15,6 @@ from tests.e2e.world import Grass, eventually
 import grassq
 
 
-@pytest.fixture
-def client(grass: Grass, monkeypatch: pytest.MonkeyPatch) -> grassq.Client:
-    """A client of a fresh home, in the place where commands are typed."""
-    for name in ("GRASS_HOME", "GRASS_CAPACITY", "PATH"):
-        monkeypatch.setenv(name, grass.env[name])
-    monkeypatch.chdir(grass.cwd)
-    return grassq.Client()
-
-
 def watching_threads() -> list[threading.Thread]:
     """The threads that hear of ends for clients of this process."""
     return [thread for thread in threading.enumerate() if thread.name == "grassq-ends"]

@@ -17,15 +17,6 @@ from grassq.errors import BadInput, NotFound, Refused
 from grassq.sdk import JobFailed
 
 
-@pytest.fixture
-def client(grass: Grass, monkeypatch: pytest.MonkeyPatch) -> grassq.Client:
-    """A client of a fresh home, in the place where commands are typed."""
-    for name in ("GRASS_HOME", "GRASS_CAPACITY", "PATH"):
-        monkeypatch.setenv(name, grass.env[name])
-    monkeypatch.chdir(grass.cwd)
-    return grassq.Client()
-
-
 def test_submit_wait_and_log(client: grassq.Client, grass: Grass) -> None:
     """The first submit starts the daemon."""
     with client:

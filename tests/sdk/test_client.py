@@ -16,7 +16,7 @@ import pytest
 from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
 
 import grassq
-from grassq.errors import BadInput, GrassError, Refused
+from grassq.errors import BadInput, GrassError, Refused, Unreachable
 from grassq.sdk import Client, Job, JobFailed, JobList
 
 
@@ -342,3 +342,19 @@ def test_closing_a_client_ends_its_futures_and_its_thread(home: Path) -> None:
         with pytest.raises(Refused, match="this client is closed"):
             future.result(timeout=10)
         never.set()
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"event": "exited", "state": "failed"}', b'{"job": [], "state": "failed"}', b"[1]", b"?"]
+)
+def test_a_daemon_that_tells_nonsense_is_an_error_and_no_endless_wait(home: Path, line: bytes) -> None:
+    class Mad(Queue):
+        def __call__(self, request: Request) -> Answer:
+            if request.target.startswith("/v1/events"):
+                return stream(line + b"\n")
+            return super().__call__(request)
+
+    with FakeDaemon(home, Mad(state="succeeded")), Client(home) as client:
+        job = client.submit(["true"])
+        with pytest.raises((Unreachable, TimeoutError)):
+            job.wait(timeout=2)

@@ -31,7 +31,7 @@ def glance(jobs: Iterable[Job]) -> None:
     for client, some in by_client(unknown).items():
         handles = {job.id: job for job in some}
         for selector in compact(handles)[:1]:
-            with suppress(GrassError, OSError):
+            with suppress(GrassError, OSError, LookupError, TypeError, ValueError):
                 for info in client._requests.glance([selector], limit=ROWS_MAX):
                     handles[int(info["id"])]._learn(info)
 

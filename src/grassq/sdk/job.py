@@ -158,7 +158,7 @@ class Job:
         return JobFailed(self, self._log_tail()) if state == "failed" else None
 
     def add_done_callback(self, fn: Callable[[Job], object]) -> None:
-        """Call `fn` with this handle when the job has ended: at once if it has, else on a thread of the client.
+        """Call `fn` with this handle when the job has ended: at once if it has, else later on another thread.
 
         What `fn` raises is logged. `fn` must not wait for other jobs, and it is not called after the client is closed.
         """

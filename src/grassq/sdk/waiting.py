@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
 from contextlib import ExitStack, contextmanager
 from itertools import islice
+from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,25 +51,26 @@ def as_completed(jobs: Iterable[Job], timeout: float | None = None) -> Iterator[
 
     A job that cannot start until a person does something is warned of (`CannotStartWarning`).
     """
-    deadline = None if timeout is None else monotonic() + timeout
+    deadline = monotonic() + (inf if timeout is None else timeout)
     left = _distinct(jobs)
     total, blocked = len(left), CannotStart(warn_cannot_start)
     yield from _take_ended(left)
     _look(left, blocked)
     yield from _take_ended(left)
+    if left and monotonic() >= deadline:
+        raise _timed_out(left, total, timeout)
+    pause_s = LOOK_S
     heard: SimpleQueue[Job | GrassError] = SimpleQueue()
     with ExitStack() as stack:
         for client, some in by_client(left).items():
             stack.enter_context(_watched(client, some, heard))
-        pause_s = LOOK_S
         while left:
-            unstarted = list(islice((job for job in left if job._known_state in NOT_STARTED), LOOK_AT_ONCE))
             try:
-                news = heard.get(timeout=_shortest(deadline, pause_s if unstarted else None))
+                news = heard.get(timeout=max(0.0, min(pause_s, deadline - monotonic())))
             except Empty:
-                if deadline is not None and monotonic() >= deadline:
-                    raise TimeoutError(_unfinished(list(left), total, timeout or 0.0)) from None
-                _look(unstarted, blocked)
+                if monotonic() >= deadline:
+                    raise _timed_out(left, total, timeout) from None
+                _look(islice((job for job in left if job._known_state in NOT_STARTED), LOOK_AT_ONCE), blocked)
                 pause_s = min(2 * pause_s, LOOK_MAX_S)
                 continue
             if isinstance(news, GrassError):
@@ -140,12 +142,6 @@ def by_client(jobs: Iterable[Job]) -> dict[Client, list[Job]]:
     return found
 
 
-def _shortest(deadline: float | None, pause_s: float | None) -> float | None:
-    """Return for how many seconds to wait; None for any time."""
-    spans = [] if deadline is None else [max(0.0, deadline - monotonic())]
-    return min([*spans, *([] if pause_s is None else [pause_s])], default=None)
-
-
-def _unfinished(left: list[Job], total: int, timeout: float) -> str:
-    which = f"job {left[0].id} has" if len(left) == 1 else f"{len(left)} of {total} jobs have"
-    return f"{which} not ended after {timeout:g} s"
+def _timed_out(left: Collection[Job], total: int, timeout: float | None) -> TimeoutError:
+    which = f"job {next(iter(left)).id} has" if len(left) == 1 else f"{len(left)} of {total} jobs have"
+    return TimeoutError(f"{which} not ended after {timeout:g} s")

@@ -63,7 +63,7 @@ class EndWatcher:
             for id_ in ids:
                 self._listeners.setdefault(id_, []).append(listener)
             is_live = self._is_live
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="grassq-ends", daemon=True)
                 self._thread.start()
         if is_live:
@@ -125,12 +125,18 @@ class EndWatcher:
                 self._listen()
                 pause_s = AWAY_S
             except GrassError as error:
-                with self._lock:
-                    listeners = self._all_listeners()
-                for listener in listeners:
-                    listener.failed(error, for_good=False)
+                self._fail(error)
                 pause_s = min(2 * pause_s, AWAY_MAX_S)
+            except (LookupError, TypeError, ValueError):
+                self._fail(Unreachable("what the daemon tells of ends cannot be read; is its version another one?"))
+                pause_s = AWAY_MAX_S
             self._closed.wait(pause_s if self._listeners else 0)
+
+    def _fail(self, error: GrassError) -> None:
+        with self._lock:
+            listeners = self._all_listeners()
+        for listener in listeners:
+            listener.failed(error, for_good=False)
 
     def _is_needed(self) -> bool:
         with self._lock:
