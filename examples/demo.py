@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import re
 import shlex
@@ -28,7 +27,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from grassq.sdk import Client, Job
+from grassq import Client, Job
 
 TRAIN = Path(__file__).with_name("train.py")
 QUEUE = "demo"
@@ -37,7 +36,7 @@ BATCH_SIZES = ("16", "64")
 STEPS = 20
 LOOK_S = 0.2
 FINAL = ("succeeded", "failed", "cancelled")
-STEP = re.compile(rb"step (\d+)/\d+ accuracy ([\d.]+)")
+STEP = re.compile(r"step (\d+)/\d+ accuracy ([\d.]+)")
 
 console = Console(highlight=False)
 
@@ -74,20 +73,20 @@ def show_off(home: str, seconds: float) -> int:
         grass("why", "@")
         say("How far are they? (`grass show` and `grass log -f JOB` tell the same.)")
         watch = watch_on_terminal if console.is_terminal else watch_in_lines
-        watch(client, jobs)
+        watch(jobs)
         grass("log", "--tail=2", "@")
-        print_results(client, jobs)
+        print_results(jobs)
         return 0 if all(job.state == "succeeded" for job in jobs) else 1
 
 
-def watch_on_terminal(client: Client, jobs: list[Job]) -> None:
+def watch_on_terminal(jobs: list[Job]) -> None:
     """Bars that move until every job has ended."""
     progress = Progress(TextColumn("{task.description}"), BarColumn(30), TextColumn("{task.fields[remark]}"))
     bars = {job.id: progress.add_task(title(job), total=STEPS, remark="queued") for job in jobs}
     totals = Text()
     with Live(Group(progress, totals), console=console, refresh_per_second=8):
         while True:
-            looks = [look(client, job) for job in jobs]
+            looks = [look(job) for job in jobs]
             for job, (step, remark) in zip(jobs, looks, strict=True):
                 progress.update(bars[job.id], completed=step, remark=remark)
             counts = {state: sum(job.info["state"] == state for job in jobs) for state in ("running", *FINAL)}
@@ -97,12 +96,12 @@ def watch_on_terminal(client: Client, jobs: list[Job]) -> None:
             time.sleep(LOOK_S)
 
 
-def watch_in_lines(client: Client, jobs: list[Job]) -> None:
+def watch_in_lines(jobs: list[Job]) -> None:
     """One line per start and end, for a pipe or a file."""
     seen: dict[int, str] = {}
     while True:
         for job in jobs:
-            _, remark = look(client, job)
+            _, remark = look(job)
             state = str(job.info["state"])
             if state != seen.get(job.id) and state in ("running", *FINAL):
                 seen[job.id] = state
@@ -112,19 +111,19 @@ def watch_in_lines(client: Client, jobs: list[Job]) -> None:
         time.sleep(LOOK_S)
 
 
-def look(client: Client, job: Job) -> tuple[int, str]:
+def look(job: Job) -> tuple[int, str]:
     """How many steps a job has made, and a remark."""
     state = job.state
     if state not in ("running", *FINAL):
         return 0, state
-    steps = STEP.findall(client.log(job))
-    step, accuracy = (int(steps[-1][0]), steps[-1][1].decode()) if steps else (0, "")
+    steps = STEP.findall(job.log())
+    step, accuracy = (int(steps[-1][0]), steps[-1][1]) if steps else (0, "")
     return step, f"{state} on gpu {devices(job)}" + (f"  accuracy {accuracy}" if accuracy else "")
 
 
-def print_results(client: Client, jobs: list[Job]) -> None:
+def print_results(jobs: list[Job]) -> None:
     """The table of jobs, devices, times and results."""
-    results = {job.id: accuracy_of(client, job) for job in jobs}
+    results = {job.id: accuracy_of(job) for job in jobs}
     best = max(results, key=lambda job: results[job])
     table = Table(title="What came of it", box=None, padding=(0, 2, 0, 0), title_justify="left", header_style="bold")
     for name in ("JOB", "LR", "BATCH", "STATE", "GPU", "WAITED", "TOOK", "ACCURACY"):
@@ -188,10 +187,9 @@ def devices(job: Job) -> str:
     return ",".join((job.info.get("allocation") or {}).get("gpu", {})) or "?"
 
 
-def accuracy_of(client: Client, job: Job) -> float:
-    """What the job left in its $GRASS_RESULT_FILE; 0 when it left nothing."""
-    path = Path(client.home, "jobs", str(job.id), str(job.info["attempt"]), "files", "result.json")
-    return float(json.loads(path.read_text())["accuracy"]) if path.exists() else 0.0
+def accuracy_of(job: Job) -> float:
+    """What the job wrote to its $GRASS_RESULT_FILE; 0 when it wrote nothing."""
+    return float((job.info["result"] or {}).get("accuracy", 0.0))
 
 
 def between(job: Job, first: str, last: str) -> str:

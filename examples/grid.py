@@ -1,4 +1,4 @@
-"""A grid of trainings through the SDK: submit all, wait, print the best.
+"""A grid of trainings through the SDK: submit all, print each as it ends, print the best.
 
 python examples/grid.py --seconds 1
 """
@@ -6,9 +6,6 @@ python examples/grid.py --seconds 1
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,31 +22,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A grid of pretend trainings through the SDK.")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long one training takes")
     seconds = parser.parse_args().seconds
-    # Two logical GPUs. Typed a second time the same line changes nothing.
-    subprocess.run([sys.executable, "-m", "grassq", "create-queue", QUEUE, "--gpu=2"], check=True)
     with grassq.Client() as grass:
-        jobs = {
-            (lr, batch_size): grass.submit(command(lr, batch_size, seconds), queue=QUEUE, gpu=0.5)
-            for lr, batch_size in itertools.product(LRS, BATCH_SIZES)
+        # Two logical GPUs. A second time the same line changes nothing.
+        grass.create_queue(QUEUE, gpu=2)
+        points = {
+            grass.submit(
+                [sys.executable, TRAIN, "--lr", lr, "--batch-size", batch_size, "--seconds", seconds],
+                queue=QUEUE,
+                gpu=0.5,
+            ): f"lr={lr} batch_size={batch_size}"
+            for lr in LRS
+            for batch_size in BATCH_SIZES
         }
-        grass.wait(*jobs.values())
-        for (lr, batch_size), job in jobs.items():
-            print(f"job {job.id}  lr={lr}  batch_size={batch_size}  {job.state}  {accuracy(grass, job)}")
-        best = max(jobs, key=lambda point: accuracy(grass, jobs[point]))
-        print(f"best: lr={best[0]} batch_size={best[1]}")
+        # Written by train.py to $GRASS_RESULT_FILE.
+        accuracies: dict[str, float] = {}
+        for job in grassq.as_completed(points):
+            accuracies[points[job]] = job.result()["accuracy"]
+            print(f"job {job.id}  {points[job]}  {job.state}  {job.result()['accuracy']}")
+    print(f"best: {max(accuracies, key=lambda point: accuracies[point])}")
     return 0
-
-
-def command(lr: float, batch_size: int, seconds: float) -> list[str]:
-    """The words of one training."""
-    options = {"--lr": lr, "--batch-size": batch_size, "--seconds": seconds}
-    return [sys.executable, str(TRAIN), *(str(word) for option in options.items() for word in option)]
-
-
-def accuracy(grass: grassq.Client, job: grassq.Job) -> float:
-    """What a job wrote to $GRASS_RESULT_FILE; 0 when it wrote nothing."""
-    path = Path(grass.home, "jobs", str(job.id), str(job.info["attempt"]), "files", "result.json")
-    return float(json.loads(path.read_text())["accuracy"]) if path.exists() else 0.0
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def test_nothing_of_this_machine_is_on_the_wire_from_python(
 ) -> None:
     monkeypatch.setenv("SECRET", CANARY)
     with Sdk(str(home), broker=str(taker.address)) as grass:
-        assert grass.submit(["print", "a.pdf"], env={"A": "b"}).result(timeout=10) == 0
+        assert grass.submit(["print", "a.pdf"], env={"A": "b"}).wait(timeout=10).state == "succeeded"
         grass.submit(["print"], cwd="/data", worker="box", labels=["a100"])
         with pytest.raises(BadInput, match="another machine"):
             grass.submit(["print"], cwd="data")

@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.small_disk import free, mounted
 from tests.e2e.world import Grass
 
+import grassq
+
 
 @pytest.fixture
 def grass(tmp_path: Path) -> Iterator[Grass]:
@@ -32,3 +34,13 @@ def disk(grass: Grass, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
         finally:
             free(point)
             grass.close()
+
+
+@pytest.fixture
+def client(grass: Grass, monkeypatch: pytest.MonkeyPatch) -> grassq.Client:
+    """A client of a fresh home, in the place where commands are typed."""
+    for name in ("GRASS_HOME", "GRASS_CAPACITY", "PATH"):
+        monkeypatch.setenv(name, grass.env[name])
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    monkeypatch.chdir(grass.cwd)
+    return grassq.Client()

@@ -23,16 +23,6 @@ def enqueue(grass: Grass, text: bytes, *words: str) -> Done:
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@pytest.fixture
-def client(grass: Grass, monkeypatch: pytest.MonkeyPatch) -> grassq.Client:
-    """A client of a fresh home, in the place where commands are typed."""
-    for name in ("GRASS_HOME", "GRASS_CAPACITY", "PATH"):
-        monkeypatch.setenv(name, grass.env[name])
-    monkeypatch.setenv("SHELL", "/bin/sh")
-    monkeypatch.chdir(grass.cwd)
-    return grassq.Client()
-
-
 def test_each_line_runs_as_it_would_in_a_shell(grass: Grass) -> None:
     grass.write("mine.py", "import sys; print('mine', sys.argv[1:])\n")
     text = b"""
@@ -78,7 +68,7 @@ def test_submit_many_from_python(client: grassq.Client, grass: Grass) -> None:
         jobs = client.submit_many(iter(commands), name="some", cpu=1, env={"X": "1"})
         assert [job.id for job in jobs] == [1, 2, 3, 4]
         assert all(job.info["state"] == "succeeded" for job in client.wait(*jobs, timeout=30))
-        assert [job.log() for job in jobs] == [b"", b"one\n", b"two\n", b"a  b \xfe\n"]
+        assert [job.log_bytes() for job in jobs] == [b"", b"one\n", b"two\n", b"a  b \xfe\n"]
         assert [job.info["shell"] for job in jobs] == [False, True, False, False]
         assert client.submit_many([]) == []
 
@@ -92,7 +82,7 @@ def test_submit_many_is_all_or_nothing(client: grassq.Client, grass: Grass) -> N
         with pytest.raises(TypeError, match="'colour'"):
             client.submit_many(["true"], colour="red")  # type: ignore[call-arg]
         with pytest.warns(UserWarning, match="there is no queue 'later' yet"):
-            [job] = client.submit_many(["true"], queue="later")
+            [job] = client.submit_many(["true"], queue="later", wait_for_queue=True)
         assert [each["id"] for each in grass.jobs()] == [job.id]
         job.kill()
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from tests.e2e.world import DEADLINE_S, Grass
 
+from grassq.net.client import ApiClient
+
 
 def next_event(reader: subprocess.Popen[bytes], event: str, job: int) -> dict[str, Any]:
     """The next change of this kind; what comes before it is passed over."""
@@ -56,3 +58,13 @@ def test_events_are_one_plain_line_each_and_only_of_what_was_asked_for(grass: Gr
     reader.send_signal(signal.SIGINT)
     assert reader.communicate(timeout=DEADLINE_S)[1] == b""
     assert reader.returncode == 130
+
+
+def test_a_program_can_hear_of_ends_alone(grass: Grass) -> None:
+    with ApiClient(str(grass.home)) as client:
+        lines, connection = client.ends()
+        assert next(lines)["event"] == "subscribed"
+        first, second = grass.enqueue("true"), grass.enqueue("false")
+        heard = [next(lines) for _ in range(2)]
+        assert {line["job"]: line["state"] for line in heard} == {first: "succeeded", second: "failed"}
+        connection.close()

@@ -90,7 +90,7 @@ def test_amounts_have_no_place_in_a_queue_with_slots(grass: Grass) -> None:
         with pytest.raises(BadInput, match="slots"):
             client.submit_many([["true"]], queue="q", cpu=1)
         grass.nothing_was_stored()
-        assert client.submit(["true"], queue="q").result(timeout=30) == 0
+        assert client.submit(["true"], queue="q").wait(timeout=30).exit_code == 0
     assert grass.run("q", "echo", "{gpu}") == "0\n"
     grass.ok("create-queue", "q", "--gpu=1")
     assert grass.until(grass.enqueue("q", "--gpu=1", "--", "true"), "succeeded"), "a queue without slots again"

@@ -13,11 +13,12 @@ from tests.link.harness import Worker, World, play, until, world
 from grassq.broker import views
 from grassq.core.messages import Hello, Report, StorePosition
 from grassq.core.model import CLOCK_MAX, ID_MAX, Offer, Outcome, WorkerInfo
+from grassq.core.printable import TEXT_CHARS_MAX
 from grassq.core.protocol import Answer
 from grassq.core.resources.capacity import Device, DeviceCount, DeviceIds, Devices, Pool
 from grassq.core.resources.slots import Slot
 from grassq.core.states import Exited, Lost
-from grassq.core.worker_checks import COMPARISONS_MAX, LABELS_MAX, TEXT_CHARS_MAX
+from grassq.core.worker_checks import COMPARISONS_MAX, LABELS_MAX
 
 PLAIN = a_worker("evil", cpu=4)
 

@@ -224,18 +224,19 @@ class SubmitOptions(TypedDict, total=False):
 
     #: The queue (default: "default").
     queue: str | None
-    #: Amounts by resource, such as {"gpu": 0.5, "printer": 1}; gpu, cpu, mem and vram are shortcuts.
+    #: Amounts by resource, such as {"gpu": 0.5, "printer": 1}; gpu, cpu, mem, vram and disk are shortcuts.
     request: Mapping[str, int | float | str] | None
     gpu: int | float | str | None
     cpu: int | float | str | None
     mem: int | float | str | None
     vram: int | float | str | None
+    disk: int | float | str | None
     #: A name for the job, usable as a selector.
     name: str | None
     #: Larger is sooner; 30, the default, is neutral.
     priority: int
-    #: Variables on top of the environment.
-    env: Mapping[str | bytes, str | bytes] | None
+    #: Variables on top of the environment; a value may also be a number or a path.
+    env: Mapping[str, object] | Mapping[bytes, object] | None
     #: Wait for `grass release`.
     hold: bool
     #: Keep stdout and stderr apart.

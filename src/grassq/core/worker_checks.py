@@ -17,6 +17,7 @@ from grassq.core import states
 from grassq.core.messages import Hello, Report, StorePosition
 from grassq.core.model import ATTEMPT_MAX, ID_MAX, RESOURCES_MAX, AttemptId, Offer, WorkerInfo
 from grassq.core.names import check_existing_name, check_mark, shown
+from grassq.core.printable import printable
 from grassq.core.protocol import READ_MAX, Answer, Ping, TicketKept, ToBroker, pack
 from grassq.core.resources.amounts import ONE, UNITS_MAX, check_resource_name
 from grassq.core.resources.capacity import DeviceCount, DeviceIds, Devices, Limit, Pool
@@ -24,8 +25,6 @@ from grassq.core.syntax.resource_names import VRAM
 from grassq.core.syntax.slots import check_device_id
 from grassq.errors import BadInput
 
-#: The longest text for people, in characters: the rest is cut off.
-TEXT_CHARS_MAX = 2000
 #: The longest word that only programs read: a boot id, a ticket, an incarnation.
 WORD_CHARS_MAX = 200
 LABELS_MAX = 64
@@ -68,16 +67,6 @@ def usable(info: WorkerInfo) -> tuple[WorkerInfo, str | None]:
     except BadInput as error:
         return WorkerInfo(info.name, printable(info.boot, WORD_CHARS_MAX), {}), str(error)
     return info, None
-
-
-def printable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
-    """Return a text on one line, without control characters, cut to `chars_max` characters."""
-    if len(text) > chars_max:
-        text = text[: chars_max - 3] + "..."
-    if text.isprintable():
-        return text
-    escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    return escaped if len(escaped) <= chars_max else escaped[: chars_max - 3] + "..."
 
 
 def _printable_fields(event: states.Report) -> states.Report:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from grassq.core.worker_checks import printable
+from grassq.core.printable import printable
 
 LOG_BYTES_MAX = 5 << 20
 #: Characters of a message; the rest is cut.

@@ -6,16 +6,18 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from grassq import atomic_files
 from grassq import home as homes
+from grassq.core.printable import printable
 from grassq.core.syntax.numbers import id_ranges
 from grassq.core.syntax.shell_lines import REMOTE_LINES_MAX
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.home import Sender
-from grassq.net.encoding import new_key, percent, query, word_value
-from grassq.net.event_stream import SILENT_S, EventStream, Known, event_lines
+from grassq.net.encoding import FINAL_STATES, new_key, percent, query, word_value
+from grassq.net.event_stream import SILENT_S, EventStream, Known, event_lines, read_frames
 from grassq.net.event_stream import Place as ReadTo
 from grassq.net.http import ANSWER_TIMEOUT_S, ERRORS, Connection, Response
 from grassq.net.log_stream import LogStream
@@ -30,6 +32,14 @@ POLL_LIMIT_S = 30.0
 WAIT_AT_ONCE = 10_000
 #: `Client.submit_many` sends a broker on another machine at most this many jobs per request.
 SUBMIT_AT_ONCE = REMOTE_LINES_MAX
+#: The message about a selector that names several jobs counts up to this many.
+JOBS_COUNTED = 100
+#: Seconds until a log is asked for again that ended before its job.
+ASK_AGAIN_S = 0.5
+#: The longest time, in seconds, until `glance` gives up.
+GLANCE_S = 1.0
+#: The longest message of a refusal, in characters.
+MESSAGE_MAX = 4000
 #: The largest request a daemon takes.
 REQUEST_MAX = 64 << 20
 
@@ -83,15 +93,29 @@ class ApiClient:
         with self._own_lock():
             self._drop()
 
-    def submit(self, jobs: Sequence[Document], sender: Sender | None = None, *, key: str | None = None) -> Document:
+    def submit(
+        self,
+        jobs: Sequence[Document],
+        sender: Sender | None = None,
+        *,
+        key: str | None = None,
+        wait_for_queue: bool = True,
+    ) -> Document:
         """Store jobs, all or none; ids in the order given. `sender` is this process if it is not given."""
-        return self._submit("submit", {"jobs": list(jobs)}, sender, key)
+        return self._submit("submit", {"jobs": list(jobs), "wait_for_queue": wait_for_queue}, sender, key)
 
     def submit_many(
-        self, commands: Sequence[Command], job: Document, sender: Sender | None = None, *, key: str | None = None
+        self,
+        commands: Sequence[Command],
+        job: Document,
+        sender: Sender | None = None,
+        *,
+        key: str | None = None,
+        wait_for_queue: bool = True,
     ) -> Document:
         """Store a job for each command, all or none; `job` has the common options. The ids are consecutive."""
-        return self._submit("submit-many", {"job": job, "commands": commands}, sender, key)
+        document = {"job": job, "commands": commands, "wait_for_queue": wait_for_queue}
+        return self._submit("submit-many", document, sender, key)
 
     def _submit(self, verb: str, document: Document, sender: Sender | None, key: str | None) -> Document:
         if sender is None or self.broker is not None:
@@ -117,6 +141,26 @@ class ApiClient:
     def jobs(self, selectors: Iterable[str] = (), **asked: object) -> Document:
         """Return one page of jobs, by selectors, or by the filters, order, limit and cursor of GET /v1/jobs."""
         return self.get("jobs", selectors, **asked)
+
+    def one_job(self, selector: str) -> Document:
+        """Return the job that a selector names; raise BadInput unless it is exactly one."""
+        answer = self.jobs([selector], limit=JOBS_COUNTED)
+        jobs: list[Document] = answer["jobs"]
+        if len(jobs) != 1:
+            count = f"more than {len(jobs)}" if answer.get("more") else str(len(jobs))
+            raise BadInput(f"'{selector}' names {count} jobs; name one")
+        return jobs[0]
+
+    def glance(self, selectors: Iterable[str], limit: int) -> list[Document]:
+        """Return jobs if the daemon answers at once: one try on another connection, and no daemon is started."""
+        pairs: list[tuple[str, object]] = [("selector", each) for each in selectors]
+        connection = Connection(self._target, timeout_s=GLANCE_S)
+        try:
+            response = connection.request("GET", "/v1/jobs" + query([*pairs, ("limit", limit)]))
+        finally:
+            connection.close()
+        jobs: list[Document] = read_answer(response, self.broker)["jobs"]
+        return jobs
 
     def wait(self, selectors: Iterable[str], *, timeout_s: float, any_one: bool = False) -> Document:
         """Return when all jobs (or any one) are final, or after `timeout_s`, at most 30.
@@ -152,6 +196,30 @@ class ApiClient:
             return self._stream(path, None if follow else ANSWER_TIMEOUT_S)
 
         return LogStream(ask, offset, attempt, tail)
+
+    def follow(
+        self, job: int, *, stream: str = "log", attempt: int | None = None, tail: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield a job's log as it is written, until the job or the given attempt ends; attempts follow each other."""
+        log = self.log(job, stream=stream, attempt=attempt, follow=True, tail=tail)
+        while True:
+            yield from log
+            document = self.one_job(str(job))
+            if attempt is None and int(document.get("attempt") or 0) > log.attempt:
+                log = self.log(job, stream=stream, attempt=log.attempt + 1, follow=True)
+                continue
+            if attempt is not None or document.get("state") in FINAL_STATES:
+                return
+            sleep(ASK_AGAIN_S)  # the daemon ended the log before the job ended: ask for the rest
+            log = self.log(job, stream=stream, offset=log.offset, attempt=log.attempt, follow=True)
+
+    def ends(self) -> tuple[Iterator[Document], Connection]:
+        """Open a stream of the ends of all jobs, on another connection: `subscribed`, then a line for each end.
+
+        The lines end, or raise Unreachable, when the connection does. `reread` says that ends were missed.
+        """
+        _, parts, connection = self._stream("/v1/events?ended=1", SILENT_S)
+        return (line for line, _ in read_frames(parts)), connection
 
     def events(self, selectors: Iterable[str] = ()) -> Iterator[Document]:
         """Iterate over changes of jobs as they are committed, for ever.
@@ -299,7 +367,8 @@ def _failure(response: Response, broker: str | None) -> GrassError:
         kind = ERRORS.get(code, GrassError) if isinstance(code, int) else GrassError
         if kind is Refused and response.status == NOT_NOW:
             kind = StoreUnavailable
-        return kind(str(error.get("message", f"the daemon answered {response.status}")))
+        # A program may print the message, and what answers may be in the wrong hands.
+        return kind(printable(str(error.get("message", f"the daemon answered {response.status}")), MESSAGE_MAX))
     if broker is None:
         return Unreachable(
             f"the daemon answered {response.status} without a reason; `grass restart` (jobs keep running)"

@@ -1,20 +1,44 @@
-"""Grass from Python: submit commands, wait for them, read their output.
+"""Grass from Python: submit commands, wait for them, read their output and results.
 
 with grassq.Client() as grass:
-    jobs = [grass.submit(["python", "train.py", "--lr", str(lr)], gpu=0.5) for lr in (0.1, 0.01)]
-    for job in jobs:
+    jobs = [grass.submit(["python", "train.py", "--lr", lr], gpu=0.5) for lr in (0.1, 0.01)]
+    for job in grassq.as_completed(jobs):
         print(job.id, job.result())
 
-Enter at `client.py`, `Client`. A `Job` is a handle like a future. Both are also `grassq.Client` and
-`grassq.Job`.
+Enter at `client.py`, `Client`. `job.py` has the handle of a job, in the shape of a future. `waiting.py` waits for
+several jobs, with one thread per client that hears of ends (`watcher.py`). Everything public is also in `grassq`.
 
-May import `net` and `home`; light to import.
+May import `net`, `home` and of `core` what people type and how attempts end; light to import.
 
-When the daemon is restarted while a program waits, `wait` asks again. When a submit is interrupted, a second call with
-the same `key` returns the same job.
+When the daemon is restarted while a program waits, the client opens another stream and looks again. When a submit is
+interrupted, a second call with the same `key` returns the same job.
 """
 
-from grassq.sdk.client import Client
-from grassq.sdk.job import Job, JobFailed
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
 
-__all__ = ["Client", "Job", "JobFailed"]
+from grassq.sdk.client import Client
+from grassq.sdk.future import JobFuture
+from grassq.sdk.job import Job
+from grassq.sdk.job_errors import JobCancelled, JobFailed
+from grassq.sdk.job_list import JobList
+from grassq.sdk.notices import CannotStartWarning
+from grassq.sdk.waiting import as_completed, wait
+
+__all__ = [
+    "ALL_COMPLETED",
+    "FIRST_COMPLETED",
+    "FIRST_EXCEPTION",
+    "CannotStartWarning",
+    "Client",
+    "Job",
+    "JobCancelled",
+    "JobFailed",
+    "JobFuture",
+    "JobList",
+    "as_completed",
+    "wait",
+]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,39 +1,58 @@
-"""The client: submits jobs, waits for them, reads their logs and kills them."""
+"""The client: submits jobs, waits for them, changes them, and manages queues."""
 
 from __future__ import annotations
 
+import json
 import os
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from grassq import home as homes
-from grassq.errors import BadInput, GrassError
+from grassq.errors import BadInput, GrassError, NotFound
 from grassq.gc_pause import gc_paused
 from grassq.home import Sender
-from grassq.net.client import POLL_LIMIT_S, SUBMIT_AT_ONCE, WAIT_AT_ONCE, compact
-from grassq.net.client import ApiClient as _Requests
-from grassq.net.encoding import FINAL_STATES, word_value
+from grassq.net.client import SUBMIT_AT_ONCE, ApiClient, compact
+from grassq.net.encoding import word_value
 from grassq.sdk.job import Job
+from grassq.sdk.job_list import JobList
+from grassq.sdk.notices import warn
+from grassq.sdk.submission import (
+    Command,
+    Word,
+    command_document,
+    env_words,
+    options_document,
+    word_bytes,
+    written_line,
+)
+from grassq.sdk.waiting import as_completed
+from grassq.sdk.watcher import EndWatcher, closed_error
 
 if TYPE_CHECKING:
     from grassq.core.job_options import SubmitOptions
 
-Word = str | bytes
+#: A job: its handle, its id, or a selector as on the command line: "3-7", "failed", a queue, a name.
+Which = Job | int | str
+Directory = str | bytes | os.PathLike[str]
+#: What a queue may use of a resource: a number, an amount such as "24G", ids of devices, or an object.
+Limit = int | float | str | list[Any] | Mapping[str, Any]
 
 
 class Client:
     """A connection to this user's daemon, which is started if none runs, or to a broker. Threads may share it.
 
     `broker` is an address or "local" (default: GRASS_BROKER, then `grass use`). The environment and the directory of
-    this program are not sent to a broker on another machine.
+    this program are not sent to a broker on another machine. Methods that take jobs take handles, ids, selectors and
+    lists of these.
     """
 
-    def __init__(self, home: str | None = None, *, broker: str | None = None) -> None:
+    def __init__(self, home: str | os.PathLike[str] | None = None, *, broker: str | None = None) -> None:
         directory = homes.current() if home is None else str(Path(home).absolute())
-        self._requests = _Requests(directory, broker=homes.broker(directory, broker))
+        self._api = ApiClient(directory, broker=homes.broker(directory, broker))
+        self._watcher = EndWatcher(self._api)
+        self._is_closed = False
 
     def __enter__(self) -> Client:
         return self
@@ -41,77 +60,261 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<Client of {self._place}{' (closed)' if self._is_closed else ''}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.home, self.broker or homes.LOCAL)
+
     def close(self) -> None:
-        """Close the connection; jobs run on."""
-        self._requests.close()
+        """Close the connection; jobs run on. A closed client refuses every request."""
+        self._is_closed = True
+        self._ends.close()
+        self._api.close()
 
     @property
     def home(self) -> str:
         """The home directory of Grass: the queue, or the tokens for a broker."""
-        return self._requests.home
+        return self._api.home
 
     @property
     def broker(self) -> str | None:
         """The address of the broker; None for the local daemon."""
-        return self._requests.broker
+        return self._api.broker
 
     def submit(
         self,
-        command: Sequence[Word] | str,
-        *,
-        cwd: str | bytes | os.PathLike[str] | None = None,
+        command: Command,
+        *more: Never,
+        shell: bool | None = None,
+        cwd: Directory | None = None,
         key: str | None = None,
+        wait_for_queue: bool = False,
         **options: Unpack[SubmitOptions],
     ) -> Job:
-        """Store one job. A list is a program and its arguments; a string is a line for the shell.
+        """Store one job and return its handle. A list is a program and its arguments; a string is a line for the shell.
 
-        The options are those of `grassq.core.job_options.SubmitOptions`: queue, request, gpu, name, env and so on.
-        With the same `key` (32 hex digits), a repeated call returns the same job, even after a crash of the program.
+        Words are text, bytes, paths or numbers. `shell` says explicitly whether a string is a line for the shell; with
+        False it is a program. The options are queue, request, gpu, cpu, mem, vram, disk, name, priority, env, hold,
+        split, keep_children, grace_s, on_lost, tries, worker and labels; `grassq.core.job_options.SubmitOptions`
+        explains them. A job for a queue that does not exist is refused, unless `wait_for_queue` is True. With the same
+        `key` (32 hex digits), a repeated call returns the same job, even after a crash of the program.
         """
-        words = _written([command] if isinstance(command, str) else command)
-        document = _document(options) | {"command": words, "shell": isinstance(command, str)}
-        answer = self._requests.submit([document], self._sender(document, cwd), key=key)
-        _warn(answer)
+        words = command_document(command, shell)
+        if more:
+            raise TypeError(f"submit takes one command: submit({[command, *more]!r})")
+        document = options_document(options) | words
+        sender = self._sender(document, cwd)
+        answer = self._requests.submit([document], sender, key=key, wait_for_queue=wait_for_queue)
+        warn(answer.get("warnings", []))
         return Job(self, {"id": answer["ids"][0]})
 
     def submit_many(
         self,
-        commands: Iterable[Sequence[Word] | str],
+        commands: Iterable[Command],
         *,
-        cwd: str | bytes | os.PathLike[str] | None = None,
+        cwd: Directory | None = None,
         key: str | None = None,
+        wait_for_queue: bool = False,
         **options: Unpack[SubmitOptions],
-    ) -> list[Job]:
+    ) -> JobList:
         """Store one job per command, all of them or none, each with the given options of `submit`.
 
         A list is a program and its arguments. A string is a line of `grass enqueue --stdin`: a line of plain words that
         names a program runs without a shell, a shell runs every other line. A broker on another machine takes 2,000
         jobs per request: more are sent in parts, and each part is stored whole or not at all.
         """
-        document = _document(options)
+        if isinstance(commands, str | bytes):
+            raise BadInput("submit_many takes a list of commands; submit takes one")
+        document = options_document(options)
         sender = self._sender(document, cwd)
         with gc_paused():
-            written = [_written([each])[0] if isinstance(each, str) else _written(each) for each in commands]
+            written = [written_line(each) for each in commands]
         if not written:
-            return []
+            return JobList()
         at_once = len(written) if self.broker is None else SUBMIT_AT_ONCE
         ids: list[int] = []
         for at in range(0, len(written), at_once):
+            part, part_key = written[at : at + at_once], _key_of_part(key, at)
             try:
-                answer = self._requests.submit_many(
-                    written[at : at + at_once], document, sender, key=_key_of_part(key, at)
-                )
+                answer = self._requests.submit_many(part, document, sender, key=part_key, wait_for_queue=wait_for_queue)
             except GrassError as error:
                 if not ids:
                     raise
                 raise type(error)(f"{error}; of {len(written):,} jobs the first {len(ids):,} are stored") from error
-            _warn(answer)
+            warn(answer.get("warnings", []))
             first = int(answer["first"])
             ids += range(first, first + int(answer["count"]))
         with gc_paused():
-            return [Job(self, {"id": id_}) for id_ in ids]
+            return JobList(Job(self, {"id": id_}) for id_ in ids)
 
-    def _sender(self, document: dict[str, Any], cwd: str | bytes | os.PathLike[str] | None) -> Sender:
+    def sweep(
+        self,
+        command: Command,
+        parameters: Mapping[str, Iterable[Word]],
+        *,
+        samples: int | None = None,
+        seed: int | None = None,
+        cwd: Directory | None = None,
+        key: str | None = None,
+        wait_for_queue: bool = False,
+        **options: Unpack[SubmitOptions],
+    ) -> JobList:
+        """Store a job for every combination of parameter values, all of them or none; `{lr}` stands for a value.
+
+        In a list each word is filled in by itself, so values may hold blanks; a string is a line as in `submit_many`.
+        The order is that of nested loops. `samples` takes only that many combinations, at random; `seed` makes the
+        choice the same each time. `{{gpu}}` is the text {gpu}, which becomes the ids of the job's devices.
+        """
+        from grassq.sdk.sweep import combinations
+
+        commands = combinations(command, parameters, samples, seed)
+        return self.submit_many(commands, cwd=cwd, key=key, wait_for_queue=wait_for_queue, **options)
+
+    def job(self, which: int | str) -> Job:
+        """Return the handle of one job, by its id or by a selector that names one job, such as "@" for the last."""
+        return Job(self, self._requests.one_job(str(which)))
+
+    def jobs(self, *which: Which | Iterable[Which]) -> JobList:
+        """Return the selected jobs; without a selector the current jobs, as in `grass show`.
+
+        States such as "failed" may match no job; an id, a queue or a name that matches none raises NotFound.
+        """
+        from grassq.core.names import STATES
+
+        selectors = self._selectors(which)
+        if which and not selectors:
+            return JobList()
+        states = [state for each in selectors for state in each.split(",") if state in STATES]
+        # Jobs of any of these states: one selector, so that a state without jobs is no error beside another.
+        are_states = bool(states) and ",".join(states) == ",".join(selectors)
+        try:
+            found = self._requests.show([",".join(states)] if are_states else selectors)["jobs"]
+        except NotFound:
+            if not are_states:
+                raise
+            found = []
+        return JobList(Job(self, info) for info in found)
+
+    def wait(self, *which: Which | Iterable[Which], timeout: float | None = None) -> JobList:
+        """Wait until all these jobs have ended and return them; raise TimeoutError after `timeout` seconds.
+
+        "all", a queue and a name stand for jobs that have not ended yet, as in `grass wait`.
+        """
+        handles = JobList(job for each in _flat(which) for job in self._waited_for(each))
+        for _ in as_completed(handles, timeout):
+            pass
+        return handles
+
+    def log(self, job: Job | int, tail: int | None = None, *, stream: str | None = None) -> str:
+        """Return the output of a job so far as text, or its last `tail` lines."""
+        return self._handle(job).log(tail, stream=stream)
+
+    def why(self, job: Which) -> str:
+        """Return why a job is in its state, as `grass why` prints it."""
+        return "\n".join(str(each["text"]) for each in self._requests.get("why", self._selectors([job]))["jobs"])
+
+    def kill(self, *which: Which | Iterable[Which], grace_s: float | None = None) -> JobList:
+        """Cancel jobs: waiting jobs at once, running jobs by SIGTERM and after `grace_s` seconds SIGKILL."""
+        return self._change("kill", which, grace_s=grace_s)
+
+    def hold(self, *which: Which | Iterable[Which]) -> JobList:
+        """Keep jobs that have not started from starting."""
+        return self._change("hold", which)
+
+    def release(self, *which: Which | Iterable[Which]) -> JobList:
+        """Let held jobs start."""
+        return self._change("release", which)
+
+    def priority(self, which: Which | Iterable[Which], priority: int) -> JobList:
+        """Set the priority of jobs, where larger is sooner and 30 is neutral."""
+        return self._change("priority", [which], priority=priority)
+
+    def rerun(self, *which: Which | Iterable[Which], failed: bool = False, cancelled: bool = False) -> JobList:
+        """Submit ended jobs again and return the new jobs.
+
+        With `failed` or `cancelled`, only jobs that ended so and were not run again since; then `which` may be empty.
+        """
+        return self._change("rerun", which, failed=failed, cancelled=cancelled)
+
+    def clean(self, *which: Which | Iterable[Which], older_s: float | None = None) -> int:
+        """Remove ended jobs with their logs and results, and return how many; "all" stands for every ended job.
+
+        With `older_s`, only jobs that ended longer ago than this many seconds; then `which` may be empty.
+        """
+        if not which and older_s is None:
+            raise BadInput("say which ended jobs to remove: clean('all'), clean(older_s=7 * 86400), or ids")
+        return len(self._change("clean", which or ["all"], older_s=older_s))
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Return every queue on every worker, as `grass show --json` prints it."""
+        queues: list[dict[str, Any]] = self._requests.show()["queues"]
+        return queues
+
+    def create_queue(
+        self,
+        name: str,
+        command: Iterable[Word] = (),
+        *,
+        capacity: Mapping[str, Limit] | None = None,
+        gpu: Limit | None = None,
+        cpu: Limit | None = None,
+        mem: Limit | None = None,
+        vram: Limit | None = None,
+        disk: Limit | None = None,
+        cwd: Directory | None = None,
+        env: Mapping[str, Word] | None = None,
+        worker: str | None = None,
+    ) -> str:
+        """Make or replace a queue; return "created", "unchanged" or "replaced".
+
+        `capacity` and the shortcuts limit what its jobs hold together: gpu=2, gpu=[2, 3], capacity={"printer": 1}.
+        `command` comes before the words of every job. At a broker, `worker` says on which machine.
+        """
+        shortcuts = {"gpu": gpu, "cpu": cpu, "mem": mem, "vram": vram, "disk": disk}
+        limits = {**(capacity or {}), **{each: limit for each, limit in shortcuts.items() if limit is not None}}
+        options: dict[str, list[Any]] = {
+            "--capacity": [json.dumps(limits)] if limits else [],
+            "--cwd": [] if cwd is None else [cwd],
+            "--env": env_words(env or {}),
+            "--worker": [] if worker is None else [worker],
+        }
+        words = [name, *(word for option, values in options.items() for value in values for word in (option, value))]
+        answer = self._requests.create_queue([word_bytes(word) for word in (*words, "--", *command)])
+        warn(answer.get("notes", []))
+        return str(answer["status"])
+
+    def delete_queue(self, name: str, *, worker: str | None = None) -> None:
+        """Delete a queue: its running jobs finish, its other jobs wait until it exists again."""
+        warn(self._requests.change("delete-queue", name=name, worker=worker).get("notes", []))
+
+    def pause(self, queue: str | None = None) -> None:
+        """Start no more jobs of a queue, or of all queues; running jobs go on."""
+        self._requests.change("pause", queue=queue)
+
+    def resume(self, queue: str | None = None) -> None:
+        """Start jobs of a queue, or of all queues, again."""
+        warn(self._requests.change("resume", queue=queue).get("notes", []))
+
+    @property
+    def _requests(self) -> ApiClient:
+        if self._is_closed:
+            raise closed_error()
+        return self._api
+
+    @property
+    def _ends(self) -> EndWatcher:
+        """What tells of the ends of jobs; after a fork the child has one of its own."""
+        if self._watcher.pid != os.getpid():
+            self._watcher = EndWatcher(self._api)
+        return self._watcher
+
+    @property
+    def _place(self) -> str:
+        """Where the jobs are: jobs with equal ids at equal places are the same."""
+        return self.broker or self.home
+
+    def _sender(self, document: dict[str, Any], cwd: Directory | None) -> Sender:
         """Return what is sent of this program; for a broker, `cwd` goes into the document: it is on the worker."""
         if cwd is None:
             return Sender.to(self.broker)
@@ -122,55 +325,45 @@ class Client:
             document["cwd"] = word_value(os.fsencode(cwd))
         return Sender.to(self.broker, os.fsencode(path.absolute()))
 
-    def jobs(self, *selectors: str | int) -> list[Job]:
-        """Return the selected jobs; without a selector the current jobs, as in `grass show`."""
-        return [Job(self, info) for info in self._requests.show([str(each) for each in selectors])["jobs"]]
+    def _change(
+        self, verb: str, which: Iterable[Which | Iterable[Which]], *, quiet: bool = False, **values: object
+    ) -> JobList:
+        """Apply an action to jobs, and return the changed jobs; an empty list of jobs changes nothing."""
+        asked = list(which)
+        selectors = self._selectors(asked)
+        if asked and not selectors:
+            return JobList()
+        answer = self._requests.change(f"jobs/{verb}", selectors=selectors, **values)
+        warn([] if quiet else answer.get("notes", []))
+        infos = {info["id"]: info for info in answer.get("jobs", [])}
+        return JobList(Job(self, infos.get(id_, {"id": id_})) for id_ in answer["ids"])
 
-    def wait(self, *jobs: Job | int, timeout: float | None = None) -> list[Job]:
-        """Wait until all jobs have ended; raise TimeoutError after `timeout` seconds."""
-        deadline = None if timeout is None else monotonic() + timeout
-        handles = [job if isinstance(job, Job) else Job(self, {"id": job}) for job in jobs]
-        while pending := {job.id for job in handles if job.info.get("state") not in FINAL_STATES}:
-            left = POLL_LIMIT_S if deadline is None else max(0.0, deadline - monotonic())
-            began = monotonic()
-            first = compact(sorted(pending)[:WAIT_AT_ONCE])[:1]
-            answer = self._requests.wait(first, timeout_s=min(left, POLL_LIMIT_S))
-            heard = {info["id"]: info for info in answer["jobs"]}
-            for job in handles:
-                job.info = heard.get(job.id, job.info)
-            all_ended = all(job.info.get("state") in FINAL_STATES for job in handles)
-            if deadline is not None and monotonic() >= deadline and not all_ended:
-                raise TimeoutError(f"{len(pending)} jobs have not ended after {timeout:g} s")
-            if monotonic() - began < 0.01:
-                sleep(0.01)  # no busy loop if answers come at once and change nothing
-        return handles
+    def _selectors(self, which: Iterable[Which | Iterable[Which]]) -> list[str]:
+        flat = list(_flat(which))
+        ids = [self._handle(each).id for each in flat if not isinstance(each, str)]
+        return compact(ids) + [each for each in flat if isinstance(each, str)]
 
-    def log(self, job: Job | int, *, stream: str = "log", attempt: int | None = None) -> bytes:
-        """Return the output of a job so far; `stream` is "out" or "err" for a job with split=True."""
-        return b"".join(self._requests.log(_id(job), stream=stream, attempt=attempt))
+    def _waited_for(self, which: Which) -> list[Job]:
+        if not isinstance(which, str):
+            return [self._handle(which)]
+        return [Job(self, info) for info in self._requests.wait([which], timeout_s=0)["jobs"]]
 
-    def kill(self, job: Job | int, grace_s: float | None = None) -> None:
-        """Send SIGTERM to a job, and after `grace_s` seconds SIGKILL to the job and all its children."""
-        self._requests.kill([str(_id(job))], grace_s=grace_s)
-
-    def _show_one(self, id_: int) -> dict[str, Any]:
-        jobs: list[dict[str, Any]] = self._requests.jobs([str(id_)])["jobs"]
-        return jobs[0]
+    def _handle(self, job: Job | int) -> Job:
+        if not isinstance(job, Job):
+            return Job(self, {"id": job})
+        if job._client._place != self._place:
+            raise BadInput(f"job {job.id} is at {job._client._place}, and this client is of {self._place}")
+        return job
 
 
-def _document(options: SubmitOptions) -> dict[str, Any]:
-    """Return the options as sent to the daemon, without those that were not given."""
-    # Imported at the first submit: waiting and reading logs do not need it.
-    from grassq.core.job_options import SubmitOptions
-
-    if strange := options.keys() - SubmitOptions.__annotations__.keys():
-        raise TypeError(f"submit has no argument {min(strange)!r}")
-    said: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    amounts = {name: said.pop(name) for name in ("gpu", "cpu", "mem", "vram") if name in said}
-    said["request"] = {**said.get("request", {}), **amounts}
-    said["labels"] = list(said.get("labels", ()))
-    said["env"] = [[word_value(_bytes(n)), word_value(_bytes(v))] for n, v in said.get("env", {}).items()]
-    return {name: value for name, value in said.items() if value not in ("", [], {})}
+def _flat(which: Iterable[Which | Iterable[Which]]) -> Iterator[Which]:
+    for each in which:
+        if isinstance(each, Job | int | str):
+            yield each
+        elif isinstance(each, Iterable) and not isinstance(each, bytes):
+            yield from _flat(each)
+        else:
+            raise TypeError(f"{each!r} is no job: give handles, ids, or selectors such as '3-7' and 'failed'")
 
 
 def _key_of_part(key: str | None, at: int) -> str | None:
@@ -182,27 +375,8 @@ def _key_of_part(key: str | None, at: int) -> str | None:
     return sha256(f"{key} {at}".encode()).hexdigest()[:32]
 
 
-def _warn(answer: Mapping[str, Any]) -> None:
-    for text in answer.get("warnings", []):
-        warnings.warn(text, stacklevel=3)
-
-
-def _written(words: Sequence[Word]) -> list[str | dict[str, str]]:
-    """Return the words of a command as sent."""
-    if isinstance(words, bytes):
-        raise BadInput("a command is a list of words, or a string for the shell; bytes alone could be either")
-    # Most words are plain ASCII: no encoding and no call per word.
-    written = [word if word.__class__ is str and word.isascii() else word_value(_bytes(word)) for word in words]
-    if not written or (isinstance(written[0], str) and not written[0].strip()):
-        raise BadInput("a command is empty")
-    return written
-
-
-def _bytes(word: Word) -> bytes:
-    if isinstance(word, str | bytes | os.PathLike):
-        return os.fsencode(word)
-    raise BadInput(f"{word!r} is {type(word).__name__}, not text; words of a command or environment are str or bytes")
-
-
-def _id(job: Job | int) -> int:
-    return job.id if isinstance(job, Job) else job
+def _reopened(home: str, broker: str) -> Client:
+    client = Client(home, broker=broker)
+    # The program knows only the handles that it has unpickled, so it cannot close this client.
+    weakref.finalize(client, client._api.close)
+    return client

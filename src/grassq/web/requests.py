@@ -160,13 +160,20 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
-class SubmitBody(From, kw_only=True):
+class ProgramBody(From, kw_only=True):
+    """The sender of jobs that a program made."""
+
+    #: Whether jobs for a queue that does not exist wait until it does; if not, they are refused.
+    wait_for_queue: bool = True
+
+
+class SubmitBody(ProgramBody, kw_only=True):
     """Jobs submitted by a program."""
 
     jobs: list[JobBody]
 
 
-class ManyBody(From, kw_only=True):
+class ManyBody(ProgramBody, kw_only=True):
     """Many commands submitted by a program, and the options that all of them share."""
 
     job: JobBody

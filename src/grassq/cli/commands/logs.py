@@ -6,20 +6,16 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from time import sleep
 from typing import Any
 
 from grassq.cli import render
 from grassq.cli.ansi_filter import AnsiFilter
-from grassq.cli.cannot_start import CannotStart, until_started, watched
 from grassq.cli.connect import add_patient, connect
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError, NotFound
+from grassq.net.cannot_start import CannotStart, until_started, watched
 from grassq.net.client import ApiClient
 from grassq.net.encoding import FINAL_STATES
 
-ASK_AGAIN_S = 0.5
-#: The message about a selector that names several jobs counts up to this many.
-JOBS_COUNTED = 100
 #: The most bytes of output in a JSON document.
 JSON_MAX = 64 << 20
 
@@ -50,7 +46,7 @@ def log(arguments: argparse.Namespace) -> int:
     if arguments.attempt is not None and arguments.attempt < 1:
         raise BadInput("--attempt takes a number from 1 on")
     with connect(arguments.broker, away_s=arguments.patient) as client:
-        job = one_job(client, arguments.job)
+        job = client.one_job(arguments.job)
         options = {"tail": arguments.tail, "attempt": arguments.attempt}
         own = ["out", "err"] if job.get("split") else ["log"]
         streams = [arguments.stream] if arguments.stream else own
@@ -59,7 +55,7 @@ def log(arguments: argparse.Namespace) -> int:
             return _print(client, job, streams, None if arguments.json else put, **options)
         if getattr(arguments, "json", False):
             raise BadInput("--json prints a whole document, so it cannot go with -f")
-        blocked = CannotStart(strict=arguments.strict, quiet=arguments.quiet)
+        blocked = CannotStart(None if arguments.quiet else render.notes, strict=arguments.strict)
         final = follow_to_end(client, job, {stream: put for stream in streams}, blocked, **options)
     return EXIT_OK if final.get("state") == "succeeded" else EXIT_JOB_FAILED
 
@@ -94,16 +90,6 @@ def never_started(job: Mapping[str, Any]) -> bool:
     return not job.get("started") and job.get("state") != "running" and int(job.get("attempt") or 0) <= 1
 
 
-def one_job(client: ApiClient, selector: str) -> dict[str, Any]:
-    """Return the job that a selector names; raise BadInput unless it is exactly one."""
-    answer = client.jobs([selector], limit=JOBS_COUNTED)
-    jobs: list[dict[str, Any]] = answer["jobs"]
-    if len(jobs) != 1:
-        count = f"more than {len(jobs)}" if answer.get("more") else str(len(jobs))
-        raise BadInput(f"'{selector}' names {count} jobs; name one")
-    return jobs[0]
-
-
 def writer(fd: int, *, raw: bool = False) -> Callable[[bytes], None]:
     """Return a function that writes log bytes: filtered for a terminal, else unchanged. Empty bytes end the log."""
     if raw or not os.isatty(fd):
@@ -123,7 +109,7 @@ def follow_to_end(
     id_ = job["id"]
 
     def look() -> dict[str, Any]:
-        return one_job(client, str(id_))
+        return client.one_job(str(id_))
 
     try:
         if blocked.is_strict:
@@ -192,15 +178,6 @@ def _follow_stream(
     tail: int | None = None,
     attempt: int | None = None,
 ) -> dict[str, Any]:
-    part_of = client.log(id_, stream=stream, attempt=attempt, follow=True, tail=tail)
-    while True:
-        for part in part_of:
-            put(part)
-        job = one_job(client, str(id_))
-        if attempt is None and int(job.get("attempt") or 0) > part_of.attempt:
-            part_of = client.log(id_, stream=stream, attempt=part_of.attempt + 1, follow=True)
-            continue
-        if attempt is not None or job.get("state") in FINAL_STATES:
-            return job
-        sleep(ASK_AGAIN_S)  # the daemon ended the log before the job ended: ask for the rest
-        part_of = client.log(id_, stream=stream, offset=part_of.offset, attempt=part_of.attempt, follow=True)
+    for part in client.follow(id_, stream=stream, attempt=attempt, tail=tail):
+        put(part)
+    return client.one_job(str(id_))

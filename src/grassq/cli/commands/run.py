@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from grassq.cli import job_text, render
-from grassq.cli.cannot_start import CannotStart
-from grassq.cli.commands.logs import follow_to_end, one_job, writer
+from grassq.cli.commands.logs import follow_to_end, writer
 from grassq.cli.connect import connect
 from grassq.cli.enqueue import enqueue
 from grassq.cli.typed import VALUE_OPTIONS, take_flag, take_option
 from grassq.core import outcome
 from grassq.core.syntax.durations import patience_s
+from grassq.net.cannot_start import CannotStart
 from grassq.net.retry import AWAY_S
 
 
@@ -28,9 +28,9 @@ def words(name: str, argv: list[str]) -> int:
 def follow(id_: int, broker: str | None, *, strict: bool = False, away_s: float = AWAY_S) -> int:
     """Write the output of a job until it ends; return the exit code of the job."""
     with connect(broker, away_s=away_s) as client:
-        job = one_job(client, str(id_))
+        job = client.one_job(str(id_))
         sinks = {"out": writer(1), "err": writer(2)} if job.get("split") else {"log": writer(1)}
-        final = follow_to_end(client, job, sinks, CannotStart(strict=strict))
+        final = follow_to_end(client, job, sinks, CannotStart(render.notes, strict=strict))
         _explain(final)
     return outcome.exit_code(final.get("outcome"), final.get("exit_code"), final.get("signal"))
 

@@ -11,12 +11,12 @@ from time import monotonic, sleep
 from typing import Any
 
 from grassq.cli import job_text, render
-from grassq.cli.cannot_start import CannotStart
 from grassq.cli.commands.logs import never_started
 from grassq.cli.connect import add_patient, connect
 from grassq.cli.progress import progress
 from grassq.core.syntax.durations import duration_s
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, EXIT_TIMED_OUT, Unreachable
+from grassq.net.cannot_start import CannotStart
 from grassq.net.client import WAIT_AT_ONCE, ApiClient, compact
 from grassq.net.encoding import FINAL_STATES
 from grassq.net.retry import AWAY_S
@@ -53,7 +53,7 @@ def wait(arguments: argparse.Namespace) -> int:
     is_shown = os.isatty(2) and not arguments.json and not arguments.quiet
     poll_s = SHORT_POLL_S if arguments.any or is_shown else POLL_S
     selectors = arguments.selectors + arguments.all or ["all"]
-    blocked = CannotStart(strict=arguments.strict, quiet=arguments.quiet)
+    blocked = CannotStart(None if arguments.quiet else render.notes, strict=arguments.strict)
 
     def look(jobs: Jobs) -> None:
         blocked.tell(jobs.values())

@@ -1,7 +1,7 @@
 """GET /v1/events: committed changes of jobs as JSON lines, from now on or from a position on.
 
 The first line is `subscribed`, or `reread` if changes since the position are lost. Every line has a position
-(epoch, seq), from which a reader continues after a break: `since=EPOCH.SEQ`.
+(epoch, seq), from which a reader continues after a break: `since=EPOCH.SEQ`. With `ended=1` only ends of jobs are sent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def serve_events(request: web.Request, engine: Engine) -> web.StreamRespon
     chosen, resolved = [*dict.fromkeys(requests.selectors(request))], list[Selector]()
     for at in range(0, len(chosen), RESOLVED_AT_ONCE):
         resolved += await engine.read(partial(_resolved, selectors=chosen[at : at + RESOLVED_AT_ONCE]))
-    stream = ChangeLines(engine, resolved, since)
+    stream = ChangeLines(engine, resolved, since, ended=request.query.get("ended") == "1")
     with stream.subscription:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         response.force_close()
@@ -59,12 +59,14 @@ async def serve_events(request: web.Request, engine: Engine) -> web.StreamRespon
 class ChangeLines:
     """One reader's lines. A reader that falls behind is told to re-read; a reader that takes nothing is cut off."""
 
-    def __init__(self, engine: Engine, selectors: Sequence[Selector], since: Position | None) -> None:
+    def __init__(
+        self, engine: Engine, selectors: Sequence[Selector], since: Position | None, *, ended: bool = False
+    ) -> None:
         self._subscriptions = engine.subscriptions
         self._chosen = ChosenChanges(selectors)
         #: Taken before the subscription, and nothing is awaited in between, so no change is missed.
         self._begins = since or self._subscriptions.position
-        self.subscription: Subscription = self._subscriptions.subscribe(_filter(selectors), since, self._wake)
+        self.subscription: Subscription = self._subscriptions.subscribe(_filter(selectors, ended), since, self._wake)
         self._stalled: asyncio.Task[None] | None = None
 
     def _wake(self) -> None:
@@ -151,11 +153,11 @@ def _resolved(batch: Batch, selectors: Sequence[Selector]) -> list[Selector]:
     return found
 
 
-def _filter(selectors: Sequence[Selector]) -> Filter:
+def _filter(selectors: Sequence[Selector], ended: bool) -> Filter:
     """Return the narrowest filter for the selectors; `ChosenChanges` checks the rest."""
     if len(selectors) == 1 and isinstance(selectors[0], ByQueue):
-        return Filter(queue=selectors[0].name)
-    return Filter()
+        return Filter(queue=selectors[0].name, ended=ended)
+    return Filter(ended=ended)
 
 
 class ChosenChanges:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +16,8 @@ from grassq.core.model import State
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import enqueue as enqueue_syntax
-from grassq.errors import BadInput, Gone, GrassError, StoreUnavailable
+from grassq.core.syntax.options import closest
+from grassq.errors import BadInput, Gone, GrassError, NotFound, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
@@ -128,7 +129,7 @@ class Submissions:
         builder = await self._builder(body, request)
         builder.submitter.check_count(len(body.jobs), requests.JOBS_MAX)
         ids, warnings = await self._submitted(
-            request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body.key, len(body.jobs)
+            request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body, len(body.jobs)
         )
         return document({"ids": ids, "warnings": warnings})
 
@@ -143,7 +144,7 @@ class Submissions:
             return bulk.of_commands(body.commands, bulk.JobTemplate(body.job.options(), builder))
 
         builder = await self._builder(body, request)
-        ids, warnings = await self._submitted(request, read, builder, body.key, len(body.commands))
+        ids, warnings = await self._submitted(request, read, builder, body, len(body.commands))
         # The ids are consecutive, so the first id and the count are enough.
         return document({"first": ids[0], "count": len(ids), "warnings": warnings})
 
@@ -152,19 +153,21 @@ class Submissions:
         request: web.Request,
         read: Callable[[DraftBuilder], list[service.Draft]],
         builder: DraftBuilder,
-        key: str,
+        body: requests.ProgramBody,
         count: int,
     ) -> tuple[list[int], list[str]]:
         """Store the drafts that `read` makes; return their ids, and warnings."""
         raw, warnings = request[BODY], []
         try:
             drafts = await self._check(read, builder, raw, count)
-        except GrassError as error:
-            ids = await self._stored_ids(error, key, raw)
-        else:
             missing = sorted({draft.spec.queue for draft in drafts} - builder.known.offers.keys())
+            if missing and not body.wait_for_queue:
+                raise _no_queue(missing[0], builder.known.offers)
+        except GrassError as error:
+            ids = await self._stored_ids(error, body.key, raw)
+        else:
             warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
-            ids = await self._store(drafts, key, request)
+            ids = await self._store(drafts, body.key, request)
         request[ENTRY].about = f"jobs {range_text(ids)}"
         return ids, warnings
 
@@ -212,6 +215,12 @@ def _read(
     if body.lines is None:
         return typed, []
     return typed, bulk.of_lines(requests.word_bytes(body.lines), bulk.JobTemplate(typed.options, builder))
+
+
+def _no_queue(queue: str, known: Iterable[str]) -> NotFound:
+    meant = closest(queue, known)
+    hint = f"did you mean {shown(meant)}?" if meant else "`grass show` lists the queues."
+    return NotFound(f"there is no queue {shown(queue)}; {hint} With wait_for_queue its jobs wait until it is created")
 
 
 def _draft(job: requests.JobBody, builder: DraftBuilder) -> service.Draft:

@@ -1,4 +1,4 @@
-"""Names jobs that cannot start, or whose end cannot be stored, on stderr, while a command waits for them."""
+"""Jobs that cannot start, or whose end cannot be stored, told while a command or a program waits for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from grassq.cli import render
 from grassq.errors import GrassError, Refused
 
 #: At most this many jobs are named at once; the others are counted.
@@ -19,18 +18,19 @@ UNFINISHED = (*NOT_STARTED, "running")
 
 
 class CannotStart:
-    """Prints each job that cannot start once, and again when the reason changes; with `strict` it is an error.
+    """Tells of each job that cannot start once, and again when the reason changes; with `strict` it is an error.
 
-    A job that runs on a daemon that can store nothing is printed likewise, and never an error.
+    A job that runs on a daemon that can store nothing is told of likewise, and never an error.
     """
 
-    def __init__(self, *, strict: bool = False, quiet: bool = False) -> None:
+    def __init__(self, tell: Callable[[list[str]], None] | None, *, strict: bool = False) -> None:
+        """Call `tell` with sentences about jobs; None tells nothing."""
         self.is_strict = strict
-        self._quiet = quiet
+        self._tell = tell
         self._told: dict[int, str] = {}
 
     def tell(self, jobs: Iterable[Mapping[str, Any]]) -> None:
-        """Print the jobs that cannot start and were not printed yet; raise Refused if that is an error."""
+        """Tell of the jobs that cannot start and were not told of yet; raise Refused if that is an error."""
         jobs = list(jobs)
         news = self._news(jobs, "cannot_start")
         lines = [f"job {id_} cannot start: {why}" for id_, why in [*news.items()][:NAMED_MAX]]
@@ -42,8 +42,8 @@ class CannotStart:
         lines += [f"the end of job {id_} is not stored yet: {why}" for id_, why in [*unstored.items()][:1]]
         if len(unstored) > 1:
             lines[-1] += f" ({len(unstored) - 1} more jobs wait for the same)"
-        if not self._quiet:
-            render.notes(lines)
+        if lines and self._tell is not None:
+            self._tell(lines)
 
     def _news(self, jobs: Iterable[Mapping[str, Any]], key: str) -> dict[int, str]:
         """Return the reasons that were not printed yet, by job."""

@@ -1,0 +1,19 @@
+"""Texts from outside, made safe to show to people: on a terminal, in a log, in an exception.
+
+Programs of users may load this module, so it imports nothing.
+"""
+
+from __future__ import annotations
+
+#: The longest text for people, in characters: the rest is cut off.
+TEXT_CHARS_MAX = 2000
+
+
+def printable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
+    """Return a text on one line, without control characters, cut to `chars_max` characters."""
+    if len(text) > chars_max:
+        text = text[: chars_max - 3] + "..."
+    if text.isprintable():
+        return text
+    escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return escaped if len(escaped) <= chars_max else escaped[: chars_max - 3] + "..."

@@ -1,0 +1,97 @@
+"""What is sent of a submission: the words of its command, and its options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Number
+from typing import TYPE_CHECKING, Any
+
+from grassq.errors import BadInput
+from grassq.net.encoding import word_value
+
+if TYPE_CHECKING:
+    from grassq.core.job_options import SubmitOptions
+
+#: A word of a command, or a value of the environment; a number is written as `str` writes it.
+Word = str | bytes | int | float | os.PathLike[str]
+#: A program and its arguments, or a line.
+Command = Sequence[Word] | str
+
+_FUNCTION = (
+    "a job is a command, not a Python function: put the function into a script and submit"
+    " [sys.executable, 'script.py', ...]; the script's $GRASS_RESULT_FILE becomes job.result()"
+)
+
+
+def command_document(command: Command, shell: bool | None) -> dict[str, Any]:
+    """Return a command as sent. Without `shell`, a string is a line for the shell and a list is not."""
+    is_line = isinstance(command, str)
+    if shell and not is_line:
+        raise BadInput("a line for the shell is one string: use shlex.join(words), or leave out shell=True")
+    words = written_words([command] if isinstance(command, str) else command)
+    return {"command": words, "shell": is_line if shell is None else shell}
+
+
+def written_line(command: Command) -> Any:
+    """Return a command of `submit_many` as sent: a string is a line, a list is words."""
+    return written_words([command])[0] if isinstance(command, str) else written_words(command)
+
+
+def written_words(words: Sequence[Word]) -> list[str | dict[str, str]]:
+    """Return the words of a command as sent."""
+    if isinstance(words, bytes):
+        raise BadInput("a command is a list of words, or a string for the shell; bytes alone could be either")
+    if callable(words) or not isinstance(words, Iterable):
+        raise TypeError(_FUNCTION if callable(words) else f"{words!r} is no command: give a list of words or a string")
+    # Most words are plain ASCII: no encoding and no call per word.
+    written = [word if word.__class__ is str and word.isascii() else word_value(word_bytes(word)) for word in words]
+    if not written or (isinstance(written[0], str) and not written[0].strip()):
+        raise BadInput("a command is empty")
+    return written
+
+
+def word_bytes(word: Word) -> bytes:
+    """Return a word as bytes; raise BadInput for what is neither text, a path nor a number."""
+    if isinstance(word, str | bytes | os.PathLike):
+        return os.fsencode(word)
+    # By `Number`, not by `int | float`: NumPy's numbers are registered there.
+    if isinstance(word, Number) and not isinstance(word, complex):
+        return str(word).encode()
+    raise BadInput(f"{word!r} is {type(word).__name__}; a word is text, bytes, a path or a number")
+
+
+def options_document(options: SubmitOptions) -> dict[str, Any]:
+    """Return the options as sent to the daemon, without those that were not given."""
+    # Imported at the first submit: waiting and reading logs do not need it.
+    from grassq.core.job_options import SubmitOptions
+    from grassq.core.syntax.resource_names import COMMON_RESOURCES
+
+    if strange := options.keys() - SubmitOptions.__annotations__.keys():
+        raise _no_argument(min(strange), SubmitOptions.__annotations__)
+    said: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    amounts = {name: said.pop(name) for name in sorted(COMMON_RESOURCES) if name in said}
+    request = {**said.get("request", {}), **amounts}
+    said["request"] = {name: _amount(value) for name, value in request.items()}
+    said["labels"] = list(said.get("labels", ()))
+    env = said.get("env", {})
+    said["env"] = [[word_value(word_bytes(name)), word_value(word_bytes(value))] for name, value in env.items()]
+    return {name: value for name, value in said.items() if value not in ("", [], {})}
+
+
+def env_words(env: Mapping[str, Word]) -> list[bytes]:
+    """Return variables as they are typed: NAME=value."""
+    return [word_bytes(name) + b"=" + word_bytes(value) for name, value in env.items()]
+
+
+def _amount(value: object) -> object:
+    # A number of another package is no JSON; as text it is exact.
+    return str(value) if isinstance(value, Number) and not isinstance(value, int | float) else value
+
+
+def _no_argument(name: str, known: Iterable[str]) -> TypeError:
+    from grassq.core.syntax.options import closest
+
+    meant = closest(name, [*known, "cwd", "key", "shell", "wait_for_queue"])
+    hint = f"did you mean {meant}? " if meant else ""
+    return TypeError(f"submit has no argument {name!r}; {hint}A resource of your own goes into request={{{name!r}: 1}}")
