@@ -81,7 +81,7 @@ class Grass:
             placed = advance(self.board.jobs[job_id], Place(placement), float(now))
             self.board.put(placed)
             self.board.put(advance(placed, Started(placed.attempt, PID), float(now)))
-        self.board.heads = made.heads
+        self.board.heads, self.board.kept = made.heads, made.kept
         return [Start(self.tasks[id], placement.worker, placement.allocation) for id, placement in made.placements]
 
 

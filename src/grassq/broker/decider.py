@@ -290,7 +290,7 @@ class Decider:
         jobs = self._whole(batch, [*(id_ for id_, _ in plan.placements), *(h.job for h in plan.heads.values())])
         for job_id, where in plan.placements:
             batch.move(jobs[job_id], Place(leased(jobs[job_id], where)))
-        self.board.heads = plan.heads
+        self.board.heads, self.board.kept = plan.heads, plan.kept
         for head in plan.heads.values():
             self.board.know(jobs[head.job])
         return plan.more

@@ -4,50 +4,125 @@ from __future__ import annotations
 
 from grassq.core.model import Job, State
 from grassq.core.planner.board import Board, Head
+from grassq.core.planner.kept_room import KEPT_MAX, waiting_job
+from grassq.core.planner.overlay import EmptyOverlay, Overlay
 from grassq.core.planner.plan import PLACEMENTS_MAX
-from grassq.core.planner.reservations import reservations
-from grassq.core.planner.scan import Overlay, first_worker_that_fits
+from grassq.core.planner.reservations import Reservation, is_ripe, joined, reserve
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.capacity import Devices
-from grassq.core.resources.fit import fits_ever
+from grassq.core.resources.fit import Shortage, fit, fits_ever
 
 Started = tuple[int, str, Allocation]
+
+
+class PlainPlan:
+    """One plan, job by job."""
+
+    def __init__(self, board: Board, now: float) -> None:
+        self.board = board
+        self.overlay, self.beside = Overlay(), EmptyOverlay()
+        self.kept: list[Reservation] = []
+        self.started: list[Started] = []
+        self.left: list[Job] = []
+        self.ripe = {head.job for head in board.heads.values() if is_ripe(head, board.patience, now)}
+
+    def play(self) -> None:
+        """Ask every job, priority by priority."""
+        queued = [job for job in self.board.jobs.values() if job.state is State.QUEUED]
+        line = sorted((job for job in queued if not self.board.is_paused(job.spec.queue)), key=lambda job: job.order)
+        for priority in sorted({job.priority for job in line}, reverse=True):
+            for job in self.left:
+                self.keep_beside(job)
+            equals = [job for job in line if job.priority == priority]
+            for job in equals:
+                if job.id in self.ripe:
+                    self.keep(job, [worker for worker in self.board.workers.values() if _is_able(worker, job)])
+            full: set[object] = set()
+            for job in equals:
+                shape = (job.spec.queue, job.spec.request, job.spec.constraints)
+                if shape in full or not self.start(job):
+                    full.add(shape)
+                    self.left.append(job)
+
+    def start(self, job: Job) -> bool:
+        """Start a job on the first worker where it fits beside what is kept from it."""
+        for name in sorted(self.board.workers):
+            worker = self.board.workers[name]
+            if not _may_run(worker, job):
+                continue
+            view = self.overlay.free_view(worker, job.spec.queue)
+            barring = [each for each in self.kept if each.worker == name and self.bars(each, job)]
+            view.reserved = joined(barring, job.spec.queue)
+            found = fit(job.spec.request, view)
+            if not isinstance(found, Shortage):
+                self.overlay.take(worker, job.spec.queue, found)
+                self.started.append((job.id, name, found))
+                return True
+        return False
+
+    def bars(self, kept: Reservation, job: Job) -> bool:
+        """Whether a job must leave alone what is kept: by the rules as ADR 003 and 017 state them."""
+        keeper = next(other for other in self.board.jobs.values() if other.order == kept.order)
+        same_queue = keeper.spec.queue == job.spec.queue
+        if kept.is_own_queue_only and not same_queue:
+            return False
+        if keeper.priority > job.priority:
+            return True
+        if keeper.id not in self.ripe or keeper.priority < job.priority or keeper.id == job.id:
+            return False
+        return keeper.id < job.id or (not same_queue and job.id not in self.ripe)
+
+    def keep_beside(self, job: Job) -> None:
+        """Keep room for a job that could run beside all that keep room already."""
+        if any(each.order == job.order for each in self.kept):
+            return
+        assert len(self.kept) < KEPT_MAX
+        workers = [worker for worker in self.board.workers.values() if _is_able(worker, job)]
+        self.keep(
+            job,
+            [
+                worker
+                for worker in workers
+                if not isinstance(
+                    fit(job.spec.request, self.beside.free_view(worker, job.spec.queue)),
+                    Shortage,
+                )
+            ],
+        )
+
+    def keep(self, job: Job, workers: list[WorkerState]) -> None:
+        """Keep room for a job on that of these workers where it lacks least."""
+        found = reserve(waiting_job(job), workers, self.overlay, self.kept, is_ripe=job.id in self.ripe)
+        if found is not None:
+            worker, kept = found
+            self.kept.append(kept)
+            allocation = fit(job.spec.request, self.beside.free_view(worker, job.spec.queue))
+            if not isinstance(allocation, Shortage):
+                self.beside.take(worker, job.spec.queue, allocation)
 
 
 def plain_plan(board: Board, now: float) -> tuple[list[Started], dict[str, Head]]:
     """Who starts where with what, and the heads afterwards, of a board that is known whole."""
     if board.unreconciled or board.awaits(now):
         return [], board.heads
-    scratch, kept = Overlay(), reservations(board, now)
-    started: list[Started] = []
-    blocked: dict[str, Job] = {}
-    full: set[object] = set()
-    for job in sorted((job for job in board.jobs.values() if job.state is State.QUEUED), key=lambda job: job.order):
-        shape = (job.spec.queue, job.spec.request, job.spec.constraints)
-        if board.is_paused(job.spec.queue) or shape in full:
-            continue
-        found = first_worker_that_fits(job, board, scratch, kept)
-        if found is not None:
-            for ledger in scratch.own(found[0], job.spec.queue):
-                ledger.take(found[1])
-            started.append((job.id, found[0].info.name, found[1]))
-            continue
-        full.add(shape)
-        if job.spec.queue not in blocked and any(_is_able(worker, job) for worker in board.workers.values()):
-            blocked[job.spec.queue] = job
-    assert len(started) < PLACEMENTS_MAX
-    return started, {queue: _head(board, job, started, now) for queue, job in blocked.items()}
+    plain = PlainPlan(board, now)
+    plain.play()
+    assert len(plain.started) < PLACEMENTS_MAX
+    heads: dict[str, Job] = {}
+    for job in plain.left:
+        if any(_is_able(worker, job) for worker in board.workers.values()):
+            heads.setdefault(job.spec.queue, job)
+    return plain.started, {queue: _head(board, job, plain.started, now) for queue, job in heads.items()}
+
+
+def _may_run(worker: WorkerState, job: Job) -> bool:
+    queue = job.spec.queue
+    return worker.takes and queue in worker.offers and worker.refuses(queue, job.spec.constraints) is None
 
 
 def _is_able(worker: WorkerState, job: Job) -> bool:
-    queue = job.spec.queue
-    return (
-        worker.takes
-        and queue in worker.offers
-        and worker.refuses(queue, job.spec.constraints) is None
-        and _fits_alone(worker, job)
-    )
+    return _may_run(worker, job) and _fits_alone(worker, job)
 
 
 def _fits_alone(worker: WorkerState, job: Job) -> bool:

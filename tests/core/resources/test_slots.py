@@ -18,6 +18,7 @@ from tests.builders import (
     apply,
     detecting,
     finish,
+    reservations,
 )
 
 from grassq.core.model import Offer, State, WorkerInfo
@@ -25,7 +26,6 @@ from grassq.core.planner.board import Board, ReservationPolicy
 from grassq.core.planner.explain import Blocker, explain, never_fits
 from grassq.core.planner.plan import plan
 from grassq.core.planner.prefetch import PrefetchPolicy
-from grassq.core.planner.reservations import reservations
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import Device, Devices
 from grassq.core.resources.ledger import ReservedAmounts

@@ -51,6 +51,13 @@ class Head(Struct, frozen=True):
     passed: int = 0
 
 
+class Kept(Struct, frozen=True):
+    """The worker on which room is kept for a waiting job, and since when."""
+
+    worker: str
+    since: float
+
+
 class Board:
     """All that is alive: jobs, workers, pauses and heads."""
 
@@ -103,6 +110,8 @@ class Board:
         self.templates: dict[str, QueueTemplate] = {}
         self.paused: set[str] = set(paused)
         self.heads: dict[str, Head] = {}
+        #: The jobs for which the last plan kept room, by id.
+        self.kept: dict[int, Kept] = {}
 
     def put(self, job: Job, before: Job | None = None) -> None:
         """Replace a job by its new version; drop it if it has ended. `before` is for a job that is not kept whole."""
@@ -380,6 +389,14 @@ class Board:
         if queue is None:
             return len(self._line)
         return sum(request_class.count for request_class in self.request_classes(queue))
+
+    def first_order(self) -> int | None:
+        """Return the position of the first queued job, of a paused queue or not."""
+        return self._line.first if self._line else None
+
+    def last_order(self) -> int | None:
+        """Return the position of the last queued job."""
+        return self._line.last if self._line else None
 
     def next_ids(self, most: int) -> list[int]:
         """Return the ids of the next queued jobs, at most `most`."""

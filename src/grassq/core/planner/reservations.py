@@ -1,70 +1,109 @@
-"""Reservations: what is kept free for a head-of-line job that has waited long enough.
+"""Reservations: what is kept free on one worker for a job that waits.
 
-A head reserves everything it asks for on the worker where least is missing. A reservation blocks later jobs of the same
-queue, and jobs of equal or lower priority in other queues; everything else goes on.
+A waiting job keeps everything it asks for on the worker where it lacks least. At first it keeps that from jobs of lower
+priority alone. The head of a queue that was passed too often, or has waited too long, keeps it from equals too: from
+later jobs of its queue, and from jobs of equal priority in other queues. `kept_room.py` says which jobs keep room.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from msgspec import Struct
 
-from grassq.core.model import ORDER_BITS, Job, State, priority_in
+from grassq.core.model import ORDER_BITS, Constraints, priority_in
 from grassq.core.planner.board import Board, Head, ReservationPolicy
+from grassq.core.planner.overlay import Overlay
+from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
 from grassq.core.resources.capacity import Devices, Pool
-from grassq.core.resources.fit import FreeView, slot_missing
+from grassq.core.resources.fit import FreeView, Shortage, fit, slot_missing
 from grassq.core.resources.ledger import ReservedAmounts
 from grassq.core.resources.slots import SlotSet
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 
+#: Beyond every queue position.
+NOBODY = 1 << 63
+
+
+class WaitingJob(Struct, frozen=True):
+    """What the planner knows of every queued job: its position, and its shape."""
+
+    order: int
+    queue: str
+    request: Request
+    constraints: Constraints
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The resources that the job asks for."""
+        return tuple(name for name, _ in self.request)
+
 
 class Reservation(Struct, frozen=True):
-    """What a head-of-line job reserves on one worker."""
+    """What a waiting job keeps on one worker."""
 
     order: int
     queue: str
     worker: str
     reserved: ReservedAmounts
+    #: The job is a head that was passed too often or has waited too long.
+    is_ripe: bool
+    #: The limits of the job's queue stop the job, however idle the machine is: nothing is kept from other queues.
+    is_own_queue_only: bool = False
 
     def blocks_from(self, queue: str) -> int:
-        """Return the first queue position this reservation blocks.
+        """Return the first position of a queue from which on jobs must leave alone what is kept."""
+        if queue != self.queue and self.is_own_queue_only:
+            return NOBODY
+        if not self.is_ripe:
+            return first_of(priority_in(self.order) - 1)
+        return self.order + 1 if queue == self.queue else first_of(priority_in(self.order))
 
-        In the reservation's own queue: every position after its job. In other queues: every job of equal or lower
-        priority.
-        """
-        return self.order + 1 if queue == self.queue else -priority_in(self.order) << ORDER_BITS
 
-
-def reservations(board: Board, now: float) -> list[Reservation]:
-    """Return the reservations of all heads that have waited long enough, first head first."""
-    kept: list[Reservation] = []
-    ripe = [
-        job
-        for queue, head in board.heads.items()
-        if is_ripe(head, board.patience, now)
-        and (job := board.jobs.get(head.job)) is not None
-        and job.state is State.QUEUED
-        and not board.is_paused(queue)
-    ]
-    for job in sorted(ripe, key=lambda job: job.order):
-        options = []
-        names = tuple(name for name, _ in job.spec.request)
-        for worker in board.takers(job.spec.queue, job.spec.constraints):
-            if not worker.max_fit(job.spec.queue, names).holds(job.spec.request):
-                continue
-            free_view = worker.free_view(job.spec.queue)
-            free_view.reserved = joined(barring(job, worker.info.name, kept), job.spec.queue)
-            missing, reserved = _keep(job.spec.request, free_view)
-            options.append((missing, worker.info.name, reserved))
-        if options:
-            _, name, reserved = min(options, key=lambda option: option[:2])
-            kept.append(Reservation(job.order, job.spec.queue, name, reserved))
-    return kept
+def first_of(priority: int) -> int:
+    """Return the position before all jobs of this priority, and after all jobs of a higher one."""
+    return -priority << ORDER_BITS
 
 
 def is_ripe(head: Head, patience: ReservationPolicy, now: float) -> bool:
-    """Tell whether a head has been passed often enough, or has waited long enough, to reserve."""
+    """Tell whether a head has been passed often enough, or has waited long enough, to keep room from equals."""
     return head.passed >= patience.passes or now - head.since >= patience.wait_s
+
+
+def able_workers(job: WaitingJob, board: Board) -> Iterator[WorkerState]:
+    """Yield the workers that take jobs now and could run a job if nothing else ran there."""
+    for worker in board.takers(job.queue, job.constraints):
+        if worker.max_fit(job.queue, job.names).holds(job.request):
+            yield worker
+
+
+def reserve(
+    job: WaitingJob, workers: Iterable[WorkerState], overlay: Overlay, kept: list[Reservation], *, is_ripe: bool
+) -> tuple[WorkerState, Reservation] | None:
+    """Return what a job keeps on that of these workers where it lacks least; None if there is no worker."""
+    options = []
+    for worker in workers:
+        free_view = overlay.free_view(worker, job.queue)
+        free_view.reserved = joined(_before(job, worker.info.name, kept), job.queue)
+        missing, reserved = _keep(job.request, free_view)
+        options.append((missing, worker.info.name, worker, reserved, free_view))
+    if not options:
+        return None
+    _, name, worker, reserved, free_view = min(options, key=lambda option: option[:2])
+    on_idle_machine = fit(job.request, FreeView(free_view.machine.emptied(), free_view.offer))
+    return worker, Reservation(
+        job.order, job.queue, name, reserved, is_ripe, is_own_queue_only=isinstance(on_idle_machine, Shortage)
+    )
+
+
+def _before(job: WaitingJob, worker: str, kept: list[Reservation]) -> list[Reservation]:
+    """Return the reservations on a worker that a job's own reservation must leave alone."""
+    return [
+        other
+        for other in kept
+        if other.worker == worker and (other.order < job.order or other.blocks_from(job.queue) <= job.order)
+    ]
 
 
 def _keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
@@ -123,14 +162,13 @@ def _freest(name: str, amount: int, vram: int, free_view: FreeView) -> tuple[int
     return (count * each - there) * ONE // (count * each), {device.id for device in ranked}
 
 
-def barring(job: Job, worker: str, kept: list[Reservation]) -> list[Reservation]:
-    """Return the reservations that block a job on a worker; a job that is no head is blocked by more of them."""
-    is_head = any(reservation.order == job.order for reservation in kept)
+def barring(order: int, queue: str, worker: str, kept: list[Reservation]) -> list[Reservation]:
+    """Return the reservations that block the job at a position on a worker; a ripe head is blocked by earlier ones."""
+    is_ripe = any(reservation.is_ripe and reservation.order == order for reservation in kept)
     return [
         other
         for other in kept
-        if other.worker == worker
-        and (other.order < job.order or (not is_head and other.blocks_from(job.spec.queue) <= job.order))
+        if other.worker == worker and other.blocks_from(queue) <= order and (other.order < order or not is_ripe)
     ]
 
 
@@ -143,5 +181,5 @@ def joined(reservations: list[Reservation], queue: str) -> ReservedAmounts:
         for name, amount in other.reserved.pools.items():
             reserved.pools[name] = reserved.pools.get(name, 0) + amount
             if other.queue == queue:
-                reserved.limits[name] = amount
+                reserved.limits[name] = reserved.limits.get(name, 0) + amount
     return reserved

@@ -42,6 +42,11 @@ class SortedOrders:
         """Return the first position; IndexError if there is none."""
         return self._parts[0][0]
 
+    @property
+    def last(self) -> int:
+        """Return the last position; IndexError if there is none."""
+        return self._parts[-1][-1]
+
     def upto(self, most: int) -> list[int]:
         """Return the first positions, at most `most`."""
         return list(islice(self, most))
