@@ -17,7 +17,7 @@ from grassq.core.planner.overlay import Overlay
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
 from grassq.core.resources.capacity import Devices, Pool
-from grassq.core.resources.fit import FreeView, Shortage, fit, slot_missing
+from grassq.core.resources.fit import ANYTHING, FreeDevice, FreeView, Shortage, fit, slot_missing
 from grassq.core.resources.ledger import ReservedAmounts
 from grassq.core.resources.slots import SlotSet
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
@@ -115,19 +115,18 @@ def _keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
     """
     if free_view.offer.slot_set is not None:
         return _keep_slot(free_view.offer.slot_set, free_view)
-    missing, devices, pools = 0, dict[str, set[str]](), dict[str, int]()
+    missing, reserved = 0, ReservedAmounts()
     asked = dict(request)
     vram = asked.pop(VRAM, 0)
     if vram and VRAM_OF not in asked:
         asked[VRAM_OF] = 0
     for name, amount in asked.items():
         if isinstance(free_view.supply(name), Pool):
-            pools[name] = min(amount, free_view.pool_free(name))
-            missing += (amount - pools[name]) * ONE // amount
+            reserved.pools[name] = amount
+            missing += (amount - min(amount, free_view.pool_free(name))) * ONE // amount
         else:
-            lacking, devices[name] = _freest(name, amount, vram if name == VRAM_OF else 0, free_view)
-            missing += lacking
-    return missing, ReservedAmounts(devices, pools)
+            missing += _keep_devices(name, amount, vram if name == VRAM_OF else 0, free_view, reserved)
+    return missing, reserved
 
 
 def _keep_slot(slot_set: SlotSet, free_view: FreeView) -> tuple[int, ReservedAmounts]:
@@ -145,21 +144,49 @@ def _keep_slot(slot_set: SlotSet, free_view: FreeView) -> tuple[int, ReservedAmo
             # A taken slot comes after all free slots: its job may run for long.
             options.append((lacking if index in slot_set.free else lacking + 2 * ONE, index))
     missing, index = min(options)
-    return missing, ReservedAmounts({SLOTS_OF: set(slot_set.takes[index])})
+    wholes = [id_ for id_, part in slot_set.takes[index].items() if part == worth[id_]]
+    return missing, ReservedAmounts({SLOTS_OF: dict(slot_set.takes[index])}, vram=dict.fromkeys(wholes, ANYTHING))
 
 
-def _freest(name: str, amount: int, vram: int, free_view: FreeView) -> tuple[int, set[str]]:
-    supply = free_view.machine.supply[name]
-    assert not isinstance(supply, Pool)
-    memory = {device.id: device.vram for device in supply.devices}
-    in_units = free_view.in_units(name)
-    count = max(1, -(-amount // ONE)) if in_units else 1
-    each = amount if amount and not in_units else ONE
-    usable = [d for d in free_view.devices_free(name) if memory[d.id] >= vram and (in_units or d.worth >= amount)]
-    ranked = sorted(usable, key=lambda device: (device.empty, device.free, device.vram), reverse=True)[:count]
-    # A device of which another job holds a part never counts as whole.
-    there = sum(each if device.empty else min(device.free, each - 1) for device in ranked)
-    return (count * each - there) * ONE // (count * each), {device.id for device in ranked}
+def _keep_devices(name: str, amount: int, vram: int, free_view: FreeView, reserved: ReservedAmounts) -> int:
+    """Add the devices to reserve, those of which least is missing; return how much is missing."""
+    idle = FreeView(free_view.machine.emptied(), free_view.offer.emptied(), free_view.reserved)
+    at_most = {device.id: device for device in idle.devices_free(name)}
+    rest = [device for device in free_view.devices_free(name) if at_most[device.id].vram >= vram]
+    needs = _needs(amount) if free_view.in_units(name) else [amount]
+    kept, missing = reserved.devices.setdefault(name, {}), 0
+    for need in needs:
+        usable = [device for device in rest if at_most[device.id].most >= need]
+        if not usable:
+            missing += ONE
+            continue
+        device = min(usable, key=lambda device: _rank(device, need, vram))
+        rest.remove(device)
+        missing += _lack(device, need, vram)
+        kept[device.id] = need
+        # Even the memory of a whole device is nobody else's.
+        memory = ANYTHING if need == device.whole else vram
+        if memory:
+            reserved.vram[device.id] = memory
+    return missing // len(needs)
+
+
+def _needs(amount: int) -> list[int]:
+    """Return what a request needs of each device where all devices are worth 1: whole devices, and a part of one."""
+    wholes, part = divmod(amount, ONE)
+    return [*[ONE] * wholes, *([part] if part or not wholes else [])]
+
+
+def _rank(device: FreeDevice, need: int, vram: int) -> tuple[int, int, int]:
+    """Return a key that is least for the device to reserve: where least is missing, then the fullest that will do."""
+    lack = _lack(device, need, vram)
+    return lack, 0 if lack else device.free, device.vram
+
+
+def _lack(device: FreeDevice, need: int, vram: int) -> int:
+    """Return which part of what is needed of a device is missing, and the same of its memory, in millionths."""
+    missing = (need - min(need, device.most)) * ONE // need if need else 0
+    return missing + ((vram - min(vram, 0 if device.closed else device.vram)) * ONE // vram if vram else 0)
 
 
 def barring(order: int, queue: str, worker: str, kept: list[Reservation]) -> list[Reservation]:
@@ -176,10 +203,5 @@ def joined(reservations: list[Reservation], queue: str) -> ReservedAmounts:
     """Return what several reservations together keep from jobs of a queue."""
     reserved = ReservedAmounts()
     for other in reservations:
-        for name, ids in other.reserved.devices.items():
-            reserved.devices.setdefault(name, set()).update(ids)
-        for name, amount in other.reserved.pools.items():
-            reserved.pools[name] = reserved.pools.get(name, 0) + amount
-            if other.queue == queue:
-                reserved.limits[name] = reserved.limits.get(name, 0) + amount
+        reserved.add(other.reserved, same_queue=other.queue == queue)
     return reserved
