@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from grassq.core.model import Job, State
 from grassq.core.planner.board import Board, Head
-from grassq.core.planner.kept_room import KEPT_MAX, waiting_job
+from grassq.core.planner.kept_room import KEPT_MAX
 from grassq.core.planner.overlay import EmptyOverlay, Overlay
 from grassq.core.planner.plan import PLACEMENTS_MAX
-from grassq.core.planner.reservations import Reservation, is_ripe, joined, reserve
+from grassq.core.planner.reservations import Reservation, is_limited, is_ripe, joined, keep
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.capacity import Devices
@@ -93,13 +93,20 @@ class PlainPlan:
 
     def keep(self, job: Job, workers: list[WorkerState]) -> None:
         """Keep room for a job on that of these workers where it lacks least."""
-        found = reserve(waiting_job(job), workers, self.overlay, self.kept, is_ripe=job.id in self.ripe)
-        if found is not None:
-            worker, kept = found
-            self.kept.append(kept)
-            allocation = fit(job.spec.request, self.beside.free_view(worker, job.spec.queue))
-            if not isinstance(allocation, Shortage):
-                self.beside.take(worker, job.spec.queue, allocation)
+        options = []
+        for worker in workers:
+            view = self.overlay.free_view(worker, job.spec.queue)
+            view.reserved = joined([each for each in self.kept if each.worker == worker.info.name], job.spec.queue)
+            options.append((*keep(job.spec.request, view), worker, view))
+        if not options:
+            return
+        _, reserved, worker, view = min(options, key=lambda option: (option[0], option[2].info.name))
+        is_own_queue_only, name = is_limited(job.spec.request, view), worker.info.name
+        is_ripe = job.id in self.ripe
+        self.kept.append(Reservation(job.order, job.spec.queue, name, reserved, is_ripe, is_own_queue_only))
+        allocation = fit(job.spec.request, self.beside.free_view(worker, job.spec.queue))
+        if not isinstance(allocation, Shortage):
+            self.beside.take(worker, job.spec.queue, allocation)
 
 
 def plain_plan(board: Board, now: float) -> tuple[list[Started], dict[str, Head]]:

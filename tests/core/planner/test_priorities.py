@@ -269,13 +269,15 @@ def test_no_short_job_is_placed_behind_another_on_what_a_waiting_job_keeps() -> 
     assert [(job_id, where.after) for job_id, where in made.placements] == [(6, (1, 1))]
 
 
-def test_beyond_the_bound_a_worker_starts_nothing_of_lower_priority() -> None:
-    board = a_busy_board(a_worker(gpu=1, cpu=KEPT_MAX + 2), running=[a_job(1, cpu=KEPT_MAX + 2)], waiting=[])
+def test_beyond_the_bound_a_worker_gives_lower_priorities_nothing_of_what_the_others_ask_for() -> None:
+    most = KEPT_MAX + 2
+    board = a_busy_board(a_worker(gpu=1, cpu=most, mem=8), running=[a_job(1, mem=8, cpu=1)], waiting=[])
     for job_id in range(10, 10 + KEPT_MAX):
-        board.put(a_job(job_id, cpu=1, priority=URGENT))
-    board.put(a_job(2, gpu=1))
-    assert started(board) == [2]
-    board.put(a_job(3, cpu=1, priority=URGENT))
-    assert started(board) == []
-    board.set_worker(a_worker("v", gpu=1), online=True, now=T0)
+        board.put(a_job(job_id, cpu=1, mem=8 / most, priority=URGENT))
+    board.put(a_job(2, cpu=1))
+    board.put(a_job(3, gpu=1))
+    assert started(board) == [2, 3]
+    board.put(a_job(4, cpu=1, mem=8 / most, priority=URGENT))
+    assert started(board) == [3], "no cpu is given, a gpu is"
+    board.set_worker(a_worker("v", cpu=1), online=True, now=T0)
     assert plan(board, T0).placements[0][1].worker == "v"

@@ -57,7 +57,8 @@ class Outlook:
     def _blocker_at(self, worker: WorkerState, job: Job) -> Blocker:
         name, queue = worker.info.name, job.spec.queue
         closed = worker.refuses(queue, job.spec.constraints) or _closed(worker)
-        if closed is None and self._room.is_closed(name, job.order):
+        names = [resource for resource, _ in job.spec.request]
+        if closed is None and job.order >= self._room.closed_from(worker, queue, names):
             closed = f"worker {name} starts jobs of higher priority first: more than {KEPT_MAX} of them wait"
         if closed is not None:
             return Blocker(name, WORKER, 0, 0, closed)

@@ -9,13 +9,12 @@ worker that takes jobs could run them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable
 
 from grassq.core.model import Job, State, priority_in
 from grassq.core.planner.board import Board
+from grassq.core.planner.left_jobs import LeftJobs, devices_of
 from grassq.core.planner.overlay import EmptyOverlay, Overlay
-from grassq.core.planner.request_classes import RequestClass
 from grassq.core.planner.reservations import (
     NOBODY,
     Reservation,
@@ -23,16 +22,17 @@ from grassq.core.planner.reservations import (
     able_workers,
     barring,
     first_of,
+    is_limited,
     is_ripe,
     joined,
-    reserve,
+    keep,
 )
 from grassq.core.planner.workers import WorkerState
-from grassq.core.resources.fit import Shortage, fit, most
+from grassq.core.resources.fit import FreeView, Shortage, fit
 from grassq.core.resources.ledger import ReservedAmounts
 
-#: How many waiting jobs keep room because of their priority. If more could, the workers that could run them start no
-#: job of lower priority.
+#: How many waiting jobs keep room because of their priority. If more could, every resource that they ask for is kept
+#: from lower priorities as a whole, on the workers that could run them.
 KEPT_MAX = 64
 
 
@@ -42,15 +42,19 @@ class KeptRoom:
     def __init__(self, board: Board, overlay: Overlay, now: float) -> None:
         """Keep nothing at first; `overlay` is what the jobs that the plan starts leave free."""
         self.reservations: list[Reservation] = []
-        #: Workers that start no job from this position on.
-        self.closed: dict[str, int] = {}
         self._board = board
         self._overlay = overlay
+        #: By worker and resource: no job from this position on gets any of it.
+        self._closed: dict[tuple[str, str], int] = {}
         #: The first position of the priority reached last.
         self._reached = -NOBODY
         #: The workers without their jobs, and with the jobs that keep room: those could all run at once.
         self._beside = EmptyOverlay()
-        self._ripe = sorted(
+        #: What is free at a worker for a queue beside what is kept, and what a request lacks there.
+        self._views: dict[tuple[str, str], FreeView] = {}
+        self._lacks: dict[tuple[str, str, object], tuple[int, ReservedAmounts]] = {}
+        #: The heads that keep room from equals too, first in line first.
+        self.ripe_heads = sorted(
             (
                 job
                 for queue, head in board.heads.items()
@@ -62,31 +66,30 @@ class KeptRoom:
             key=lambda job: job.order,
         )
 
-    @property
-    def ripe_heads(self) -> list[Job]:
-        """The heads that keep room from equals too, first in line first."""
-        return self._ripe
-
     def reach(self, order: int) -> set[str]:
         """Keep all room that the job at this position must leave alone; return the workers where more is kept."""
-        target, known, closed = first_of(priority_in(order)), len(self.reservations), {*self.closed}
+        target, known, closed = first_of(priority_in(order)), len(self.reservations), {*self._closed}
         while self._reached < target:
-            levels = [first_of(priority_in(job.order)) for job in self._ripe]
+            levels = [first_of(priority_in(job.order)) for job in self.ripe_heads]
             self._reached = min([target, *(level for level in levels if level > self._reached)])
+            self._views.clear()
+            self._lacks.clear()
             self._keep_for_higher_priorities()
-            for job in self._ripe:
+            for job in self.ripe_heads:
                 if first_of(priority_in(job.order)) == self._reached:
                     waiting = waiting_job(job)
-                    self._add(waiting, able_workers(waiting, self._board), is_ripe=True)
-        return {each.worker for each in self.reservations[known:]} | (self.closed.keys() - closed)
+                    self._keep_for(waiting, able_workers(waiting, self._board), is_ripe=True)
+        return {each.worker for each in self.reservations[known:]} | {name for name, _ in self._closed.keys() - closed}
 
     def blocking(self, order: int, queue: str, worker: str) -> list[Reservation]:
         """Return the reservations that the job at a position must leave alone on a worker."""
         return barring(order, queue, worker, self.reservations)
 
-    def is_closed(self, worker: str, order: int) -> bool:
-        """Tell whether a worker starts no job at this position."""
-        return order >= self.closed.get(worker, NOBODY)
+    def closed_from(self, worker: WorkerState, queue: str, names: Iterable[str]) -> int:
+        """Return the position from which on jobs that name these resources are not started on a worker."""
+        if not self._closed:
+            return NOBODY
+        return min(self._closed.get((worker.info.name, name), NOBODY) for name in devices_of(worker, queue, names))
 
     def steps(self, worker: str, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
         """Return (end position, what is kept from earlier jobs of a queue) for jobs that are no ripe heads.
@@ -94,121 +97,50 @@ class KeptRoom:
         What is kept only grows along the queue, so a job that fits at a later step also fits at an earlier one.
         """
         here = [(r.blocks_from(queue), r) for r in self.reservations if r.worker == worker]
-        end_of_all = self.closed.get(worker, NOBODY)
-        ends = [*sorted({begin for begin, _ in here if begin < end_of_all}), end_of_all]
+        ends = [*sorted({begin for begin, _ in here if begin < NOBODY}), NOBODY]
         kept = [[r for begin, r in here if begin < end] for end in ends]
         return [(end, joined(each, queue) if each else None) for end, each in zip(ends, kept, strict=True)]
-
-    def _add(self, job: WaitingJob, workers: Iterable[WorkerState], *, is_ripe: bool) -> bool:
-        """Keep room for a job on one of these workers; return False if there is none."""
-        found = reserve(job, workers, self._overlay, self.reservations, is_ripe=is_ripe)
-        if found is None:
-            return False
-        worker, reservation = found
-        self.reservations.append(reservation)
-        allocation = fit(job.request, self._beside.free_view(worker, job.queue))
-        if not isinstance(allocation, Shortage):
-            self._beside.take(worker, job.queue, allocation)
-        return True
 
     def _keep_for_higher_priorities(self) -> None:
         """Keep room for jobs before the position that was reached, in their order."""
         first = self._board.first_order()
         if first is None or first >= self._reached:
             return
-        line = _Left(self._board, self._beside, self._reached, {each.order for each in self.reservations})
-        while (waiting := line.next()) is not None:
-            if sum(not each.is_ripe for each in self.reservations) >= KEPT_MAX:
-                for worker in line.workers() | {each.info.name for each in line.able(waiting)}:
-                    self.closed.setdefault(worker, self._reached)
+        left = LeftJobs(self._board, self._beside, self._reached, {each.order for each in self.reservations})
+        room_for = KEPT_MAX - sum(not each.is_ripe for each in self.reservations)
+        while (found := left.next()) is not None:
+            if not room_for:
+                for at in left.further(*found):
+                    self._closed.setdefault(at, self._reached)
                 return
-            self._add(waiting, line.able(waiting), is_ripe=False)
+            room_for -= 1
+            left.changed(self._keep_for(*found, is_ripe=False))
 
+    def _keep_for(self, job: WaitingJob, workers: Iterable[WorkerState], *, is_ripe: bool) -> str | None:
+        """Keep room for a job on that of these workers where it lacks least; return the worker's name."""
+        options = [(self._lack(job, worker), worker) for worker in workers]
+        if not options:
+            return None
+        (_, reserved), worker = min(options, key=lambda option: (option[0][0], option[1].info.name))
+        name = worker.info.name
+        limited = is_limited(job.request, self._overlay.free_view(worker, job.queue))
+        self.reservations.append(Reservation(job.order, job.queue, name, reserved, is_ripe, limited))
+        allocation = fit(job.request, self._beside.free_view(worker, job.queue))
+        if not isinstance(allocation, Shortage):
+            self._beside.take(worker, job.queue, allocation)
+        self._views = {at: view for at, view in self._views.items() if at[0] != name}
+        self._lacks = {at: lack for at, lack in self._lacks.items() if at[0] != name}
+        return name
 
-class _Left:
-    """The jobs before a position that could run beside those that keep room already, in order."""
-
-    def __init__(self, board: Board, beside: EmptyOverlay, end: int, served: set[int]) -> None:
-        self._board = board
-        self._beside = beside
-        self._end = end
-        #: Positions of jobs that keep room already, and keys of which no further job can run beside those.
-        self._served = served
-        self._classes = [
-            request_class
-            for request_class in board.request_classes()
-            if request_class.count and not board.is_paused(request_class.queue)
-        ]
-        self._full: set[tuple[int, int]] = set()
-        #: The first job of each class, by position; checked again when its turn comes.
-        self._shown: list[tuple[int, int, int]] = []
-        for number in range(len(self._classes)):
-            self._show(number)
-        heapify(self._shown)
-
-    def next(self) -> WaitingJob | None:
-        """Return the next job, which counts as served from now on."""
-        while self._shown:
-            order, number, key = heappop(self._shown)
-            request_class = self._classes[number]
-            job = WaitingJob(order, request_class.queue, request_class.request(key), request_class.constraints)
-            is_able = next(self.able(job), None) is not None
-            if is_able:
-                self._served.add(order)
-            else:
-                self._full.add((number, key))
-            self._show(number)
-            if is_able:
-                return job
-        return None
-
-    def able(self, job: WaitingJob) -> Iterator[WorkerState]:
-        """Yield the workers that could run a job beside those that keep room."""
-        for worker in able_workers(job, self._board):
-            if not isinstance(fit(job.request, self._beside.free_view(worker, job.queue)), Shortage):
-                yield worker
-
-    def workers(self) -> set[str]:
-        """Return the workers that could run some further job of these."""
-        return {
-            worker.info.name
-            for number, request_class in enumerate(self._classes)
-            for worker in self._board.takers(request_class.queue, request_class.constraints)
-            if self._first(number, worker) is not None
-        }
-
-    def _show(self, number: int) -> None:
-        request_class = self._classes[number]
-        workers = self._board.takers(request_class.queue, request_class.constraints)
-        found = [first for worker in workers if (first := self._first(number, worker)) is not None]
-        if found:
-            order, key = min(found)
-            heappush(self._shown, (order, number, key))
-
-    def _first(self, number: int, worker: WorkerState) -> tuple[int, int] | None:
-        """Return the position and key of the first job of a class that could run on a worker beside the others."""
-        request_class = self._classes[number]
-        free_view = self._beside.free_view(worker, request_class.queue)
-        later: list[tuple[int, int]] = []
-        for order, key in request_class.index.fitting([most(name, free_view) for name in request_class.names]):
-            if order >= self._end or (later and order > min(later)[0]):
-                break
-            if (number, key) in self._full:
-                continue
-            if order not in self._served:
-                later.append((order, key))
-                break
-            after = self._unserved(request_class, key, order)
-            if after is not None and after < self._end:
-                later.append((after, key))
-        return min(later, default=None)
-
-    def _unserved(self, request_class: RequestClass, key: int, order: int) -> int | None:
-        after: int | None = order
-        while after in self._served:
-            assert after is not None
-            after = request_class.after(key, after)
-        return after
+    def _lack(self, job: WaitingJob, worker: WorkerState) -> tuple[int, ReservedAmounts]:
+        """Return how much a job lacks on a worker beside what is kept there, and what it would keep."""
+        at = (worker.info.name, job.queue)
+        if (*at, job.request) not in self._lacks:
+            if at not in self._views:
+                view = self._views[at] = self._overlay.free_view(worker, job.queue)
+                view.reserved = joined([each for each in self.reservations if each.worker == at[0]], job.queue)
+            self._lacks[*at, job.request] = keep(job.request, self._views[at])
+        return self._lacks[*at, job.request]
 
 
 def waiting_job(job: Job) -> WaitingJob:

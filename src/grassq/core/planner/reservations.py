@@ -7,13 +7,12 @@ later jobs of its queue, and from jobs of equal priority in other queues. `kept_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from grassq.core.model import ORDER_BITS, Constraints, priority_in
 from grassq.core.planner.board import Board, Head, ReservationPolicy
-from grassq.core.planner.overlay import Overlay
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
 from grassq.core.resources.capacity import Devices, Pool
@@ -78,35 +77,12 @@ def able_workers(job: WaitingJob, board: Board) -> Iterator[WorkerState]:
             yield worker
 
 
-def reserve(
-    job: WaitingJob, workers: Iterable[WorkerState], overlay: Overlay, kept: list[Reservation], *, is_ripe: bool
-) -> tuple[WorkerState, Reservation] | None:
-    """Return what a job keeps on that of these workers where it lacks least; None if there is no worker."""
-    options = []
-    for worker in workers:
-        free_view = overlay.free_view(worker, job.queue)
-        free_view.reserved = joined(_before(job, worker.info.name, kept), job.queue)
-        missing, reserved = _keep(job.request, free_view)
-        options.append((missing, worker.info.name, worker, reserved, free_view))
-    if not options:
-        return None
-    _, name, worker, reserved, free_view = min(options, key=lambda option: option[:2])
-    on_idle_machine = fit(job.request, FreeView(free_view.machine.emptied(), free_view.offer))
-    return worker, Reservation(
-        job.order, job.queue, name, reserved, is_ripe, is_own_queue_only=isinstance(on_idle_machine, Shortage)
-    )
+def is_limited(request: Request, free_view: FreeView) -> bool:
+    """Tell whether the limits of its queue stop a request, however idle the machine is."""
+    return isinstance(fit(request, FreeView(free_view.machine.emptied(), free_view.offer)), Shortage)
 
 
-def _before(job: WaitingJob, worker: str, kept: list[Reservation]) -> list[Reservation]:
-    """Return the reservations on a worker that a job's own reservation must leave alone."""
-    return [
-        other
-        for other in kept
-        if other.worker == worker and (other.order < job.order or other.blocks_from(job.queue) <= job.order)
-    ]
-
-
-def _keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
+def keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
     """Return how much is missing, in millionths of the request, and the amounts to reserve.
 
     Everything the request needs is reserved, not only what is missing: what is free now may be gone when the rest
@@ -203,5 +179,6 @@ def joined(reservations: list[Reservation], queue: str) -> ReservedAmounts:
     """Return what several reservations together keep from jobs of a queue."""
     reserved = ReservedAmounts()
     for other in reservations:
-        reserved.add(other.reserved, same_queue=other.queue == queue)
+        if other.blocks_from(queue) < NOBODY:
+            reserved.add(other.reserved, same_queue=other.queue == queue)
     return reserved

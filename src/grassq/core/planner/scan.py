@@ -90,7 +90,9 @@ class Scan:
             changed.add(tail.placement.worker)
             worker = self._board.workers[tail.placement.worker]
             self.overlay.give(worker, tail.spec.queue, tail.placement.allocation)
-        self._look_again(changed)
+        for number, candidate in enumerate(self._candidates):
+            if candidate.worker.info.name in changed:
+                self._look(number)
         waiting = list(tails)
         for _ in range(min(at_most, len(tails))):
             start = self._next()
@@ -104,7 +106,7 @@ class Scan:
         """Keep room for every waiting job that may, though no job of a lower priority could start."""
         last = self._board.last_order()
         if last is not None:
-            self._look_again(self.room.reach(last))
+            self._note_kept(self.room.reach(last))
 
     def has_more(self) -> bool:
         """Tell whether more jobs may be able to start."""
@@ -136,7 +138,7 @@ class Scan:
             if not orders:
                 return None
             if more_kept := self.room.reach(min(orders)):
-                self._look_again(more_kept)
+                self._note_kept(more_kept)
             elif head is not None and head.order == min(orders):
                 start = self._start_head(self._heads.pop())
                 if start is not None:
@@ -179,22 +181,23 @@ class Scan:
                 self._look(number)
         return PlannedStart(order, worker, request_class.queue, allocation)
 
-    def _look_again(self, workers: Collection[str]) -> None:
-        """Look up every candidate at these workers, where more is kept or free."""
+    def _note_kept(self, workers: Collection[str]) -> None:
+        """Look up the candidates at these workers, where more is kept; a candidate without a job gets none by that."""
         self._steps = {at: steps for at, steps in self._steps.items() if at[0] not in workers}
         for number, candidate in enumerate(self._candidates):
-            if candidate.worker.info.name in workers:
+            if candidate.worker.info.name in workers and candidate.order != NOBODY:
                 self._look(number)
 
     def _look(self, number: int) -> None:
         candidate = self._candidates[number]
         candidate.order = NOBODY
         request_class, worker = candidate.request_class, candidate.worker
+        end = self.room.closed_from(worker, request_class.queue, request_class.names)
         for upto, reserved in self._steps_at(worker, request_class.queue):
             free_view = self.overlay.free_view(worker, request_class.queue)
             free_view.reserved = reserved
             for order, key in request_class.index.fitting([most(name, free_view) for name in request_class.names]):
-                if order >= upto:
+                if order >= upto or order >= end:
                     break
                 found = fit(request_class.request(key), free_view)
                 if not isinstance(found, Shortage):
@@ -221,7 +224,8 @@ def first_worker_that_fits(
 ) -> tuple[WorkerState, Allocation] | None:
     """Return the first worker where a job fits now, and its allocation."""
     for worker in board.takers(job.spec.queue, job.spec.constraints):
-        if room.is_closed(worker.info.name, job.order):
+        names = [name for name, _ in job.spec.request]
+        if job.order >= room.closed_from(worker, job.spec.queue, names):
             continue
         free_view = overlay.free_view(worker, job.spec.queue)
         free_view.reserved = joined(room.blocking(job.order, job.spec.queue, worker.info.name), job.spec.queue)
