@@ -101,7 +101,7 @@ class PlainPlan:
         if not options:
             return
         _, reserved, worker, view = min(options, key=lambda option: (option[0], option[2].info.name))
-        is_own_queue_only, name = is_limited(job.spec.request, view), worker.info.name
+        is_own_queue_only, name = is_limited(job.spec.request, view.offer, worker.machine.supply), worker.info.name
         is_ripe = job.id in self.ripe
         self.kept.append(Reservation(job.order, job.spec.queue, name, reserved, is_ripe, is_own_queue_only))
         allocation = fit(job.spec.request, self.beside.free_view(worker, job.spec.queue))

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from tests.builders import T0, a_board, a_job, a_request, a_worker, allocations_of, an_offer, apply, finish
 
 from grassq.core.model import ANYWHERE, Constraints, Job, Offer, State, WorkerInfo
-from grassq.core.names import DEFAULT_QUEUE
 from grassq.core.planner.board import Board, Kept, ReservationPolicy
 from grassq.core.planner.kept_room import KEPT_MAX
 from grassq.core.planner.plan import plan
@@ -71,6 +70,7 @@ REQUESTS = [
     a_request(gpu=0.5, vram=8),
     a_request(gpu=2, vram=8),
 ]
+QUEUES = (Offer("a"), Offer("b"))
 LARGE = [a_request(gpu=1), a_request(gpu=2), a_request(cpu=3), a_request(gpu=1, cpu=3), a_request(gpu=2, vram=8)]
 MACHINES = [
     a_worker(gpu={"0": {"vram": 8}, "1": {"vram": 16}}, cpu=4),
@@ -78,7 +78,7 @@ MACHINES = [
     a_worker(gpu=1, cpu=6),
 ]
 workers = st.lists(st.sampled_from(MACHINES), min_size=1, max_size=2).map(
-    lambda infos: [replace(info, name=f"w{i}") for i, info in enumerate(infos)]
+    lambda infos: [replace(info, name=f"w{i}", offers=QUEUES) for i, info in enumerate(infos)]
 )
 
 
@@ -96,9 +96,9 @@ def lack(board: Board, job: Job, without: set[int]) -> int | None:
 
 
 def job_lists(*, start: int) -> st.SearchStrategy[list[Job]]:
-    each = st.tuples(st.sampled_from(REQUESTS), st.sampled_from([10, 30, 30, 50, URGENT]))
+    each = st.tuples(st.sampled_from("ab"), st.sampled_from(REQUESTS), st.sampled_from([10, 30, 30, 50, URGENT]))
     return st.lists(each, max_size=12).map(
-        lambda drawn: [a_job(start + i, request=r, priority=p) for i, (r, p) in enumerate(drawn)]
+        lambda drawn: [a_job(start + i, q, request=r, priority=p) for i, (q, r, p) in enumerate(drawn)]
     )
 
 
@@ -135,11 +135,12 @@ def test_an_urgent_job_waits_for_few_run_times_under_any_stream_of_lesser_jobs(d
             finish(board, job_id)
             del ends[job_id]
         for request in stream:
-            while len(board.line((DEFAULT_QUEUE, request, ANYWHERE))) < 9:
-                board.put(a_job(next(ids), request=request))
+            while len(board.line(("a", request, ANYWHERE))) < 9:
+                board.put(a_job(next(ids), "a", request=request))
         if second == 5:
             large = [r for r in LARGE if lack(board, a_job(request=r), set()) is not None]
-            urgent = a_job(next(ids), request=data.draw(st.sampled_from(large)), priority=URGENT)
+            queue, request = data.draw(st.sampled_from("ab")), data.draw(st.sampled_from(large))
+            urgent = a_job(next(ids), queue, request=request, priority=URGENT)
             board.put(urgent)
         made = plan(board, T0 + second)
         apply(board, made)
@@ -229,6 +230,19 @@ def test_a_job_that_the_limits_of_its_queue_stop_keeps_room_from_its_own_queue_a
     board.put(a_job(3, "a", cpu=1))
     board.put(a_job(4, "b", gpu=1, cpu=6))
     assert started(board) == [4]
+    offers = [an_offer("a", gpu={"0": 0.5}), an_offer("b")]
+    board = a_busy_board(a_worker(offers=offers, gpu=1), running=[a_job(1, "a", gpu=0.5)], waiting=[])
+    board.put(a_job(2, "a", gpu=0.25, priority=URGENT))
+    board.put(a_job(3, "b", gpu=0.5))
+    assert started(board) == [3]
+
+
+def test_a_job_that_waits_for_a_job_of_its_own_queue_keeps_room_from_other_queues_unless_a_limit_stops_it() -> None:
+    offers = [an_offer("a", gpu=2), an_offer("b")]
+    board = a_busy_board(a_worker(offers=offers, gpu=2), running=[a_job(1, "a", gpu=1)], waiting=[])
+    board.put(a_job(2, "a", gpu=1.5, priority=URGENT))
+    board.put(a_job(3, "b", gpu=1))
+    assert started(board) == []
 
 
 def test_a_job_that_waits_for_a_slot_keeps_devices_only_while_a_slot_is_free() -> None:

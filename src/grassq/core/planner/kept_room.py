@@ -123,7 +123,7 @@ class KeptRoom:
             return None
         (_, reserved), worker = min(options, key=lambda option: (option[0][0], option[1].info.name))
         name = worker.info.name
-        limited = is_limited(job.request, self._overlay.free_view(worker, job.queue))
+        limited = is_limited(job.request, self._overlay.free_view(worker, job.queue).offer, worker.machine.supply)
         self.reservations.append(Reservation(job.order, job.queue, name, reserved, is_ripe, limited))
         allocation = fit(job.request, self._beside.free_view(worker, job.queue))
         if not isinstance(allocation, Shortage):

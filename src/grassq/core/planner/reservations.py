@@ -15,9 +15,9 @@ from grassq.core.model import ORDER_BITS, Constraints, priority_in
 from grassq.core.planner.board import Board, Head, ReservationPolicy
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
-from grassq.core.resources.capacity import Devices, Pool
+from grassq.core.resources.capacity import Capacity, Devices, Pool
 from grassq.core.resources.fit import ANYTHING, FreeDevice, FreeView, Shortage, fit, slot_missing
-from grassq.core.resources.ledger import ReservedAmounts
+from grassq.core.resources.ledger import Ledger, Load, ReservedAmounts
 from grassq.core.resources.slots import SlotSet
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 
@@ -48,7 +48,7 @@ class Reservation(Struct, frozen=True):
     reserved: ReservedAmounts
     #: The job is a head that was passed too often or has waited too long.
     is_ripe: bool
-    #: The limits of the job's queue stop the job, however idle the machine is: nothing is kept from other queues.
+    #: The limits of the job's queue stop the job: nothing is kept from other queues.
     is_own_queue_only: bool = False
 
     def blocks_from(self, queue: str) -> int:
@@ -77,9 +77,22 @@ def able_workers(job: WaitingJob, board: Board) -> Iterator[WorkerState]:
             yield worker
 
 
-def is_limited(request: Request, free_view: FreeView) -> bool:
-    """Tell whether the limits of its queue stop a request, however idle the machine is."""
-    return isinstance(fit(request, FreeView(free_view.machine.emptied(), free_view.offer)), Shortage)
+def is_limited(request: Request, offer: Ledger, machine: Capacity) -> bool:
+    """Tell whether the limits of its queue stop a request, so that no other queue can be in its way."""
+    if offer.slot_set is not None:
+        # A slot that becomes free brings its devices along.
+        return not offer.slot_set.free
+    own_loads = {
+        name: {id_: Load(load.used, load.vram, load.holders) for id_, load in loads.items()}
+        for name, loads in offer.loads.items()
+    }
+    without_limits = FreeView(Ledger(machine, offer.pools, own_loads), offer.emptied())
+    within_limits = FreeView(Ledger(machine), offer)
+    return _fits(request, without_limits) and not _fits(request, within_limits)
+
+
+def _fits(request: Request, free_view: FreeView) -> bool:
+    return not isinstance(fit(request, free_view), Shortage)
 
 
 def keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
