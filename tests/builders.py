@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.model import HOLDING, ForQueue, Job, Offer, Placement, Spec, State, WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
-from grassq.core.planner.board import Board, ReservationPolicy
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.kept_room import KeptRoom
 from grassq.core.planner.overlay import Overlay
 from grassq.core.planner.plan import Plan
@@ -141,8 +142,8 @@ def apply(board: Board, plan: Plan, now: float = T0) -> None:
 def reservations(board: Board, now: float) -> list[Reservation]:
     """All room that is kept if nothing starts now."""
     room = KeptRoom(board, Overlay(), now)
-    if (last := board.last_order()) is not None:
-        room.reach(last)
+    if board.positions:
+        room.reach(board.positions.last)
     return room.reservations
 
 

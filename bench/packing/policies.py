@@ -10,7 +10,8 @@ from bench.packing.machines import GPU, Machine
 from bench.packing.traces import Task
 from grassq.core.model import Job, Offer, Outcome, Spec, State, WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
-from grassq.core.planner.board import Board, ReservationPolicy
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.plan import plan
 from grassq.core.resources.amounts import ONE, Allocation, Request
 from grassq.core.states import Exited, Place, Started, advance

@@ -20,7 +20,8 @@ from grassq.broker.recovery import Recovery
 from grassq.core import reconcile, worker_checks
 from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
-from grassq.core.planner.board import NEAR_MAX, Board, ReservationPolicy
+from grassq.core.planner.board import NEAR_MAX, Board
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.plan import leased
 from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from grassq.core.model import Job, State
-from grassq.core.planner.board import Board, Head
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import Head, is_ripe
 from grassq.core.planner.kept_room import KEPT_MAX
 from grassq.core.planner.overlay import EmptyOverlay, Overlay
 from grassq.core.planner.plan import PLACEMENTS_MAX
-from grassq.core.planner.reservations import Reservation, is_limited, is_ripe, joined, keep
+from grassq.core.planner.reservations import Reservation, is_limited, joined, keep
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.capacity import Devices

@@ -18,8 +18,8 @@ from tests.builders import (
 )
 
 from grassq.core.model import Constraints, Offer, State, WorkerInfo
-from grassq.core.planner.board import ReservationPolicy
 from grassq.core.planner.explain import Blocker, explain, never_fits
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.plan import plan
 from grassq.core.resources.amounts import ONE
 

@@ -25,11 +25,11 @@ from tests.builders import (
 )
 
 from grassq.core.model import ANYWHERE, Job, Offer, State, WorkerInfo, order_of
-from grassq.core.planner.board import Board, Head, ReservationPolicy
+from grassq.core.planner.board import Board
 from grassq.core.planner.explain import never_fits
+from grassq.core.planner.heads import Head, ReservationPolicy, is_ripe
 from grassq.core.planner.plan import plan
 from grassq.core.planner.request_classes import Shape
-from grassq.core.planner.reservations import is_ripe
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import parse_limits
 from grassq.core.resources.ledger import ReservedAmounts

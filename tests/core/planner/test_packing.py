@@ -15,7 +15,7 @@ from bench.packing.traces import FAMILIES, PRESETS, Family, Preset, Task, a_mach
 from tests.builders import Amount, a_request
 
 from grassq.core.job_options import NEUTRAL_PRIORITY
-from grassq.core.planner.board import ReservationPolicy
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.resources.amounts import ONE
 
 SEEDS = 20

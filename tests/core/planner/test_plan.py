@@ -21,8 +21,9 @@ from tests.builders import (
 from tests.core.planner.naive_planner import plain_plan
 
 from grassq.core.model import ANYWHERE, Constraints, Job, Offer, RemoteSubmitter, State, WorkerInfo, id_in
-from grassq.core.planner.board import EVERYTHING, Board, Head, ReservationPolicy
+from grassq.core.planner.board import EVERYTHING, Board
 from grassq.core.planner.explain import explain, never_fits
+from grassq.core.planner.heads import Head, ReservationPolicy
 from grassq.core.planner.plan import PLACEMENTS_MAX, leased, plan
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import WorkerState, in_process

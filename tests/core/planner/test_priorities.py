@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from tests.builders import T0, a_board, a_job, a_request, a_worker, allocations_of, an_offer, apply, finish
 
 from grassq.core.model import ANYWHERE, Constraints, Job, Offer, State, WorkerInfo
-from grassq.core.planner.board import Board, Kept, ReservationPolicy
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import Kept, ReservationPolicy
 from grassq.core.planner.kept_room import KEPT_MAX
 from grassq.core.planner.plan import plan
 from grassq.core.planner.prefetch import PrefetchPolicy

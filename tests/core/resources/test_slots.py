@@ -22,8 +22,9 @@ from tests.builders import (
 )
 
 from grassq.core.model import Offer, State, WorkerInfo
-from grassq.core.planner.board import Board, ReservationPolicy
+from grassq.core.planner.board import Board
 from grassq.core.planner.explain import Blocker, explain, never_fits
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.plan import plan
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.resources.amounts import ONE, Allocation

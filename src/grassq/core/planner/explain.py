@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from grassq.core.model import ANYWHERE, Constraints, Job, id_in, priority_in
 from grassq.core.planner.board import Board
+from grassq.core.planner.heads import Kept
 from grassq.core.planner.kept_room import KEPT_MAX
 from grassq.core.planner.plan import PLACEMENTS_MAX
-from grassq.core.planner.reservations import Reservation, joined
+from grassq.core.planner.reservations import Reservation, first_of, joined
 from grassq.core.planner.scan import Scan
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Request, amount_text
@@ -32,11 +34,26 @@ class Blocker(Struct, frozen=True):
     holders: tuple[int, ...] = ()
 
 
+class Turn(Struct, frozen=True):
+    """Where a queued job is in line."""
+
+    #: How many queued jobs have a higher priority, and how many of the same priority were submitted earlier.
+    higher: int
+    earlier: int
+    #: Only if the job is the head of its queue: how many jobs have passed it, and when its patience ends.
+    passed: int | None = None
+    ripe_at: float | None = None
+    #: The worker on which room is kept for the job, and whether it is kept from equals too.
+    kept: Kept | None = None
+    is_ripe: bool = False
+
+
 class Outlook:
     """What the next plan does; it answers for any number of jobs."""
 
     def __init__(self, board: Board, now: float) -> None:
         self._board = board
+        self._now = now
         scan = Scan(board, now)
         try:
             self._started = {start.order for start in scan.starts(PLACEMENTS_MAX)}
@@ -53,6 +70,20 @@ class Outlook:
         if not asked and only is not None:
             return [Blocker(only, WORKER, 0, 0, f"worker {only} has no queue {job.spec.queue!r}")]
         return [self._blocker_at(worker, job) for worker in asked]
+
+    def turn(self, job: Job) -> Turn:
+        """Return where a queued job is in line."""
+        board, head = self._board, self._board.heads.get(job.spec.queue)
+        higher = board.positions.before(first_of(job.priority))
+        turn = Turn(higher, board.positions.before(job.order) - higher)
+        if head is not None and head.job == job.id:
+            turn = replace(turn, passed=head.passed, ripe_at=head.since + board.patience.wait_s)
+        found = next((each for each in self._room.reservations if each.order == job.order), None)
+        if found is None:
+            return turn
+        known = board.kept.get(job.id)
+        since = known.since if known is not None and known.worker == found.worker else self._now
+        return replace(turn, kept=Kept(found.worker, since), is_ripe=found.is_ripe)
 
     def _blocker_at(self, worker: WorkerState, job: Job) -> Blocker:
         name, queue = worker.info.name, job.spec.queue

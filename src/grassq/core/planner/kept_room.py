@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from grassq.core.model import Job, State, priority_in
 from grassq.core.planner.board import Board
+from grassq.core.planner.heads import is_ripe
 from grassq.core.planner.left_jobs import LeftJobs, devices_of
 from grassq.core.planner.overlay import EmptyOverlay, Overlay
 from grassq.core.planner.reservations import (
@@ -23,7 +24,6 @@ from grassq.core.planner.reservations import (
     barring,
     first_of,
     is_limited,
-    is_ripe,
     joined,
     keep,
 )
@@ -103,8 +103,8 @@ class KeptRoom:
 
     def _keep_for_higher_priorities(self) -> None:
         """Keep room for jobs before the position that was reached, in their order."""
-        first = self._board.first_order()
-        if first is None or first >= self._reached:
+        positions = self._board.positions
+        if not positions or positions.first >= self._reached:
             return
         left = LeftJobs(self._board, self._beside, self._reached, {each.order for each in self.reservations})
         room_for = KEPT_MAX - sum(not each.is_ripe for each in self.reservations)

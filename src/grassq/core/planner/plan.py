@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.core.model import Job, Placement, id_in
-from grassq.core.planner.board import Board, Head, Kept
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import Head, Kept
 from grassq.core.planner.reservations import Reservation
 from grassq.core.planner.scan import HeadCandidate, PlannedStart, Scan
 from grassq.core.resources.slots import slots_in

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from grassq.core.model import ORDER_BITS, Constraints, priority_in
-from grassq.core.planner.board import Board, Head, ReservationPolicy
+from grassq.core.planner.board import Board
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
 from grassq.core.resources.capacity import Capacity, Devices, Pool
@@ -65,11 +65,6 @@ def first_of(priority: int) -> int:
     return -priority << ORDER_BITS
 
 
-def is_ripe(head: Head, patience: ReservationPolicy, now: float) -> bool:
-    """Tell whether a head has been passed often enough, or has waited long enough, to keep room from equals."""
-    return head.passed >= patience.passes or now - head.since >= patience.wait_s
-
-
 def able_workers(job: WaitingJob, board: Board) -> Iterator[WorkerState]:
     """Yield the workers that take jobs now and could run a job if nothing else ran there."""
     for worker in board.takers(job.queue, job.constraints):
@@ -86,9 +81,8 @@ def is_limited(request: Request, offer: Ledger, machine: Capacity) -> bool:
         name: {id_: Load(load.used, load.vram, load.holders) for id_, load in loads.items()}
         for name, loads in offer.loads.items()
     }
-    without_limits = FreeView(Ledger(machine, offer.pools, own_loads), offer.emptied())
-    within_limits = FreeView(Ledger(machine), offer)
-    return _fits(request, without_limits) and not _fits(request, within_limits)
+    own_use = Ledger(machine, offer.pools, own_loads)
+    return _fits(request, FreeView(own_use, offer.emptied())) and not _fits(request, FreeView(own_use, offer))
 
 
 def _fits(request: Request, free_view: FreeView) -> bool:

@@ -104,9 +104,8 @@ class Scan:
 
     def keep_all_room(self) -> None:
         """Keep room for every waiting job that may, though no job of a lower priority could start."""
-        last = self._board.last_order()
-        if last is not None:
-            self._note_kept(self.room.reach(last))
+        if self._board.positions:
+            self._note_kept(self.room.reach(self._board.positions.last))
 
     def has_more(self) -> bool:
         """Tell whether more jobs may be able to start."""

@@ -59,6 +59,11 @@ class SortedOrders:
             return self._parts[which][at]
         return self._parts[which + 1][0] if which + 1 < len(self._parts) else None
 
+    def before(self, order: int) -> int:
+        """Return how many positions come before `order`, whether `order` itself is there or not."""
+        which = bisect_right(self._firsts, order)
+        return sum(map(len, self._parts[:which])) + bisect_left(self._parts[which], order)
+
     def add(self, order: int) -> None:
         """Add one position."""
         which = bisect_right(self._firsts, order)
