@@ -36,21 +36,22 @@ def why(arguments: argparse.Namespace) -> int:
 def _turn(turn: Mapping[str, Any]) -> str:
     """Return where a queued job is in line, in words."""
     now, place = job_text.now(), _place(turn)
-    kept = f"room is kept for it on {turn['kept_on']} since {job_text.clock(turn['kept_since'], now)}"
-    latest = job_text.clock(turn["kept_from_equals_at"], now)
-    if turn["kept_from_equals"]:
+    kept = f"room is kept for it on {turn.get('kept_on')} since {job_text.clock(turn.get('kept_since'), now)}"
+    latest = job_text.clock(turn.get("kept_from_equals_at"), now)
+    if turn.get("kept_from_equals"):
         return kept
-    if turn["kept_on"] is not None:
+    if turn.get("kept_on") is not None:
         return f"{place}; {kept}, from jobs of lower priority"
     return f"{place}; room is kept for it from {latest} at the latest" if latest else place
 
 
 def _place(turn: Mapping[str, Any]) -> str:
-    if turn["passed"]:
-        return f"passed by {turn['passed']} of {turn['passes']} jobs"
-    before = [f"{turn['higher']} of higher priority"] if turn["higher"] else []
-    if turn["passed"] is None and turn["earlier"]:
-        before.append(f"{turn['earlier']} earlier")
+    passed, higher, earlier = (turn.get(key) for key in ("passed", "higher", "earlier"))
+    if passed:
+        return f"passed by {passed} of {turn.get('passes')} jobs"
+    before = [f"{higher} of higher priority"] if higher else []
+    if passed is None and earlier:
+        before.append(f"{earlier} earlier")
     return f"jobs that come first: {', '.join(before)}" if before else "next in line"
 
 
