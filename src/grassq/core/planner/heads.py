@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class ReservationPolicy(Struct, frozen=True):
-    """How many jobs may pass a head, and how long it waits, before devices are reserved for it."""
+    """How many jobs may pass a head, and how long it waits, before it keeps room from jobs of equal priority too."""
 
     passes: int = 64
     wait_s: float = 600.0

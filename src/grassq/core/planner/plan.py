@@ -1,8 +1,8 @@
 """Which job starts where: a pure function of the board and the time.
 
-Jobs start in order of priority, then submission; smaller jobs may pass a blocked job. The first blocked job of each
-queue is its head. After `ReservationPolicy.passes` passes or `wait_s` seconds the head reserves what it asks for
-(planner/reservations.py), so no job waits for ever.
+Jobs start in order of priority, then submission. A waiting job keeps room from jobs of lower priority
+(planner/kept_room.py); smaller jobs of equal priority may pass it. The first blocked job of each queue is its head. After
+`ReservationPolicy.passes` passes or `wait_s` seconds the head keeps room from them too, so no job waits for ever.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _keep_devices(name: str, amount: int, vram: int, free_view: FreeView, reserv
         rest.remove(device)
         missing += _lack(device, need, vram)
         kept[device.id] = need
-        # Even the memory of a whole device is nobody else's.
+        # A job that has a whole device has all of its memory.
         memory = ANYTHING if need == device.whole else vram
         if memory:
             reserved.vram[device.id] = memory
