@@ -1,7 +1,7 @@
 """Which job starts where: a pure function of the board and the time.
 
-Jobs start in order of priority, then submission. A waiting job keeps room from jobs of lower priority
-(planner/kept_room.py); smaller jobs of equal priority may pass it. The first blocked job of each queue is its head. After
+Jobs start in order of priority, then submission. A waiting job keeps room from jobs of lower priority (kept_room.py);
+smaller jobs of equal priority may pass it. The first blocked job of each queue is its head. After
 `ReservationPolicy.passes` passes or `wait_s` seconds the head keeps room from them too, so no job waits for ever.
 """
 
