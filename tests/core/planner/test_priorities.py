@@ -296,3 +296,16 @@ def test_beyond_the_bound_a_worker_gives_lower_priorities_nothing_of_what_the_ot
     assert started(board) == [3], "no cpu is given, a gpu is"
     board.set_worker(a_worker("v", cpu=1), online=True, now=T0)
     assert plan(board, T0).placements[0][1].worker == "v"
+
+
+def test_beyond_the_bound_what_no_further_job_could_use_is_given() -> None:
+    workers = [a_worker("v", gpu=4, cpu=99), a_worker("w", gpu=4, cpu=99)]
+    running = [asking(a_job(1, cpu=99), worker="v"), asking(a_job(2, cpu=98), worker="w")]
+    board = a_busy_board(*workers, running=running, waiting=[])
+    for job_id in range(10, 11 + KEPT_MAX):
+        board.put(asking(a_job(job_id, cpu=1, priority=URGENT), worker="v"))
+    board.put(asking(a_job(3, gpu=1, cpu=99, priority=URGENT), worker="v"))
+    for job_id, worker in ((4, "v"), (5, "w")):
+        board.put(asking(a_job(job_id, gpu=1), worker=worker))
+        board.put(asking(a_job(100 * job_id, cpu=1), worker=worker))
+    assert started(board) == [4, 5, 500], "job 3 could not run beside the others, and they run on v alone"

@@ -3,9 +3,9 @@
 Enter at `plan.py` (`plan(board, now)`) and `explain.py` (`Outlook(board, now)`); both use the same `Scan`. The board
 (`board.py`) is the broker's picture of everything unfinished: `workers.py` has what each worker said and what is taken
 there, `request_classes.py` and `sorted_orders.py` the queued jobs. `scan.py` finds the starts on an `overlay.py`.
-`kept_room.py` says which waiting jobs keep room (`left_jobs.py` finds them), `reservations.py` what they keep, `heads.py`
-which of them were passed too often. `prefetch.py` places short jobs behind one another. `firstfit` answers which of a
-million waiting jobs is the first that fits.
+`kept_room.py` says which waiting jobs keep room (`left_jobs.py` finds them), `reservations.py` what they keep, and
+`heads.py` which of them were passed too often. `prefetch.py` places short jobs behind one another. `firstfit` answers
+which of a million waiting jobs is the first that fits.
 
 Pure, like all of `core`: imports `core` only. Used by `broker`.
 

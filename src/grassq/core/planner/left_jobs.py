@@ -76,12 +76,14 @@ class LeftJobs:
     def further(self, job: WaitingJob, workers: list[WorkerState]) -> set[tuple[str, str]]:
         """Return where a job and those after it could run: the workers, and the resources they ask for there."""
         found = {(worker.info.name, name) for worker in workers for name in devices_of(worker, job.queue, job.names)}
-        shown = {number for _, number, _, which in self._shown if which < 0}
-        for number, (request_class, candidates) in enumerate(self._classes):
-            for which in range(len(candidates)):
-                candidate = self._up_to_date(number, which)
-                fresh = ((number, key) not in self._seen for order, key in candidate.found if order < self._end)
-                if number in shown or next(filter(None, fresh), False):
+        shown, self._shown = self._shown, []
+        for _, number, key, which in shown:
+            if which >= 0 and (number, key) in self._seen:
+                self._show(number, which)
+        for _, number, key, which in [*shown, *self._shown]:
+            request_class, candidates = self._classes[number]
+            for candidate in candidates if which < 0 else [candidates[which]]:
+                if which < 0 or (number, key) not in self._seen:
                     names = devices_of(candidate.worker, request_class.queue, request_class.names)
                     found |= {(candidate.worker.info.name, name) for name in names}
         return found
