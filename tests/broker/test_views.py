@@ -102,6 +102,8 @@ def test_why_tells_where_a_queued_job_is_in_line() -> None:
     fixture.submit(a_draft(gpu=0.5))
     kept = {"kept_on": "w", "kept_since": at, "kept_from_equals": True, "kept_from_equals_at": at}
     assert _why(fixture, "3")["turn"] == turn | kept
+    fixture.do(lambda batch: service.pause(batch, None))
+    assert _why(fixture, "3")["turn"] is None
 
 
 def test_why_tells_pauses_holds_missing_queues_and_workers_out_of_touch() -> None:

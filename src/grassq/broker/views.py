@@ -249,6 +249,7 @@ def worker_document(batch: Batch, worker: WorkerState) -> Document:
 
 def _why(batch: Batch, job: Job, outlook: Outlook) -> Document:
     blockers = outlook.explain(job) if job.state is State.QUEUED else []
+    is_stopped = batch.board.is_paused(job.spec.queue) or _held_up(batch.board, batch.mono) is not None
     story = batch.store.story(job.id)[-STORY_SHOWN:]
     return {
         "id": job.id,
@@ -266,7 +267,7 @@ def _why(batch: Batch, job: Job, outlook: Outlook) -> Document:
             }
             for blocker in blockers
         ],
-        "turn": _turn_document(batch, outlook.turn(job)) if blockers else None,
+        "turn": _turn_document(batch, outlook.turn(job)) if blockers and not is_stopped else None,
     }
 
 

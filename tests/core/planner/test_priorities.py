@@ -293,7 +293,8 @@ def test_beyond_the_bound_a_worker_gives_lower_priorities_nothing_of_what_the_ot
     board.put(a_job(3, gpu=1))
     assert started(board) == [2, 3]
     board.put(a_job(4, cpu=1, mem=8 / most, priority=URGENT))
-    assert started(board) == [3], "no cpu is given, a gpu is"
+    board.put(a_job(5, request=()))
+    assert started(board) == [3, 5], "no cpu is given, a gpu is"
     board.set_worker(a_worker("v", cpu=1), online=True, now=T0)
     assert plan(board, T0).placements[0][1].worker == "v"
 

@@ -63,13 +63,15 @@ class Outlook:
         self._overlay, self._room = scan.overlay, scan.room
 
     def explain(self, job: Job) -> list[Blocker]:
-        """Return why a queued job does not start, per worker; an empty list if the next plan starts it."""
+        """Return why a queued job does not start, per worker; an empty list if it starts, or is about to."""
         if job.order in self._started:
             return []
         asked, only = _asked(self._board, job.spec.queue, job.spec.constraints), job.spec.constraints.worker
         if not asked and only is not None:
             return [Blocker(only, WORKER, 0, 0, f"worker {only} has no queue {job.spec.queue!r}")]
-        return [self._blocker_at(worker, job) for worker in asked]
+        found = [self._blocker_at(worker, job) for worker in asked]
+        blockers = [blocker for blocker in found if blocker is not None]
+        return blockers if len(blockers) == len(found) else []
 
     def turn(self, job: Job) -> Turn:
         """Return where a queued job is in line."""
@@ -85,7 +87,8 @@ class Outlook:
         since = known.since if known is not None and known.worker == found.worker else self._now
         return replace(turn, kept=Kept(found.worker, since), is_ripe=found.is_ripe)
 
-    def _blocker_at(self, worker: WorkerState, job: Job) -> Blocker:
+    def _blocker_at(self, worker: WorkerState, job: Job) -> Blocker | None:
+        """Return why a job does not start on a worker; None if it fits there, and a later plan starts it."""
         name, queue = worker.info.name, job.spec.queue
         closed = worker.refuses(queue, job.spec.constraints) or _closed(worker)
         names = [resource for resource, _ in job.spec.request]
@@ -99,8 +102,7 @@ class Outlook:
         free_view.reserved = joined(blocking, queue)
         found = fit(job.spec.request, free_view)
         if not isinstance(found, Shortage):
-            # The plan was full, or an earlier job of the same shape waits.
-            return Blocker(name, WORKER, 0, 0, f"worker {name} starts other jobs first")
+            return None
         if isinstance(alone, Shortage):
             return _blocker(self._board, worker, queue, found)
         why = f"{found.resource} is free but kept for {_keepers(job, blocking)}"

@@ -89,7 +89,8 @@ class KeptRoom:
         """Return the position from which on jobs that name these resources are not started on a worker."""
         if not self._closed:
             return NOBODY
-        return min(self._closed.get((worker.info.name, name), NOBODY) for name in devices_of(worker, queue, names))
+        taken = devices_of(worker, queue, names)
+        return min((self._closed.get((worker.info.name, name), NOBODY) for name in taken), default=NOBODY)
 
     def steps(self, worker: str, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
         """Return (end position, what is kept from earlier jobs of a queue) for jobs that are no ripe heads.
