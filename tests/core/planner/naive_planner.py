@@ -25,6 +25,7 @@ class PlainPlan:
         self.overlay, self.beside = Overlay(), EmptyOverlay()
         self.kept: list[Reservation] = []
         self.started: list[Started] = []
+        self.beside_of: dict[int, tuple[WorkerState, str, Allocation]] = {}
         self.left: list[Job] = []
         self.ripe = {head.job for head in board.heads.values() if is_ripe(head, board.patience, now)}
 
@@ -59,6 +60,8 @@ class PlainPlan:
             if not isinstance(found, Shortage):
                 self.overlay.take(worker, job.spec.queue, found)
                 self.started.append((job.id, name, found))
+                if job.id in self.beside_of:
+                    self.beside.give(*self.beside_of[job.id])
                 return True
         return False
 
@@ -97,7 +100,9 @@ class PlainPlan:
         options = []
         for worker in workers:
             view = self.overlay.free_view(worker, job.spec.queue)
-            view.reserved = joined([each for each in self.kept if each.worker == worker.info.name], job.spec.queue)
+            started = {self.board.jobs[job_id].order for job_id, _, _ in self.started}
+            here = [each for each in self.kept if each.worker == worker.info.name and each.order not in started]
+            view.reserved = joined(here, job.spec.queue)
             options.append((*keep(job.spec.request, view), worker, view))
         if not options:
             return
@@ -108,6 +113,7 @@ class PlainPlan:
         allocation = fit(job.spec.request, self.beside.free_view(worker, job.spec.queue))
         if not isinstance(allocation, Shortage):
             self.beside.take(worker, job.spec.queue, allocation)
+            self.beside_of[job.id] = worker, job.spec.queue, allocation
 
 
 def plain_plan(board: Board, now: float) -> tuple[list[Started], dict[str, Head]]:

@@ -202,6 +202,17 @@ def test_a_job_that_cannot_run_beside_those_before_it_keeps_nothing() -> None:
     assert started(board) == [4], "not even without lesser jobs could jobs 2 and 3 run at once"
 
 
+def test_a_job_keeps_room_in_the_plan_that_starts_the_ripe_head_before_it() -> None:
+    board = a_board(a_worker(gpu=3), jobs=[a_job(1, gpu=2)], patience=ReservationPolicy(0, 0.0))
+    apply(board, plan(board, T0))
+    for job_id in (2, 3):
+        board.put(a_job(job_id, gpu=2, priority=50))
+    apply(board, plan(board, T0))
+    board.put(a_job(4, gpu=1))
+    finish(board, 1)
+    assert started(board) == [2], "job 2 was ripe; the third device is kept for job 3"
+
+
 def test_a_job_that_may_not_start_keeps_nothing() -> None:
     offers = [Offer("a"), Offer("b")]
     workers = [a_worker("w", offers=offers, cpu=4), a_worker("away", offers=offers, cpu=8)]

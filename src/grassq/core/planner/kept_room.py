@@ -28,6 +28,7 @@ from grassq.core.planner.reservations import (
     keep,
 )
 from grassq.core.planner.workers import WorkerState
+from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.fit import FreeView, Shortage, fit
 from grassq.core.resources.ledger import ReservedAmounts
 
@@ -50,6 +51,9 @@ class KeptRoom:
         self._reached = -NOBODY
         #: The workers without their jobs, and with the jobs that keep room: those could all run at once.
         self._beside = EmptyOverlay()
+        #: The ripe heads that have started, and what each job that keeps room takes in the overlay above.
+        self._started: set[int] = set()
+        self._taken: dict[int, tuple[WorkerState, str, Allocation]] = {}
         #: What is free at a worker for a queue beside what is kept, and what a request lacks there.
         self._views: dict[tuple[str, str], FreeView] = {}
         self._lacks: dict[tuple[str, str, object], tuple[int, ReservedAmounts]] = {}
@@ -80,6 +84,12 @@ class KeptRoom:
                     waiting = waiting_job(job)
                     self._keep_for(waiting, able_workers(waiting, self._board), is_ripe=True)
         return {each.worker for each in self.reservations[known:]} | {name for name, _ in self._closed.keys() - closed}
+
+    def note_start(self, order: int) -> None:
+        """Note that a ripe head starts; what it kept still goes to no equal in this plan, as if it were waiting."""
+        self._started.add(order)
+        if order in self._taken:
+            self._beside.give(*self._taken.pop(order))
 
     def blocking(self, order: int, queue: str, worker: str) -> list[Reservation]:
         """Return the reservations that the job at a position must leave alone on a worker."""
@@ -129,6 +139,7 @@ class KeptRoom:
         allocation = fit(job.request, self._beside.free_view(worker, job.queue))
         if not isinstance(allocation, Shortage):
             self._beside.take(worker, job.queue, allocation)
+            self._taken[job.order] = worker, job.queue, allocation
         self._views = {at: view for at, view in self._views.items() if at[0] != name}
         self._lacks = {at: lack for at, lack in self._lacks.items() if at[0] != name}
         return name
@@ -139,7 +150,8 @@ class KeptRoom:
         if (*at, job.request) not in self._lacks:
             if at not in self._views:
                 view = self._views[at] = self._overlay.free_view(worker, job.queue)
-                view.reserved = joined([each for each in self.reservations if each.worker == at[0]], job.queue)
+                kept = [each for each in self.reservations if each.worker == at[0] and each.order not in self._started]
+                view.reserved = joined(kept, job.queue)
             self._lacks[*at, job.request] = keep(job.request, self._views[at])
         return self._lacks[*at, job.request]
 

@@ -168,7 +168,10 @@ class Scan:
         if (request_class.first(key) if passed is None else passed[1]) != job.order:
             return None  # another job of its shape came back, goes first and does not fit
         found = first_worker_that_fits(job, self._board, self.overlay, self.room)
-        return None if found is None else self._take(found[0], request_class, key, job.order, found[1])
+        if found is None:
+            return None
+        self.room.note_start(job.order)
+        return self._take(found[0], request_class, key, job.order, found[1])
 
     def _take(
         self, worker: WorkerState, request_class: RequestClass, key: int, order: int, allocation: Allocation
