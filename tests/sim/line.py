@@ -14,14 +14,19 @@ from grassq.core.planner.workers import WorkerState
 def robbed(board: Board, waiting: Iterable[Job], placed: set[int]) -> tuple[Job, list[int]] | None:
     """Whether jobs that were just placed took what the first in line lacks, though their priority is lower.
 
-    Returns the first in line and the jobs of lower priority. Of a queue with limits nothing is said.
+    Returns the first in line and the jobs of lower priority. Nothing is said of a queue with limits, nor of a job that
+    keeps nothing because a ripe head of equal priority goes before it.
     """
-    for job in sorted(waiting, key=lambda job: job.order):
+    line = sorted(waiting, key=lambda job: job.order)
+    for job in line:
         able = [worker for worker in board.offering(job.spec.queue) if _could_run(worker, job)]
         if not able or board.is_paused(job.spec.queue):
             continue
         offers = [worker.offers[job.spec.queue] for worker in able]
         if any(offer.supply or offer.slot_set is not None for offer in offers):
+            return None
+        equals = [other for other in line if other.priority == job.priority and other.id in board.kept]
+        if equals and job not in equals:
             return None
         lesser = [job_id for job_id in placed if board.holding[job_id].priority < job.priority]
         if not lesser:
