@@ -10,8 +10,12 @@ from msgspec.structs import replace
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.model import HOLDING, ForQueue, Job, Offer, Placement, Spec, State, WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
-from grassq.core.planner.board import Board, ReservationPolicy
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import ReservationPolicy
+from grassq.core.planner.kept_room import KeptRoom
+from grassq.core.planner.overlay import Overlay
 from grassq.core.planner.plan import Plan
+from grassq.core.planner.reservations import Reservation
 from grassq.core.resources.amounts import Allocation, Request, parse_request
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
 from grassq.core.states import Place, advance
@@ -132,7 +136,15 @@ def apply(board: Board, plan: Plan, now: float = T0) -> None:
     """Do to the board what a plan says, as the broker does."""
     for job_id, placement in plan.placements:
         board.put(advance(board.jobs[job_id], Place(placement), now))
-    board.heads = plan.heads
+    board.heads, board.kept = plan.heads, plan.kept
+
+
+def reservations(board: Board, now: float) -> list[Reservation]:
+    """All room that is kept if nothing starts now."""
+    room = KeptRoom(board, Overlay(), now)
+    if board.positions:
+        room.reach(board.positions.last)
+    return room.reservations
 
 
 def finish(board: Board, job_id: int, now: float = T0) -> None:

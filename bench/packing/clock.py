@@ -42,8 +42,9 @@ class Figures(NamedTuple):
 class Line:
     """Who is first in line, how many have passed it, and whether Grass keeps to its bound.
 
-    The bound: once 64 jobs have passed the first in line, or ten minutes are over (both are settings), no later job
-    takes from what it waits for, so what it lacks only shrinks. Others may still start, on what it does not need.
+    The bound: no job of lower priority takes from what the first in line waits for. Once 64 jobs have passed it, or ten
+    minutes are over (both are settings), no later job does. So what it lacks only shrinks. Others may still start, on
+    what it does not need.
     """
 
     def __init__(self, policy: Policy, machines: list[Machine]) -> None:
@@ -53,20 +54,20 @@ class Line:
         self.since = 0
         self.count = 0
         self.kept_since: int | None = None
-        self.lack: int | None = None
+        #: Who was first in line before the last decision, and what it lacked.
+        self.first: tuple[Task, int] | None = None
         self.able: set[str] = set()
         self.totals: dict[int, int] = {}
         self.passed = self.passed_before = self.kept_s = self.largest_round = 0
 
-    def before(self, now: int) -> None:
+    def before(self, now: int, waiting: list[Task]) -> None:
         """A decision is about to be made."""
-        self.lack = None
-        if self.grass is None or self.head is None:
+        if self.grass is None:
             return
+        self.first = (waiting[0], self._lack(waiting[0])) if waiting else None
         patience = self.grass.patience
-        if self.count >= patience.passes or now - self.since >= patience.wait_s:
+        if self.head is not None and (self.count >= patience.passes or now - self.since >= patience.wait_s):
             self.kept_since = now if self.kept_since is None else self.kept_since
-            self.lack = self._lack(self.head)
 
     def after(self, now: int, starts: list[Start], waiting: list[Task]) -> None:
         """A decision was made; these still wait, first in line first."""
@@ -100,8 +101,11 @@ class Line:
             raise Unfair(f"{self.count} have passed job {head.id}, the board says {grass.passes()}")
         if self.passed_before > grass.patience.passes - 1 + self.largest_round:
             raise Unfair(f"{self.passed_before} have passed job {head.id} before room was kept for it")
-        earlier = any(start.task.order < head.order for start in starts)
-        if was_kept and self.lack is not None and not earlier and self._lack(head) > self.lack:
+        if self.first is None or self.first[0] != head or self._lack(head) <= self.first[1]:
+            return
+        if starts and all(start.task.priority < head.priority for start in starts):
+            raise Unfair(f"jobs of lower priority have taken what job {head.id} lacks")
+        if was_kept and not any(start.task.order < head.order for start in starts):
             raise Unfair(f"later jobs have taken from what is kept for job {head.id}")
 
     def _lack(self, head: Task) -> int:
@@ -139,7 +143,7 @@ class Clock:
                 pass
 
     def _decide(self, now: int) -> bool:
-        self.line.before(now)
+        self.line.before(now, self.waiting)
         copies = [machine.copy() for machine in self.machines.values()]
         starts = self.policy.decide(now, [*self.waiting], copies)
         for start in starts:

@@ -52,6 +52,14 @@ class Card:
             return False
         return amount < ONE or not self.holders
 
+    def lack(self, amount: int, memory: int) -> int:
+        """How much of what one job needs of it is missing, and how much of the memory, each in millionths."""
+        left = 0 if self.whole else ONE - self.used
+        there = min(amount, left if not self.holders else min(left, ONE - 1))
+        missing = (amount - there) * ONE // amount if amount else 0
+        left_memory = 0 if self.whole else self.memory - self.used_memory
+        return missing + ((memory - min(memory, left_memory)) * ONE // memory if memory else 0)
+
 
 class Machine:
     """A machine with devices worth 1 each and pools."""
@@ -170,13 +178,13 @@ class Machine:
         asked = dict(request)
         memory, amount = asked.pop(VRAM, 0), asked.pop(GPU, 0)
         missing = sum((need - min(need, self.free[name])) * ONE // need for name, need in asked.items())
-        if memory or amount:
-            count = max(1, -(-amount // ONE))
-            able = [card for card in self.cards if card.memory >= memory]
-            left = [(not card.holders, 0 if card.whole else ONE - card.used, card) for card in able]
-            left.sort(key=lambda each: (*each[:2], each[2].memory - each[2].used_memory), reverse=True)
-            there = sum(ONE if empty else min(free, ONE - 1) for empty, free, _ in left[:count])
-            missing += (count * ONE - there) * ONE // (count * ONE)
+        wholes, part = divmod(amount, ONE)
+        needs = [ONE] * wholes + ([part] if part or (memory and not wholes) else [])
+        rest = [card for card in self.cards if card.memory >= memory]
+        for need in needs:
+            lack, card = min(((card.lack(need, memory), card) for card in rest), key=lambda each: each[0])
+            rest.remove(card)
+            missing += lack // len(needs)
         return missing
 
     def idle_share(self) -> float:

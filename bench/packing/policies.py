@@ -10,7 +10,8 @@ from bench.packing.machines import GPU, Machine
 from bench.packing.traces import Task
 from grassq.core.model import Job, Offer, Outcome, Spec, State, WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
-from grassq.core.planner.board import Board, ReservationPolicy
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.plan import plan
 from grassq.core.resources.amounts import ONE, Allocation, Request
 from grassq.core.states import Exited, Place, Started, advance
@@ -81,7 +82,7 @@ class Grass:
             placed = advance(self.board.jobs[job_id], Place(placement), float(now))
             self.board.put(placed)
             self.board.put(advance(placed, Started(placed.attempt, PID), float(now)))
-        self.board.heads = made.heads
+        self.board.heads, self.board.kept = made.heads, made.kept
         return [Start(self.tasks[id], placement.worker, placement.allocation) for id, placement in made.placements]
 
 

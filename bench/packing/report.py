@@ -133,8 +133,8 @@ capacity, longest way to an end), and to the best policy on the same trace. The 
 times; nobody else does. The small cases leave priorities out. GPU USE is what was held of the device-seconds until the
 last end; SLOWDOWN is (wait + run) / run, a run counting as at least 10 s. PASSED: later jobs of equal or lower priority
 that started while one job was first in line: without a break, in all, and until room was kept for it; KEPT: the longest
-it waited from then on. Checked at every step: no device is overfilled; of Grass, that after 64 passes or ten minutes
-no later job takes what the first in line lacks.
+it waited from then on. Checked at every step: no device is overfilled; of Grass, that no job of lower priority takes
+what the first in line lacks, and after 64 passes or ten minutes no later job does.
 """
 
 

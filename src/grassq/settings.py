@@ -27,9 +27,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     capacity: str = ""
     #: The request of a job that names no amount, as JSON5.
     default_request: str = "{cpu: 1}"
-    #: How many jobs may pass the first blocked job of a queue before it gets a reservation.
+    #: How many jobs of equal priority may pass the first blocked job of a queue before room is kept from them too.
     passes: int = 64
-    #: How many seconds the first blocked job of a queue waits before it gets a reservation.
+    #: How many seconds the first blocked job of a queue waits before room is kept from jobs of equal priority too.
     patience_s: float = 600.0
     #: How many seconds a worker may be silent before a job with `--on-lost requeue` is started elsewhere; at least 20.
     lease_s: float = 300.0

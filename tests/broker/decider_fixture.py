@@ -20,7 +20,8 @@ from grassq.broker.inbox import Call, Effects, FromWorker
 from grassq.broker.service import Draft
 from grassq.core.messages import Hello, Order, Report, Silent, StorePosition
 from grassq.core.model import AttemptId, Job, Outcome, WorkerInfo
-from grassq.core.planner.board import NEAR_MAX, ReservationPolicy
+from grassq.core.planner.board import NEAR_MAX
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import in_process
 from grassq.core.states import Exited, Started

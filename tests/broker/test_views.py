@@ -91,6 +91,21 @@ def test_why_names_resource_needed_free_and_holders() -> None:
     assert "waits for gpu" in told["text"] and "held by job 1, 2" in told["text"]
 
 
+def test_why_tells_where_a_queued_job_is_in_line() -> None:
+    fixture = a_decider()
+    fixture.submit(a_draft(gpu=1), a_draft(gpu=0.5), a_draft(gpu=1))
+    turn = {"higher": 0, "earlier": 0, "passed": 0, "passes": 64, "kept_on": None, "kept_since": None}
+    at = "2023-11-14T22:23:20.000Z"
+    assert _why(fixture, "3")["turn"] == turn | {"kept_from_equals": False, "kept_from_equals_at": at}
+    assert _why(fixture, "1")["turn"] is None
+    fixture.clock.now += 600
+    fixture.submit(a_draft(gpu=0.5))
+    kept = {"kept_on": "w", "kept_since": at, "kept_from_equals": True, "kept_from_equals_at": at}
+    assert _why(fixture, "3")["turn"] == turn | kept
+    fixture.do(lambda batch: service.pause(batch, None))
+    assert _why(fixture, "3")["turn"] is None
+
+
 def test_why_tells_pauses_holds_missing_queues_and_workers_out_of_touch() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(hold=True), a_draft("nope"))

@@ -150,6 +150,25 @@ def test_why_names_resource_need_rest_and_holder(grass: Grass) -> None:
     grass.open_gate("go")
 
 
+def test_no_lesser_job_takes_what_an_urgent_one_waits_for(grass: Grass) -> None:
+    grass.ok("create-queue", "q", "--gpu=1")
+    first, second = (grass.gated(gate, "q", "--gpu=0.5") for gate in ("one", "two"))
+    for id_ in (first, second):
+        grass.until(id_, "running")
+    lesser = grass.enqueue("q", "--gpu=0.5", "--", "true")
+    urgent = grass.enqueue("q", "--gpu=1", "--priority", "90", "--", "true")
+    assert "jobs that come first: 1 of higher priority" in grass.ok("why", str(lesser))
+    assert "next in line; room is kept for it on" in grass.ok("why", str(urgent))
+    grass.open_gate("one")
+    grass.ended(first)
+    # The end of a job and what starts then are decided at once.
+    assert grass.job(lesser)["state"] == "queued"
+    assert f"kept for job {urgent}, which has a higher priority" in grass.ok("why", str(lesser))
+    grass.open_gate("two")
+    jobs = grass.ended(urgent, lesser)
+    assert jobs[0]["started"] <= jobs[1]["started"]
+
+
 def test_a_fraction_as_a_capacity_is_no_capacity(grass: Grass) -> None:
     grass.refuses(2, "create-queue", "q", "--gpu=2.5")
     grass.refuses(2, "create-queue", "q", "--gpu=[1,1]")

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from bench.packing.machines import Overfilled
+from tests.sim.line import robbed
 from tests.sim.things import Command, RunDir
 from tests.sim.touchy import TouchyStore
 from tests.sim.world import Machine
@@ -97,6 +99,8 @@ class Auditor:
         self._forgotten: set[AttemptId] = set()
         self._lost_rows: dict[int, Job] = {}
         self._loose_keys: set[str] = set()
+        #: The jobs placed since the board was looked at last.
+        self._placed: set[int] = set()
 
     def acknowledge(self, key: str, ids: list[int]) -> None:
         """A submitter was told its ids."""
@@ -183,6 +187,8 @@ class Auditor:
             self._check_board(decider.board)
             if news:
                 self._check_queued(decider.board)
+            self._check_first_in_line(decider.board)
+        self._placed.clear()
         self._check_world()
 
     def look_at_store(self) -> bool:
@@ -212,6 +218,7 @@ class Auditor:
             is_new = job.id not in before or before[job.id].attempt != job.attempt
             if is_new and job.state in HOLDING and job.attempt_id not in self._forgotten:
                 _check_placed(job, loaded)
+                self._placed.add(job.id)
 
     def _check_capacity(self, used: Usage) -> None:
         for (worker, name, device), amount in used.items():
@@ -282,6 +289,19 @@ class Auditor:
                 else never_fits(board, queue, request, constraints)
             )
             demand(why is None, f"jobs of {queue} that ask {request} are queued, and yet: {why}")
+
+    def _check_first_in_line(self, board: Board) -> None:
+        """No job that was placed just now took what a waiting job of higher priority lacks and could have."""
+        placed = {job_id for job_id in self._placed if job_id in board.holding}
+        own = {job_id for job_id in placed if board.predecessor(board.holding[job_id]) is None}
+        try:
+            found = robbed(board, (job for job in self.alive.values() if job.state is State.QUEUED), own)
+        except Overfilled:
+            # A restored store knows less than its workers.
+            demand(bool(self._forgotten), "a worker is overfull, and no backup was restored")
+            return
+        if found is not None:
+            raise Broken(f"jobs {found[1]} were placed and took what {found[0]} lacks")
 
     def _check_world(self) -> None:
         live: set[int] = set()

@@ -24,8 +24,8 @@ from grassq.broker.inbox import Call, FromWorker, Message
 from grassq.broker.service import Done
 from grassq.core.messages import Hello
 from grassq.core.model import Offer, State, WorkerInfo
-from grassq.core.planner.board import ReservationPolicy
 from grassq.core.planner.explain import never_fits
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool

@@ -21,7 +21,8 @@ from grassq.broker.tokens import is_revoked
 from grassq.core import reconcile, worker_checks
 from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
-from grassq.core.planner.board import NEAR_MAX, Board, ReservationPolicy
+from grassq.core.planner.board import NEAR_MAX, Board
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.plan import leased
 from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy
@@ -311,6 +312,7 @@ class Decider:
             if job_id not in held:
                 batch.move(jobs[job_id], Place(leased(jobs[job_id], where)))
         self.board.heads = {queue: head for queue, head in plan.heads.items() if head.job not in held}
+        self.board.kept = {job_id: kept for job_id, kept in plan.kept.items() if job_id not in held}
         for head in self.board.heads.values():
             self.board.know(jobs[head.job])
         return plan.more or bool(held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import isinf
 
 from grassq import __version__
 from grassq.broker.batch import Batch
@@ -12,7 +13,7 @@ from grassq.broker.selection import Reading, read
 from grassq.core import outcome
 from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, State
 from grassq.core.planner.board import EVERYTHING, Board
-from grassq.core.planner.explain import WORKER, Blocker, explain
+from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
@@ -71,7 +72,8 @@ def show_page(reading: Reading, batch: Batch) -> tuple[list[Document], Reading]:
 def why_page(reading: Reading, batch: Batch) -> tuple[list[Document], Reading]:
     """Return why each of the next selected jobs is where it is, and the reading after them."""
     some, reading = read(batch, reading, WHY_PAGE)
-    return [_why(batch, job) for job, _ in some], reading
+    outlook = Outlook(batch.board, batch.mono)
+    return [_why(batch, job, outlook) for job, _ in some], reading
 
 
 def _workers(batch: Batch) -> list[WorkerState]:
@@ -277,8 +279,9 @@ def worker_document(batch: Batch, worker: WorkerState) -> Document:
     }
 
 
-def _why(batch: Batch, job: Job) -> Document:
-    blockers = explain(batch.board, job, batch.mono) if job.state is State.QUEUED else []
+def _why(batch: Batch, job: Job, outlook: Outlook) -> Document:
+    blockers = outlook.explain(job) if job.state is State.QUEUED else []
+    is_stopped = batch.board.is_paused(job.spec.queue) or _held_up(batch.board, batch.mono) is not None
     story = batch.store.story(job.id)[-STORY_SHOWN:]
     return {
         "id": job.id,
@@ -296,6 +299,25 @@ def _why(batch: Batch, job: Job) -> Document:
             }
             for blocker in blockers
         ],
+        "turn": _turn_document(batch, outlook.turn(job)) if blockers and not is_stopped else None,
+    }
+
+
+def _turn_document(batch: Batch, turn: Turn) -> Document:
+    """Return where a queued job is in line; times of the broker's monotonic clock become dates."""
+
+    def date(mono: float | None) -> str | None:
+        return None if mono is None or isinf(mono) else timestamp(batch.now + mono - batch.mono)
+
+    return {
+        "higher": turn.higher,
+        "earlier": turn.earlier,
+        "passed": turn.passed,
+        "passes": batch.board.patience.passes,
+        "kept_on": turn.kept.worker if turn.kept is not None else None,
+        "kept_since": date(turn.kept.since if turn.kept is not None else None),
+        "kept_from_equals": turn.is_ripe,
+        "kept_from_equals_at": date(turn.ripe_at),
     }
 
 

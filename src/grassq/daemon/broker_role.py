@@ -21,7 +21,7 @@ from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.broker.tokens import TokenLimits
 from grassq.core.messages import WorkerMessage
-from grassq.core.planner.board import ReservationPolicy
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.workers import in_process
 from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses

@@ -18,7 +18,7 @@ SIDES = ("a", "b")
 
 
 class Scene(Struct):
-    """A machine, two queues on it, what their jobs hold, and what a head keeps."""
+    """A machine, two queues on it, what their jobs hold, and what waiting jobs keep."""
 
     machine: Capacity
     offers: dict[str, Capacity]
@@ -48,8 +48,12 @@ class Scene(Struct):
             if side in (None, owner) and device in held.get(name, {})  # type: ignore[operator]
         ]
 
+    def kept(self, device: str) -> int:
+        return self.reserved.devices.get("gpu", {}).get(device, 0)
+
     def empty(self, device: str) -> bool:
-        return not self.held("gpu", device) and not self.held("vram", device)
+        kept = self.kept(device) or self.reserved.vram.get(device, 0)
+        return not kept and not self.held("gpu", device) and not self.held("vram", device)
 
     def closed(self, device: str) -> bool:
         return self.device(device).worth in self.held("gpu", device)
@@ -59,11 +63,7 @@ class Scene(Struct):
         present = {d.id: d.worth for d in self.gpus}
         allowed = self.offers[side].get("gpu", self.machine["gpu"])
         assert isinstance(allowed, Devices)
-        return {
-            d.id: min(d.worth, present[d.id])
-            for d in allowed.devices
-            if d.id in present and d.id not in self.reserved.devices.get("gpu", set())
-        }
+        return {d.id: min(d.worth, present[d.id]) for d in allowed.devices if d.id in present}
 
     def in_units(self, side: str) -> bool:
         """Whether every device this queue sees is worth 1, kept for a head or not."""
@@ -74,17 +74,19 @@ class Scene(Struct):
     def free(self, device: str, side: str) -> int:
         if self.closed(device):
             return 0
-        on_machine = self.device(device).worth - sum(self.held("gpu", device))
-        return min(on_machine, self.limits(side)[device] - sum(self.held("gpu", device, side)))
+        on_machine = self.device(device).worth - sum(self.held("gpu", device)) - self.kept(device)
+        kept = self.reserved.device_limits.get("gpu", {}).get(device, 0)
+        return max(0, min(on_machine, self.limits(side)[device] - sum(self.held("gpu", device, side)) - kept))
 
     def memory(self, device: str) -> int:
-        return self.device(device).vram - sum(self.held("vram", device))
+        kept = self.reserved.vram.get(device, 0)
+        return max(0, self.device(device).vram - sum(self.held("vram", device)) - kept)
 
     def pool(self, name: str, side: str) -> int:
         used = {s: sum(h[name] for o, h in self.live if o in s and name in h) for s in ("ab", side)}  # type: ignore[misc]
         free = amount_of(self.machine[name]) - used["ab"] - self.reserved.pools.get(name, 0)
         if name in self.offers[side]:
-            limit = amount_of(self.offers[side][name]) - used[side] - self.reserved.limits.get(name, 0)
+            limit = amount_of(self.offers[side][name]) - used[side] - self.reserved.pool_limits.get(name, 0)
             free = min(free, limit)
         return max(0, free)
 
@@ -166,16 +168,20 @@ def scenes(draw: st.DrawFn, *, units: bool = False, memory: bool = True, kept: b
     machine: Capacity = {"gpu": Devices(gpus), "cpu": Pool(draw(quarters))}
     offers = {side: draw(limits(gpus, units=units)) for side in SIDES}
     bound = {side: {n: bind(n, limit, machine[n]) for n, limit in offers[side].items()} for side in SIDES}
-    scene = Scene(machine, bound, [], ReservedAmounts({}, {}, {}))
+    scene = Scene(machine, bound, [], ReservedAmounts())
     for side, request in draw(st.lists(st.tuples(st.sampled_from(SIDES), requests(vram=memory)), max_size=7)):
         found = fit(request, scene.place(side))
         if not isinstance(found, Shortage):
             scene.live.append((side, found))
     scene.live = [held for held in scene.live if draw(st.integers(0, 3))]
     if kept and draw(st.booleans()):
-        ids = draw(st.sets(st.sampled_from([d.id for d in gpus])))
-        amount = draw(quarters)
-        scene.reserved = ReservedAmounts({"gpu": ids}, {"cpu": amount}, draw(st.sampled_from([{}, {"cpu": amount}])))
+        ids = st.sampled_from([d.id for d in gpus])
+        amounts = ReservedAmounts(
+            {"gpu": draw(st.dictionaries(ids, quarters))},
+            {"cpu": draw(quarters)},
+            draw(st.dictionaries(ids, st.integers(1, 8))) if memory else {},
+        )
+        scene.reserved.add(amounts, same_queue=draw(st.booleans()))
     return scene
 
 

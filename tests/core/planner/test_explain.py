@@ -18,8 +18,8 @@ from tests.builders import (
 )
 
 from grassq.core.model import Constraints, Offer, State, WorkerInfo
-from grassq.core.planner.board import ReservationPolicy
-from grassq.core.planner.explain import Blocker, explain, never_fits
+from grassq.core.planner.explain import Blocker, Outlook, Turn, explain, never_fits
+from grassq.core.planner.heads import Kept, ReservationPolicy
 from grassq.core.planner.plan import plan
 from grassq.core.resources.amounts import ONE
 
@@ -75,6 +75,44 @@ def test_explain_names_those_heads_alone_that_keep_something_from_the_job() -> N
     board.put(a_job(3, "a", state=State.RUNNING, placement=a_placement("w", {"cpu": 2 * ONE})))
     (blocker,) = explain(board, board.jobs[5], T0)
     assert blocker.why == "cpu is free but kept for job 4, which has waited longer"
+
+
+def test_explain_names_the_jobs_of_higher_priority_that_keep_room() -> None:
+    board = a_board(a_worker(cpu=8), jobs=[a_job(1, cpu=7)])
+    apply(board, plan(board, T0))
+    board.put(a_job(2, cpu=2, priority=50))
+    board.put(a_job(3, cpu=1))
+    (blocker,) = explain(board, board.jobs[3], T0)
+    assert blocker.why == "cpu is free but kept for job 2, which has a higher priority"
+    for job_id in (4, 5, 6):
+        board.put(a_job(job_id, cpu=2, priority=50))
+    (blocker,) = explain(board, board.jobs[3], T0)
+    assert blocker.why == "cpu is free but kept for job 2, job 4, job 5 and 1 more, which have a higher priority"
+
+
+def test_a_turn_tells_how_often_the_head_was_passed_and_until_when() -> None:
+    board = a_board(a_worker(cpu=4), jobs=[a_job(1, cpu=3), a_job(2, cpu=4)], patience=ReservationPolicy(2, 60.0))
+    apply(board, plan(board, T0))
+    assert Outlook(board, T0).turn(board.jobs[2]) == Turn(0, 0, passed=0, ripe_at=T0 + 60)
+    board.put(a_job(3, cpu=1))
+    apply(board, plan(board, T0 + 5))
+    board.put(a_job(4, cpu=2, priority=50))
+    board.put(a_job(5, cpu=3))
+    outlook = Outlook(board, T0 + 6)
+    assert outlook.turn(board.jobs[2]) == Turn(1, 0, passed=1, ripe_at=T0 + 60)
+    assert outlook.turn(board.jobs[5]) == Turn(1, 1)
+
+
+def test_a_turn_tells_on_which_worker_room_is_kept_and_since_when() -> None:
+    board = a_board(a_worker(cpu=4), jobs=[a_job(1, cpu=3)], patience=ReservationPolicy(64, 60.0))
+    apply(board, plan(board, T0))
+    board.put(a_job(2, cpu=4, priority=50))
+    board.put(a_job(3, cpu=1))
+    for now in (T0 + 1, T0 + 2):
+        apply(board, plan(board, now))
+    kept = Kept("w", T0 + 1)
+    assert Outlook(board, T0 + 9).turn(board.jobs[2]) == Turn(0, 0, 0, T0 + 61, kept)
+    assert Outlook(board, T0 + 61).turn(board.jobs[2]) == Turn(0, 0, 0, T0 + 61, kept, is_ripe=True)
 
 
 def test_what_never_fits_is_said_worker_by_worker() -> None:

@@ -21,14 +21,15 @@ from tests.builders import (
     an_offer,
     apply,
     finish,
+    reservations,
 )
 
 from grassq.core.model import ANYWHERE, Job, Offer, State, WorkerInfo, order_of
-from grassq.core.planner.board import Board, Head, ReservationPolicy
+from grassq.core.planner.board import Board
 from grassq.core.planner.explain import never_fits
+from grassq.core.planner.heads import Head, ReservationPolicy, is_ripe
 from grassq.core.planner.plan import plan
 from grassq.core.planner.request_classes import Shape
-from grassq.core.planner.reservations import is_ripe, reservations
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import parse_limits
 from grassq.core.resources.ledger import ReservedAmounts
@@ -228,7 +229,8 @@ def test_what_a_ripe_head_asks_for_goes_to_no_other_job_and_the_rest_does() -> N
     board = a_ripe_board(a_worker(gpu=3, cpu=6), jobs=jobs, more=more)
     (kept,) = reservations(board, T0)
     assert (kept.order, kept.queue, kept.worker) == (order_of(30, 3), "default", "w")
-    assert kept.reserved == ReservedAmounts({"gpu": {"2", "0"}}, {"cpu": 3 * ONE}, {})
+    assert kept.reserved.devices == {"gpu": {"2": ONE, "0": ONE}}
+    assert kept.reserved.pools == {"cpu": 3 * ONE}
     assert [*allocations_of(plan(board, T0))] == [5]
     finish(board, 1)
     finish(board, 2)
@@ -341,16 +343,16 @@ def test_a_head_keeps_room_on_the_worker_where_least_is_missing() -> None:
         held = {"a": {"gpu": parts(_0=1, _1=0, _2=0)}, "b": {"cpu": cpu * ONE}}
         assert kept_by(a_job(1, gpu=2, cpu=8), workers, held)[0] == worker
     same: dict[str, Allocation] = {"a": {"cpu": ONE}, "b": {"cpu": ONE}}
-    assert kept_by(a_job(1, cpu=8), workers, same) == ("a", ReservedAmounts({}, {"cpu": 7 * ONE}, {}))
+    assert kept_by(a_job(1, cpu=8), workers, same) == ("a", ReservedAmounts(pools={"cpu": 8 * ONE}))
 
 
 def test_where_worths_differ_a_head_keeps_one_device_that_can_ever_hold_all_of_it() -> None:
     info = a_worker(tape={"left": 2, "middle": 3, "right": 4})
     held: dict[str, Allocation] = {"w": {"tape": {"middle": 2 * ONE, "right": 2 * ONE}}}
-    assert kept_by(a_job(1, tape=2.5), [info], held) == ("w", ReservedAmounts({"tape": {"right"}}, {}, {}))
+    assert kept_by(a_job(1, tape=2.5), [info], held) == ("w", ReservedAmounts({"tape": {"right": 5 * ONE // 2}}))
     limited = a_worker(offers=[an_offer(tape={"left": 2, "right": 3})], tape={"left": 4, "right": 4})
     held = {"w": {"tape": {"left": ONE, "right": 2 * ONE}}}
-    assert kept_by(a_job(1, tape=2.5), [limited], held) == ("w", ReservedAmounts({"tape": {"right"}}, {}, {}))
+    assert kept_by(a_job(1, tape=2.5), [limited], held) == ("w", ReservedAmounts({"tape": {"right": 5 * ONE // 2}}))
     workers = [a_worker("a", tape={"left": 8}), a_worker("b", tape={"left": 4})]
     held = {"a": {"tape": {"left": 6 * ONE}}, "b": {"tape": {"left": ONE}}}
     assert kept_by(a_job(1, tape=4), workers, held)[0] == "b"
@@ -358,14 +360,14 @@ def test_where_worths_differ_a_head_keeps_one_device_that_can_ever_hold_all_of_i
 
 def test_a_head_that_asks_for_a_part_keeps_one_device() -> None:
     held: dict[str, Allocation] = {"w": {"gpu": parts(_0=0.25, _1=0.5, _2=0.25)}}
-    assert kept_by(a_job(1, gpu=0.75), [a_worker(gpu=3)], held) == ("w", ReservedAmounts({"gpu": {"1"}}, {}, {}))
+    assert kept_by(a_job(1, gpu=0.75), [a_worker(gpu=3)], held) == ("w", ReservedAmounts({"gpu": {"1": 3 * ONE // 4}}))
 
 
 def test_a_head_that_asks_for_devices_with_memory_keeps_as_many_as_it_asks_for() -> None:
     gpus = {str(i): {"vram": 8 if i == 1 else 16} for i in range(4)}
     board = a_ripe_board(a_worker(gpu=gpus), jobs=[a_job(1, gpu=2, vram=16), a_job(2, gpu=1.5, vram=16)], more=[])
     (kept,) = reservations(board, T0)
-    assert kept.reserved == ReservedAmounts({"gpu": {"3", "0"}}, {}, {})
+    assert kept.reserved.devices == {"gpu": {"3": ONE, "0": ONE // 2}}
 
 
 def test_a_head_that_asks_for_memory_alone_keeps_one_device_that_has_it() -> None:
@@ -373,4 +375,4 @@ def test_a_head_that_asks_for_memory_alone_keeps_one_device_that_has_it() -> Non
     for there, device in (({"0": gpus["0"], "1": gpus["1"]}, "1"), ({"0": gpus["0"], "1": gpus["2"]}, "1")):
         board = a_ripe_board(a_worker(gpu=there), jobs=[a_job(1, vram=9), a_job(2, vram=9)], more=[])
         (kept,) = reservations(board, T0)
-        assert kept.reserved == ReservedAmounts({"gpu": {device}}, {}, {})
+        assert kept.reserved == ReservedAmounts({"gpu": {device: 0}}, vram={device: 9 * ONE})

@@ -14,7 +14,8 @@ from bench.packing.policies import POLICIES, Grass, InOrder, Start, longest_firs
 from bench.packing.traces import FAMILIES, PRESETS, Family, Preset, Task, a_machine, small_case, trace
 from tests.builders import Amount, a_request
 
-from grassq.core.planner.board import ReservationPolicy
+from grassq.core.job_options import NEUTRAL_PRIORITY
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.resources.amounts import ONE
 
 SEEDS = 20
@@ -59,8 +60,8 @@ def test_who_is_first_in_line_is_passed_so_often_and_no_more(preset: Preset, pat
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
-def test_without_reservations_it_is_first_fit_by_queue_order(preset: Preset) -> None:
-    tasks = trace(preset, MIDDLE, seed=2)
+def test_without_reservations_equals_start_by_first_fit_in_queue_order(preset: Preset) -> None:
+    tasks = [task._replace(priority=NEUTRAL_PRIORITY) for task in trace(preset, MIDDLE, seed=2)]
     _, ours = run(tasks, preset.build(), Grass(preset.build(), ENDLESS))
     _, plain = run(tasks, preset.build(), InOrder(thrifty=True))
     assert ours == plain

@@ -21,8 +21,9 @@ from tests.builders import (
 from tests.core.planner.naive_planner import plain_plan
 
 from grassq.core.model import ANYWHERE, Constraints, Job, Offer, RemoteSubmitter, State, WorkerInfo, id_in
-from grassq.core.planner.board import EVERYTHING, Board, Head, ReservationPolicy
+from grassq.core.planner.board import EVERYTHING, Board
 from grassq.core.planner.explain import explain, never_fits
+from grassq.core.planner.heads import Head, ReservationPolicy
 from grassq.core.planner.plan import PLACEMENTS_MAX, leased, plan
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import WorkerState, in_process
@@ -34,6 +35,7 @@ from grassq.core.resources.slots import Slot, limits_of, parse_slots
 QUEUES = ("a", "b", "c")
 NEVER = ReservationPolicy(10**9, 10.0**9)
 AT_ONCE = ReservationPolicy(0, 0.0)
+PRIORITIES = st.sampled_from([30, 30, 30, 40, 50])
 
 CAPACITIES = [
     a_capacity(gpu=2, cpu=4),
@@ -126,11 +128,11 @@ def with_constraints(job: Job, constraints: Constraints) -> Job:
     return replace(job, spec=replace(job.spec, constraints=constraints))
 
 
-def job_lists(*, start: int) -> st.SearchStrategy[list[Job]]:
+def job_lists(priorities: st.SearchStrategy[int], *, start: int) -> st.SearchStrategy[list[Job]]:
     each = st.tuples(
         st.sampled_from(QUEUES[:2]),
         st.sampled_from(REQUESTS),
-        st.sampled_from([30, 30, 30, 40]),
+        priorities,
         st.sampled_from(CONSTRAINTS),
     )
     return st.lists(each, max_size=8).map(
@@ -142,16 +144,20 @@ def job_lists(*, start: int) -> st.SearchStrategy[list[Job]]:
 
 
 @st.composite
-def boards(draw: st.DrawFn, patience: st.SearchStrategy[ReservationPolicy]) -> Board:
+def boards(
+    draw: st.DrawFn,
+    patience: st.SearchStrategy[ReservationPolicy],
+    priorities: st.SearchStrategy[int] = PRIORITIES,
+) -> Board:
     """A board with a past: jobs that run, jobs that wait, heads that may have lost their patience."""
     infos = draw(workers())
-    board = a_board(*infos, patience=draw(patience), jobs=draw(job_lists(start=10)))
+    board = a_board(*infos, patience=draw(patience), jobs=draw(job_lists(priorities, start=10)))
     for _ in range(draw(st.integers(0, 2))):
         apply(board, plan(board, T0))
         for job in [*board.holding.values()]:
             if draw(st.booleans()):
                 finish(board, job.id)
-    for job in draw(job_lists(start=draw(st.sampled_from([1, 50])))):
+    for job in draw(job_lists(priorities, start=draw(st.sampled_from([1, 50])))):
         if job.id not in board.jobs:
             board.put(job)
     board.paused |= draw(st.sets(st.sampled_from(["a", "b", EVERYTHING]), max_size=1))
@@ -232,9 +238,10 @@ def test_a_plan_is_what_asking_every_job_in_turn_gives(board: Board, now: float)
 
 
 @settings(max_examples=200)
-@given(boards(st.just(NEVER)))
-def test_while_no_head_keeps_anything_a_plan_leaves_no_job_that_fits(board: Board) -> None:
+@given(boards(st.just(NEVER), st.just(30)))
+def test_while_nothing_is_kept_a_plan_leaves_no_job_that_fits(board: Board) -> None:
     apply(board, plan(board, T0))
+    assert board.kept == {}
     again = plan(board, T0)
     assert again.placements == [] and again.heads == board.heads
     for job in (board.jobs[job_id] for job_id in board.next_ids(99)):

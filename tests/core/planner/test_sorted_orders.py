@@ -39,6 +39,7 @@ class Lines(RuleBasedStateMachine):
     @rule(place=st.integers(-4000, 10_000))
     def ask(self, place: int) -> None:
         assert (place in self.line) == (place in self.plain)
+        assert self.line.before(place) == sum(other < place for other in self.plain)
         assert self.line.after(place) == next((other for other in self.plain if other > place), None)
 
     @invariant()
@@ -46,7 +47,7 @@ class Lines(RuleBasedStateMachine):
         assert [*self.line] == self.plain and len(self.line) == len(self.plain)
         assert self.line.upto(3) == self.plain[:3]
         if self.plain:
-            assert self.line.first == self.plain[0]
+            assert (self.line.first, self.line.last) == (self.plain[0], self.plain[-1])
 
 
 TestLines = Lines.TestCase

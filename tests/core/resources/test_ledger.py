@@ -127,7 +127,7 @@ def test_where_worths_differ_the_whole_amount_comes_from_one_device() -> None:
 
 def test_how_a_request_splits_does_not_depend_on_what_is_kept_for_a_head() -> None:
     machine = Ledger(a_capacity(gpu={"0": 1, "1": 1, "2": 2}))
-    place = FreeView(machine, Ledger({}), ReservedAmounts({"gpu": {"2"}}, {}, {}))
+    place = FreeView(machine, Ledger({}), ReservedAmounts({"gpu": {"2": 2 * ONE}}))
     assert isinstance(fit(a_request(gpu=2), place), Shortage)
 
 
@@ -223,8 +223,11 @@ def test_vram_of_gpus_that_are_a_pool_is_short() -> None:
 
 def test_what_is_kept_of_a_pool_for_another_queue_does_not_shrink_this_queues_limit() -> None:
     machine, offer = Ledger(a_capacity(cpu=20)), Ledger(a_capacity(cpu=8))
-    assert FreeView(machine, offer, ReservedAmounts({}, {"cpu": 16 * ONE}, {})).pool_free("cpu") == 4 * ONE
-    assert FreeView(machine, offer, ReservedAmounts({}, {"cpu": 6 * ONE}, {"cpu": 6 * ONE})).pool_free("cpu") == 2 * ONE
+    assert FreeView(machine, offer, ReservedAmounts(pools={"cpu": 16 * ONE})).pool_free("cpu") == 4 * ONE
+    assert (
+        FreeView(machine, offer, ReservedAmounts(pools={"cpu": 6 * ONE}, pool_limits={"cpu": 6 * ONE})).pool_free("cpu")
+        == 2 * ONE
+    )
 
 
 def test_rooms_and_capacities_are_shown_as_plain_data() -> None:

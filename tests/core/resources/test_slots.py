@@ -18,17 +18,17 @@ from tests.builders import (
     apply,
     detecting,
     finish,
+    reservations,
 )
 
 from grassq.core.model import Offer, State, WorkerInfo
-from grassq.core.planner.board import Board, ReservationPolicy
+from grassq.core.planner.board import Board
 from grassq.core.planner.explain import Blocker, explain, never_fits
+from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.plan import plan
 from grassq.core.planner.prefetch import PrefetchPolicy
-from grassq.core.planner.reservations import reservations
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import Device, Devices
-from grassq.core.resources.ledger import ReservedAmounts
 from grassq.core.resources.slots import Slot, SlotOrder, limits_of, parse_slots, slot_set_of, slots_in
 
 AT_ONCE = ReservationPolicy(0, 0.0)
@@ -365,7 +365,7 @@ def test_kept_is_a_slot_that_is_free_and_there_though_nothing_of_it_is_free_now(
     board = a_board(a_worker(offers=offers, gpu=2), jobs=jobs, patience=AT_ONCE)
     go_on(board)
     (kept,) = reservations(board, T0)
-    assert kept.reserved == ReservedAmounts({"gpu": {"0"}}, {}, {})
+    assert kept.reserved.devices == {"gpu": {"0": ONE}}
 
 
 def test_explain_says_whether_slots_or_their_devices_are_taken() -> None:

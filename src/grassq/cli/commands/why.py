@@ -26,9 +26,33 @@ def why(arguments: argparse.Namespace) -> int:
     for job in answer.get("jobs", []):
         for line in str(job.get("text") or f"job {job.get('id')} is {job.get('state')}").split("\n"):
             render.line(line)
+        if job.get("turn"):
+            render.line(f"  {_turn(job['turn'])}")
         if len(answer["jobs"]) == 1:
             _story(job.get("story", []))
     return 0
+
+
+def _turn(turn: Mapping[str, Any]) -> str:
+    """Return where a queued job is in line, in words."""
+    now, place = job_text.now(), _place(turn)
+    kept = f"room is kept for it on {turn.get('kept_on')} since {job_text.clock(turn.get('kept_since'), now)}"
+    latest = job_text.clock(turn.get("kept_from_equals_at"), now)
+    if turn.get("kept_from_equals"):
+        return kept
+    if turn.get("kept_on") is not None:
+        return f"{place}; {kept}, from jobs of lower priority"
+    return f"{place}; room is kept for it from {latest} at the latest" if latest else place
+
+
+def _place(turn: Mapping[str, Any]) -> str:
+    passed, higher, earlier = (turn.get(key) for key in ("passed", "higher", "earlier"))
+    if passed:
+        return f"passed by {passed} of {turn.get('passes')} jobs"
+    before = [f"{higher} of higher priority"] if higher else []
+    if passed is None and earlier:
+        before.append(f"{earlier} earlier")
+    return f"jobs that come first: {', '.join(before)}" if before else "next in line"
 
 
 def _story(story: Sequence[Mapping[str, Any]]) -> None:

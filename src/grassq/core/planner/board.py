@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from msgspec import Struct
-
 from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, QueueTemplate, State, WorkerInfo, id_in
+from grassq.core.planner.heads import Head, Kept, ReservationPolicy
 from grassq.core.planner.prefetch import Prefetch, PrefetchPolicy
 from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
@@ -33,21 +32,6 @@ EVERYTHING = ""
 REQUEST_CLASSES_KEPT = 64
 #: How many queued, blocked or held jobs are kept whole, so that they need not be read when their turn comes.
 NEAR_MAX = 4096
-
-
-class ReservationPolicy(Struct, frozen=True):
-    """How many jobs may pass a head, and how long it waits, before devices are reserved for it."""
-
-    passes: int = 64
-    wait_s: float = 600.0
-
-
-class Head(Struct, frozen=True):
-    """The first job of a queue that did not fit: since when, and how many jobs have passed it."""
-
-    job: int
-    since: float
-    passed: int = 0
 
 
 class Board:
@@ -108,6 +92,8 @@ class Board:
         #: How many jobs have a folder on the broker's machine and are not stored; 0 once the user has accepted that.
         self.lost_jobs = 0
         self.heads: dict[str, Head] = {}
+        #: The jobs for which the last plan kept room, by id.
+        self.kept: dict[int, Kept] = {}
 
     def put(self, job: Job, before: Job | None = None) -> None:
         """Replace a job by its new version; drop it if it has ended. `before` is for a job that is not kept whole."""
@@ -402,6 +388,11 @@ class Board:
         if queue is None:
             return len(self._line)
         return sum(request_class.count for request_class in self.request_classes(queue))
+
+    @property
+    def positions(self) -> SortedOrders:
+        """The positions of all queued jobs, of paused queues or not; not to be changed."""
+        return self._line
 
     def next_ids(self, most: int) -> list[int]:
         """Return the ids of the next queued jobs, at most `most`."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from grassq.core.model import ANYWHERE, Constraints, Job, id_in
+from grassq.core.model import ANYWHERE, Constraints, Job, id_in, priority_in
 from grassq.core.planner.board import Board
-from grassq.core.planner.reservations import barring, joined, reservations
+from grassq.core.planner.heads import Kept
+from grassq.core.planner.kept_room import KEPT_MAX
+from grassq.core.planner.plan import PLACEMENTS_MAX
+from grassq.core.planner.reservations import Reservation, first_of, joined
+from grassq.core.planner.scan import Scan
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Request, amount_text
 from grassq.core.resources.capacity import Devices
@@ -15,6 +20,8 @@ from grassq.core.syntax.resource_names import SLOT, VRAM, VRAM_OF
 
 #: The resource of a blocker when the worker itself cannot take the job.
 WORKER = "worker"
+#: How many of the jobs that keep room are named.
+KEEPERS_SHOWN = 3
 
 
 class Blocker(Struct, frozen=True):
@@ -28,32 +35,94 @@ class Blocker(Struct, frozen=True):
     holders: tuple[int, ...] = ()
 
 
-def explain(board: Board, job: Job, now: float) -> list[Blocker]:
-    """Return why a queued job has not started, per worker; an empty list if the next plan starts it."""
-    kept = reservations(board, now)
-    blockers: list[Blocker] = []
-    asked, only = _asked(board, job.spec.queue, job.spec.constraints), job.spec.constraints.worker
-    if not asked and only is not None:
-        return [Blocker(only, WORKER, 0, 0, f"worker {only} has no queue {job.spec.queue!r}")]
-    for worker in asked:
-        name = worker.info.name
-        closed = worker.refuses(job.spec.queue, job.spec.constraints) or _closed(worker)
+class Turn(Struct, frozen=True):
+    """Where a queued job is in line."""
+
+    #: How many queued jobs have a higher priority, and how many of the same priority were submitted earlier.
+    higher: int
+    earlier: int
+    #: Only if the job is the head of its queue: how many jobs have passed it, and when its patience ends.
+    passed: int | None = None
+    ripe_at: float | None = None
+    #: The worker on which room is kept for the job, and whether it is kept from equals too.
+    kept: Kept | None = None
+    is_ripe: bool = False
+
+
+class Outlook:
+    """What the next plan does; it answers for any number of jobs."""
+
+    def __init__(self, board: Board, now: float) -> None:
+        self._board = board
+        self._now = now
+        scan = Scan(board, now)
+        try:
+            self._started = {start.order for start in scan.starts(PLACEMENTS_MAX)}
+            scan.keep_all_room()
+        finally:
+            scan.done()
+        self._overlay, self._room = scan.overlay, scan.room
+
+    def explain(self, job: Job) -> list[Blocker]:
+        """Return why a queued job does not start, per worker; an empty list if it starts, or is about to."""
+        if job.order in self._started:
+            return []
+        asked, only = _asked(self._board, job.spec.queue, job.spec.constraints), job.spec.constraints.worker
+        if not asked and only is not None:
+            return [Blocker(only, WORKER, 0, 0, f"worker {only} has no queue {job.spec.queue!r}")]
+        found = [self._blocker_at(worker, job) for worker in asked]
+        blockers = [blocker for blocker in found if blocker is not None]
+        return blockers if len(blockers) == len(found) else []
+
+    def turn(self, job: Job) -> Turn:
+        """Return where a queued job is in line."""
+        board, head = self._board, self._board.heads.get(job.spec.queue)
+        higher = board.positions.before(first_of(job.priority))
+        turn = Turn(higher, board.positions.before(job.order) - higher)
+        if head is not None and head.job == job.id:
+            turn = replace(turn, passed=head.passed, ripe_at=head.since + board.patience.wait_s)
+        found = next((each for each in self._room.reservations if each.order == job.order), None)
+        if found is None:
+            return turn
+        known = board.kept.get(job.id)
+        since = known.since if known is not None and known.worker == found.worker else self._now
+        return replace(turn, kept=Kept(found.worker, since), is_ripe=found.is_ripe)
+
+    def _blocker_at(self, worker: WorkerState, job: Job) -> Blocker | None:
+        """Return why a job does not start on a worker; None if it fits there, and a later plan starts it."""
+        name, queue = worker.info.name, job.spec.queue
+        closed = worker.refuses(queue, job.spec.constraints) or _closed(worker)
+        names = [resource for resource, _ in job.spec.request]
+        if closed is None and job.order >= self._room.closed_from(worker, queue, names):
+            closed = f"worker {name} starts jobs of higher priority first: more than {KEPT_MAX} of them wait"
         if closed is not None:
-            blockers.append(Blocker(name, WORKER, 0, 0, closed))
-            continue
-        free_view = worker.free_view(job.spec.queue)
+            return Blocker(name, WORKER, 0, 0, closed)
+        free_view = self._overlay.free_view(worker, queue)
         alone = fit(job.spec.request, free_view)
-        free_view.reserved = joined(barring(job, name, kept), job.spec.queue)
+        blocking = self._room.blocking(job.order, queue, name)
+        free_view.reserved = joined(blocking, queue)
         found = fit(job.spec.request, free_view)
         if not isinstance(found, Shortage):
-            return []
-        if not isinstance(alone, Shortage):
-            heads = ", ".join(f"job {id_in(head.order)}" for head in barring(job, name, kept))
-            why = f"{found.resource} is free but kept for {heads}, which has waited longer"
-            blockers.append(Blocker(name, found.resource, found.needed, found.free, why))
-            continue
-        blockers.append(_blocker(board, worker, job.spec.queue, found))
-    return blockers
+            return None
+        if isinstance(alone, Shortage):
+            return _blocker(self._board, worker, queue, found)
+        why = f"{found.resource} is free but kept for {_keepers(job, blocking)}"
+        return Blocker(name, found.resource, found.needed, found.free, why)
+
+
+def _keepers(job: Job, blocking: list[Reservation]) -> str:
+    """Return the jobs that keep room from a job, first in line first, and their right to it."""
+    orders = sorted(reservation.order for reservation in blocking)
+    names = ", ".join(f"job {id_in(order)}" for order in orders[:KEEPERS_SHOWN])
+    more = f" and {len(orders) - KEEPERS_SHOWN} more" if len(orders) > KEEPERS_SHOWN else ""
+    verb = "has" if len(orders) == 1 else "have"
+    why = "a higher priority" if priority_in(orders[0]) > job.priority else "waited longer"
+    return f"{names}{more}, which {verb} {why}"
+
+
+def explain(board: Board, job: Job, now: float) -> list[Blocker]:
+    """Return why a queued job does not start, per worker; an empty list if the next plan starts it."""
+    return Outlook(board, now).explain(job)
 
 
 def _asked(board: Board, queue: str, constraints: Constraints) -> list[WorkerState]:

@@ -1,8 +1,8 @@
 """Which job starts where: a pure function of the board and the time.
 
-Jobs start in order of priority, then submission; smaller jobs may pass a blocked job. The first blocked job of each
-queue is its head. After `ReservationPolicy.passes` passes or `wait_s` seconds the head reserves what it asks for
-(planner/reservations.py), so no job waits for ever.
+Jobs start in order of priority, then submission. A waiting job keeps room from jobs of lower priority (kept_room.py);
+smaller jobs of equal priority may pass it. The first blocked job of each queue is its head. After
+`ReservationPolicy.passes` passes or `wait_s` seconds the head keeps room from them too, so no job waits for ever.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from grassq.core.model import Job, Placement, id_in
-from grassq.core.planner.board import Board, Head
-from grassq.core.planner.reservations import reservations
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import Head, Kept
+from grassq.core.planner.reservations import Reservation
 from grassq.core.planner.scan import HeadCandidate, PlannedStart, Scan
 from grassq.core.resources.slots import slots_in
 
@@ -24,6 +25,8 @@ class Plan(Struct, frozen=True):
 
     placements: list[tuple[int, Placement]]
     heads: dict[str, Head]
+    #: The waiting jobs for which room is kept.
+    kept: dict[int, Kept]
     #: PLACEMENTS_MAX was reached: plan again after this one is committed.
     more: bool
 
@@ -31,12 +34,13 @@ class Plan(Struct, frozen=True):
 def plan(board: Board, now: float) -> Plan:
     """Decide what starts now. Nothing starts while a restored broker waits for its workers."""
     if board.unreconciled or board.awaits(now):
-        return Plan([], board.heads, more=False)
-    scan = Scan(board, reservations(board, now))
+        return Plan([], board.heads, board.kept, more=False)
+    scan = Scan(board, now)
     try:
         starts = [*scan.starts(PLACEMENTS_MAX)]
         more = scan.has_more()
         if not more:
+            scan.keep_all_room()
             starts += scan.prefetched(board.prefetch.tails(board), PLACEMENTS_MAX - len(starts))
         left = scan.left()
     finally:
@@ -45,10 +49,13 @@ def plan(board: Board, now: float) -> Plan:
         # Jobs after the last start have not been looked at yet.
         left = {queue: first for queue, first in left.items() if first.order < starts[-1].order}
     heads = {queue: _head(board, first, starts, now) for queue, first in left.items()}
+    started = {id_in(start.order) for start in starts}
+    kept = {id_in(each.order): _kept(board, each, now) for each in scan.room.reservations}
     if more:
-        started = {id_in(start.order) for start in starts}
         heads = {queue: head for queue, head in board.heads.items() if head.job not in started} | heads
-    return Plan([(id_in(start.order), _placement(board, start)) for start in starts], heads, more)
+        kept = board.kept | kept
+    kept = {job_id: each for job_id, each in kept.items() if job_id not in started}
+    return Plan([(id_in(start.order), _placement(board, start)) for start in starts], heads, kept, more)
 
 
 def leased(job: Job, where: Placement) -> Placement:
@@ -64,6 +71,11 @@ def _placement(board: Board, start: PlannedStart) -> Placement:
     slot = offer.slots[slots_in(start.allocation)[0]].name if offer.slots else None
     allocation, after = start.allocation, start.after
     return Placement(info.name, info.boot, allocation, offer.prefix, offer.cwd, offer.env, lease_s, after, slot)
+
+
+def _kept(board: Board, reservation: Reservation, now: float) -> Kept:
+    known = board.kept.get(id_in(reservation.order))
+    return known if known is not None and known.worker == reservation.worker else Kept(reservation.worker, now)
 
 
 def _head(board: Board, first: HeadCandidate, starts: list[PlannedStart], now: float) -> Head:

@@ -92,8 +92,7 @@ class RequestClass:
 
     def pass_first(self, key: int, order: int) -> int | None:
         """Let the index go on to the job after `order`, as if that job had left; return the next position."""
-        line = self._lines[key]
-        after = None if isinstance(line, int) else line.after(order)
+        after = self.after(key, order)
         if after is None:
             self.index.remove(key)
         else:
@@ -111,6 +110,11 @@ class RequestClass:
     def first(self, key: int) -> int:
         """Return the first queue position of a key."""
         return _first(self._lines[key])
+
+    def after(self, key: int, order: int) -> int | None:
+        """Return the next queue position of a key after `order`."""
+        line = self._lines[key]
+        return None if isinstance(line, int) else line.after(order)
 
     def _forget_empty(self) -> None:
         empty = len(self._amounts) - len(self._lines)

@@ -1,73 +1,95 @@
-"""Reservations: what is kept free for a head-of-line job that has waited long enough.
+"""Reservations: what is kept free on one worker for a job that waits.
 
-A head reserves everything it asks for on the worker where least is missing. A reservation blocks later jobs of the same
-queue, and jobs of equal or lower priority in other queues; everything else goes on.
+A waiting job keeps everything it asks for on the worker where it lacks least. At first it keeps that from jobs of lower
+priority alone. The head of a queue that was passed too often, or has waited too long, keeps it from equals too: from
+later jobs of its queue, and from jobs of equal priority in other queues. `kept_room.py` says which jobs keep room.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
-from grassq.core.model import ORDER_BITS, Job, State, priority_in
-from grassq.core.planner.board import Board, Head, ReservationPolicy
+from grassq.core.model import ORDER_BITS, Constraints, priority_in
+from grassq.core.planner.board import Board
+from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
-from grassq.core.resources.capacity import Devices, Pool
-from grassq.core.resources.fit import FreeView, slot_missing
-from grassq.core.resources.ledger import ReservedAmounts
+from grassq.core.resources.capacity import Capacity, Devices, Pool
+from grassq.core.resources.fit import ANYTHING, FreeDevice, FreeView, Shortage, fit, slot_missing
+from grassq.core.resources.ledger import Ledger, Load, ReservedAmounts
 from grassq.core.resources.slots import SlotSet
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 
+#: Beyond every queue position.
+NOBODY = 1 << 63
+
+
+class WaitingJob(Struct, frozen=True):
+    """What the planner knows of every queued job: its position, and its shape."""
+
+    order: int
+    queue: str
+    request: Request
+    constraints: Constraints
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The resources that the job asks for."""
+        return tuple(name for name, _ in self.request)
+
 
 class Reservation(Struct, frozen=True):
-    """What a head-of-line job reserves on one worker."""
+    """What a waiting job keeps on one worker."""
 
     order: int
     queue: str
     worker: str
     reserved: ReservedAmounts
+    #: The job is a head that was passed too often or has waited too long.
+    is_ripe: bool
+    #: The limits of the job's queue stop the job: nothing is kept from other queues.
+    is_own_queue_only: bool = False
 
     def blocks_from(self, queue: str) -> int:
-        """Return the first queue position this reservation blocks.
-
-        In the reservation's own queue: every position after its job. In other queues: every job of equal or lower
-        priority.
-        """
-        return self.order + 1 if queue == self.queue else -priority_in(self.order) << ORDER_BITS
-
-
-def reservations(board: Board, now: float) -> list[Reservation]:
-    """Return the reservations of all heads that have waited long enough, first head first."""
-    kept: list[Reservation] = []
-    ripe = [
-        job
-        for queue, head in board.heads.items()
-        if is_ripe(head, board.patience, now)
-        and (job := board.jobs.get(head.job)) is not None
-        and job.state is State.QUEUED
-        and not board.is_paused(queue)
-    ]
-    for job in sorted(ripe, key=lambda job: job.order):
-        options = []
-        names = tuple(name for name, _ in job.spec.request)
-        for worker in board.takers(job.spec.queue, job.spec.constraints):
-            if not worker.max_fit(job.spec.queue, names).holds(job.spec.request):
-                continue
-            free_view = worker.free_view(job.spec.queue)
-            free_view.reserved = joined(barring(job, worker.info.name, kept), job.spec.queue)
-            missing, reserved = _keep(job.spec.request, free_view)
-            options.append((missing, worker.info.name, reserved))
-        if options:
-            _, name, reserved = min(options, key=lambda option: option[:2])
-            kept.append(Reservation(job.order, job.spec.queue, name, reserved))
-    return kept
+        """Return the first position of a queue from which on jobs must leave alone what is kept."""
+        if queue != self.queue and self.is_own_queue_only:
+            return NOBODY
+        if not self.is_ripe:
+            return first_of(priority_in(self.order) - 1)
+        return self.order + 1 if queue == self.queue else first_of(priority_in(self.order))
 
 
-def is_ripe(head: Head, patience: ReservationPolicy, now: float) -> bool:
-    """Tell whether a head has been passed often enough, or has waited long enough, to reserve."""
-    return head.passed >= patience.passes or now - head.since >= patience.wait_s
+def first_of(priority: int) -> int:
+    """Return the position before all jobs of this priority, and after all jobs of a higher one."""
+    return -priority << ORDER_BITS
 
 
-def _keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
+def able_workers(job: WaitingJob, board: Board) -> Iterator[WorkerState]:
+    """Yield the workers that take jobs now and could run a job if nothing else ran there."""
+    for worker in board.takers(job.queue, job.constraints):
+        if worker.max_fit(job.queue, job.names).holds(job.request):
+            yield worker
+
+
+def is_limited(request: Request, offer: Ledger, machine: Capacity) -> bool:
+    """Tell whether the limits of its queue stop a request, so that no other queue can be in its way."""
+    if offer.slot_set is not None:
+        # A slot that becomes free brings its devices along.
+        return not offer.slot_set.free
+    own_loads = {
+        name: {id_: Load(load.used, load.vram, load.holders) for id_, load in loads.items()}
+        for name, loads in offer.loads.items()
+    }
+    own_use = Ledger(machine, offer.pools, own_loads)
+    return _fits(request, FreeView(own_use, offer.emptied())) and not _fits(request, FreeView(own_use, offer))
+
+
+def _fits(request: Request, free_view: FreeView) -> bool:
+    return not isinstance(fit(request, free_view), Shortage)
+
+
+def keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
     """Return how much is missing, in millionths of the request, and the amounts to reserve.
 
     Everything the request needs is reserved, not only what is missing: what is free now may be gone when the rest
@@ -76,19 +98,18 @@ def _keep(request: Request, free_view: FreeView) -> tuple[int, ReservedAmounts]:
     """
     if free_view.offer.slot_set is not None:
         return _keep_slot(free_view.offer.slot_set, free_view)
-    missing, devices, pools = 0, dict[str, set[str]](), dict[str, int]()
+    missing, reserved = 0, ReservedAmounts()
     asked = dict(request)
     vram = asked.pop(VRAM, 0)
     if vram and VRAM_OF not in asked:
         asked[VRAM_OF] = 0
     for name, amount in asked.items():
         if isinstance(free_view.supply(name), Pool):
-            pools[name] = min(amount, free_view.pool_free(name))
-            missing += (amount - pools[name]) * ONE // amount
+            reserved.pools[name] = amount
+            missing += (amount - min(amount, free_view.pool_free(name))) * ONE // amount
         else:
-            lacking, devices[name] = _freest(name, amount, vram if name == VRAM_OF else 0, free_view)
-            missing += lacking
-    return missing, ReservedAmounts(devices, pools)
+            missing += _keep_devices(name, amount, vram if name == VRAM_OF else 0, free_view, reserved)
+    return missing, reserved
 
 
 def _keep_slot(slot_set: SlotSet, free_view: FreeView) -> tuple[int, ReservedAmounts]:
@@ -106,31 +127,58 @@ def _keep_slot(slot_set: SlotSet, free_view: FreeView) -> tuple[int, ReservedAmo
             # A taken slot comes after all free slots: its job may run for long.
             options.append((lacking if index in slot_set.free else lacking + 2 * ONE, index))
     missing, index = min(options)
-    return missing, ReservedAmounts({SLOTS_OF: set(slot_set.takes[index])})
+    wholes = [id_ for id_, part in slot_set.takes[index].items() if part == worth[id_]]
+    return missing, ReservedAmounts({SLOTS_OF: dict(slot_set.takes[index])}, vram=dict.fromkeys(wholes, ANYTHING))
 
 
-def _freest(name: str, amount: int, vram: int, free_view: FreeView) -> tuple[int, set[str]]:
-    supply = free_view.machine.supply[name]
-    assert not isinstance(supply, Pool)
-    memory = {device.id: device.vram for device in supply.devices}
-    in_units = free_view.in_units(name)
-    count = max(1, -(-amount // ONE)) if in_units else 1
-    each = amount if amount and not in_units else ONE
-    usable = [d for d in free_view.devices_free(name) if memory[d.id] >= vram and (in_units or d.worth >= amount)]
-    ranked = sorted(usable, key=lambda device: (device.empty, device.free, device.vram), reverse=True)[:count]
-    # A device of which another job holds a part never counts as whole.
-    there = sum(each if device.empty else min(device.free, each - 1) for device in ranked)
-    return (count * each - there) * ONE // (count * each), {device.id for device in ranked}
+def _keep_devices(name: str, amount: int, vram: int, free_view: FreeView, reserved: ReservedAmounts) -> int:
+    """Add the devices to reserve, those of which least is missing; return how much is missing."""
+    idle = FreeView(free_view.machine.emptied(), free_view.offer.emptied(), free_view.reserved)
+    at_most = {device.id: device for device in idle.devices_free(name)}
+    rest = [device for device in free_view.devices_free(name) if at_most[device.id].vram >= vram]
+    needs = _needs(amount) if free_view.in_units(name) else [amount]
+    kept, missing = reserved.devices.setdefault(name, {}), 0
+    for need in needs:
+        usable = [device for device in rest if at_most[device.id].most >= need]
+        if not usable:
+            missing += ONE
+            continue
+        device = min(usable, key=lambda device: _rank(device, need, vram))
+        rest.remove(device)
+        missing += _lack(device, need, vram)
+        kept[device.id] = need
+        # A job that has a whole device has all of its memory.
+        memory = ANYTHING if need == device.whole else vram
+        if memory:
+            reserved.vram[device.id] = memory
+    return missing // len(needs)
 
 
-def barring(job: Job, worker: str, kept: list[Reservation]) -> list[Reservation]:
-    """Return the reservations that block a job on a worker; a job that is no head is blocked by more of them."""
-    is_head = any(reservation.order == job.order for reservation in kept)
+def _needs(amount: int) -> list[int]:
+    """Return what a request needs of each device where all devices are worth 1: whole devices, and a part of one."""
+    wholes, part = divmod(amount, ONE)
+    return [*[ONE] * wholes, *([part] if part or not wholes else [])]
+
+
+def _rank(device: FreeDevice, need: int, vram: int) -> tuple[int, int, int]:
+    """Return a key that is least for the device to reserve: where least is missing, then the fullest that will do."""
+    lack = _lack(device, need, vram)
+    return lack, 0 if lack else device.free, device.vram
+
+
+def _lack(device: FreeDevice, need: int, vram: int) -> int:
+    """Return which part of what is needed of a device is missing, and the same of its memory, in millionths."""
+    missing = (need - min(need, device.most)) * ONE // need if need else 0
+    return missing + ((vram - min(vram, 0 if device.closed else device.vram)) * ONE // vram if vram else 0)
+
+
+def barring(order: int, queue: str, worker: str, kept: list[Reservation]) -> list[Reservation]:
+    """Return the reservations that block the job at a position on a worker; a ripe head is blocked by earlier ones."""
+    is_ripe = any(reservation.is_ripe and reservation.order == order for reservation in kept)
     return [
         other
         for other in kept
-        if other.worker == worker
-        and (other.order < job.order or (not is_head and other.blocks_from(job.spec.queue) <= job.order))
+        if other.worker == worker and other.blocks_from(queue) <= order and (other.order < order or not is_ripe)
     ]
 
 
@@ -138,10 +186,6 @@ def joined(reservations: list[Reservation], queue: str) -> ReservedAmounts:
     """Return what several reservations together keep from jobs of a queue."""
     reserved = ReservedAmounts()
     for other in reservations:
-        for name, ids in other.reserved.devices.items():
-            reserved.devices.setdefault(name, set()).update(ids)
-        for name, amount in other.reserved.pools.items():
-            reserved.pools[name] = reserved.pools.get(name, 0) + amount
-            if other.queue == queue:
-                reserved.limits[name] = amount
+        if other.blocks_from(queue) < NOBODY:
+            reserved.add(other.reserved, same_queue=other.queue == queue)
     return reserved

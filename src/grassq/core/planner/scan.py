@@ -7,24 +7,23 @@ costs as much as the jobs it starts, not as the jobs that wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from heapq import heappop, heappush
 from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.core.model import AttemptId, Job, id_in
+from grassq.core.model import AttemptId, Job
 from grassq.core.planner.board import Board
+from grassq.core.planner.kept_room import KeptRoom
+from grassq.core.planner.overlay import Overlay
 from grassq.core.planner.request_classes import RequestClass, amounts_of
-from grassq.core.planner.reservations import Reservation, barring, joined
+from grassq.core.planner.reservations import NOBODY, joined
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import Allocation
-from grassq.core.resources.fit import FreeView, Shortage, fit, most
-from grassq.core.resources.ledger import Ledger, ReservedAmounts
-
-#: Beyond every queue position.
-NOBODY = 1 << 63
+from grassq.core.resources.fit import Shortage, fit, most
+from grassq.core.resources.ledger import ReservedAmounts
 
 
 class PlannedStart(Struct, frozen=True):
@@ -46,26 +45,6 @@ class HeadCandidate(Struct, frozen=True):
     key: int
 
 
-class Overlay:
-    """The board's ledgers, copied when first written, so that planning changes nothing."""
-
-    def __init__(self) -> None:
-        self.ledgers: dict[str, tuple[Ledger, dict[str, Ledger]]] = {}
-
-    def free_view(self, worker: WorkerState, queue: str) -> FreeView:
-        """Return what is free for a job of the queue."""
-        machine, offers = self.ledgers.get(worker.info.name) or (worker.machine, worker.offers)
-        return FreeView(machine, offers[queue])
-
-    def own(self, worker: WorkerState, queue: str) -> tuple[Ledger, ...]:
-        """Return the overlay's own ledgers of a worker and of its offer of a queue, to be changed."""
-        name = worker.info.name
-        if name not in self.ledgers:
-            self.ledgers[name] = worker.machine.copy(), {q: ledger.copy() for q, ledger in worker.offers.items()}
-        machine, offers = self.ledgers[name]
-        return (machine, offers[queue]) if queue in offers else (machine,)
-
-
 class _Candidate(Struct, eq=False):
     """One request class at one worker, and the first job of the class that fits there."""
 
@@ -79,15 +58,15 @@ class _Candidate(Struct, eq=False):
 class Scan:
     """A scan of a board's queued jobs; `done` puts the board's indexes back as they were."""
 
-    def __init__(self, board: Board, kept: list[Reservation]) -> None:
+    def __init__(self, board: Board, now: float) -> None:
         self._board = board
-        self._kept = kept
-        self._overlay = Overlay()
+        self.overlay = Overlay()
+        self.room = KeptRoom(board, self.overlay, now)
         self._steps: dict[tuple[str, str], list[tuple[int, ReservedAmounts | None]]] = {}
         #: Shapes of which jobs start: request class and key, and the next queue position of the shape.
         self._passed: dict[tuple[int, int], tuple[RequestClass, int | None]] = {}
-        #: The heads with a reservation; the last one comes first.
-        self._heads = [board.jobs[id_in(reservation.order)] for reservation in reversed(kept)]
+        #: The ripe heads; the last one comes first.
+        self._heads = self.room.ripe_heads[::-1]
         self._candidates = [
             _Candidate(worker, request_class)
             for request_class in board.request_classes()
@@ -109,8 +88,8 @@ class Scan:
         for tail in tails:
             assert tail.placement is not None
             changed.add(tail.placement.worker)
-            for ledger in self._overlay.own(self._board.workers[tail.placement.worker], tail.spec.queue):
-                ledger.give(tail.placement.allocation)
+            worker = self._board.workers[tail.placement.worker]
+            self.overlay.give(worker, tail.spec.queue, tail.placement.allocation)
         for number, candidate in enumerate(self._candidates):
             if candidate.worker.info.name in changed:
                 self._look(number)
@@ -122,6 +101,11 @@ class Scan:
                 return
             waiting.remove(predecessor)
             yield replace(start, after=predecessor.attempt_id)
+
+    def keep_all_room(self) -> None:
+        """Keep room for every waiting job that may, though no job of a lower priority could start."""
+        if self._board.positions:
+            self._note_kept(self.room.reach(self._board.positions.last))
 
     def has_more(self) -> bool:
         """Tell whether more jobs may be able to start."""
@@ -147,15 +131,20 @@ class Scan:
             request_class.restore(key)
 
     def _next(self) -> PlannedStart | None:
-        front = self._front()
-        while self._heads and (front is None or self._heads[-1].order <= front.order):
-            start = self._start_head(self._heads.pop())
-            if start is not None:
-                return start
-        if front is None:
-            return None
-        heappop(self._shown)
-        return self._take(front.worker, front.request_class, front.key, front.order, front.allocation)
+        while True:
+            front, head = self._front(), self._heads[-1] if self._heads else None
+            orders = [each.order for each in (front, head) if each is not None]
+            if not orders:
+                return None
+            if more_kept := self.room.reach(min(orders)):
+                self._note_kept(more_kept)
+            elif head is not None and head.order == min(orders):
+                start = self._start_head(self._heads.pop())
+                if start is not None:
+                    return start
+            elif front is not None:
+                heappop(self._shown)
+                return self._take(front.worker, front.request_class, front.key, front.order, front.allocation)
 
     def _front(self) -> _Candidate | None:
         """Return the candidate with the first queue position; of equals the first worker's."""
@@ -178,29 +167,39 @@ class Scan:
         passed = self._passed.get((id(request_class), key))
         if (request_class.first(key) if passed is None else passed[1]) != job.order:
             return None  # another job of its shape came back, goes first and does not fit
-        found = first_worker_that_fits(job, self._board, self._overlay, self._kept)
-        return None if found is None else self._take(found[0], request_class, key, job.order, found[1])
+        found = first_worker_that_fits(job, self._board, self.overlay, self.room)
+        if found is None:
+            return None
+        self.room.note_start(job.order)
+        return self._take(found[0], request_class, key, job.order, found[1])
 
     def _take(
         self, worker: WorkerState, request_class: RequestClass, key: int, order: int, allocation: Allocation
     ) -> PlannedStart:
-        for ledger in self._overlay.own(worker, request_class.queue):
-            ledger.take(allocation)
+        self.overlay.take(worker, request_class.queue, allocation)
         self._passed[id(request_class), key] = (request_class, request_class.pass_first(key, order))
         for number, candidate in enumerate(self._candidates):
             if candidate.worker is worker or (candidate.order == order and candidate.request_class is request_class):
                 self._look(number)
         return PlannedStart(order, worker, request_class.queue, allocation)
 
+    def _note_kept(self, workers: Collection[str]) -> None:
+        """Look up the candidates at these workers, where more is kept; a candidate without a job gets none by that."""
+        self._steps = {at: steps for at, steps in self._steps.items() if at[0] not in workers}
+        for number, candidate in enumerate(self._candidates):
+            if candidate.worker.info.name in workers and candidate.order != NOBODY:
+                self._look(number)
+
     def _look(self, number: int) -> None:
         candidate = self._candidates[number]
         candidate.order = NOBODY
         request_class, worker = candidate.request_class, candidate.worker
+        end = self.room.closed_from(worker, request_class.queue, request_class.names)
         for upto, reserved in self._steps_at(worker, request_class.queue):
-            free_view = self._overlay.free_view(worker, request_class.queue)
+            free_view = self.overlay.free_view(worker, request_class.queue)
             free_view.reserved = reserved
             for order, key in request_class.index.fitting([most(name, free_view) for name in request_class.names]):
-                if order >= upto:
+                if order >= upto or order >= end:
                     break
                 found = fit(request_class.request(key), free_view)
                 if not isinstance(found, Shortage):
@@ -209,18 +208,10 @@ class Scan:
                     return
 
     def _steps_at(self, worker: WorkerState, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
-        """Return (end position, reserved amounts) steps for jobs that are no heads.
-
-        Reservations only grow along the queue, so a job that fits at a later step also fits at an earlier one.
-        """
-        name = worker.info.name
-        if (name, queue) not in self._steps:
-            barring = sorted((r for r in self._kept if r.worker == name), key=lambda r: r.blocks_from(queue))
-            ends = [*(reservation.blocks_from(queue) for reservation in barring), NOBODY]
-            self._steps[name, queue] = [
-                (end, joined(barring[:count], queue) if count else None) for count, end in enumerate(ends)
-            ]
-        return self._steps[name, queue]
+        at = (worker.info.name, queue)
+        if at not in self._steps:
+            self._steps[at] = self.room.steps(*at)
+        return self._steps[at]
 
 
 def _takes_over(start: PlannedStart, tail: Job) -> bool:
@@ -231,12 +222,15 @@ def _takes_over(start: PlannedStart, tail: Job) -> bool:
 
 
 def first_worker_that_fits(
-    job: Job, board: Board, overlay: Overlay, kept: list[Reservation]
+    job: Job, board: Board, overlay: Overlay, room: KeptRoom
 ) -> tuple[WorkerState, Allocation] | None:
     """Return the first worker where a job fits now, and its allocation."""
     for worker in board.takers(job.spec.queue, job.spec.constraints):
+        names = [name for name, _ in job.spec.request]
+        if job.order >= room.closed_from(worker, job.spec.queue, names):
+            continue
         free_view = overlay.free_view(worker, job.spec.queue)
-        free_view.reserved = joined(barring(job, worker.info.name, kept), job.spec.queue)
+        free_view.reserved = joined(room.blocking(job.order, job.spec.queue, worker.info.name), job.spec.queue)
         found = fit(job.spec.request, free_view)
         if not isinstance(found, Shortage):
             return worker, found

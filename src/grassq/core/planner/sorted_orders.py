@@ -42,6 +42,11 @@ class SortedOrders:
         """Return the first position; IndexError if there is none."""
         return self._parts[0][0]
 
+    @property
+    def last(self) -> int:
+        """Return the last position; IndexError if there is none."""
+        return self._parts[-1][-1]
+
     def upto(self, most: int) -> list[int]:
         """Return the first positions, at most `most`."""
         return list(islice(self, most))
@@ -53,6 +58,11 @@ class SortedOrders:
         if at < len(self._parts[which]):
             return self._parts[which][at]
         return self._parts[which + 1][0] if which + 1 < len(self._parts) else None
+
+    def before(self, order: int) -> int:
+        """Return how many positions come before `order`, whether `order` itself is there or not."""
+        which = bisect_right(self._firsts, order)
+        return sum(map(len, self._parts[:which])) + bisect_left(self._parts[which], order)
 
     def add(self, order: int) -> None:
         """Add one position."""

@@ -38,7 +38,7 @@ class FreeDevice(Struct, frozen=True):
     worth: int
     free: int
     vram: int
-    #: No job holds any part of the device.
+    #: No job holds or keeps any part of the device.
     empty: bool
     #: One job holds all of the device.
     closed: bool
@@ -65,7 +65,7 @@ class FreeView(Struct):
         reserved = self.reserved or ReservedAmounts()
         free = machine.amount - self.machine.pools.get(name, 0) - reserved.pools.get(name, 0)
         if isinstance(limit, Pool):
-            free = min(free, limit.amount - self.offer.pools.get(name, 0) - reserved.limits.get(name, 0))
+            free = min(free, limit.amount - self.offer.pools.get(name, 0) - reserved.pool_limits.get(name, 0))
         return max(0, free)
 
     def in_units(self, name: str) -> bool:
@@ -77,29 +77,29 @@ class FreeView(Struct):
         return all(limit.worth == ONE == present[limit.id] for limit in allowed.devices if limit.id in present)
 
     def devices_free(self, name: str) -> list[FreeDevice]:
-        """Return what is free of each device, in id order, without reserved devices."""
+        """Return what is free of each device, in id order, without reserved amounts."""
         machine, allowed = self.machine.supply.get(name), self.supply(name)
         if not isinstance(machine, Devices) or not isinstance(allowed, Devices):
             return []
         present = {device.id: device for device in machine.devices}
-        barred = self.reserved.devices.get(name, ()) if self.reserved else ()
-        return [
-            self._device_free(name, present[limit.id], limit)
-            for limit in allowed.devices
-            if limit.id in present and limit.id not in barred
-        ]
+        return [self._device_free(name, present[limit.id], limit) for limit in allowed.devices if limit.id in present]
 
     def _device_free(self, name: str, device: Device, limit: Device) -> FreeDevice:
         load = self.machine.loads.get(name, {}).get(device.id) or Load()
         mine = self.offer.loads.get(name, {}).get(device.id) or Load()
-        closed, empty = load.wholes > 0, load.holders == 0
-        free = 0 if closed else max(0, min(device.worth - load.used, limit.worth - mine.used))
+        kept = kept_vram = kept_limit = 0
+        if self.reserved is not None:
+            kept = self.reserved.devices.get(name, {}).get(device.id, 0)
+            kept_limit = self.reserved.device_limits.get(name, {}).get(device.id, 0)
+            kept_vram = self.reserved.vram.get(device.id, 0) if name == VRAM_OF else 0
+        closed, empty = load.wholes > 0, load.holders == 0 and kept == 0 and kept_vram == 0
+        free = 0 if closed else max(0, min(device.worth - load.used - kept, limit.worth - mine.used - kept_limit))
         return FreeDevice(
             device.id,
             device.worth,
             min(device.worth, limit.worth),
             free,
-            max(0, device.vram - load.vram),
+            max(0, device.vram - load.vram - kept_vram),
             empty,
             closed,
             free if empty else min(free, device.worth - 1),

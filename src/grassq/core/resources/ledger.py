@@ -1,4 +1,4 @@
-"""What is taken of a machine, of an offer's share of it, and what a head-of-line job reserves."""
+"""What is taken of a machine, of an offer's share of it, and what waiting jobs keep of it."""
 
 from __future__ import annotations
 
@@ -78,10 +78,29 @@ class Ledger(Struct):
 
 
 class ReservedAmounts(Struct):
-    """What a head-of-line job reserves on one worker."""
+    """What waiting jobs keep on one worker."""
 
-    devices: dict[str, set[str]] = {}
-    #: Reserved of the machine's pools, against every queue.
+    #: Kept of devices and of pools, against every queue.
+    devices: dict[str, dict[str, int]] = {}
     pools: dict[str, int] = {}
-    #: Reserved of the queue's own limits, against jobs of the same queue.
-    limits: dict[str, int] = {}
+    #: Kept of the memory of devices, against every queue.
+    vram: dict[str, int] = {}
+    #: Kept of what the limits of a queue leave, against jobs of the same queue.
+    device_limits: dict[str, dict[str, int]] = {}
+    pool_limits: dict[str, int] = {}
+
+    def add(self, other: ReservedAmounts, *, same_queue: bool) -> None:
+        """Add what another job keeps, a job of the same queue or not."""
+        for name, amounts in other.devices.items():
+            _sum(self.devices.setdefault(name, {}), amounts)
+            if same_queue:
+                _sum(self.device_limits.setdefault(name, {}), amounts)
+        _sum(self.vram, other.vram)
+        _sum(self.pools, other.pools)
+        if same_queue:
+            _sum(self.pool_limits, other.pools)
+
+
+def _sum(amounts: dict[str, int], more: dict[str, int]) -> None:
+    for name, amount in more.items():
+        amounts[name] = amounts.get(name, 0) + amount

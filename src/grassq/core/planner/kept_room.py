@@ -1,0 +1,161 @@
+"""Kept room: which waiting jobs keep room in a plan, and from which jobs.
+
+A plan looks at jobs in order, so it reaches one priority after another, the highest first. When it reaches a priority,
+every job of a higher priority that is still waiting keeps room, and so does every ripe head of this priority. Jobs keep
+room in their order, each beside the room of the jobs before it: a job that could not run beside them keeps nothing, as
+it would not start now even on empty workers. Only jobs that could start keep room: their queue is not paused, and a
+worker that takes jobs could run them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grassq.core.model import Job, State, priority_in
+from grassq.core.planner.board import Board
+from grassq.core.planner.heads import is_ripe
+from grassq.core.planner.left_jobs import LeftJobs, devices_of
+from grassq.core.planner.overlay import EmptyOverlay, Overlay
+from grassq.core.planner.reservations import (
+    NOBODY,
+    Reservation,
+    WaitingJob,
+    able_workers,
+    barring,
+    first_of,
+    is_limited,
+    joined,
+    keep,
+)
+from grassq.core.planner.workers import WorkerState
+from grassq.core.resources.amounts import Allocation
+from grassq.core.resources.fit import FreeView, Shortage, fit
+from grassq.core.resources.ledger import ReservedAmounts
+
+#: How many waiting jobs keep room because of their priority. If more could, every resource that they ask for is kept
+#: from lower priorities as a whole, on the workers that could run them.
+KEPT_MAX = 64
+
+
+class KeptRoom:
+    """The reservations of one plan. They grow as the plan reaches lower priorities."""
+
+    def __init__(self, board: Board, overlay: Overlay, now: float) -> None:
+        """Keep nothing at first; `overlay` is what the jobs that the plan starts leave free."""
+        self.reservations: list[Reservation] = []
+        self._board = board
+        self._overlay = overlay
+        #: By worker and resource: no job from this position on gets any of it.
+        self._closed: dict[tuple[str, str], int] = {}
+        #: The first position of the priority reached last.
+        self._reached = -NOBODY
+        #: The workers without their jobs, and with the jobs that keep room: those could all run at once.
+        self._beside = EmptyOverlay()
+        #: The ripe heads that have started, and what each job that keeps room takes in the overlay above.
+        self._started: set[int] = set()
+        self._taken: dict[int, tuple[WorkerState, str, Allocation]] = {}
+        #: What is free at a worker for a queue beside what is kept, and what a request lacks there.
+        self._views: dict[tuple[str, str], FreeView] = {}
+        self._lacks: dict[tuple[str, str, object], tuple[int, ReservedAmounts]] = {}
+        #: The heads that keep room from equals too, first in line first.
+        self.ripe_heads = sorted(
+            (
+                job
+                for queue, head in board.heads.items()
+                if is_ripe(head, board.patience, now)
+                and (job := board.jobs.get(head.job)) is not None
+                and job.state is State.QUEUED
+                and not board.is_paused(queue)
+            ),
+            key=lambda job: job.order,
+        )
+
+    def reach(self, order: int) -> set[str]:
+        """Keep all room that the job at this position must leave alone; return the workers where more is kept."""
+        target, known, closed = first_of(priority_in(order)), len(self.reservations), {*self._closed}
+        while self._reached < target:
+            levels = [first_of(priority_in(job.order)) for job in self.ripe_heads]
+            self._reached = min([target, *(level for level in levels if level > self._reached)])
+            self._views.clear()
+            self._lacks.clear()
+            self._keep_for_higher_priorities()
+            for job in self.ripe_heads:
+                if first_of(priority_in(job.order)) == self._reached:
+                    waiting = waiting_job(job)
+                    self._keep_for(waiting, able_workers(waiting, self._board), is_ripe=True)
+        return {each.worker for each in self.reservations[known:]} | {name for name, _ in self._closed.keys() - closed}
+
+    def note_start(self, order: int) -> None:
+        """Note that a ripe head starts; what it kept still goes to no equal in this plan, as if it were waiting."""
+        self._started.add(order)
+        if order in self._taken:
+            self._beside.give(*self._taken.pop(order))
+
+    def blocking(self, order: int, queue: str, worker: str) -> list[Reservation]:
+        """Return the reservations that the job at a position must leave alone on a worker."""
+        return barring(order, queue, worker, self.reservations)
+
+    def closed_from(self, worker: WorkerState, queue: str, names: Iterable[str]) -> int:
+        """Return the position from which on jobs that name these resources are not started on a worker."""
+        if not self._closed:
+            return NOBODY
+        taken = devices_of(worker, queue, names)
+        return min((self._closed.get((worker.info.name, name), NOBODY) for name in taken), default=NOBODY)
+
+    def steps(self, worker: str, queue: str) -> list[tuple[int, ReservedAmounts | None]]:
+        """Return (end position, what is kept from earlier jobs of a queue) for jobs that are no ripe heads.
+
+        What is kept only grows along the queue, so a job that fits at a later step also fits at an earlier one.
+        """
+        here = [(r.blocks_from(queue), r) for r in self.reservations if r.worker == worker]
+        ends = [*sorted({begin for begin, _ in here if begin < NOBODY}), NOBODY]
+        kept = [[r for begin, r in here if begin < end] for end in ends]
+        return [(end, joined(each, queue) if each else None) for end, each in zip(ends, kept, strict=True)]
+
+    def _keep_for_higher_priorities(self) -> None:
+        """Keep room for jobs before the position that was reached, in their order."""
+        positions = self._board.positions
+        if not positions or positions.first >= self._reached:
+            return
+        left = LeftJobs(self._board, self._beside, self._reached, {each.order for each in self.reservations})
+        room_for = KEPT_MAX - sum(not each.is_ripe for each in self.reservations)
+        while (found := left.next()) is not None:
+            if not room_for:
+                for at in left.further(*found):
+                    self._closed.setdefault(at, self._reached)
+                return
+            room_for -= 1
+            left.changed(self._keep_for(*found, is_ripe=False))
+
+    def _keep_for(self, job: WaitingJob, workers: Iterable[WorkerState], *, is_ripe: bool) -> str | None:
+        """Keep room for a job on that of these workers where it lacks least; return the worker's name."""
+        options = [(self._lack(job, worker), worker) for worker in workers]
+        if not options:
+            return None
+        (_, reserved), worker = min(options, key=lambda option: (option[0][0], option[1].info.name))
+        name = worker.info.name
+        limited = is_limited(job.request, self._overlay.free_view(worker, job.queue).offer, worker.machine.supply)
+        self.reservations.append(Reservation(job.order, job.queue, name, reserved, is_ripe, limited))
+        allocation = fit(job.request, self._beside.free_view(worker, job.queue))
+        if not isinstance(allocation, Shortage):
+            self._beside.take(worker, job.queue, allocation)
+            self._taken[job.order] = worker, job.queue, allocation
+        self._views = {at: view for at, view in self._views.items() if at[0] != name}
+        self._lacks = {at: lack for at, lack in self._lacks.items() if at[0] != name}
+        return name
+
+    def _lack(self, job: WaitingJob, worker: WorkerState) -> tuple[int, ReservedAmounts]:
+        """Return how much a job lacks on a worker beside what is kept there, and what it would keep."""
+        at = (worker.info.name, job.queue)
+        if (*at, job.request) not in self._lacks:
+            if at not in self._views:
+                view = self._views[at] = self._overlay.free_view(worker, job.queue)
+                kept = [each for each in self.reservations if each.worker == at[0] and each.order not in self._started]
+                view.reserved = joined(kept, job.queue)
+            self._lacks[*at, job.request] = keep(job.request, self._views[at])
+        return self._lacks[*at, job.request]
+
+
+def waiting_job(job: Job) -> WaitingJob:
+    """Return what the planner looks at of a queued job."""
+    return WaitingJob(job.order, job.spec.queue, job.spec.request, job.spec.constraints)

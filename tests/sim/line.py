@@ -1,0 +1,56 @@
+"""The promise about priorities, judged by a count of its own after a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bench.packing.machines import Machine
+
+from grassq.core.model import Job
+from grassq.core.planner.board import Board
+from grassq.core.planner.workers import WorkerState
+
+
+def robbed(board: Board, waiting: Iterable[Job], placed: set[int]) -> tuple[Job, list[int]] | None:
+    """Whether jobs that were just placed took what the first in line lacks, though their priority is lower.
+
+    Returns the first in line and the jobs of lower priority. Nothing is said of a queue with limits, nor of a job that
+    keeps nothing because a ripe head of equal priority goes before it.
+    """
+    line = sorted(waiting, key=lambda job: job.order)
+    for job in line:
+        able = [worker for worker in board.offering(job.spec.queue) if _could_run(worker, job)]
+        if not able or board.is_paused(job.spec.queue):
+            continue
+        offers = [worker.offers[job.spec.queue] for worker in able]
+        if any(offer.supply or offer.slot_set is not None for offer in offers):
+            return None
+        equals = [other for other in line if other.priority == job.priority and other.id in board.kept]
+        if equals and job not in equals:
+            return None
+        lesser = [job_id for job_id in placed if board.holding[job_id].priority < job.priority]
+        if not lesser:
+            return None
+        before, after = (min(_lack(board, worker, job, gone) for worker in able) for gone in ({*lesser}, set[int]()))
+        return (job, sorted(lesser)) if after > before else None
+    return None
+
+
+def _could_run(worker: WorkerState, job: Job) -> bool:
+    queue = job.spec.queue
+    if not worker.takes or worker.refuses(queue, job.spec.constraints) is not None:
+        return False
+    if worker.offers[queue].slot_set is not None:
+        return True
+    return Machine(worker.info.name, worker.machine.supply).pick(job.spec.request) is not None
+
+
+def _lack(board: Board, worker: WorkerState, job: Job, without: set[int]) -> int:
+    machine = Machine(worker.info.name, worker.machine.supply)
+    for held in board.held_by(worker.info.name):
+        assert held.placement is not None
+        if held.id not in without and board.predecessor(held) is None:
+            machine.take(held.placement.allocation)
+    lack = machine.lack(job.spec.request)
+    assert lack is not None
+    return lack
