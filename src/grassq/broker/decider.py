@@ -18,7 +18,7 @@ from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
 from grassq.broker.recovery import Recovery, note_late
 from grassq.broker.tokens import is_revoked
-from grassq.core import reconcile, worker_checks
+from grassq.core import reconcile
 from grassq.core.messages import Ack, Hello, Report, Silent
 from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board
@@ -146,21 +146,10 @@ class Decider:
             else:
                 self.board.know(job)
         now = self._clock.wall()
-        for stored in loaded.workers:
-            # A store of an earlier release may hold what a worker's connection would refuse now.
-            info, fault = worker_checks.usable(stored)
-            if fault is not None:
-                log.warning("worker_without_queues worker=%s why=%s", info.name, fault)
+        for info in loaded.workers:
             known = before.get(info.name)
-            online, heard = (known.online, known.heard) if known is not None else (False, self._began)
-            self.board.set_worker(info, online=online, now=now, heard=heard)
-            worker = self.board.workers[info.name]
-            worker.since = known.since if known is not None else now
-            worker.unrecorded = known.unrecorded if known is not None else set()
-            worker.earlier_boots = known.earlier_boots if known is not None else {}
-            self.board.note_boots(info.name, heard)
             record = self._worker_records.get(info.name, WorkerRecord())
-            worker.drained, worker.offered = record.drained, record.offered
+            worker_records.load(self.board, info, known, record, now=now, began=self._began)
         self._dispatch.forget_all()
         # A re-evaluation that had not finished begins again.
         self._replan = self._reevaluate = True

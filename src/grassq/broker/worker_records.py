@@ -5,15 +5,21 @@ A ticket proves that a connection is the worker it names. It changes at every we
 
 from __future__ import annotations
 
+import logging
 import secrets
 
 from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
+from grassq.core import worker_checks
 from grassq.core.model import WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
+from grassq.core.planner.board import Board
+from grassq.core.planner.workers import WorkerState
 from grassq.errors import Refused
 from grassq.store.base import WorkerRecord
+
+log = logging.getLogger(__name__)
 
 TICKET_BYTES = 16
 
@@ -45,6 +51,27 @@ def kept(batch: Batch, worker: str, ticket: str) -> None:
     worker_record = worker_record_of(batch, worker)
     if ticket and ticket == worker_record.next_ticket:
         batch.changes.worker_records[worker] = replace(worker_record, ticket=ticket, next_ticket="")
+
+
+def load(
+    board: Board, stored: WorkerInfo, known: WorkerState | None, record: WorkerRecord, *, now: float, began: float
+) -> None:
+    """Put a stored worker on the board, with what is known of it from before and what the broker records of it.
+
+    A worker that was not known is offline, and counts as heard when the broker began.
+    """
+    # A store of an earlier release may hold what a worker's connection would refuse now.
+    info, fault = worker_checks.usable(stored)
+    if fault is not None:
+        log.warning("worker_without_queues worker=%s why=%s", info.name, fault)
+    online, heard = (known.online, known.heard) if known is not None else (False, began)
+    board.set_worker(info, online=online, now=now, heard=heard)
+    worker = board.workers[info.name]
+    worker.since = known.since if known is not None else now
+    worker.unrecorded = known.unrecorded if known is not None else set()
+    worker.earlier_boots = known.earlier_boots if known is not None else {}
+    board.note_boots(info.name, heard)
+    worker.drained, worker.offered = record.drained, record.offered
 
 
 def note_offered(batch: Batch, info: WorkerInfo) -> None:
