@@ -316,10 +316,12 @@ def test_a_refusal_without_words_is_exit_5_too(home: Path, certificate: Certific
 def test_a_dead_connection_is_noticed_while_a_log_is_silent(home: Path, broker: FakeBroker) -> None:
     place = remote_broker.open_broker(str(home), str(broker.address))
     connection, _ = place.open()
-    with connection:
-        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == tls.KEEPALIVE_IDLE_S
-        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == tls.UNACKNOWLEDGED_MS
+    try:
+        assert connection.plain.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert connection.plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == tls.KEEPALIVE_IDLE_S
+        assert connection.plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == tls.UNACKNOWLEDGED_MS
+    finally:
+        connection.close()
 
 
 def test_a_connection_the_kernel_gave_up_is_broken_and_not_slow(

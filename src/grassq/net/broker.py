@@ -9,10 +9,10 @@ from grassq.net.retry import AWAY_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Sequence
 
     from grassq.net.broker_file import Kind, KnownBroker, KnownBrokers, Permission
+    from grassq.net.tls import TlsConnection
     from grassq.pins import Shown
 
 
@@ -41,7 +41,7 @@ class Broker:
     def __str__(self) -> str:
         return str(self.addresses[0])
 
-    def open(self) -> tuple[ssl.SSLSocket, tuple[str, ...]]:
+    def open(self) -> tuple[TlsConnection, tuple[str, ...]]:
         """Return a connection to the right broker, and the header lines that begin each request."""
         from grassq.net import tls
 

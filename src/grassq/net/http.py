@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from grassq.net.broker import Broker
+    from grassq.net.tls import TlsConnection
 
     #: Where requests go: the daemon of a home, or a broker on another machine.
     Target: TypeAlias = "str | Broker"
@@ -60,7 +61,7 @@ class Connection:
     def __init__(self, target: Target, *, timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
         self._peer = "the daemon"
         self._headers: tuple[str, ...] = ()
-        self._socket: socket
+        self._socket: socket | TlsConnection
         if isinstance(target, str):
             self._socket = _connect(target)
         else:

@@ -1,4 +1,6 @@
-"""TLS to a broker on another machine. Only commands that need it import it: `ssl` and `socket` are slow to load.
+"""TLS to a broker on another machine.
+
+Every command to a broker imports it, so it stands on `_ssl` and `_socket`: `ssl` and `socket` cost 12 ms.
 
 A broker is known by the SHA-256 of its public key and by nothing else. The certificates people make for it name no
 host, and the one a broker makes for itself is signed by no authority, so a check of names or signatures would prove
@@ -8,8 +10,8 @@ code of `join` or `login`, and it is compared before anything is sent.
 
 from __future__ import annotations
 
-import socket
-import ssl
+import _socket
+import _ssl
 from time import monotonic
 
 from grassq.errors import GrassError, Refused, Unreachable
@@ -19,7 +21,7 @@ from grassq.pins import Shown
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from grassq.core.syntax.addresses import Address
 
@@ -43,7 +45,7 @@ class _Absent(Exception):
     """No broker answers at this address now."""
 
 
-def dial(addresses: Iterable[Address], check: Callable[[Address, Shown], Found]) -> tuple[ssl.SSLSocket, Found]:
+def dial(addresses: Iterable[Address], check: Callable[[Address, Shown], Found]) -> tuple[TlsConnection, Found]:
     """Connect to the first address whose certificate passes; only the handshake has been sent by then.
 
     `check` gets the address and what it shows, and raises a GrassError for a wrong one. NoDaemon means that trying
@@ -67,7 +69,7 @@ def dial(addresses: Iterable[Address], check: Callable[[Address, Shown], Found])
 
 def _dial_one(
     address: Address, check: Callable[[Address, Shown], Found], deadline: float
-) -> tuple[ssl.SSLSocket, Found]:
+) -> tuple[TlsConnection, Found]:
     """Try every machine of an address; a wrong certificate is reported rather than an absent machine."""
     absent = "no time was left to try it"
     refused: GrassError | None = None
@@ -77,7 +79,7 @@ def _dial_one(
             break
         try:
             connection = _shake_hands(family, sockaddr, min(CONNECT_TIMEOUT_S, left))
-        except ssl.SSLError as error:
+        except _ssl.SSLError as error:
             if error.reason in _NO_TLS:
                 refused = refused or Unreachable(f"{address} does not speak TLS 1.2 or newer, so it is not a broker")
             absent = error.reason or str(error)
@@ -86,7 +88,7 @@ def _dial_one(
             absent = error.strerror or str(error)
             continue
         try:
-            return connection, check(address, Shown(connection.getpeercert(binary_form=True) or b""))
+            return connection, check(address, Shown(connection.certificate))
         except GrassError as error:
             connection.close()
             refused = refused or error
@@ -112,9 +114,9 @@ def _resolve(address: Address) -> list[tuple[int, tuple[object, ...]]]:
     try:
         # As bytes where that is enough: the codec for other alphabets takes 4 ms to load.
         host = address.host.encode("ascii") if address.host.isascii() else address.host
-        found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)
-    except (socket.gaierror, UnicodeError) as error:
-        if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
+        found = _socket.getaddrinfo(host, address.port, 0, _socket.SOCK_STREAM)
+    except (_socket.gaierror, UnicodeError) as error:
+        if isinstance(error, _socket.gaierror) and error.errno == _socket.EAI_AGAIN:
             raise _Absent(f"{address}: the name cannot be looked up now") from error
         raise Unreachable(f"the name {address.host} cannot be looked up") from error
     except OSError as error:
@@ -122,28 +124,67 @@ def _resolve(address: Address) -> list[tuple[int, tuple[object, ...]]]:
     return [(family, sockaddr) for family, _, _, _, sockaddr in found[:SOCKADDRS_MAX]]
 
 
-def _shake_hands(family: int, sockaddr: tuple[object, ...], timeout_s: float) -> ssl.SSLSocket:
-    plain = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+def _shake_hands(family: int, sockaddr: tuple[object, ...], timeout_s: float) -> TlsConnection:
+    plain = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
         plain.settimeout(timeout_s)
         plain.connect(sockaddr)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         # A log may be silent for days, and a broker that lost its power is silent too.
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
-        return _context().wrap_socket(plain)
+        plain.setsockopt(_socket.SOL_SOCKET, _socket.SO_KEEPALIVE, 1)
+        plain.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        plain.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_KEEPINTVL, KEEPALIVE_S)
+        plain.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_KEEPCNT, 3)
+        plain.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+        return TlsConnection(plain)
     except BaseException:
         plain.close()
         raise
 
 
-def _context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Not "no verification": the pin is the verification, as the top of this file says.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+class TlsConnection:
+    """A connection after its handshake, with the methods of a socket that `net.http` calls."""
+
+    def __init__(self, plain: _socket.socket) -> None:
+        """Shake hands over a connected socket."""
+        # `Any`: the types of this module leave a method out.
+        context: Any = _ssl._SSLContext(_ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = _ssl.PROTO_TLSv1_2
+        # Not "no verification": the pin is the verification, as the top of this file says.
+        context.check_hostname = False
+        context.verify_mode = _ssl.CERT_NONE
+        self.plain = plain
+        self._tls = context._wrap_socket(plain, False)
+        self._tls.do_handshake()
+
+    @property
+    def certificate(self) -> bytes:
+        """The certificate of the other side, as DER."""
+        found: bytes = self._tls.getpeercert(True) or b""
+        return found
+
+    def sendall(self, data: bytes) -> None:
+        """Send every byte."""
+        view = memoryview(data)
+        while view:
+            view = view[self._tls.write(view) :]
+
+    def recv(self, size: int) -> bytes:
+        """Return the next bytes; b"" at the end, also if the other side just hung up."""
+        try:
+            found: bytes = self._tls.read(size)
+        except _ssl.SSLEOFError:
+            return b""
+        return found
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Set how long each call may take."""
+        self.plain.settimeout(seconds)
+
+    def shutdown(self, how: int) -> None:
+        """End the connection in any thread."""
+        self.plain.shutdown(how)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.plain.close()
