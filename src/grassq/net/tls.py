@@ -125,7 +125,7 @@ def _resolve(address: Address) -> list[tuple[int, tuple[object, ...]]]:
 
 
 def _shake_hands(family: int, sockaddr: tuple[object, ...], timeout_s: float) -> TlsConnection:
-    plain = _socket.socket(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    plain = _Plain(family, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
         plain.settimeout(timeout_s)
         plain.connect(sockaddr)
@@ -140,6 +140,12 @@ def _shake_hands(family: int, sockaddr: tuple[object, ...], timeout_s: float) ->
     except BaseException:
         plain.close()
         raise
+
+
+class _Plain(_socket.socket):
+    """A socket that TLS can refer to weakly."""
+
+    __slots__ = ("__weakref__",)
 
 
 class TlsConnection:
