@@ -20,7 +20,7 @@ def test_every_option_has_a_help_line_and_a_name_of_its_own() -> None:
 def test_a_program_can_say_what_can_be_typed() -> None:
     # The directory is an argument of its own, and whether a shell reads the command is told by the command's type.
     typed = set(JobOptions.__struct_fields__) - {"cwd", "shell"}
-    assert SubmitOptions.__annotations__.keys() == typed | {"gpu", "cpu", "mem", "vram"}
+    assert SubmitOptions.__annotations__.keys() == typed | {"gpu", "cpu", "mem", "vram", "disk"}
 
 
 def test_an_option_that_reaches_the_shim_is_kept_in_the_spec() -> None:

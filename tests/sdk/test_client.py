@@ -86,7 +86,7 @@ def test_waiting_has_an_end(home: Path) -> None:
         with pytest.raises(TimeoutError, match=r"^job 8 has not ended after 0\.05 s$"):
             job.wait(timeout=0.05)
         assert grassq.wait([job], timeout=0.05) == (set(), {job})
-        with pytest.raises(TypeError, match="8 is no Job"):
+        with pytest.raises(TypeError, match="8 is not a Job"):
             grassq.wait([8])  # type: ignore[list-item]
 
 
@@ -272,7 +272,7 @@ def test_jobs_are_named_by_handles_ids_selectors_and_lists_of_them(home: Path) -
         assert client.kill([]) == client.hold(iter(())) == []
         assert client.priority([job], 50) == [job]
         assert client.clean(older_s=60) == 1
-        with pytest.raises(TypeError, match="is no job"):
+        with pytest.raises(TypeError, match="is not a job"):
             client.kill(1.5)  # type: ignore[arg-type]
         with pytest.raises(BadInput, match="say which ended jobs"):
             client.clean()

@@ -46,7 +46,7 @@ def test_a_request_in_pieces_or_with_a_long_body_is_taken_all_the_same() -> None
             writer.write(whole[cut:])
             assert (await answer_from(reader)).json["ids"] == [1], "the same key, the same job"
         reader, writer = await connect(fixture)
-        writer.write(submit_request(env=[["A", "x" * (4 * LARGE)]]))
+        writer.write(submit_request(env=[[f"A{number}", "x" * LARGE] for number in range(4)]))
         assert (await answer_from(reader)).json["ids"] == [2]
 
     play(test)

@@ -181,7 +181,7 @@ def test_a_token_has_a_limit_of_stored_bytes() -> None:
     async def test(fixture: BrokerFixture) -> None:
         fixture.guard._limits = TokenLimits(bytes=1 << 20)
         token = await fixture.token("submit", bare=True)
-        big: dict[str, Any] = {"command": ["echo", "x" * 600_000]}
+        big: dict[str, Any] = {"command": ["echo", *["x" * 100_000] * 6]}
         assert (await submit(fixture, token, **big)).status == 200
         refused = await submit(fixture, token, **big)
         assert refused.json["error"]["exit"] == 5

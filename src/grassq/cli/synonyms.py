@@ -33,7 +33,6 @@ _ANSWERS = (
     ("unpause continue", "to start jobs again: grass resume; to let held jobs start: grass release {words}"),
     ("unhold", "to let held jobs start: grass release {words}"),
     ("watch", "to see the output of a job: grass follow {words}; to see all jobs: watch grass show"),
-    ("logout", "to send commands to this machine's own daemon again: grass use local"),
     ("array", "to enqueue one command with many values: grass sweep --help"),
 )
 #: Commands that do not exist yet, and what to use until then.

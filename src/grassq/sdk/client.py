@@ -363,7 +363,7 @@ def _flat(which: Iterable[Which | Iterable[Which]]) -> Iterator[Which]:
         elif isinstance(each, Iterable) and not isinstance(each, bytes):
             yield from _flat(each)
         else:
-            raise TypeError(f"{each!r} is no job: give handles, ids, or selectors such as '3-7' and 'failed'")
+            raise TypeError(f"{each!r} is not a job: give handles, ids, or selectors such as '3-7' and 'failed'")
 
 
 def _key_of_part(key: str | None, at: int) -> str | None:

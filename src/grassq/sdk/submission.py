@@ -43,7 +43,9 @@ def written_words(words: Sequence[Word]) -> list[str | dict[str, str]]:
     if isinstance(words, bytes):
         raise BadInput("a command is a list of words, or a string for the shell; bytes alone could be either")
     if callable(words) or not isinstance(words, Iterable):
-        raise TypeError(_FUNCTION if callable(words) else f"{words!r} is no command: give a list of words or a string")
+        raise TypeError(
+            _FUNCTION if callable(words) else f"{words!r} is not a command: give a list of words or a string"
+        )
     # Most words are plain ASCII: no encoding and no call per word.
     written = [word if word.__class__ is str and word.isascii() else word_value(word_bytes(word)) for word in words]
     if not written or (isinstance(written[0], str) and not written[0].strip()):

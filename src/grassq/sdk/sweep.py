@@ -21,7 +21,7 @@ def combinations(
     The order is that of nested loops; with `samples` or a `seed` it is random.
     """
     if samples is not None and samples < 0:
-        raise BadInput(f"samples={samples} is no number of jobs")
+        raise BadInput(f"samples={samples} is not a number of jobs")
     values = {name: [_text(value) for value in _several(name, some)] for name, some in parameters.items()}
     order = int(new_key(), 16) if seed is None and samples is not None else seed
     words = [command] if isinstance(command, str) else [_text(word) for word in command]

@@ -114,7 +114,7 @@ def _distinct(jobs: Iterable[Job]) -> dict[Job, None]:
     every = dict.fromkeys(jobs)
     for each in every:
         if not isinstance(each, Job):
-            raise TypeError(f"{each!r} is no Job; client.job(id) returns the handle of a job")
+            raise TypeError(f"{each!r} is not a Job; client.job(id) returns the handle of a job")
     return every
 
 

@@ -159,7 +159,7 @@ def test_what_is_no_point_is_refused(count: int) -> None:
         index.put(0, (1, 2), 0)
     with pytest.raises(ValueError, match="no point"):
         index.put(0, (1,), 2**63 - 1)
-    with pytest.raises(ValueError, match="no order"):
+    with pytest.raises(ValueError, match="is not an order"):
         index.load([(0, (1,), 2**63 - 1)])
 
 

@@ -374,7 +374,7 @@ def test_explain_says_whether_slots_or_their_devices_are_taken() -> None:
     board = a_board(a_worker(offers=offers, gpu=4), jobs=jobs)
     assert go_on(board) == [1, 2, 3, 6]
     used = "the devices of its free slots are in use"
-    assert explain(board, board.jobs[4], T0) == [Blocker("w", "gpu", ONE, ONE // 2, used, (1, 2, 3, 6))]
+    assert explain(board, board.jobs[4], T0) == [Blocker("w", "gpu", ONE, ONE // 2, used, (1, 2, 3))]
     finish(board, 1)
     assert go_on(board) == [4]
     assert explain(board, board.jobs[5], T0) == [Blocker("w", "slot", ONE, 0, "all 3 slots are taken", (2, 3, 4))]

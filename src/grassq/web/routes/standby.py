@@ -45,5 +45,5 @@ class StandbyRoutes:
         assert isinstance(standing, dict)
         raise Refused(
             f"this broker stands by: the broker on {standing['leader'] or 'another machine'} leads {standing['store']};"
-            " ask that one (--broker HOST)"
+            " ask the leading broker (--broker HOST)"
         )
