@@ -13,7 +13,7 @@ from bench.sgs import place_of_original
 from tests.docs.blocks import ROOT
 
 #: How many rows each part prints.
-ROWS = {"local": 4, "sgs": 1, "broker": 2, "takeover": 3, "partition": 2}
+ROWS = {"local": 4, "sgs": 1, "broker": 3, "takeover": 3, "partition": 2}
 
 
 def bench(*words: str, folder: Path) -> tuple[str, dict[str, Any]]:
