@@ -47,13 +47,14 @@ class Machine(Grass):
         eventually(lambda: self._answers() or self.daemon_ended(), "the daemon answers")
         assert not self.daemon_ended(), self.said.read_text()
 
-    def answering_nothing(self, script: str) -> None:
-        """Type commands that ask questions, and answer each with an empty line."""
+    def answering(self, script: str, answer: str = "") -> None:
+        """Type commands that ask questions, and answer each question with the same line."""
+        answers = f"{answer}\n".encode() * 20
         for line in filter(None, script.splitlines()):
             # In a session of its own openssl finds no terminal, and so reads its answers where it is told to.
             argv = [*self.prefix, "setsid", "--wait", "bash", "-c", line]
             done = subprocess.run(
-                argv, cwd=self.cwd, env=self.env, input=b"\n" * 20, capture_output=True, timeout=60, check=False
+                argv, cwd=self.cwd, env=self.env, input=answers, capture_output=True, timeout=60, check=False
             )
             assert done.returncode == 0, (line, done.stderr)
 

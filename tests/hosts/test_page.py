@@ -37,10 +37,10 @@ def _type(machine: Machine, text: str) -> str:
 
 
 def test_every_block_of_the_page_does_what_it_says(site: Site) -> None:
-    certificate, daemon, said = PAGE["The broker"]
+    certificate, renewal, serving, said = PAGE["The broker"]
     broker = site.machine("broker")
-    broker.answering_nothing(certificate.text)
-    _serve(broker, daemon)
+    broker.answering(certificate.text)
+    _serve(broker, serving)
     code = broker.first_codes()[0]
     printed = re.sub(r" +", " ", CODE.sub("CODE", broker.said.read_text()))
     for line in said.text.splitlines():
@@ -52,7 +52,7 @@ def test_every_block_of_the_page_does_what_it_says(site: Site) -> None:
     worker.write("paper.pdf", "a paper\n")
     worker.write("lpr", "#!/bin/sh\ncat $1\n", 0o755)
     worker.env["PATH"] = f"{worker.cwd}:{worker.env['PATH']}"
-    _type(worker, CODE.sub(code, join.text))
+    worker.answering(join.text, code)
     _serve(worker, daemon)
     _type(worker, queues.text)
 
@@ -66,16 +66,28 @@ def test_every_block_of_the_page_does_what_it_says(site: Site) -> None:
     user.ok("use", "local")
     assert jobs_of(user) == []
 
+    broker.answering(renewal.text)
+    broker.stop()
+    _serve(broker, serving)
+    assert "cifar100" in user.ok("show", "--broker", "1.2.3.4:7500")
+    broker.until_online(broker.show()["workers"][0]["name"])
+
 
 def test_two_brokers_are_started_as_the_page_says(site: Site, server: postgres.Server) -> None:
-    install, daemon, worker_line = PAGE["Two brokers, one database"]
+    install, daemon, worker_line, user_line = PAGE["Two brokers, one database"]
     assert "[postgres]" in install.text
     url = server.database()
     one = site.machine("broker")
     one.host.knows({})
     _serve(one, Block(daemon.kind, re.sub(r"postgresql://\S+", url, daemon.text)))
     worker = site.machine("node")
-    worker.host.knows({"one.server.com": one.host.address, "two.server.com": "1.2.3.99"})
+    both = {"one.server.com": one.host.address, "two.server.com": "1.2.3.99"}
+    worker.host.knows(both)
     worker.ok("join", one.code("--scope", "worker"), "--name", "node")
     _serve(worker, worker_line)
     eventually(lambda: one.worker("node").get("online"), "the worker found the one that leads")
+    user = site.machine("laptop")
+    user.host.knows(both)
+    user.ok("login", one.code())
+    _type(user, user_line.text)
+    assert "node" in user.ok("show")

@@ -27,7 +27,7 @@ grass show --broker 1.2.3.4:7500
 
 def _a_broker(site: Site) -> Machine:
     broker = site.machine("broker")
-    broker.answering_nothing(RECIPE)
+    broker.answering(RECIPE)
     # The page makes keyStore.p12 and then uses my_cert.p12: any name will do.
     (broker.cwd / "keyStore.p12").rename(broker.cwd / "my_cert.p12")
     broker.serve(*BROKER_LINE.removeprefix("daemon ").split())
