@@ -24,6 +24,8 @@ class PlainPlan:
         self.board = board
         self.overlay, self.beside = Overlay(), EmptyOverlay()
         self.kept: list[Reservation] = []
+        #: What each waiting job keeps, by its id: a ripe head may have chosen more than once.
+        self.chosen: dict[int, Reservation] = {}
         self.started: list[Started] = []
         self.beside_of: dict[int, tuple[WorkerState, str, Allocation]] = {}
         self.left: list[Job] = []
@@ -37,15 +39,17 @@ class PlainPlan:
             for job in self.left:
                 self.keep_beside(job)
             equals = [job for job in line if job.priority == priority]
-            for job in equals:
-                if job.id in self.ripe:
-                    self.keep(job, [worker for worker in self.board.workers.values() if _is_able(worker, job)])
+            self.keep_for_heads(equals)
             full: set[object] = set()
             for job in equals:
                 shape = (job.spec.queue, job.spec.request, job.spec.constraints)
                 if shape in full or not self.start(job):
                     full.add(shape)
                     self.left.append(job)
+            again = [job for job in equals if job.id in self.chosen]
+            for job in again:
+                self.let_go(job)
+            self.keep_for_heads(again)
 
     def start(self, job: Job) -> bool:
         """Start a job on the first worker where it fits beside what is kept from it."""
@@ -60,10 +64,21 @@ class PlainPlan:
             if not isinstance(found, Shortage):
                 self.overlay.take(worker, job.spec.queue, found)
                 self.started.append((job.id, name, found))
-                if job.id in self.beside_of:
-                    self.beside.give(*self.beside_of[job.id])
+                self.let_go(job)
                 return True
         return False
+
+    def let_go(self, job: Job) -> None:
+        """Let others choose as if a job kept nothing."""
+        self.chosen.pop(job.id, None)
+        if job.id in self.beside_of:
+            self.beside.give(*self.beside_of.pop(job.id))
+
+    def keep_for_heads(self, equals: list[Job]) -> None:
+        """Keep room for those of these jobs that are ripe heads."""
+        for job in equals:
+            if job.id in self.ripe:
+                self.keep(job, [worker for worker in self.board.workers.values() if _is_able(worker, job)])
 
     def bars(self, kept: Reservation, job: Job) -> bool:
         """Whether a job must leave alone what is kept: by the rules as ADR 003 and 017 state them."""
@@ -100,8 +115,7 @@ class PlainPlan:
         options = []
         for worker in workers:
             view = self.overlay.free_view(worker, job.spec.queue)
-            started = {self.board.jobs[job_id].order for job_id, _, _ in self.started}
-            here = [each for each in self.kept if each.worker == worker.info.name and each.order not in started]
+            here = [each for each in self.chosen.values() if each.worker == worker.info.name]
             view.reserved = joined(here, job.spec.queue)
             options.append((*keep(job.spec.request, view), worker, view))
         if not options:
@@ -109,7 +123,9 @@ class PlainPlan:
         _, reserved, worker, view = min(options, key=lambda option: (option[0], option[2].info.name))
         is_own_queue_only, name = is_limited(job.spec.request, view.offer, worker.machine.supply), worker.info.name
         is_ripe = job.id in self.ripe
-        self.kept.append(Reservation(job.order, job.spec.queue, name, reserved, is_ripe, is_own_queue_only))
+        self.chosen[job.id] = Reservation(job.order, job.spec.queue, name, reserved, is_ripe, is_own_queue_only)
+        if self.chosen[job.id] not in self.kept:
+            self.kept.append(self.chosen[job.id])
         allocation = fit(job.spec.request, self.beside.free_view(worker, job.spec.queue))
         if not isinstance(allocation, Shortage):
             self.beside.take(worker, job.spec.queue, allocation)

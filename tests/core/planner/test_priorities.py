@@ -213,6 +213,34 @@ def test_a_job_keeps_room_in_the_plan_that_starts_the_ripe_head_before_it() -> N
     assert started(board) == [2], "job 2 was ripe; the third device is kept for job 3"
 
 
+def test_a_ripe_head_keeps_room_in_the_plan_that_starts_the_ripe_head_before_it() -> None:
+    offers = [Offer("a"), Offer("b")]
+    board = a_board(a_worker(offers=offers, gpu=2), patience=ReservationPolicy(0, 0.0))
+    for job_id in (1, 2):
+        board.put(a_job(job_id, gpu=1, queue="a", priority=URGENT))
+    apply(board, plan(board, T0))
+    board.put(a_job(3, gpu=0.25, queue="a", priority=50))
+    board.put(a_job(4, gpu=1, queue="b", priority=50))
+    apply(board, plan(board, T0))
+    board.put(a_job(5, gpu=0.5, queue="b"))
+    finish(board, 1)
+    assert started(board) == [3], "the rest of the device of job 3 is kept for job 4"
+
+
+def test_a_ripe_head_keeps_room_in_the_plan_that_starts_an_earlier_job_of_its_queue_there() -> None:
+    board = a_board(a_worker("v", gpu=1), a_worker("w", gpu=1), patience=ReservationPolicy(0, 0.0))
+    for job_id in (1, 2):
+        board.put(a_job(job_id, gpu=0.5, priority=URGENT))
+    board.put(a_job(3, gpu=0.75, priority=URGENT))
+    apply(board, plan(board, T0))
+    board.put(a_job(5, gpu=1, priority=50))
+    apply(board, plan(board, T0))
+    finish(board, 1)
+    board.put(a_job(4, gpu=0.5, priority=50))
+    board.put(a_job(6, gpu=0.25))
+    assert started(board) == [4], "job 5 lacks least on w now"
+
+
 def test_a_job_that_may_not_start_keeps_nothing() -> None:
     offers = [Offer("a"), Offer("b")]
     workers = [a_worker("w", offers=offers, cpu=4), a_worker("away", offers=offers, cpu=8)]

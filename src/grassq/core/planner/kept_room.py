@@ -5,6 +5,9 @@ every job of a higher priority that is still waiting keeps room, and so does eve
 room in their order, each beside the room of the jobs before it: a job that could not run beside them keeps nothing, as
 it would not start now even on empty workers. Only jobs that could start keep room: their queue is not paused, and a
 worker that takes jobs could run them.
+
+Jobs of its own priority that start change where a ripe head lacks least. So a ripe head that still waits chooses again
+when the plan leaves its priority. What it kept first stays kept until the plan ends: what is kept only grows.
 """
 
 from __future__ import annotations
@@ -51,8 +54,10 @@ class KeptRoom:
         self._reached = -NOBODY
         #: The workers without their jobs, and with the jobs that keep room: those could all run at once.
         self._beside = EmptyOverlay()
-        #: The ripe heads that have started, and what each job that keeps room takes in the overlay above.
-        self._started: set[int] = set()
+        #: Whether jobs have started since the plan reached a priority.
+        self._has_starts = False
+        #: By position: what each job that is still waiting keeps, and what it takes in the overlay above.
+        self._chosen: dict[int, Reservation] = {}
         self._taken: dict[int, tuple[WorkerState, str, Allocation]] = {}
         #: What is free at a worker for a queue beside what is kept, and what a request lacks there.
         self._views: dict[tuple[str, str], FreeView] = {}
@@ -75,21 +80,18 @@ class KeptRoom:
         target, known, closed = first_of(priority_in(order)), len(self.reservations), {*self._closed}
         while self._reached < target:
             levels = [first_of(priority_in(job.order)) for job in self.ripe_heads]
-            self._reached = min([target, *(level for level in levels if level > self._reached)])
+            passed, self._reached = self._reached, min([target, *(level for level in levels if level > self._reached)])
             self._views.clear()
             self._lacks.clear()
+            self._keep_again(passed)
             self._keep_for_higher_priorities()
-            for job in self.ripe_heads:
-                if first_of(priority_in(job.order)) == self._reached:
-                    waiting = waiting_job(job)
-                    self._keep_for(waiting, able_workers(waiting, self._board), is_ripe=True)
+            self._keep_for_heads(self._ripe_heads_at(self._reached))
         return {each.worker for each in self.reservations[known:]} | {name for name, _ in self._closed.keys() - closed}
 
     def note_start(self, order: int) -> None:
-        """Note that a ripe head starts; what it kept still goes to no equal in this plan, as if it were waiting."""
-        self._started.add(order)
-        if order in self._taken:
-            self._beside.give(*self._taken.pop(order))
+        """Note that a job starts; what a ripe head kept still goes to no equal in this plan, as if it were waiting."""
+        self._has_starts = True
+        self._let_go(order)
 
     def blocking(self, order: int, queue: str, worker: str) -> list[Reservation]:
         """Return the reservations that the job at a position must leave alone on a worker."""
@@ -111,6 +113,30 @@ class KeptRoom:
         ends = [*sorted({begin for begin, _ in here if begin < NOBODY}), NOBODY]
         kept = [[r for begin, r in here if begin < end] for end in ends]
         return [(end, joined(each, queue) if each else None) for end, each in zip(ends, kept, strict=True)]
+
+    def _let_go(self, order: int) -> None:
+        """Let other jobs choose their room as if the job at a position kept none."""
+        self._chosen.pop(order, None)
+        if order in self._taken:
+            self._beside.give(*self._taken.pop(order))
+
+    def _ripe_heads_at(self, first: int) -> list[Job]:
+        """Return the ripe heads of the priority that begins at a position."""
+        return [job for job in self.ripe_heads if first_of(priority_in(job.order)) == first]
+
+    def _keep_again(self, first: int) -> None:
+        """Let the ripe heads of a priority that still wait choose again, if jobs have started since they chose."""
+        if self._has_starts:
+            self._has_starts = False
+            waiting = [job for job in self._ripe_heads_at(first) if job.order in self._chosen]
+            for job in waiting:
+                self._let_go(job.order)
+            self._keep_for_heads(waiting)
+
+    def _keep_for_heads(self, heads: Iterable[Job]) -> None:
+        for job in heads:
+            waiting = waiting_job(job)
+            self._keep_for(waiting, able_workers(waiting, self._board), is_ripe=True)
 
     def _keep_for_higher_priorities(self) -> None:
         """Keep room for jobs before the position that was reached, in their order."""
@@ -135,7 +161,9 @@ class KeptRoom:
         (_, reserved), worker = min(options, key=lambda option: (option[0][0], option[1].info.name))
         name = worker.info.name
         limited = is_limited(job.request, self._overlay.free_view(worker, job.queue).offer, worker.machine.supply)
-        self.reservations.append(Reservation(job.order, job.queue, name, reserved, is_ripe, limited))
+        chosen = self._chosen[job.order] = Reservation(job.order, job.queue, name, reserved, is_ripe, limited)
+        if chosen not in self.reservations:
+            self.reservations.append(chosen)
         allocation = fit(job.request, self._beside.free_view(worker, job.queue))
         if not isinstance(allocation, Shortage):
             self._beside.take(worker, job.queue, allocation)
@@ -150,8 +178,7 @@ class KeptRoom:
         if (*at, job.request) not in self._lacks:
             if at not in self._views:
                 view = self._views[at] = self._overlay.free_view(worker, job.queue)
-                kept = [each for each in self.reservations if each.worker == at[0] and each.order not in self._started]
-                view.reserved = joined(kept, job.queue)
+                view.reserved = joined([each for each in self._chosen.values() if each.worker == at[0]], job.queue)
             self._lacks[*at, job.request] = keep(job.request, self._views[at])
         return self._lacks[*at, job.request]
 

@@ -170,13 +170,13 @@ class Scan:
         found = first_worker_that_fits(job, self._board, self.overlay, self.room)
         if found is None:
             return None
-        self.room.note_start(job.order)
         return self._take(found[0], request_class, key, job.order, found[1])
 
     def _take(
         self, worker: WorkerState, request_class: RequestClass, key: int, order: int, allocation: Allocation
     ) -> PlannedStart:
         self.overlay.take(worker, request_class.queue, allocation)
+        self.room.note_start(order)
         self._passed[id(request_class), key] = (request_class, request_class.pass_first(key, order))
         for number, candidate in enumerate(self._candidates):
             if candidate.worker is worker or (candidate.order == order and candidate.request_class is request_class):
