@@ -293,9 +293,8 @@ class Auditor:
     def _check_first_in_line(self, board: Board) -> None:
         """No job that was placed just now took what a waiting job of higher priority lacks and could have."""
         placed = {job_id for job_id in self._placed if job_id in board.holding}
-        own = {job_id for job_id in placed if board.predecessor(board.holding[job_id]) is None}
         try:
-            found = robbed(board, (job for job in self.alive.values() if job.state is State.QUEUED), own)
+            found = robbed(board, (job for job in self.alive.values() if job.state is State.QUEUED), placed)
         except Overfilled:
             # A restored store knows less than its workers.
             demand(bool(self._forgotten), "a worker is overfull, and no backup was restored")

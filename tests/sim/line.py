@@ -15,9 +15,12 @@ def robbed(board: Board, waiting: Iterable[Job], placed: set[int]) -> tuple[Job,
     """Whether jobs that were just placed took what the first in line lacks, though their priority is lower.
 
     Returns the first in line and the jobs of lower priority. Nothing is said of a queue with limits, nor of a job that
-    keeps nothing because a ripe head of equal priority goes before it.
+    keeps nothing because a ripe head of equal priority goes before it. A job that was just prefetched may have gone
+    before too: a plan prefetches last, so the prefetched job kept room while the others started.
     """
     line = sorted(waiting, key=lambda job: job.order)
+    just_placed = [board.holding[job_id] for job_id in placed]
+    prefetched = [job for job in just_placed if board.predecessor(job) is not None]
     for job in line:
         able = [worker for worker in board.offering(job.spec.queue) if _could_run(worker, job)]
         if not able or board.is_paused(job.spec.queue):
@@ -26,9 +29,9 @@ def robbed(board: Board, waiting: Iterable[Job], placed: set[int]) -> tuple[Job,
         if any(offer.supply or offer.slot_set is not None for offer in offers):
             return None
         equals = [other for other in line if other.priority == job.priority and other.id in board.kept]
-        if equals and job not in equals:
+        if (equals and job not in equals) or any(other.priority >= job.priority for other in prefetched):
             return None
-        lesser = [job_id for job_id in placed if board.holding[job_id].priority < job.priority]
+        lesser = [other.id for other in just_placed if other.priority < job.priority and other not in prefetched]
         if not lesser:
             return None
         before, after = (min(_lack(board, worker, job, gone) for worker in able) for gone in ({*lesser}, set[int]()))
