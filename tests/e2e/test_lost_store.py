@@ -22,6 +22,12 @@ def removed(grass: Grass) -> None:
         path.unlink()
 
 
+def removed_but_for_its_mark(grass: Grass) -> None:
+    for path in store_files(grass.home):
+        if path.suffix != ".mark":
+            path.unlink()
+
+
 def emptied(grass: Grass) -> None:
     removed(grass)
     (grass.home / "store.db").touch()
@@ -41,7 +47,7 @@ def replaced_by_a_new_one(grass: Grass) -> None:
     other.close()
 
 
-LOSSES = [removed, emptied, moved_without_its_log, replaced_by_a_new_one]
+LOSSES = [removed, removed_but_for_its_mark, emptied, moved_without_its_log, replaced_by_a_new_one]
 
 
 @pytest.mark.parametrize("lose", LOSSES)
@@ -51,11 +57,12 @@ def test_a_lost_store_is_said_by_every_command_until_somebody_answers(
     grass.ended(grass.enqueue("true"), grass.enqueue("--gpu=0", "--name", "second", "--", "sh", "-c", "exit 3"))
     grass.crash()
     lose(grass)
-    for words in (("show",), ("enqueue", "true"), ("wait", "3"), ("pause",), ("resume",)):
+    for words in (("show",), ("enqueue", "true"), ("wait", "all"), ("pause",), ("resume",)):
         done = grass(*words)
         assert done.code == 0 and WARNING in done.err and "grass doctor" in done.err, (words, done)
     assert WARNING in (grass.home / "daemon.log").read_text()
-    assert [job["id"] for job in grass.jobs()] == [3], "no id is given twice"
+    (job,) = grass.jobs()
+    assert job["id"] > 2, "no id is given twice"
     grass.ok("restart")
     assert WARNING in grass("show").err, "it is said after a restart"
     grass.ok("resume", "--restored")
@@ -116,16 +123,42 @@ def test_a_running_job_of_a_lost_store_is_never_touched_and_its_devices_are_not_
     assert (grass.home / "jobs" / "1" / "1" / "exit").exists(), "nothing of it was deleted"
 
 
-def test_an_older_copy_of_the_store_is_said(grass: Grass) -> None:
+@pytest.mark.parametrize("lose", [removed, removed_but_for_its_mark])
+def test_an_older_copy_of_the_store_is_said(grass: Grass, lose: Callable[[Grass], None]) -> None:
     grass.ended(grass.enqueue("true"))
     grass.ok("stop")
     shutil.copy(grass.home / "store.db", grass.cwd / "backup.db")
     grass.ended(grass.enqueue("true"), grass.enqueue("true"))
     grass.ok("stop")
-    removed(grass)
+    lose(grass)
     shutil.copy(grass.cwd / "backup.db", grass.home / "store.db")
     assert "2 jobs are in no list" in grass("show").err
-    assert [grass.enqueue("true"), len(grass.jobs())] == [4, 2]
+    new = grass.enqueue("true")
+    assert new > 3 and [job["id"] for job in grass.ended(1, new)] == [1, new]
+    grass.ok("resume", "--restored")
+    assert grass("show").err == ""
+    grass.ok("restart")
+    assert grass("show").err == "" and grass.enqueue("true") > new
+
+
+def test_the_mark_keeps_the_ids_of_lost_jobs_without_a_folder_and_the_right_store_can_come_back(grass: Grass) -> None:
+    grass.ended(grass.enqueue("true"))
+    grass.ok("pause")
+    waiting = grass.enqueue("true")
+    grass.ok("stop")
+    shutil.copy(grass.home / "store.db", grass.cwd / "right.db")
+    removed_but_for_its_mark(grass)
+    new = grass.enqueue("true")
+    assert new > waiting, "the lost job has no folder, and its id is not given again"
+    grass.ended(new)
+    grass.ok("stop")
+    removed_but_for_its_mark(grass)
+    shutil.copy(grass.cwd / "right.db", grass.home / "store.db")
+    assert "1 job is in no list" in grass("show").err
+    grass.ok("resume", "--restored")
+    grass.ok("resume")
+    assert grass.ended(waiting)[0]["state"] == "succeeded"
+    assert grass.enqueue("true") > new
 
 
 def test_a_store_of_another_home_with_the_same_ids_is_refused(grass: Grass) -> None:
@@ -137,8 +170,9 @@ def test_a_store_of_another_home_with_the_same_ids_is_refused(grass: Grass) -> N
     removed(grass)
     shutil.copy(other.home / "store.db", grass.home / "store.db")
     other.close()
-    line = grass.refuses(5, "show")
-    assert "another store" in line and str(grass.home / "jobs") in line
+    for _ in range(2):
+        line = grass.refuses(5, "show")
+        assert "another store" in line and str(grass.home / "jobs") in line, "it is refused at each start"
 
 
 def test_the_log_of_a_database_that_was_moved_away_is_kept(grass: Grass) -> None:

@@ -56,6 +56,7 @@ class Decider:
         incarnation: str,
         patience: ReservationPolicy | None = None,
         floor_id: int = 0,
+        lost_jobs: int = 0,
         lease_s: float = LEASE_S,
         roles: WorkerRoles | None = None,
         near_max: int = NEAR_MAX,
@@ -96,10 +97,9 @@ class Decider:
         self._awaited: set[str] = set()
         store.begin(incarnation)
         self.reload()
-        self._awaited = set(self.board.workers)
-        self.board.awaited = set(self._awaited)
+        self._awaited, self.board.awaited = set(self.board.workers), set(self.board.workers)
         batch = self._batch()
-        self._recovery.begin(batch, self._store_id)
+        self._recovery.begin(batch, self._store_id, lost_jobs)
         self._commit(batch)
         self._next_id = batch.next_id
 

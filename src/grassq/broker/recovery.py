@@ -82,8 +82,14 @@ class Recovery:
         self._restored_to = loaded.restored_to
         self.state.newer = dict(loaded.newer)
 
-    def begin(self, batch: Batch, store_id: str) -> None:
-        """Notice by the mark beside the store, before any worker speaks, that the store went back in time."""
+    def begin(self, batch: Batch, store_id: str, lost_jobs: int) -> None:
+        """Notice by the mark beside the store, before any worker speaks, that the store went back in time.
+
+        `lost_jobs` have folders on this machine and no record. Every command says so until `grass resume --restored`.
+        """
+        if lost_jobs:
+            batch.board.lost_jobs = batch.changes.lost_jobs = lost_jobs
+            _keep_ids(batch)
         if self._mark is None:
             return
         was_kept = batch.store.put_word(MARKED, "yes") is not None

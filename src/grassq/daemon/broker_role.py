@@ -104,18 +104,18 @@ def _decider(
     setup: DaemonContext, store: Store, url: str, history: LostHistory, local: str | None, identity: Identity | None
 ) -> Decider:
     note_key(setup, store, identity)
-    decider = Decider(
+    history.compare(store)
+    return Decider(
         store,
         SystemClock(),
         incarnation=secrets.token_hex(8),
         patience=ReservationPolicy(setup.values.passes, setup.values.patience_s),
         floor_id=history.highest_id,
+        lost_jobs=history.lost_jobs,
         lease_s=setup.values.lease_s,
         roles=in_process(local),
         mark=_mark(setup, url),
     )
-    history.compare(store, decider)
-    return decider
 
 
 def _offer_file(run_root: str, setup: DaemonContext, durable: bool) -> offers.OfferFile:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from grassq.broker.decider import Decider
 from grassq.broker.views import lost_history_warning
 from grassq.errors import Refused
 from grassq.run import rundir
-from grassq.store.base import Changes
 from grassq.store.relational import Store
 from grassq.worker import strays
 
@@ -28,16 +26,19 @@ class LostHistory:
         self._folders = rundir.numbers(f"{run_root}/jobs")
         #: Jobs that have a folder here, and that the store has no record of since it was lost or restored.
         self.unknown: list[int] = []
+        #: How many jobs this start has found lost; 0 if nothing was lost since the last start.
+        self.lost_jobs = 0
 
     @property
     def highest_id(self) -> int:
         """The highest id that has a folder here; 0 without folders."""
         return next(iter(self._folders), 0)
 
-    def compare(self, store: Store, decider: Decider) -> None:
-        """Note in the store that jobs are lost, and log it; raise Refused if folders and store have the same ids.
+    def compare(self, store: Store) -> None:
+        """Find the jobs that are lost, and log it; raise Refused if folders and store have the same ids.
 
-        From then on every command says so, until `grass resume --restored`.
+        Compare before a broker begins on the store: a broker that finds the store restored claims the ids of all
+        folders. Nothing is stored here, so that the broker can tell how far the store has come.
         """
         store_id, highest_id, restored_to = store.ids_taken()
         new = [id_ for id_ in self._folders[:COMPARED_MAX] if id_ > restored_to]
@@ -55,6 +56,5 @@ class LostHistory:
             known = store.known(some)
             self.unknown = [id_ for id_ in some if id_ not in known]
         if is_lost and self.unknown:
-            store.commit(Changes(restored_to=restored_to, lost_jobs=len(self.unknown)))
-            decider.reload()
-            log.error("lost_jobs %s", lost_history_warning(len(self.unknown)))
+            self.lost_jobs = len(self.unknown)
+            log.error("lost_jobs %s", lost_history_warning(self.lost_jobs))

@@ -72,6 +72,9 @@ class HighWater:
         self._store_id = store_id
         found = self._read()
         if isinstance(found, Mark) and found.store_id != store_id:
+            if self._beside_store:
+                why = "it is another store than the one whose mark is beside it"
+                return Restore(found.ids_to, not was_kept, why)
             found = "absent"
         if found == "damaged":
             return Restore(0, False, f"{self._path} is damaged")
