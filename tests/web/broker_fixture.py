@@ -124,6 +124,7 @@ class BrokerFixture:
     async def open(self) -> AsyncIterator[BrokerFixture]:
         """Serve until the end of the block."""
         async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self.audit.close)
             stack.push_async_callback(self.engine.close)
             loop_task = asyncio.create_task(self.engine.run())
             stack.push_async_callback(_cancel, loop_task)
@@ -137,13 +138,15 @@ class BrokerFixture:
             sockets = await listen(stack, runner, [Address("127.0.0.1", 0)], self.identity)
             self.port = sockets[0].getsockname()[1]
             self.api.tokens.reach = Reach([Address("127.0.0.1", self.port)], self.identity.fingerprint)
+            stack.push_async_callback(self._hang_up)
             yield self
-            for writer in self.writers:
-                writer.close()
-            for writer in self.writers:
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
-        self.audit.close()
+
+    async def _hang_up(self) -> None:
+        for writer in self.writers:
+            writer.close()
+        for writer in self.writers:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     def client_context(self) -> ssl.SSLContext:
         """Trusts this broker's certificate and no other."""
