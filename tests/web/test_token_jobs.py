@@ -62,6 +62,21 @@ def test_revoking_a_token_holds_what_it_queued_and_says_how_many() -> None:
     play(test)
 
 
+def test_the_jobs_of_a_token_that_its_holder_gives_up_go_on_until_the_token_is_revoked() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token("submit", bare=True)
+        await submit(fixture, token, 6)
+        assert (await fixture.ask("POST", "/v1/logout", {"key": key()}, token=token)).status == 200
+        fixture.engine.decider.stale = True  # the board is read again from the store
+        await end(fixture, 1)
+        assert await states(fixture) == ["succeeded"] + ["placed"] * 4 + ["queued"]
+        assert (await revoke(fixture, token))["held"] == 1
+        await end(fixture, 2)
+        assert await states(fixture) == ["succeeded"] * 2 + ["placed"] * 3 + ["held"]
+
+    play(test)
+
+
 @pytest.mark.parametrize("scope", ["owner", "admin"])
 def test_a_job_of_a_revoked_token_starts_when_somebody_with_the_right_releases_it(scope: str) -> None:
     async def test(fixture: BrokerFixture) -> None:
