@@ -1,4 +1,4 @@
-"""A broker with a renewed certificate or a new key: who is let in, who is told what, and who needs no restart."""
+"""A broker with a renewed certificate or a new key: which clients and workers are let in, and which are told what."""
 
 from __future__ import annotations
 
