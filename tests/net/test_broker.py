@@ -238,6 +238,43 @@ def test_a_broker_that_stays_away_is_exit_4_and_named(home: Path, certificate: C
         client(home, address, away_s=SHORT_S).show()
 
 
+class Clock:
+    """A clock that goes on only while somebody sleeps; after `end` seconds it stops the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, end: float = float("inf")) -> None:
+        self.now, self._end = 1.0, end
+        monkeypatch.setattr(retry, "monotonic", lambda: self.now)
+        monkeypatch.setattr(retry, "sleep", self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > self._end:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("away_s", [5.0, 90.0])
+def test_a_broker_may_be_away_as_long_as_the_client_says(
+    home: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch, away_s: float
+) -> None:
+    address, clock = closed_port(), Clock(monkeypatch)
+    let_in(home, certificate.fingerprint, address)
+    with pytest.raises(Unreachable):
+        client(home, address, away_s=away_s).show()
+    assert away_s - 1 <= clock.now - 1 <= away_s
+
+
+def test_a_client_that_is_always_patient_never_gives_up_and_says_so(
+    home: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = closed_port()
+    let_in(home, certificate.fingerprint, address)
+    Clock(monkeypatch, end=1000.0)
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        ApiClient(str(home), broker=str(address), tell=told.append, away_s=float("inf")).show()
+    assert told == [f"the broker {address} does not answer; asking again for as long as it takes"]
+
+
 @pytest.mark.parametrize("words", [["wait", "3"], ["log", "-f", "3"], ["follow", "3"], ["run", "ls"]])
 def test_a_command_waits_for_an_absent_broker_as_long_as_it_is_told(
     home: Path, certificate: Certificate, words: list[str]

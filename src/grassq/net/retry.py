@@ -111,13 +111,14 @@ def _ask_broker(ask: Callable[[], Answer], broker: Broker) -> Answer:
         elif now + pause > deadline:
             if answer is not None:
                 return answer  # it says why the store is away
-            away = seconds_text(broker.away_s)
-            raise Unreachable(f"the broker {broker} does not answer ({error}); tried for {away}") from error
+            tried = f"tried for {broker.away_s:g} s"
+            raise Unreachable(f"the broker {broker} does not answer ({error}); {tried}") from error
         elif broker.tell is not None:
             # Not at the first failure: usually the broker closed an idle connection.
             tell, broker.tell = broker.tell, None
             what = "does not answer" if answer is None else "cannot use its store now"
-            tell(f"the broker {broker} {what}; asking again for up to {seconds_text(broker.away_s)}")
+            until = "for as long as it takes" if broker.away_s == float("inf") else f"for up to {broker.away_s:g} s"
+            tell(f"the broker {broker} {what}; asking again {until}")
         sleep(pause)
         pause = min(2 * pause, AWAY_PAUSE_MAX_S)
 
@@ -126,8 +127,3 @@ def _is_not_now(answer: object) -> bool:
     """Tell whether a broker asks to come again later, because its store is away."""
     response = answer[0] if isinstance(answer, tuple) else answer
     return isinstance(response, Response) and response.status == NOT_NOW and RETRY_HEADER in response.headers
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a time as words."""
-    return "ever" if seconds == float("inf") else f"{seconds:g} s"
