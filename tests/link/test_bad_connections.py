@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from aiohttp import ClientResponse
 from msgspec.structs import replace
 from tests.link.harness import QUICK, FrameLine, Line, Worker, World, kind_of, numbered, play, seen_by, until, world
 
@@ -208,5 +210,42 @@ def test_words_of_a_broker_that_no_header_can_hold_end_that_connection_only(tmp_
             line = await FrameLine(one.broker.address, spoil).open(one.stack)
             worker = await one.joined(at=[line.address])
             await until(lambda: odd == [kind] and line.dialled == 2 and worker.link.online)
+
+    play(test)
+
+
+class _SlowLogs:
+    """Logs whose read does not end when it is cancelled first, only when it is cancelled twice."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.is_cancelled = asyncio.Event()
+
+    async def read(self, *_: object) -> tuple[bytes, int]:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.is_cancelled.set()
+        await asyncio.Event().wait()
+        return b"", 0
+
+
+def test_a_worker_that_is_stopped_while_it_closes_a_connection_leaves_none_open(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, QUICK) as one:
+            line = await Line(one.broker.address).open(one.stack)
+            worker = await one.joined(at=[line.address])
+            # Kept here, so that no finaliser closes the connection before the test looks.
+            kept = [each for each in gc.get_objects() if isinstance(each, ClientResponse) and each.connection]
+            logs = worker.logs = _SlowLogs()  # type: ignore[assignment]
+            source = one.broker.directory.source("w", 1, 1, "log")
+            reading = asyncio.create_task(source.reader.read(1, 1, "log", 0))
+            await logs.begun.wait()
+            line.flows.clear()
+            await logs.is_cancelled.wait()
+            await worker.stop()
+            assert [each.connection for each in kept] == [None]
+            await asyncio.gather(reading, return_exceptions=True)
 
     play(test)

@@ -9,6 +9,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -186,7 +187,10 @@ class BrokerLink:
             ssl=_Pinned(endpoint.fingerprint), force_close=True, socket_factory=self._socket
         )
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._times.dial_s)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(
+                aiohttp.ClientSession(connector=connector, timeout=timeout, middlewares=(_closed_by(stack),))
+            )
             async with asyncio.timeout(self._times.dial_s):
                 ws = await self._dial(session, endpoint, address)
             seen = self._memory.position
@@ -256,6 +260,20 @@ class BrokerLink:
             save(self._home, self._memory, sync=False)
         except OSError as error:
             log.error("position_not_kept error=%s", error)
+
+
+def _closed_by(stack: AsyncExitStack) -> aiohttp.ClientMiddlewareType:
+    """Return a middleware that lets a stack close the connection of each answer.
+
+    A WebSocket closes its connection only at the end of an orderly close, which may be interrupted or never begin.
+    """
+
+    async def middleware(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        response = await handler(request)
+        stack.callback(response.close)
+        return response
+
+    return middleware
 
 
 def _refusal(status: int, headers: dict[str, str]) -> Exception:
