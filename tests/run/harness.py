@@ -44,11 +44,11 @@ def a_spec(job: int, argv: list[str | bytes], path: str, **changes: Any) -> dict
     }
 
 
-def eventually(condition: Callable[[], Any], what: str) -> Any:
+def eventually(condition: Callable[[], Any], what: str, within_s: float = DEADLINE_S) -> Any:
     """Wait for a condition, never for a time."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + within_s
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S} s"
+        assert time.monotonic() < deadline, f"{what}: not within {within_s} s"
         time.sleep(0.002)
     return found
 

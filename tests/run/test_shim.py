@@ -22,6 +22,15 @@ def test_the_exit_code_is_kept(harness: Harness, code: int) -> None:
     assert rundir.read_exit(path) == {"v": 1, **record}
 
 
+def test_a_wrapper_that_says_why_it_did_not_start_its_command_was_not_spawned(harness: Harness) -> None:
+    path, record = harness.script('echo "the setup  failed" >"${GRASS_RUN_DIR%/files}/unstarted"; exit 127')
+    said = (record["code"], record["signal"], record["outcome"], record["error"])
+    assert said == (None, None, "spawn_failed", "the setup failed")
+    assert rundir.read_exit(path) == {"v": 1, **record}
+    _, record = harness.script('echo "no" >"${GRASS_RUN_DIR%/files}/unstarted"; exit 126')
+    assert (record["code"], record["outcome"]) == (126, "exited"), "any other code is that of the command"
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 def test_the_signal_that_ended_it_is_kept(harness: Harness, number: int) -> None:
     _, record = harness.script(f"kill -{int(number)} $$")

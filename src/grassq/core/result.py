@@ -35,7 +35,7 @@ def _too_deep() -> ValueError:
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    if not isinstance(value, list | dict):
+    if not isinstance(value, (list, dict)):
         return False
     within = value if isinstance(value, list) else value.values()
     return levels == 0 or any(_is_deeper(each, levels - 1) for each in within)

@@ -4,7 +4,7 @@ Enter at `shim_pool.py`, the daemon's end. The launcher (`launcher.py`) is a pro
 shim (`shim.py`) runs one attempt at a time: it claims the run dir, starts the command (`spawn.py`), waits, ends what
 the command left behind (`processes.py`) and writes the exit record. `rundir.py` alone knows the files of a run dir,
 which are the protocol between daemon and shims, also of other releases. `lease_timer.py` ends an attempt whose lease
-is over.
+is over. `lone_shim.py` runs one attempt on a machine over ssh with Python 3.8 or later: what it loads keeps to that.
 
 Imports the standard library and `core.result`, which reads the result of a job. Has no threads: a shim lives beside
 every job.

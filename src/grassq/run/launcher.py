@@ -31,8 +31,8 @@ def main(argv: list[str], serve: Callable[[int, int], None]) -> None:
     """Fork shims, each running `serve(orders, reports)`, until the daemon is gone."""
     options = dict(zip(argv[::2], argv[1::2], strict=True))
     control_fd, orders_fd, reports_fd = (int(word) for word in options["--fds"].split(","))
-    _keep_only(control_fd, orders_fd, reports_fd)
-    _start_clean(options.get("--nofile"))
+    keep_only(control_fd, orders_fd, reports_fd)
+    start_clean(options.get("--nofile"))
     wake = _watch_children()
     control = socket.socket(fileno=control_fd)
     reports = socket.socket(fileno=reports_fd)
@@ -63,7 +63,7 @@ def main(argv: list[str], serve: Callable[[int, int], None]) -> None:
                 os._exit(0)
 
 
-def _keep_only(*fds: int) -> None:
+def keep_only(*fds: int) -> None:
     """Close descriptors that were passed by mistake: no job may inherit them."""
     for fd in fds:
         os.set_inheritable(fd, False)
@@ -71,7 +71,7 @@ def _keep_only(*fds: int) -> None:
         os.closerange(fd, fd + 1)  # unlike `close` it does not mind that the list's own descriptor is closed by now
 
 
-def _start_clean(nofile: str | None) -> None:
+def start_clean(nofile: str | None) -> None:
     """Undo what the daemon or its shell left behind: a job must start as if from a fresh login."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, *_PYTHONS_OWN}:
         signal.signal(number, signal.SIG_DFL)

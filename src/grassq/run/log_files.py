@@ -7,6 +7,10 @@ import os
 from grassq import atomic_files
 from grassq.run import rundir
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 READ_LIMIT = 1 << 20
 TAIL_BLOCK = 64 << 10
 
@@ -36,18 +40,22 @@ def last_lines(file: str, lines: int) -> int:
     if fd is None:
         return 0
     with open(fd, "rb", buffering=0):
-        end = os.fstat(fd).st_size
-        if lines <= 0 or end == 0:
-            return end
-        # The newline that ends the last line begins no further line.
-        position = end - 1
-        while position > 0:
-            start = max(0, position - TAIL_BLOCK)
-            block = os.pread(fd, position - start, start)
-            cut = len(block)
-            while (cut := block.rfind(b"\n", 0, cut)) >= 0:
-                lines -= 1
-                if lines == 0:
-                    return start + cut + 1
-            position = start
-        return 0
+        return begin_of_last(lines, os.fstat(fd).st_size, lambda size, start: os.pread(fd, size, start))
+
+
+def begin_of_last(lines: int, end: int, pread: Callable[[int, int], bytes]) -> int:
+    """Return the offset where the last `lines` lines begin in what `pread(size, start)` reads, up to `end`."""
+    if lines <= 0 or end == 0:
+        return end
+    # The newline that ends the last line begins no further line.
+    position = end - 1
+    while position > 0:
+        start = max(0, position - TAIL_BLOCK)
+        block = pread(position - start, start)
+        cut = len(block)
+        while (cut := block.rfind(b"\n", 0, cut)) >= 0:
+            lines -= 1
+            if lines == 0:
+                return start + cut + 1
+        position = start
+    return 0

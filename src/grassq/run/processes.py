@@ -16,6 +16,9 @@ TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read th
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    # state, parent, session, start ticks, threads
+    _Stat = tuple[bytes, int, int, int, int]
+
 libc = ctypes.CDLL(None, use_errno=True)
 # Rounds of "stop every new process" before killing: the next call catches a tree that forks faster than this.
 FREEZE_ROUNDS = 8
@@ -25,9 +28,6 @@ _STAT_MAX = 1024
 _ENVIRON_MAX = 4 << 20
 # Gone, or not ours to look at. Any other error is raised: treating it as "gone" would free devices that are in use.
 _NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
-
-# state, parent, session, start ticks, threads
-_Stat = tuple[bytes, int, int, int, int]
 
 
 def boot_id() -> str:
@@ -70,7 +70,13 @@ def open_verified(pid: int, ticks: int) -> int | None:
 
 def signal_verified(pid: int, ticks: int, sig: int) -> bool:
     """Send a signal to exactly this process; False if it is gone or may not be signalled."""
-    fd = open_verified(pid, ticks)
+    try:
+        fd = open_verified(pid, ticks)
+    except (AttributeError, OSError) as exc:
+        # Python 3.8 or Linux before 5.3, which a lone shim may meet, have no pidfd.
+        if isinstance(exc, OSError) and exc.errno != errno.ENOSYS:
+            raise
+        return _kill_verified(pid, ticks, sig)
     if fd is None:
         return False
     try:
@@ -82,9 +88,25 @@ def signal_verified(pid: int, ticks: int, sig: int) -> bool:
     return True
 
 
+def _kill_verified(pid: int, ticks: int, sig: int) -> bool:
+    """Do the same without a pidfd: a pid would have to be reused between the look and the signal."""
+    if start_ticks(pid) != ticks:
+        return False
+    try:
+        os.kill(pid, sig)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
 def signal_all(found: list[tuple[int, int]], sig: int) -> int:
     """Send a signal to each of these processes; return how many it reached."""
     return sum(signal_verified(pid, ticks, sig) for pid, ticks in found)
+
+
+def exit_code(status: int) -> int:
+    """Return the exit code of a status of wait, or the negative number of the signal."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def descriptors(pid: int) -> set[bytes]:

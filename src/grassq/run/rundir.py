@@ -17,6 +17,11 @@ it does not know, and nothing here changes its meaning without a new FORMAT.
                          next         the order (grassq.run.shim) of the attempt that takes over when this one has
                                       ended, a space, crc32 as eight hex digits, newline
                          files/       what the job leaves; its result.json is also "result" in `exit`
+                         tree/        what the job was sent, made aside in `tree.new`: the job's directory
+                         sent         {"v", "trees"}: the manifests of `tree`, as long as it has their files
+                         fetch        {"v", "root", "to", "patterns", "umask"}: what to bring where after the end
+                         fetched      {"v", "error"}: it was brought, or why not
+                         unstarted    why the command was not started, as one line: its environment could not be made
 
 A shim runs only what its own daemon ordered, so no shim of the first release ever meets a spec with a lease.
 """
@@ -29,9 +34,8 @@ import json
 import os
 
 from grassq import atomic_files
-from grassq.core import result
 from grassq.descriptors import write_all
-from grassq.run import processes
+from grassq.run import exit_record, processes
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -42,16 +46,9 @@ FORMAT = 1
 SPEC_LIMIT = 32 << 20
 RECORD_LIMIT = 64 << 10
 SPAN_MAX_S = 1e12
-#: The bounds of an exit record, whose job can write it: the year 9999, and what a kernel says of a process.
-TIME_MAX = 253402300799
-KERNEL_MAX = 2**31 - 1
 STREAMS = ("log", "out", "err")
 #: The names of the two empty files that mark an attempt.
 ACKED, UNRECORDED = "acked", "unrecorded"
-#: The "outcome" of an exit record. Each is an outcome of the core, except that a signal is also `exited`, and that
-#: `lease_ended` is `lost`, or nothing at all if the command had not started.
-OUTCOMES = ("exited", "spawn_failed", "cancelled", "lease_ended")
-EXITED, SPAWN_FAILED, CANCELLED, LEASE_ENDED = OUTCOMES
 #: Fields of a RunSpec that a spec.json of an earlier release lacks, and what they are then.
 LATER = {"lease": False}
 
@@ -150,12 +147,19 @@ def add_result(path: str, record: dict[str, Any]) -> None:
     if not os.access(file, os.F_OK):
         return  # nearly always, and quicker than a read that fails
     try:
-        data = atomic_files.read(file, result.RESULT_MAX + 1)
-        if data is not None:
-            record["result"] = result.read(data)
-    except (OSError, ValueError) as error:
-        if record["code"] == 0 and record["error"] is None:
-            record["error"] = f"the result file is unusable: {error}"
+        exit_record.take_result(record, atomic_files.read(file, exit_record.RESULT_LIMIT))
+    except OSError as error:
+        exit_record.no_result(record, error)
+
+
+def tree_dir(path: str) -> str:
+    """Return the directory of a job that was sent files."""
+    return f"{path}/tree"
+
+
+def setups_dir(path: str) -> str:
+    """Return the folder of the environments that jobs of this home have prepared."""
+    return f"{home_of(path)}/setups"
 
 
 def checkpoint_dir(path: str) -> str:
@@ -184,7 +188,11 @@ def encode_word(word: bytes) -> str | dict[str, str]:
     try:
         return word.decode("utf-8")
     except UnicodeDecodeError:
-        return {"b64": binascii.b2a_base64(word, newline=False).decode("ascii")}
+        return {"b64": _base64(word)}
+
+
+def _base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
 def decode_word(word: object) -> bytes:
@@ -192,7 +200,9 @@ def decode_word(word: object) -> bytes:
     if isinstance(word, str):
         return word.encode("utf-8")
     if isinstance(word, dict) and isinstance(word.get("b64"), str):
-        return binascii.a2b_base64(word["b64"], strict_mode=True)
+        data = binascii.a2b_base64(word["b64"])
+        if _base64(data) == word["b64"]:  # the strict mode of the decoder is newer than Python 3.8
+            return data
     raise ValueError(f"not a word: {word!r}")
 
 
@@ -234,10 +244,15 @@ def claim(path: str, spec: RunSpec, pid: int, ticks: int) -> int | None:
 def void(path: str, store: str, job: int, attempt: int, boot: str) -> bool:
     """Give the attempt up before any shim takes it; False if a shim has."""
     atomic_files.make_dirs(path)
-    fd = atomic_files.create(path, "started", b'%s, "void": true}\n' % _ids(store, job, attempt, boot))
+    fd = atomic_files.create(path, "started", void_claim(store, job, attempt, boot))
     if fd is not None:
         os.close(fd)
     return fd is not None
+
+
+def void_claim(store: str, job: int, attempt: int, boot: str) -> bytes:
+    """Return the claim of an attempt that is given up."""
+    return b'%s, "void": true}\n' % _ids(store, job, attempt, boot)
 
 
 def _ids(store: str, job: int, attempt: int, boot: str) -> bytes:
@@ -253,9 +268,12 @@ def note_spawn(claim: int, pid: int, ticks: int, session: int) -> None:
 
 def request_stop(path: str, grace_s: float | None, reason: str) -> None:
     """Ask for the end of the attempt; None is the grace of its spec."""
-    atomic_files.write_aside(
-        path, "stop", atomic_files.line({"v": FORMAT, "grace_s": grace_s, "reason": reason}), sync=False
-    )
+    atomic_files.write_aside(path, "stop", stop_request(grace_s, reason), sync=False)
+
+
+def stop_request(grace_s: float | None, reason: str) -> bytes:
+    """Return the contents of a stop file."""
+    return atomic_files.line({"v": FORMAT, "grace_s": grace_s, "reason": reason})
 
 
 def may_be_stopped(path: str) -> bool:
@@ -270,18 +288,27 @@ def read_stop(path: str) -> dict[str, Any] | None:
         return None
     found = atomic_files.parse(data) or {}
     grace_s = found.get("grace_s")
-    return {"grace_s": float(grace_s) if isinstance(grace_s, int | float) else None, "reason": found.get("reason")}
+    return {"grace_s": float(grace_s) if isinstance(grace_s, (int, float)) else None, "reason": found.get("reason")}
 
 
 def write_lease(path: str, lease: Lease, boot: str) -> None:
     """Write until when the attempt may run; `boot` is the boot whose clock this is."""
-    line = atomic_files.line({"v": FORMAT, "until": lease.until, "length_s": lease.length_s, "boot": boot})
-    atomic_files.write_aside(path, "lease", line, sync=False)
+    atomic_files.write_aside(path, "lease", lease_line(lease, boot), sync=False)
+
+
+def lease_line(lease: Lease, boot: str) -> bytes:
+    """Return the contents of a lease file."""
+    return atomic_files.line({"v": FORMAT, "until": lease.until, "length_s": lease.length_s, "boot": boot})
 
 
 def read_lease(path: str, boot: str) -> Lease | None:
     """Return until when the attempt may run; None without a lease, or if it is of another boot or invalid."""
-    found = atomic_files.parse(atomic_files.read(f"{path}/lease", RECORD_LIMIT) or b"") or {}
+    return parse_lease(atomic_files.read(f"{path}/lease", RECORD_LIMIT) or b"", boot)
+
+
+def parse_lease(data: bytes, boot: str) -> Lease | None:
+    """Return the lease in the contents of a lease file; None if it is of another boot or invalid."""
+    found = atomic_files.parse(data) or {}
     until, length_s = found.get("until"), found.get("length_s")
     if found.get("v") != FORMAT or found.get("boot") != boot or not (_is_span(until) and _is_span(length_s)):
         return None
@@ -344,35 +371,11 @@ def write_exit(path: str, record: dict[str, Any], sync: bool) -> None:
 
 def read_exit(path: str) -> dict[str, Any] | None:
     """Return how the attempt ended; None if the record is missing, torn, damaged or incomplete."""
-    data = atomic_files.read(f"{path}/exit", RECORD_LIMIT)
-    if not data:
-        return None
-    body = atomic_files.verify_checksum(data)
-    record = None if body is None else atomic_files.parse(body)
-    return record if record is not None and _is_whole(record) else None
-
-
-def _is_whole(record: dict[str, Any]) -> bool:
-    code, signal, error, *times = (record.get(name, ...) for name in ("code", "signal", "error", "started", "ended"))
-    return (
-        all(each is None or (type(each) is int and abs(each) <= KERNEL_MAX) for each in (code, signal))
-        and record.get("outcome") in OUTCOMES
-        and type(error) in (str, type(None))
-        and _is_result(record.get("result"))
-        # NaN is no time: it compares with nothing.
-        and all(type(at) in (int, float) and 0 <= at <= TIME_MAX for at in times)
-    )
-
-
-def _is_result(text: object) -> bool:
-    try:
-        return text is None or (isinstance(text, str) and result.read(text.encode()) == text)
-    except ValueError:
-        return False
+    return exit_record.parse(atomic_files.read(f"{path}/exit", RECORD_LIMIT) or b"")
 
 
 def _is_span(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and 0 <= value <= SPAN_MAX_S
+    return isinstance(value, (int, float)) and 0 <= value <= SPAN_MAX_S
 
 
 def open_log(path: str, stream: str) -> int:
@@ -387,7 +390,7 @@ def look(path: str, boot: str) -> RunDirState:
     found = RunDirState()
     if not atomic_files.is_there(path):
         return found
-    _look_at_claim(path, found)
+    parse_claim(atomic_files.read(f"{path}/started", RECORD_LIMIT), found)
     # The claim names the attempt; reading the spec too would cost every look at a running job its environment.
     if found.job is None:
         _look_at_spec(path, found)
@@ -412,8 +415,8 @@ def _look_at_spec(path: str, found: RunDirState) -> None:
     found.job, found.attempt, found.boot = spec.job, spec.attempt, found.boot or spec.boot
 
 
-def _look_at_claim(path: str, found: RunDirState) -> None:
-    data = atomic_files.read(f"{path}/started", RECORD_LIMIT)
+def parse_claim(data: bytes | None, found: RunDirState) -> None:
+    """Note what the contents of a claim say; None if there is no claim."""
     if data is None:
         return
     found.claimed = True

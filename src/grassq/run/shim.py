@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 
-from grassq.run import lease_timer, own_daemon, processes, rundir, spawn
+from grassq.run import attempt_notes, exit_record, lease_timer, own_daemon, processes, rundir, spawn
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def serve(orders_fd: int, reports_fd: int) -> None:
     """Run attempts until the daemon is gone, says so, or a job leaves something behind on purpose."""
     os.setsid()
     processes.set_subreaper()
-    shim = _Shim(orders_fd, reports_fd)
+    shim = Shim(orders_fd, reports_fd)
     shim.report({"event": "idle"})
     while True:
         try:
@@ -100,7 +100,7 @@ class _Attempt:
         self.spec = spec
         now = time.time()
         self.record: dict[str, Any] = {
-            "code": None, "signal": None, "outcome": rundir.EXITED, "error": None, "user_s": 0.0, "system_s": 0.0,
+            "code": None, "signal": None, "outcome": exit_record.EXITED, "error": None, "user_s": 0.0, "system_s": 0.0,
             "max_rss_kb": 0, "started": now, "ended": now,
         }  # fmt: skip
 
@@ -112,7 +112,7 @@ class _Attempt:
         return pid != self.pid and own_daemon.is_kept(pid, rundir.home_of(self.path))
 
 
-class _Shim:
+class Shim:
     """The process: its sockets, its signals and the current attempt."""
 
     def __init__(self, orders_fd: int, reports_fd: int) -> None:
@@ -192,8 +192,8 @@ class _Shim:
             attempt.record["started"] = time.time()
             attempt.pid = spawn.spawn(attempt.spec, attempt.path, self.null)
         except (OSError, ValueError) as exc:
-            attempt.record["outcome"] = rundir.SPAWN_FAILED
-            attempt.record["error"] = spawn.reason(exc, attempt.spec)
+            attempt.record["outcome"] = exit_record.SPAWN_FAILED
+            attempt.record["error"] = attempt_notes.why_unstarted(attempt.path) or spawn.reason(exc, attempt.spec)
             return False
         attempt.none_left = False
         return True
@@ -268,7 +268,7 @@ class _Shim:
             if pid != attempt.pid or attempt.ended:
                 continue
             attempt.ended = True
-            code = os.waitstatus_to_exitcode(status)
+            code = processes.exit_code(status)
             attempt.record.update(
                 code=code if code >= 0 else None,
                 signal=-code if code < 0 else None,
@@ -356,14 +356,16 @@ class _Shim:
 
     def _finish(self, attempt: _Attempt) -> bool:
         if attempt.cancelled:
-            attempt.record["outcome"] = rundir.CANCELLED
+            attempt.record["outcome"] = exit_record.CANCELLED
         elif attempt.lease_ended:
-            attempt.record["outcome"] = rundir.LEASE_ENDED
+            attempt.record["outcome"] = exit_record.LEASE_ENDED
         if attempt.guard is not None:
             attempt.guard.close()
         if attempt.pid == 0:
             attempt.record["ended"] = time.time()
         else:
+            if attempt.record["outcome"] == exit_record.EXITED:
+                attempt_notes.add_unstarted(attempt.path, attempt.record)
             rundir.add_result(attempt.path, attempt.record)
         # While a daemon listens, its store is the durable record, and a sync here would cost every job a disk flush.
         synced = self.deaf
@@ -375,7 +377,7 @@ class _Shim:
         message = {"event": "exited", **attempt.ids(), "record": attempt.record, "next": goes_on}
         message["idle"] = is_free and not goes_on
         if attempt.pid and not attempt.told:
-            message |= self._identity(attempt)
+            message.update(self._identity(attempt))
         self.report(message)
         if self.unsent:
             self._drain()
