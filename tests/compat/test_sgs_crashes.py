@@ -13,7 +13,7 @@ import pytest
 from tests.compat.schedulers import GATE, Scheduler, others, processing, run_file
 from tests.e2e.world import DEADLINE_S, end, eventually
 
-from grassq.compat.simple_gpu_scheduler.event_reader import EventReader
+from grassq.compat.event_reader import EventReader
 from grassq.compat.simple_gpu_scheduler.killed_runs import FOLDER
 from grassq.errors import Unreachable
 from grassq.net.event_stream import EventStream

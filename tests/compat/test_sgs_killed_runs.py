@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from tests.compat.schedulers import run_file
 
+from grassq.compat.messages import Messages
 from grassq.compat.simple_gpu_scheduler.killed_runs import FOLDER, RunFile, report_killed_runs
-from grassq.compat.simple_gpu_scheduler.messages import Messages
 from grassq.net.client import ApiClient
 
 #: Keeps a file about itself and dies while a line is in flight.

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from grassq.compat.messages import Messages
+from grassq.compat.signals import Signals
 from grassq.compat.simple_gpu_scheduler import line_submitter
 from grassq.compat.simple_gpu_scheduler.command_reader import Command
 from grassq.compat.simple_gpu_scheduler.killed_runs import FOLDER
 from grassq.compat.simple_gpu_scheduler.line_submitter import LineSubmitter
-from grassq.compat.simple_gpu_scheduler.messages import Messages
-from grassq.compat.simple_gpu_scheduler.signals import Signals
 from grassq.errors import BadInput, GrassError, Refused, StoreUnavailable, Unreachable
 from grassq.net.client import ApiClient, read_answer
 from grassq.net.http import Response

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grassq.core.permutation import SMALL, order
 from grassq.core.syntax import sweep
-from grassq.core.syntax.permutation import SMALL, order
 from grassq.core.syntax.sweep import Search, Typed
 from grassq.errors import BadInput
 

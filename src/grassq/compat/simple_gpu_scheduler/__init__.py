@@ -1,9 +1,8 @@
 """simple_gpu_scheduler: reads one command per line from stdin and runs each command on its own GPU.
 
 Enter at `entry.py`. `arguments.py` reads the arguments, `command_reader.py` the lines of stdin. `line_submitter.py`
-stores the lines as jobs of a temporary queue with one slot per GPU. `event_reader.py` receives the queue's events on a
-thread, `job_table.py` keeps the state of each job, `output.py` and `messages.py` print, `signals.py` handles ctrl-C.
-`scheduler.py` is the main loop.
+stores the lines as jobs of a temporary queue with one slot per GPU. `job_table.py` keeps the state of each job, and
+`output.py` prints. `scheduler.py` is the main loop.
 
 May import what `grassq.compat` may.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from grassq.compat.messages import Messages
+    from grassq.compat.signals import Signals
     from grassq.compat.simple_gpu_scheduler.arguments import Arguments
-    from grassq.compat.simple_gpu_scheduler.messages import Messages
-    from grassq.compat.simple_gpu_scheduler.signals import Signals
 
 
 def main(argv: list[str]) -> int:
@@ -19,20 +19,20 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return 130  # nothing was created yet
     finally:
-        from grassq.compat.simple_gpu_scheduler.signals import ignore
+        from grassq.compat.signals import ignore
 
         ignore()
 
 
 def _call(argv: list[str]) -> int:
+    from grassq.compat.messages import Messages
+    from grassq.compat.signals import Leave, Signals, ignore
     from grassq.compat.simple_gpu_scheduler import arguments
-    from grassq.compat.simple_gpu_scheduler.messages import Messages
     from grassq.compat.simple_gpu_scheduler.scheduler import EXIT_SIGNAL
-    from grassq.compat.simple_gpu_scheduler.signals import Leave, Signals, ignore
     from grassq.errors import GrassError
 
     typed = arguments.read(argv)
-    messages, signals = Messages(), Signals()
+    messages, signals = Messages(arguments.PROGRAM), Signals()
     try:
         try:
             return _schedule(typed, messages, signals)

@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 from grassq.cli import job_text, render
-from grassq.compat.simple_gpu_scheduler.messages import Messages
+from grassq.compat.messages import Messages
 from grassq.errors import GrassError
 from grassq.net.client import ApiClient
 from grassq.net.encoding import FINAL_STATES

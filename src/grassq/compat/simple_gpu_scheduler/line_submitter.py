@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import NamedTuple
 
+from grassq.compat.messages import Messages
+from grassq.compat.signals import Signals
 from grassq.compat.simple_gpu_scheduler.command_reader import Command
 from grassq.compat.simple_gpu_scheduler.killed_runs import RunFile
-from grassq.compat.simple_gpu_scheduler.messages import Messages
-from grassq.compat.simple_gpu_scheduler.signals import Signals
 from grassq.core.syntax.placeholders import JOB_PLACEHOLDERS, literal
 from grassq.core.syntax.resource_names import SLOT, SLOTS_OF
 from grassq.errors import BadInput, GrassError, StoreUnavailable, Unreachable

@@ -7,17 +7,17 @@ import select
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from signal import SIGINT
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
+from grassq.compat.event_reader import EventReader, Resubscription
+from grassq.compat.messages import Messages
+from grassq.compat.signals import END_ALL, STOP, Signals
 from grassq.compat.simple_gpu_scheduler.arguments import Arguments
 from grassq.compat.simple_gpu_scheduler.command_reader import Command, CommandReader, Found
-from grassq.compat.simple_gpu_scheduler.event_reader import EventReader
 from grassq.compat.simple_gpu_scheduler.job_table import CANCELLED, SUCCEEDED, JobTable
 from grassq.compat.simple_gpu_scheduler.line_submitter import LineSubmitter
-from grassq.compat.simple_gpu_scheduler.messages import Messages
 from grassq.compat.simple_gpu_scheduler.output import Output, is_file
-from grassq.compat.simple_gpu_scheduler.signals import END_ALL, STOP, Signals
 from grassq.core.outcome import in_words
 from grassq.errors import EXIT_JOB_FAILED, EXIT_USAGE, GrassError, NotFound, Refused, Unreachable
 from grassq.net.client import ApiClient, compact
@@ -26,9 +26,7 @@ from grassq.net.event_stream import Frame, JobEnded, JobShown, JobStarted
 #: With this many unfinished jobs, stdin is not read. One read may exceed the limit by its commands.
 UNFINISHED_MAX = 10_000
 READ_SIZE = 64 << 10
-#: The call gives up after FAILURES_MAX subscriptions in a row that each lasted less than STEADY_S seconds.
-STEADY_S = 30.0
-FAILURES_MAX = 20
+#: Seconds between two tries to cancel jobs after a signal.
 PAUSE_S = 1.0
 
 EXIT_SIGNAL = 128
@@ -57,14 +55,13 @@ class Scheduler:
         self._is_reading = True
         self._is_finite = is_file(0)
         self._bad = 0
-        self._failures = 0
         self._told_of_output = False
         self._create_queue()
         table = self._table
         # `known` is called on the event reader's thread. It reads `last` first, so a job up to `last` that is not among
         # the unfinished jobs has ended.
         self._event_reader = EventReader(client.subscribe(self._queue, known=lambda: (table.last, table.unfinished())))
-        self._subscribed = monotonic()
+        self._resubscription = Resubscription(self._event_reader, self._create_queue, messages.say)
         self._submitter = LineSubmitter(client, self._queue, cwd, self._create_queue, messages, signals)
 
     def run(self) -> int:
@@ -114,9 +111,10 @@ class Scheduler:
         return [act for descriptor, act in acts.items() if descriptor in ready]
 
     def _draw(self) -> float | None:
-        if self._output.is_midline:
+        table = self._table
+        if self._output.is_midline or not self._is_finite or not table.total:
             return None
-        return self._messages.draw(self._table) if self._is_finite and self._table.total else None
+        return self._messages.draw(table.done, table.total, table.running, table.failed)
 
     def _read(self) -> None:
         if not self._is_reading:
@@ -169,7 +167,7 @@ class Scheduler:
         try:
             frames = self._event_reader.take()
         except GrassError as error:
-            self._subscribe_again(error)
+            self._resubscription.after(error)
             return
         for frame in frames:
             self._handle(frame)
@@ -220,23 +218,6 @@ class Scheduler:
         if self._table.end(job, "lost") is not None:
             self._flush()  # on a terminal this comes after what the command wrote
             self._messages.say(f"job {job} is gone: the daemon has no record of it, and its result is unknown")
-
-    def _subscribe_again(self, error: GrassError) -> None:
-        """Subscribe again from the last position, after the daemon was away for longer than a client waits."""
-        now = monotonic()
-        self._failures = self._failures + 1 if now - self._subscribed < STEADY_S else 1
-        if self._failures > FAILURES_MAX:
-            raise error
-        if self._failures > 1:
-            sleep(PAUSE_S)
-        elif not isinstance(error, NotFound):
-            self._messages.say(f"{error}; trying again")
-        # The queue may have been deleted, or removed while this process was suspended; its jobs then wait for it.
-        # Creating an existing queue changes nothing. An error here comes back, and is counted, at the subscription.
-        with suppress(GrassError):
-            self._create_queue()
-        self._event_reader.read_on()
-        self._subscribed = now
 
     def _flush(self) -> None:
         if self._output.is_waiting:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import islice, product, starmap
 
-from grassq.core.syntax.permutation import order
+from grassq.core.permutation import order
 from grassq.errors import BadInput
 
 TYPE_CHECKING = False

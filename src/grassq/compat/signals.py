@@ -1,4 +1,4 @@
-"""Turns signals into a descriptor that can be polled; the third ctrl-C ends the process."""
+"""Turns signals into a descriptor that can be polled; the last of several ctrl-C ends the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_SIZE = 64
 
 
 class Leave(BaseException):
-    """The third ctrl-C: leave at once."""
+    """The last ctrl-C: leave at once."""
 
 
 class Signals:
@@ -27,7 +27,9 @@ class Signals:
     and a supervisor sends both; none of them means that running commands should be ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leave_at: int = LEAVE) -> None:
+        """`leave_at` is the ctrl-C that ends the process, counted from 1."""
+        self._leave_at = leave_at
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._interrupts = 0
         #: The first signal; 0 if there was none.
@@ -52,7 +54,7 @@ class Signals:
         self.first = self.first or number
         self._interrupts += number == signal.SIGINT
         # Raised once: a ctrl-C that is held down would interrupt the exit itself.
-        if number == signal.SIGINT and self._interrupts == LEAVE:
+        if number == signal.SIGINT and self._interrupts == self._leave_at:
             raise Leave
 
 

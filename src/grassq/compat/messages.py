@@ -6,8 +6,6 @@ import os
 from time import monotonic
 
 from grassq.cli import render
-from grassq.compat.simple_gpu_scheduler.arguments import PROGRAM
-from grassq.compat.simple_gpu_scheduler.job_table import JobTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +18,10 @@ DRAW_S = 0.2
 class Messages:
     """Writes messages and the progress bar to stderr."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str, unit: str = "commands") -> None:
+        """`unit` is what the bar counts."""
+        self._program = program
+        self._unit = unit
         self._is_watched = os.isatty(2)
         self._shares_terminal = os.isatty(1)
         self._bar: ProgressBar | None = None
@@ -28,7 +29,7 @@ class Messages:
 
     def say(self, message: str) -> None:
         """Write one line that begins with the program name."""
-        self.write(f"{PROGRAM}: {render.clean(message)}\n".encode("utf-8", "backslashreplace"))
+        self.write(f"{self._program}: {render.clean(message)}\n".encode("utf-8", "backslashreplace"))
 
     def write(self, data: bytes) -> None:
         """Write bytes, on a terminal with control characters as escapes; ignore an unwritable stderr."""
@@ -38,7 +39,7 @@ class Messages:
         except OSError:
             return
 
-    def draw(self, table: JobTable) -> float | None:
+    def draw(self, done: int, total: int, running: int, failed: int) -> float | None:
         """Draw the bar; return the seconds until the next redraw, or None if stderr is no terminal."""
         if not self._is_watched:
             return None
@@ -48,10 +49,10 @@ class Messages:
         if self._bar is None:
             from grassq.cli.progress import ProgressBar
 
-            self._bar = ProgressBar("commands")
-        remarks = [f"{table.running} running", f"{table.failed} failed" if table.failed else ""]
+            self._bar = ProgressBar(self._unit)
+        remarks = [f"{running} running", f"{failed} failed" if failed else ""]
         try:
-            self._bar.show(table.done, table.total, ", ".join(filter(None, remarks)))
+            self._bar.show(done, total, ", ".join(filter(None, remarks)))
         except OSError:
             self._drop()
             return None

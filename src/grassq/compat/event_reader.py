@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic, sleep
 
-from grassq.errors import GrassError, Unreachable
+from grassq.errors import GrassError, NotFound, Unreachable
 from grassq.net.event_stream import EventStream, Frame, JobOutput
 
 #: Bytes of frames not yet taken; above this limit the thread stops reading until frames are taken.
 BUFFER_MAX = 1 << 20
 #: Bytes counted for a frame in addition to its output.
 FRAME_WEIGHT = 200
+#: The call gives up after FAILURES_MAX subscriptions in a row that each lasted less than STEADY_S seconds.
+STEADY_S = 30.0
+FAILURES_MAX = 20
+PAUSE_S = 1.0
 
 
 class EventReader:
@@ -90,3 +96,32 @@ class EventReader:
     def _drain(self) -> None:
         with suppress(BlockingIOError):  # there was no frame
             os.eventfd_read(self._eventfd)
+
+
+class Resubscription:
+    """Subscribes again after the daemon was away for longer than a client waits, some times in a row."""
+
+    def __init__(self, reader: EventReader, create_queue: Callable[[], None], say: Callable[[str], None]) -> None:
+        """`create_queue` makes the queue, and changes nothing if it is there; `say` gets one message."""
+        self._reader = reader
+        self._create_queue = create_queue
+        self._say = say
+        self._failures = 0
+        self._subscribed = monotonic()
+
+    def after(self, error: GrassError) -> None:
+        """Read on from the last position after an error; raise the error after too many in a row."""
+        now = monotonic()
+        self._failures = self._failures + 1 if now - self._subscribed < STEADY_S else 1
+        if self._failures > FAILURES_MAX:
+            raise error
+        if self._failures > 1:
+            sleep(PAUSE_S)
+        elif not isinstance(error, NotFound):
+            self._say(f"{error}; trying again")
+        # The queue may have been deleted, or removed while this process was suspended; its jobs then wait for it.
+        # An error here comes back, and is counted, at the subscription.
+        with suppress(GrassError):
+            self._create_queue()
+        self._reader.read_on()
+        self._subscribed = now
