@@ -8,10 +8,11 @@ from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen, ended
 from tests.builders import a_worker, an_offer
 
+from grassq.broker import views
 from grassq.broker.inbox import Call, FromWorker
 from grassq.core.messages import Ack, Check, Report, Start, Stop
 from grassq.core.model import ForQueue, Outcome, State
-from grassq.core.states import Exited, Lost, RefusedByWorker, Release, Started, Stuck
+from grassq.core.states import SENDING, Exited, Lost, RefusedByWorker, Release, Started, Stuck
 from grassq.errors import InvalidMove
 
 
@@ -325,3 +326,13 @@ def test_a_lost_worker_row_is_written_again_when_it_changes() -> None:
     assert fixture.store.commits == commits
     fixture.hello(replace(info, boot="boot-2"))
     assert fixture.store.commits == commits + 1
+
+
+@pytest.mark.parametrize(("why", "is_stuck"), [("its run dir cannot be made", True), (f"{SENDING}: 5 of 9 MiB", False)])
+def test_a_job_whose_files_are_on_their_way_needs_no_person(why: str, is_stuck: bool) -> None:
+    fixture = a_decider()
+    fixture.submit(a_draft())
+    fixture.report(1, Stuck(1, why))
+    (found,) = fixture.ask(lambda batch: views.documents(batch, [fixture.job(1)]))
+    assert (found["state"], found["reason"]) == ("placed", why)
+    assert found["cannot_start"] == (why if is_stuck else None)

@@ -11,6 +11,7 @@ from tests.builders import a_worker, an_offer
 from grassq.broker import service
 from grassq.core.messages import Start
 from grassq.core.model import Constraints, Outcome, State
+from grassq.core.resources.amounts import ONE
 from grassq.core.states import Exited, Started
 from grassq.errors import NotFound, Refused
 from grassq.store.base import Token, WorkerRecord
@@ -206,3 +207,27 @@ def test_a_job_waits_when_the_only_worker_that_could_run_it_is_removed_and_goes_
     assert fixture.job(5).state is State.WAITING and "there is no worker 'a'" in (fixture.job(5).reason or "")
     fixture.hello(A)
     assert fixture.job(5).state is State.PLACED
+
+
+# Programs outside of Grass.
+
+
+def test_what_others_use_delays_a_job_without_making_it_wait_for_its_queue() -> None:
+    fixture = DeciderFixture(replace(A, used_by_others={"cpu": ONE}))
+    [job] = fixture.submit(a_draft(cpu=1))
+    assert fixture.job(job).state is State.QUEUED
+    text = fixture.do(lambda batch: at_once.why(batch, chosen(str(job))), changing=False)["jobs"][0]["text"]
+    assert "on a: cpu 1 needed, 0 free; programs outside of Grass use 1 cpu" in text
+    shown = fixture.do(lambda batch: at_once.show(batch, []), changing=False)["workers"][0]
+    assert (shown["capacity"], shown["free"], shown["used_by_others"]) == ({"cpu": 1.0}, {"cpu": 0.0}, {"cpu": 1})
+    fixture.hello(A, fresh=False)
+    assert fixture.job(job).state is State.PLACED
+
+
+def test_what_others_use_is_not_stored() -> None:
+    fixture = DeciderFixture(A)
+    commits = fixture.decider.status.history.position.commit
+    fixture.hello(replace(A, used_by_others={"cpu": ONE}), fresh=False)
+    assert fixture.decider.status.history.position.commit == commits
+    fixture.restart()
+    assert fixture.decider.board.workers["a"].info.used_by_others == {}

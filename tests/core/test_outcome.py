@@ -6,7 +6,7 @@ import pytest
 
 from grassq.core.model import Outcome
 from grassq.core.outcome import EXIT_CODES, exit_code, in_words
-from grassq.run import rundir
+from grassq.run import exit_record
 
 
 def test_every_outcome_has_an_exit_code() -> None:
@@ -14,7 +14,7 @@ def test_every_outcome_has_an_exit_code() -> None:
 
 
 def test_the_shim_writes_outcomes_of_the_core_or_that_its_lease_ended() -> None:
-    assert set(rundir.OUTCOMES) - set(Outcome) == {rundir.LEASE_ENDED}
+    assert set(exit_record.OUTCOMES) - set(Outcome) == {exit_record.LEASE_ENDED}
 
 
 @pytest.mark.parametrize(

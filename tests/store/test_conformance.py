@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.builders import T0, a_job, a_placement, a_worker, an_offer
 from tests.store.batches import DIGEST, ENV, MANY, ended, kept, new, text
 
-from grassq.core.model import HOLDING, Job, Outcome, QueueTemplate, State
+from grassq.core.model import HOLDING, Constraints, Job, Outcome, QueueTemplate, State
+from grassq.core.syntax.file_words import SentTree
 from grassq.errors import GuardFailed, StoreUnavailable
+from grassq.store import rows
 from grassq.store.base import SUBMISSION_KEPT_S, Attempt, Changes, Story, Submission
 from grassq.store.relational import Store
 
@@ -78,6 +81,25 @@ def test_several_moves_of_one_job_are_one_write(store: Store) -> None:
 
 
 # What is committed is what is loaded.
+
+
+def test_a_job_with_files_comes_back_with_them_and_other_jobs_are_stored_as_before(store: Store) -> None:
+    files: dict[str, Any] = {
+        "send": (SentTree("0a" * 32, b"in/\xff", b"/code"),),
+        "fetch": (b"out/*", b"\xff"),
+        "fetch_to": b"/back",
+        "env_from": "there",
+        "python": b"~/venv",
+        "setup": b"uv sync",
+        "setup_files": (b"uv.lock",),
+        "constraints": Constraints(labels=("gpu",), files=True),
+    }
+    changes = new(a_job(1), a_job(2))
+    plain = changes.inserted[2]
+    changes.inserted[1] = sent = replace(changes.inserted[1], spec=replace(plain.spec, **files))
+    store.commit(changes)
+    assert (kept(store, 1).spec, kept(store, 2).spec) == (sent.spec, plain.spec)
+    assert "files" not in str(msgspec.msgpack.decode(rows.encode(Constraints(labels=("gpu",)))))
 
 
 def test_workers_and_pauses_are_kept(store: Store) -> None:

@@ -328,8 +328,8 @@ class Decider:
         if known is None:
             self.board.workers[info.name].drained = self._worker_records.get(info.name, WorkerRecord()).drained
         self._replan = True
-        if known is None or known.said != info:
-            batch.changes.workers[info.name] = info
+        if known is None or known.said.lasting != info.lasting:
+            batch.changes.workers[info.name] = info.lasting
             worker_records.note_offered(batch, info)
             self._generation += 1
             eligibility.reevaluate(batch)

@@ -11,7 +11,7 @@ from grassq import __version__
 from grassq.broker.batch import Batch
 from grassq.broker.selection import Reading, read
 from grassq.core import outcome
-from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, State
+from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, Spec, State
 from grassq.core.planner.board import EVERYTHING, Board
 from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn
 from grassq.core.planner.request_classes import shape_of
@@ -20,6 +20,7 @@ from grassq.core.resources.amounts import allocation_json, amount_number, amount
 from grassq.core.resources.capacity import Pool
 from grassq.core.resources.fit import FreeView, free_json, supply_json
 from grassq.core.resources.slots import slots_in
+from grassq.core.states import SENDING
 from grassq.core.syntax.selectors import ByState as InState
 
 SCHEMA = 1
@@ -91,8 +92,8 @@ def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
 
 def cannot_start(batch: Batch, job: Job) -> str | None:
     """Return why a job cannot start until a person does something; None if it can, and when it has started."""
-    is_stuck = job.state is State.HELD or job.waits_for_queue or (job.state is State.PLACED and job.reason)
-    if is_stuck:
+    is_delayed = job.state is State.PLACED and job.reason is not None and not job.reason.startswith(SENDING)
+    if job.state is State.HELD or job.waits_for_queue or is_delayed:
         return lacking(batch, job) or job.reason
     why = lacking(batch, job) if job.state is State.QUEUED else None
     return why or (_stores_nothing(batch) if job.state in (State.QUEUED, State.WAITING, State.PLACED) else None)
@@ -150,7 +151,7 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "state": str(job.state),
         "reason": silent or lacking or job.reason,
         "unreachable": silent is not None,
-        "command": [word.decode("utf-8", "backslashreplace") for word in job.spec.command],
+        "command": [_text(word) for word in job.spec.command],
         "shell": job.spec.shell is not None,
         "request": {name: amount_number(amount) for name, amount in job.spec.request},
         "allocation": allocation_json(where.allocation) if where else None,
@@ -164,13 +165,34 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "result": None if job.result is None else json.loads(job.result),
         "rerun_of": job.rerun_of,
         "priority": job.priority,
-        "cwd": job.spec.cwd.decode("utf-8", "backslashreplace"),
+        "cwd": _text(job.spec.cwd),
         "split": job.spec.split,
+        "files": _files_document(job.spec) if job.spec.constraints.files else None,
         "cancel_requested": job.cancel_requested,
         "created": timestamp(job.created),
         "started": timestamp(job.started),
         "finished": timestamp(job.finished),
     }
+
+
+def _files_document(spec: Spec) -> Document:
+    """Return the options of a job that are about files and the environment, without those that were not given."""
+    document: Document = {
+        "send": [
+            {"folder": _text(tree.folder), "dest": _text(tree.dest), "manifest": tree.manifest} for tree in spec.send
+        ],
+        "fetch": [_text(pattern) for pattern in spec.fetch],
+        "fetch_to": _text(spec.fetch_to or b""),
+        "env_from": "" if spec.env_from == "machine" else spec.env_from,
+        "python": _text(spec.python or b""),
+        "setup": _text(spec.setup or b""),
+        "setup_files": [_text(name) for name in spec.setup_files],
+    }
+    return {name: value for name, value in document.items() if value}
+
+
+def _text(word: bytes) -> str:
+    return word.decode("utf-8", "backslashreplace")
 
 
 def lost_history_warning(lost_jobs: int) -> str:
@@ -273,6 +295,7 @@ def worker_document(batch: Batch, worker: WorkerState) -> Document:
         "jobs": len(batch.board.held_by(worker.info.name)),
         "capacity": supply_json(capacity),
         "free": free_json(FreeView(worker.machine, worker.machine), capacity),
+        "used_by_others": allocation_json(worker.info.used_by_others),
         # For an offline worker: the time it was last heard.
         "since": timestamp(worker.since if worker.online else batch.now - silent_s),
         "detecting": bool(worker.info.looked_for),
@@ -296,6 +319,7 @@ def _why(batch: Batch, job: Job, outlook: Outlook) -> Document:
                 "needed": amount_number(blocker.needed),
                 "free": amount_number(blocker.free),
                 "holders": list(blocker.holders),
+                "used_by_others": blocker.others or None,
             }
             for blocker in blockers
         ],
@@ -364,7 +388,8 @@ def _blocker_line(blocker: Blocker) -> str:
     held = f"; held by job {', '.join(map(str, blocker.holders))}" if blocker.holders else ""
     numbers = f"{amount_text(blocker.needed)} needed, {amount_text(blocker.free)} free"
     why = "" if numbers.split(",")[0] in blocker.why or "needed" in blocker.why else f" ({blocker.why})"
-    return f"  on {blocker.worker}: {blocker.resource} {numbers}{held}{why}"
+    others = f"; programs outside of Grass use {blocker.others}" if blocker.others else ""
+    return f"  on {blocker.worker}: {blocker.resource} {numbers}{held}{others}{why}"
 
 
 def ending(job: Job) -> str:

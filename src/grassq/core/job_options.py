@@ -16,19 +16,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypedDict, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, TypedDict, get_type_hints
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from grassq.core.names import DEFAULT_QUEUE, check_mark, check_name, shown
 from grassq.core.syntax.durations import DURATION_MAX_S, duration_s
+from grassq.core.syntax.file_words import SentTree, check_inside, check_path, read_send
 from grassq.errors import BadInput
 
 PRIORITY_MAX = 1_000_000
 NEUTRAL_PRIORITY = 30
 TRIES_MAX = 1_000
 STOP_GRACE_S = 10.0
+
+#: How often an option that names files or folders may be given.
+FILE_WORDS_MAX = 100
 
 #: NAME=value pairs as bytes, in the order given; a later pair overrides an earlier one.
 Pairs = tuple[tuple[bytes, bytes], ...]
@@ -118,12 +122,54 @@ def seconds(option: Option, values: Sequence[bytes]) -> float:
     return duration_s(text(option, values), option.typed, unit="s")
 
 
-def on_lost(option: Option, values: Sequence[bytes]) -> str:
-    """Return `fail` or `requeue`."""
-    typed = text(option, values)
-    if typed not in ("fail", "requeue"):
-        raise BadInput(f"{option.typed} needs 'requeue' or 'fail', not {shown(typed)}")
-    return typed
+def one_of(*words: str) -> Parse:
+    """Return a parser of a value that is one of these words."""
+
+    def parse(option: Option, values: Sequence[bytes]) -> str:
+        typed = text(option, values)
+        if typed not in words:
+            raise BadInput(f"{option.typed} needs {' or '.join(map(repr, words))}, not {shown(typed)}")
+        return typed
+
+    return parse
+
+
+def path(option: Option, values: Sequence[bytes]) -> bytes:
+    """Return the value as a path."""
+    return check_path(values[0], option.typed)
+
+
+def line(option: Option, values: Sequence[bytes]) -> bytes:
+    """Return the value as a line for a shell."""
+    if not values[0].strip():
+        raise BadInput(f"{option.typed} needs a command")
+    return values[0]
+
+
+def inside(option: Option, values: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Return the values as paths of files in the job's directory."""
+    return tuple([check_inside(value, option.typed) for value in _not_too_many(option, values)])
+
+
+def patterns(option: Option, values: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Return the values as patterns of files in the job's directory; `.` is everything."""
+    return tuple(
+        [
+            value if value.rstrip(b"/") == b"." else check_inside(value, option.typed)
+            for value in _not_too_many(option, values)
+        ]
+    )
+
+
+def sent(option: Option, values: Sequence[bytes]) -> tuple[SentTree, ...]:
+    """Return DIR[:DEST] values as trees without manifests."""
+    return tuple([read_send(value, option.typed) for value in _not_too_many(option, values)])
+
+
+def _not_too_many(option: Option, values: Sequence[bytes]) -> Sequence[bytes]:
+    if len(values) > FILE_WORDS_MAX:
+        raise BadInput(f"{option.typed} is given {len(values)} times; {FILE_WORDS_MAX} times is the most")
+    return values
 
 
 def named(what: str, check: Callable[[str, str], str] = check_name) -> Parse:
@@ -154,7 +200,7 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
                least=0, most=TRIES_MAX - 1, example=_RETRIES),
     ] = 1
     on_lost: Annotated[Literal["fail", "requeue"], Option(
-        on_lost, value="fail|requeue",
+        one_of("requeue", "fail"), value="fail|requeue",
         help="when its machine is lost: fail (default), or requeue to run the job elsewhere after it is certain to "
         "have ended there",
     )] = "fail"
@@ -164,6 +210,33 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
     )] = STOP_GRACE_S
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
     keep_children: Annotated[bool, _flag("do not kill background processes when the command ends")] = False
+    send: Annotated[tuple[SentTree, ...], Option(
+        sent, "run in a copy of this folder, or with a copy at DEST in there; repeat for more", "given",
+        value="DIR[:DEST]", repeats=True,
+    )] = ()
+    fetch: Annotated[tuple[bytes, ...], Option(
+        patterns, "bring these files of the job's directory back when it ends; repeat for more", "given",
+        value="PATTERN", repeats=True,
+    )] = ()
+    #: Absolute in a spec with `fetch`, where None is replaced by the first sent folder or the submitter's directory.
+    fetch_to: Annotated[bytes | None, Option(
+        path, "bring them here (default: the folder of --send, else the current one)", "given", value="DIR",
+    )] = None
+    #: "machine": the submitter's on the submitter's machine, the machine's own on any other.
+    env_from: Annotated[Literal["machine", "there", "here"], Option(
+        one_of("there", "here"), value="there|here", section="given",
+        help="the environment of a login shell on the job's machine, or of this shell",
+    )] = "machine"
+    python: Annotated[bytes | None, Option(
+        path, "the Python of the job: a program or a virtual environment on its machine", "given", value="PATH",
+    )] = None
+    setup: Annotated[bytes | None, Option(
+        line, 'prepare an environment once, before the first job that needs it: "uv sync"', "given", value="LINE",
+    )] = None
+    setup_files: Annotated[tuple[bytes, ...], Option(
+        inside, "the files that --setup reads; the setup runs again when they change; repeat for more", "given",
+        value="FILE", repeats=True,
+    )] = ()
 
 
 class PlainOptions(SpecOptions, frozen=True, kw_only=True):
@@ -219,6 +292,17 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     broker: Annotated[str | None, Option(text, value="ADDRESS")] = None
 
 
+class PathObject(Protocol):
+    """A path that is no text, such as a `pathlib.Path`."""
+
+    def __fspath__(self) -> str:
+        """Return the path as text."""
+
+
+#: A path as a program names it.
+Path = str | bytes | PathObject
+
+
 class SubmitOptions(TypedDict, total=False):
     """The keyword arguments of `Client.submit` and `Client.submit_many`, besides command, cwd and key."""
 
@@ -241,6 +325,20 @@ class SubmitOptions(TypedDict, total=False):
     hold: bool
     #: Keep stdout and stderr apart.
     split: bool
+    #: A folder, or folders, whose copy the job runs in; a mapping names the place of each copy in there.
+    send: Path | Sequence[Path] | Mapping[Any, Path] | None
+    #: Patterns of the files to bring back from the job's directory when it ends.
+    fetch: Path | Sequence[Path] | None
+    #: Where to bring them (default: the first sent folder, else the directory of the program).
+    fetch_to: Path | None
+    #: "there": the environment of a login shell on the job's machine; "here": the environment of this program.
+    env_from: str | None
+    #: The Python of the job: a program or a virtual environment on its machine.
+    python: Path | None
+    #: A line for a shell that prepares an environment once, before the first job that needs it.
+    setup: str | None
+    #: The files that `setup` reads; it runs again when they change.
+    setup_files: Path | Sequence[Path] | None
     #: Do not kill background processes when the command ends.
     keep_children: bool
     #: Seconds between SIGTERM and SIGKILL (default: 10).
@@ -270,8 +368,16 @@ JOB_OPTIONS = options_of(JobOptions)
 COMMAND_OPTIONS = options_of(CommandOptions)
 #: The fields of a spec that are options of the same name.
 SPEC_FIELDS = SpecOptions.__struct_fields__
+#: The options that only a worker which takes files understands.
+FILE_FIELDS = ("send", "fetch", "fetch_to", "env_from", "python", "setup", "setup_files")
 
+_FILE_DEFAULTS = [(each.name, each.default) for each in fields(SpecOptions) if each.name in FILE_FIELDS]
 _BOUNDED = {option.field: option for option in reversed(JOB_OPTIONS) if option.least is not None}
+
+
+def uses_files(options: SpecOptions) -> bool:
+    """Tell whether one of FILE_FIELDS was given."""
+    return any(getattr(options, name) != default for name, default in _FILE_DEFAULTS)
 
 
 def check_bounds(**values: float | None) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from grassq.core.job_options import NEUTRAL_PRIORITY, Pairs, SpecOptions
 from grassq.core.resources.amounts import Allocation, Request
@@ -91,12 +92,15 @@ class Constraints(Struct, frozen=True):
     remote: RemoteSubmitter | None = field(default=None, name="guest")  # the name in stores and run dirs
     #: Set for a job without words of its own: only a queue with a command can run it.
     needs_command: bool = False
+    #: Set for a job with options of `FILE_FIELDS`: only a worker that takes files can run it. Left out of the stored
+    #: form otherwise, so that jobs of earlier releases have the same form.
+    files: Literal[True] | UnsetType = UNSET
 
 
 ANYWHERE = Constraints()
 
 
-class Spec(SpecOptions, frozen=True):
+class Spec(SpecOptions, frozen=True, omit_defaults=True):
     """What was asked for, with the options of `SpecOptions`; never changes after the submit."""
 
     command: tuple[bytes, ...]
@@ -270,6 +274,13 @@ class WorkerInfo(Struct, frozen=True):
     follows: bool = False
     #: The release of Grass; "" if the worker does not say it.
     version: str = ""
+    #: What programs outside of Grass use there now: amounts of pools, whole devices, and memory of devices. It is still
+    #: part of the capacity, so a job that needs it waits.
+    used_by_others: Allocation = field(default_factory=dict)
+    #: Whether the worker can send files to its jobs and fetch files from them.
+    takes_files: bool = False
+    #: Whether the machine was added by its address and has no files of the submitter: it takes only jobs meant for it.
+    apart: bool = False
 
     @property
     def detecting(self) -> frozenset[str]:
@@ -277,6 +288,11 @@ class WorkerInfo(Struct, frozen=True):
         if isinstance(self.looked_for, bool):
             return frozenset({VRAM_OF}) if self.looked_for else frozenset()
         return self.looked_for
+
+    @property
+    def lasting(self) -> WorkerInfo:
+        """This description without what others use, which changes often: so it is stored."""
+        return replace(self, used_by_others={}) if self.used_by_others else self
 
     def may_appear(self, resource: str) -> bool:
         """Tell whether a device that this worker does not have may yet be found."""

@@ -81,8 +81,12 @@ class RefusedByWorker(Struct, frozen=True, tag="refused"):
     final: bool = False
 
 
+#: How `Stuck.why` begins for an attempt that starts by itself as soon as its files are there.
+SENDING = "sending its files"
+
+
 class Stuck(Struct, frozen=True, tag="stuck"):
-    """The command is still alive after SIGKILL: the devices stay taken."""
+    """The attempt does not move: its command is alive after SIGKILL, or it cannot start yet. Its devices stay taken."""
 
     attempt: AttemptNumber
     why: Words

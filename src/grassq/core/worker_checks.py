@@ -19,10 +19,10 @@ from grassq.core.model import ATTEMPT_MAX, ID_MAX, RESOURCES_MAX, AttemptId, Off
 from grassq.core.names import check_existing_name, check_mark, shown
 from grassq.core.printable import printable
 from grassq.core.protocol import READ_MAX, Answer, Ping, TicketKept, ToBroker, pack
-from grassq.core.resources.amounts import ONE, UNITS_MAX, check_resource_name
+from grassq.core.resources.amounts import ONE, UNITS_MAX, Allocation, check_resource_name
 from grassq.core.resources.capacity import DeviceCount, DeviceIds, Devices, Limit, Pool
 from grassq.core.syntax.resource_names import VRAM
-from grassq.core.syntax.slots import check_device_id
+from grassq.core.syntax.slots import DEVICES_MAX, check_device_id
 from grassq.errors import BadInput
 
 #: The longest word that only programs read: a boot id, a ticket, an incarnation.
@@ -111,6 +111,7 @@ def _check_info(info: WorkerInfo) -> None:
         check_mark(label, "label")
     _check_resources(info.detecting)
     _check_limits(info.given)
+    _check_used(info.used_by_others)
     queues: set[str] = set()
     for offer in info.offers:
         check_existing_name(offer.queue, "queue name")
@@ -158,6 +159,17 @@ def _check_limits(limits: Mapping[str, Limit]) -> None:
                 _check_amount(name, device.worth)
                 _check_amount(VRAM, device.vram)
         _check_ids(name, _ids(limit))
+
+
+def _check_used(used: Allocation) -> None:
+    _check_resources([name for name in used if name != VRAM])
+    for name, amounts in used.items():
+        by_device = amounts if isinstance(amounts, dict) else {}
+        if len(by_device) > DEVICES_MAX:
+            raise BadInput(f"{name}: {len(by_device):,} devices are in use; a machine has at most {DEVICES_MAX:,}")
+        _check_ids(name, list(by_device))
+        for amount in by_device.values() if isinstance(amounts, dict) else (amounts,):
+            _check_amount(name, amount)
 
 
 def _check_resources(names: Collection[str]) -> None:

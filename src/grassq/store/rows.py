@@ -235,7 +235,10 @@ def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec
     )
     # An option that this release does not know comes from a later release.
     later = rest.later and {name: value for name, value in rest.later.items() if name in _LATER}
-    return msgspec.structs.replace(read, **later) if later else read
+    if not later:
+        return read
+    options = msgspec.convert(later, SpecOptions)
+    return msgspec.structs.replace(read, **{name: getattr(options, name) for name in later})
 
 
 def waiting_groups(state: State, parts: Iterable[list[tuple[Any, ...]]]) -> list[WaitingGroup]:

@@ -29,6 +29,7 @@ from grassq.core.resources.capacity import (
     Pool,
     Supply,
     bind,
+    capacity_text,
     parse_limits,
     supply_of,
     union,
@@ -413,3 +414,8 @@ def test_a_request_and_an_allocation_can_be_shown() -> None:
         "cpu": 4,
         "mem": 0.5,
     }
+
+
+def test_a_capacity_in_words_counts_devices_and_sums_pools() -> None:
+    assert capacity_text(a_capacity(cpu=16, mem="64G", gpu=[2, 3])) == "cpu 16, mem 65536, gpu 2"
+    assert capacity_text({}) == ""

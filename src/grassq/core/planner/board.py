@@ -271,12 +271,14 @@ class Board:
         unrecorded = known.unrecorded if known is not None else set()
         offered = known.offered if known is not None else {}
         max_fit = max_fits(capacity, offers)
+        machine = Ledger(capacity)
+        machine.occupy(info.used_by_others)
         self.workers[info.name] = WorkerState(
             info,
             said,
             online,
             since,
-            Ledger(capacity),
+            machine,
             offers,
             max_fit,
             drained,

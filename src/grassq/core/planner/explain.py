@@ -17,6 +17,7 @@ from grassq.core.resources.amounts import Request, amount_text
 from grassq.core.resources.capacity import Devices
 from grassq.core.resources.fit import FreeView, Shortage, fit, fits_ever
 from grassq.core.syntax.resource_names import SLOT, VRAM, VRAM_OF
+from grassq.core.syntax.slots import device_order
 
 #: The resource of a blocker when the worker itself cannot take the job.
 WORKER = "worker"
@@ -33,6 +34,8 @@ class Blocker(Struct, frozen=True):
     free: int
     why: str
     holders: tuple[int, ...] = ()
+    #: What programs outside of Grass use of the resource on the worker, in words.
+    others: str = ""
 
 
 class Turn(Struct, frozen=True):
@@ -158,7 +161,22 @@ def _blocker(board: Board, worker: WorkerState, queue: str, found: Shortage) -> 
     if not holders and group == VRAM_OF:
         holders = board.holders(name, VRAM)
     ids = tuple(sorted(job.id for job in holders if _is_in_the_way(job, worker, queue, found)))
-    return Blocker(name, found.resource, found.needed, found.free, found.why, ids)
+    return Blocker(name, found.resource, found.needed, found.free, found.why, ids, _others(worker, group))
+
+
+def _others(worker: WorkerState, group: str) -> str:
+    """Return in words what programs outside of Grass use of a resource on a worker."""
+    words = []
+    for name, used in worker.info.used_by_others.items():
+        if _group(name) != group:
+            continue
+        if not isinstance(used, dict):
+            words.append(f"{amount_text(used)} {name}")
+        elif name == VRAM:
+            words += [f"{amount_text(used[id_])} {VRAM} of {group} {id_}" for id_ in sorted(used, key=device_order)]
+        else:
+            words.append(f"device {', '.join(sorted(used, key=device_order))}")
+    return ", ".join(words)
 
 
 def _is_in_the_way(holder: Job, worker: WorkerState, queue: str, found: Shortage) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from grassq.core.model import ANYWHERE, AttemptId, Constraints, Offer, QueueTemplate, RemoteSubmitter, WorkerInfo
+from grassq.core.names import DEFAULT_QUEUE
 from grassq.core.resources.amounts import Request
 from grassq.core.resources.capacity import Capacity, Limits, Supply, bind, supply_of, union
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
@@ -99,6 +100,9 @@ class WorkerState(Struct):
 
     def refuses(self, queue: str, constraints: Constraints) -> str | None:
         """Return why a job with these constraints can never run in a queue here; None if it can."""
+        if self.info.apart and queue == DEFAULT_QUEUE and not _is_meant_for_elsewhere(constraints):
+            name = self.info.name
+            return f"machine {name} has no files of this computer: --send sends some, --worker {name} needs none"
         if constraints == ANYWHERE:
             return None
         if constraints.worker not in (None, self.info.name):
@@ -106,6 +110,8 @@ class WorkerState(Struct):
         missing = sorted(set(constraints.labels) - set(self.info.labels))
         if missing:
             return f"worker {self.info.name} has no label {missing[0]}"
+        if constraints.files and not self.info.takes_files:
+            return f"worker {self.info.name} cannot take files, and the job has --send, --fetch or their like"
         offer = self.offer(queue)
         if offer is None:
             return f"worker {self.info.name} has no queue {queue!r}"
@@ -133,6 +139,12 @@ class WorkerState(Struct):
     def free_view(self, queue: str) -> FreeView:
         """Return what is free here for jobs of a queue."""
         return FreeView(self.machine, self.offers[queue])
+
+
+def _is_meant_for_elsewhere(constraints: Constraints) -> bool:
+    """Tell whether a job does not rely on the directory it was submitted in: it brings files, or names a machine."""
+    named = constraints.worker is not None or bool(constraints.labels)
+    return named or constraints.files is True or constraints.remote is not None
 
 
 def _turns_away(offer: Offer, remote: RemoteSubmitter) -> str | None:

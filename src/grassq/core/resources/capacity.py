@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from grassq.core.resources.amounts import ONE, check_count, check_resource_name, parse_amount
+from grassq.core.resources.amounts import ONE, amount_text, check_count, check_resource_name, parse_amount
 from grassq.core.syntax.resource_names import POOLS, VRAM, VRAM_OF
 from grassq.core.syntax.slots import DEVICES_MAX, check_device_id, device_order
 from grassq.errors import BadInput, Refused
@@ -118,6 +118,12 @@ def supply_of(limit: Limit) -> Supply:
             return Devices(tuple(Device(i) for i in ids))
         case _:
             return limit
+
+
+def capacity_text(capacity: Capacity) -> str:
+    """Return a capacity in words: cpu 16, mem 65536, gpu 2."""
+    counts = ((n, s.amount if isinstance(s, Pool) else len(s.devices) * ONE) for n, s in capacity.items())
+    return ", ".join(f"{name} {amount_text(amount)}" for name, amount in counts)
 
 
 def union(first: Supply, *others: Supply) -> Supply:

@@ -41,6 +41,13 @@ class Ledger(Struct):
         if self.slot_set is not None:
             self.slot_set.give(allocation)
 
+    def occupy(self, used: Allocation) -> None:
+        """Count what programs outside of Grass use as taken; a device of which they use only memory stays empty."""
+        memory = used.get(VRAM)
+        self._count({name: amount for name, amount in used.items() if name != VRAM}, 1)
+        for device, amount in memory.items() if isinstance(memory, dict) else ():
+            self.loads.setdefault(VRAM_OF, {}).setdefault(device, Load()).vram += amount
+
     def copy(self) -> Ledger:
         """Return a copy that a plan may change."""
         loads = {

@@ -17,8 +17,8 @@ class CommandInfo(NamedTuple):
     aliases: tuple[str, ...] = ()
     #: The command is about this machine; every other command takes --broker.
     is_local: bool = False
-    #: The module reads the words as typed; other commands use argparse. The daemon splits such words, because only the
-    #: daemon knows the queues.
+    #: The module reads the words as typed; other commands use argparse. Of most such commands the daemon splits the
+    #: words, because only the daemon knows the queues.
     takes_words: bool = False
 
 
@@ -55,6 +55,7 @@ COMMANDS = (
     CommandInfo(
         "join", "access", MACHINES, "make this machine a worker of a broker with a one-time code", is_local=True
     ),
+    CommandInfo("machine", "machine", MACHINES, "add, list, test and remove machines over ssh", takes_words=True),
     CommandInfo("token", "access", MACHINES, "list, create and revoke access tokens"),
     CommandInfo("drain", "workers", MACHINES, "start no new jobs on a worker"),
     CommandInfo("remove", "workers", MACHINES, "remove a worker"),

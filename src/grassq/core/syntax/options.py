@@ -77,11 +77,24 @@ def value_options(table: Table) -> frozenset[str]:
 RESERVED = frozenset(
     {option.name.replace("-", "_") for option in (*ENQUEUE.values(), *CREATE_QUEUE.values())}
     # Settings: a daemon that a job starts would read its GRASS_<NAME>.
-    | {"store", "capacity", "default_request", "passes", "patience_s", "lease_s", "log_cache_mib", "hosts"}
+    | {
+        "store",
+        "sent_files_mib",
+        "capacity",
+        "default_request",
+        "passes",
+        "patience_s",
+        "lease_s",
+        "log_cache_mib",
+        "hosts",
+        "ssh",
+        "probe_s",
+    }
     | {"token_jobs", "token_mib", "token_priority_max", "cert_pass"}
     # What an attempt in a slot holds beside the slot's devices.
     | {"slot"}
     | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}
+    | {"setup_dir", "wrapper"}
 )
 
 
