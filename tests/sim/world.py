@@ -18,6 +18,7 @@ from tests.sim.things import Command, RunDir, Shim
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
+from grassq.core.states import Exited
 from grassq.run.lease_timer import GRACE_PART
 from grassq.run.rundir import ACKED, Lease
 from grassq.worker.agent import Agent
@@ -25,6 +26,8 @@ from grassq.worker.attempts import exited
 from grassq.worker.machine import Inventory
 
 TERM, KILL = 15, 9
+#: How long it takes to bring the files of an attempt that leaves some.
+COLLECT_S = 0.7
 
 
 class Timeline(Protocol):
@@ -112,6 +115,20 @@ class Machine:
         rng, shim_pool, boots = self.time.rng, self.shim_pool, self.boots
         for _ in range(rng.choice((0, 1, 1, 1, 1, 1, 1, 1, 1, 2)) if self.time.faulty else 1):
             self.time.after(rng.uniform(0, 0.4), lambda: self._taken(attempt, shim_pool, boots))
+
+    def collect(self, attempt: AttemptId, end: Exited) -> Exited | None:
+        """Some attempts leave files: bringing them takes a while, and the agent may be gone by then."""
+        folder = self.dirs.get(attempt)
+        if folder is None or attempt[0] % 3 or folder.collected:
+            return end
+
+        def bring() -> None:
+            folder.collected = True
+            if self.agent is not None:
+                self.agent.shim_gone(attempt)
+
+        self.time.after(COLLECT_S, bring)
+        return None
 
     def look(self, attempt: AttemptId) -> RunState:
         found = self.dirs.get(attempt)
@@ -359,6 +376,7 @@ class SimRunner:
         self.boot = machine.boot
         self.start = machine.start
         self.look = machine.look
+        self.collect = machine.collect
         self.watch = machine.watch
         self.stop = machine.stop
         self.void = machine.void

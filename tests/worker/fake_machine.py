@@ -13,6 +13,7 @@ from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
+from grassq.core.states import Exited
 from grassq.run.rundir import UNRECORDED, Lease
 from grassq.worker.attempts import exited
 from grassq.worker.machine import Detected, Inventory, MachineEvents
@@ -34,7 +35,7 @@ class Dir(Struct):
 class FakeMachine:
     """Runs its programs at once, on the event loop."""
 
-    boot, detects = BOOT, True
+    boot, detects, follows, takes_files, shares_disk = BOOT, True, True, False, True
     events: MachineEvents
 
     def __init__(self) -> None:
@@ -78,6 +79,9 @@ class FakeMachine:
 
     def _report(self, event: str, attempt: AttemptId, **more: Any) -> None:
         self.events.heard({"event": event, "job": attempt[0], "attempt": attempt[1], "shim": 50, **more})
+
+    def collect(self, attempt: AttemptId, end: Exited) -> Exited | None:
+        return end
 
     def look(self, attempt: AttemptId) -> RunState:
         found = self.dirs.get(attempt, Dir())

@@ -6,6 +6,7 @@ import errno
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.builders import BOOT, a_placement, a_spec
 from tests.worker.workbench import (
     ACK,
@@ -26,7 +27,8 @@ from grassq.core.messages import Start, Stop
 from grassq.core.model import AttemptId, Outcome
 from grassq.core.reconcile import RunState
 from grassq.core.states import Lost, RefusedByWorker, Started, Stuck
-from grassq.worker.agent import ORPHAN_LOOK_S, RUNNING_LOOK_S, RUNNING_LOOKS_MAX
+from grassq.worker.agent import COLLECTING_LOOK_S, ORPHAN_LOOK_S
+from grassq.worker.attempts import RUNNING_LOOK_S, RUNNING_LOOKS_MAX
 
 # Stopping.
 
@@ -209,3 +211,49 @@ def test_a_stuck_attempt_says_so_each_time_it_is_asked() -> None:
     first = bench.hear("stuck", pid=7)
     assert [type(event) for event in first] == [Started, Stuck]
     assert bench.order(CHECK) == first
+
+
+# Files of an attempt that has ended.
+
+
+def test_an_end_is_told_when_its_files_are_there() -> None:
+    bench = Bench(ALIVE)
+    bench.order(START)
+    bench.events()
+    bench.runner.found, bench.runner.collected = ENDED, lambda end: None
+    bench.agent.shim_gone(ME)
+    assert bench.events() == []
+    assert bench.order(CHECK) == [Started(1, 7)], "it still runs for the broker"
+    bench.runner.collected = lambda end: replace(end, error="not fetched")
+    bench.agent.shim_gone(ME)
+    assert bench.events() == [replace(DONE, error="not fetched")]
+
+
+def test_an_end_whose_files_came_without_a_word_is_found() -> None:
+    bench = Bench(ALIVE)
+    bench.order(START)
+    bench.runner.found, bench.runner.collected = ENDED, lambda end: None
+    bench.agent.shim_gone(ME)
+    bench.events()
+    bench.runner.collected = lambda end: end
+    assert bench.tick(COLLECTING_LOOK_S) == [DONE]
+
+
+def test_a_new_daemon_collects_the_files_of_an_attempt_that_ended_before() -> None:
+    bench = Bench(ENDED)
+    bench.runner.collected = lambda end: None
+    assert bench.order(CHECK) == []
+    bench.runner.collected = lambda end: end
+    bench.agent.shim_gone(ME)
+    assert bench.events() == [DONE]
+
+
+def test_files_that_cannot_be_looked_for_now_are_collected_later() -> None:
+    bench = Bench(ALIVE)
+    bench.order(START)
+    bench.events()
+    bench.runner.found, bench.runner.trouble = ENDED, OSError(errno.EIO, "bad disk")
+    bench.agent.shim_gone(ME)
+    assert bench.events() == []
+    bench.runner.trouble = None
+    assert bench.tick(RUNNING_LOOK_S) == [DONE]

@@ -12,7 +12,7 @@ from tests.worker.workbench import ACK, ALIVE, CHECK, DONE, ENDED, ME, RECORD, S
 from grassq.core.messages import Forget, Start, Withdraw
 from grassq.core.reconcile import RunState
 from grassq.core.states import Lost, RefusedByWorker, Started
-from grassq.worker import agent
+from grassq.worker import attempts
 from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S
 
 UNRECORDED = Withdraw(1, 1, BOOT, unrecorded=True)
@@ -84,7 +84,7 @@ def test_a_late_start_of_a_forgotten_job_starts_nothing() -> None:
 
 
 def test_only_so_many_forgotten_jobs_are_remembered_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "FORGOTTEN_MAX", 2)
+    monkeypatch.setattr(attempts, "FORGOTTEN_MAX", 2)
     bench = Bench()
     bench.order(Forget((1, 2)), Forget((3,)))
     bench.did()

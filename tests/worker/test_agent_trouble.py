@@ -23,7 +23,8 @@ from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.states import RefusedByWorker, Started, Stuck
 from grassq.run.rundir import Lease
-from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S, RUNNING_LOOK_S
+from grassq.worker.agent import ORDER_AGAIN_S, REPEAT_S
+from grassq.worker.attempts import RUNNING_LOOK_S
 
 
 def _full() -> OSError:

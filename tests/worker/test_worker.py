@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 from tests.builders import a_capacity, a_placement, a_spec, an_offer
@@ -11,8 +12,10 @@ from tests.worker.test_machine import until
 
 from grassq.core.messages import Hello, Report, Start, WorkerMessage
 from grassq.core.model import Outcome
+from grassq.core.resources.amounts import ONE
 from grassq.core.states import Exited, Started
 from grassq.errors import Refused
+from grassq.worker.machine import Detected
 from grassq.worker.offers import OfferFile, Offers
 from grassq.worker.worker import Worker
 
@@ -61,6 +64,25 @@ def test_a_queue_is_checked_against_devices_that_are_still_looked_for() -> None:
         assert await worker.offer(an_offer("q", gpu=[0])) == ("unchanged", [])
         await worker.withdraw("q")
         assert [offer.queue for offer in worker.queues] == ["default"]
+        await worker.close()
+
+    asyncio.run(test())
+
+
+def test_a_worker_says_what_others_use_whenever_that_changes() -> None:
+    class Shared(FakeMachine):
+        async def detect(self) -> AsyncIterator[Detected]:
+            yield Detected(a_capacity(gpu=1), frozenset(), {"gpu": {"0": ONE}})
+            yield Detected(a_capacity(gpu=1), frozenset())
+
+    async def test() -> None:
+        said: list[WorkerMessage] = []
+        worker = Worker(Shared(), Offers(OfferFile("w")), said.append)
+        await worker.start()
+        await until(lambda: len(said) == 3)
+        infos = [message.info for message in said if isinstance(message, Hello)]
+        assert [info.used_by_others for info in infos] == [{}, {"gpu": {"0": ONE}}, {}]
+        assert infos[1].given == infos[2].given == a_capacity(cpu=2, gpu=1)
         await worker.close()
 
     asyncio.run(test())

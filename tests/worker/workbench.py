@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tests.builders import BOOT, a_placement, a_spec, a_worker
@@ -38,6 +38,8 @@ class FakeRunner:
         self.lease_found: Lease | None = None
         self.did: list[Any] = []
         self.trouble: OSError | None = None
+        #: What comes of an end when its files are brought back; None while they are on their way.
+        self.collected: Callable[[Exited], Exited | None] = lambda end: end
 
     def _do(self, *what: object) -> None:
         if self.trouble is not None:
@@ -51,6 +53,11 @@ class FakeRunner:
             self._do("begin")
         else:
             self._do("begin", lease)
+
+    def collect(self, attempt: AttemptId, end: Exited) -> Exited | None:
+        if self.trouble is not None:
+            raise self.trouble
+        return self.collected(end)
 
     def look(self, attempt: AttemptId) -> RunState:
         if self.trouble is not None:

@@ -6,7 +6,6 @@ run here, and the agent looks at their run dirs. An end is reported until the br
 
 from __future__ import annotations
 
-import heapq
 import logging
 import math
 from collections import deque
@@ -32,7 +31,7 @@ from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event
 from grassq.run import rundir
 from grassq.run.lease_timer import GRACE_PART
-from grassq.worker.attempts import End, HeldAttempt, Phase, exited, given_up, one_alone
+from grassq.worker.attempts import End, HeldAttempt, Phase, RemovedJobs, due_for_a_look, exited, given_up, one_alone
 from grassq.worker.leases import Leases
 from grassq.worker.machine import AttemptProcesses
 
@@ -41,17 +40,13 @@ log = logging.getLogger(__name__)
 REPEAT_S = 2.0
 ORDER_AGAIN_S = 5.0
 ORPHAN_LOOK_S = 2.0
-#: The launcher or the pidfd reports the end of a shim. This check finds an end that neither reported.
-RUNNING_LOOK_S = 10.0
-#: At most this many watched attempts are checked in one tick, those checked longest ago first.
-RUNNING_LOOKS_MAX = 10
+#: The machine tells when the files of an attempt are there. This check finds what it did not tell.
+COLLECTING_LOOK_S = 10.0
 #: Attempts named in a hello. The broker asks about older attempts that it believes to run.
 HELD_MAX = 10_000
 #: Ends of an earlier daemon that wait for an acknowledgement at a time, and run dirs that are looked at in one tick.
 UNTOLD_MAX = 1000
 LOOKS_MAX = 500
-#: Removed jobs that are remembered; the oldest are dropped.
-FORGOTTEN_MAX = 20_000
 
 
 class Agent:
@@ -80,7 +75,7 @@ class Agent:
         #: The prefetched attempt of each attempt that has one.
         self._next: dict[AttemptId, AttemptId] = {}
         #: Removed jobs, of which a late start is ignored.
-        self._forgotten: dict[int, None] = {}
+        self._forgotten = RemovedJobs()
 
     def hello(self, *, fresh: bool = True) -> None:
         """Send the broker this worker's description; with `fresh`, also the attempts that have a run dir here."""
@@ -151,9 +146,7 @@ class Agent:
     def _forget(self, order: Forget) -> None:
         active = {held.id[0] for held in self._held.values() if held.end is None}
         gone = set(jobs := [job for job in order.jobs if job not in active])
-        self._forgotten |= dict.fromkeys(jobs)
-        for job in list(self._forgotten)[:-FORGOTTEN_MAX]:
-            del self._forgotten[job]
+        self._forgotten.add(jobs)
         self._held = {attempt: held for attempt, held in self._held.items() if attempt[0] not in gone}
         self._machine.forget(jobs, order.spare)
 
@@ -254,7 +247,13 @@ class Agent:
         self._report(held, Stuck(held.id[1], why))
 
     def _ended(self, held: HeldAttempt, end: End, *, goes_on: bool = False) -> None:
-        """Report an end; with `goes_on`, the attempt's shim starts the prefetched attempt itself."""
+        """Report an end when its files are there; with `goes_on`, its shim starts the prefetched attempt itself."""
+        if isinstance(end, Exited):
+            collected = self._machine.collect(held.id, end)
+            if collected is None:
+                held.phase, held.looked_at = Phase.COLLECTING, self._mono()
+                return
+            end = collected
         held.phase, held.end = Phase.ENDED, end
         self._report(held, end)
         prefetched = self._held.get(self._next.pop(held.id, held.id))
@@ -331,6 +330,9 @@ class Agent:
             case "exited":
                 # A command that ended at once sends only this report; it includes the start.
                 self._ended(held, exited(held.id[1], report["record"]), goes_on=report.get("next", False))
+            case "delayed":
+                held.stuck = report["why"]
+                self._tell(held)
             case "stuck":
                 held.stuck = "killed, but it does not end; its devices stay in use"
                 self._tell(held)
@@ -375,18 +377,16 @@ class Agent:
             self._tell(held)
         elif held.unclaimed and waited >= ORDER_AGAIN_S:
             self._order_again(held)
+        elif held.phase is Phase.COLLECTING and now - held.looked_at >= COLLECTING_LOOK_S:
+            self._look_again(held)
         elif held.phase is Phase.ORPHANED and now - held.looked_at >= ORPHAN_LOOK_S:
             self._look_again(held)
             if held.end is None and held.stop_at < math.inf:
                 self._end(held)
 
     def _look_around(self, now: float) -> None:
-        """Look at running attempts that are not watched, and at RUNNING_LOOKS_MAX of the watched ones."""
-        due = [h for h in self._held.values() if h.phase is Phase.RUNNING and now - h.looked_at >= RUNNING_LOOK_S]
-        unwatched = [held for held in due if not held.watched]
-        watched = (held for held in due if held.watched)
-        few = heapq.nsmallest(RUNNING_LOOKS_MAX, watched, key=lambda held: held.looked_at)
-        for held in (*unwatched, *few):
+        """Look at running attempts that were not looked at for a while."""
+        for held in due_for_a_look(self._held.values(), now):
             with one_alone(held.id):
                 self._look_again(held)
 

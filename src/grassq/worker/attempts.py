@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -13,11 +14,19 @@ from msgspec import Struct
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId, Outcome
+from grassq.core.reconcile import RunState
 from grassq.core.states import Exited, Lost, RefusedByWorker
-from grassq.run import rundir
-from grassq.run.rundir import Lease
+from grassq.run import exit_record
+from grassq.run.rundir import Lease, RunDirState
 
 log = logging.getLogger(__name__)
+
+#: The launcher or the pidfd reports the end of a shim. This check finds an end that neither reported.
+RUNNING_LOOK_S = 10.0
+#: At most this many watched attempts are checked in one tick, those checked longest ago first.
+RUNNING_LOOKS_MAX = 10
+#: Removed jobs that are remembered.
+FORGOTTEN_MAX = 20_000
 
 End = Exited | Lost | RefusedByWorker
 
@@ -29,6 +38,7 @@ class Phase(Enum):
     ORDERED = "told to a shim, not yet claimed"
     RUNNING = "runs under a shim"
     ORPHANED = "runs without a shim"
+    COLLECTING = "has ended, and its files are brought back"
     ENDED = "ended, and the report is not acknowledged"
 
 
@@ -62,17 +72,53 @@ class HeldAttempt(Struct):
         return self.phase in (Phase.PREFETCHED, Phase.ORDERED)
 
 
+class RemovedJobs:
+    """The jobs that were removed last; of more than FORGOTTEN_MAX the oldest are dropped."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, None] = {}
+
+    def add(self, jobs: Iterable[int]) -> None:
+        """Remember jobs."""
+        self._jobs |= dict.fromkeys(jobs)
+        for job in list(self._jobs)[:-FORGOTTEN_MAX]:
+            del self._jobs[job]
+
+    def __contains__(self, job: int) -> bool:
+        return job in self._jobs
+
+
+def due_for_a_look(held: Iterable[HeldAttempt], now: float) -> list[HeldAttempt]:
+    """Return the running attempts that are not watched, and RUNNING_LOOKS_MAX of the watched ones."""
+    due = [each for each in held if each.phase is Phase.RUNNING and now - each.looked_at >= RUNNING_LOOK_S]
+    watched = (each for each in due if each.watched)
+    few = heapq.nsmallest(RUNNING_LOOKS_MAX, watched, key=lambda each: each.looked_at)
+    return [*(each for each in due if not each.watched), *few]
+
+
 def exited(attempt: int, record: dict[str, Any]) -> End:
     """Return the event that an exit record reports."""
     word, code, signal = record["outcome"], record["code"], record["signal"]
-    if word == rundir.LEASE_ENDED:
+    if word == exit_record.LEASE_ENDED:
         if code is None and signal is None:
             return RefusedByWorker(attempt, "its lease was over before it started")
         return Lost(attempt, Outcome.LOST, "its lease ended while the broker was out of reach", lease_ended=True)
     # A record says `exited` also for a command that a signal ended.
-    outcome = Outcome.SIGNALLED if word == rundir.EXITED and code is None else Outcome(word)
+    outcome = Outcome.SIGNALLED if word == exit_record.EXITED and code is None else Outcome(word)
     times = record["started"], record["ended"]
     return Exited(attempt, outcome, code, signal, record["error"], *times, record.get("result"))
+
+
+def run_state(attempt: AttemptId, found: RunDirState) -> RunState:
+    """Return what a run dir and the process table say, as the agent judges it."""
+    return RunState(
+        exit=None if found.exit is None else exited(attempt[1], found.exit),
+        void=found.void,
+        claimed=found.claimed,
+        shim_alive=found.shim_alive,
+        command_alive=found.command_alive or bool(found.members),
+        pid=None if found.command is None else found.command[0],
+    )
 
 
 def given_up(attempt: AttemptId) -> RefusedByWorker:

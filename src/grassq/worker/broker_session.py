@@ -33,6 +33,7 @@ from grassq.core.protocol import (
 )
 from grassq.errors import GrassError
 from grassq.link.connection import ConnectionEnded, FramedConnection
+from grassq.link.socket_pair import SocketEnd
 from grassq.run.lease_timer import boottime
 from grassq.worker.machine import AttemptLogs
 
@@ -74,7 +75,7 @@ class BrokerSession:
 
     def __init__(
         self,
-        ws: ClientWebSocketResponse,
+        ws: ClientWebSocketResponse | SocketEnd,
         host: Host,
         seen: StorePosition | None,
         welcome: Callable[[Welcome], Awaitable[bool]],

@@ -19,6 +19,9 @@ PASSED_ON = frozenset(
 #: Not NVIDIA_: there is a NVIDIA_API_KEY.
 PASSED_ON_PREFIXES = (b"LC_", b"CUDA_", b"ROCM_", b"HIP_", b"HSA_")
 
+#: What a login shell begins with.
+LOGIN = frozenset(b"PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ".split())
+
 
 class DefaultEnvironment(Struct, frozen=True):
     """A worker's own environment, directory and umask."""
@@ -43,3 +46,8 @@ def of_this_process(env: Mapping[bytes, bytes], *, background: bool) -> DefaultE
 def passed_on(env: Pairs) -> Pairs:
     """Return the part of a daemon's environment that jobs of other users get."""
     return tuple((name, value) for name, value in env if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES))
+
+
+def before_login(env: Pairs) -> Pairs:
+    """Return the part of a daemon's environment that a login shell begins with."""
+    return tuple((name, value) for name, value in env if name in LOGIN or name.startswith(b"LC_"))

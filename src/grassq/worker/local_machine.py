@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Collection, Iterable
+from functools import partial
 from typing import Any
 
 from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
-from grassq.run import processes, rundir, shim
+from grassq.core.states import Exited
+from grassq.errors import GrassError
+from grassq.files.blobs import BlobStore
+from grassq.run import attempt_notes, processes, rundir, shim
 from grassq.run.rundir import Lease
 from grassq.run.shim_pool import ShimPool
-from grassq.worker import folders, strays
-from grassq.worker.attempts import exited
+from grassq.worker import folders, job_files, strays
+from grassq.worker.attempts import one_alone, run_state
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detector import Detector
 from grassq.worker.devices.detectors import DETECTORS, found_by, installed, variables_of
+from grassq.worker.local_files import tree
+from grassq.worker.local_files.background import BackgroundWork
+from grassq.worker.local_files.fetch import fetch
 from grassq.worker.local_logs import LocalLogs
 from grassq.worker.machine import Detected, Inventory, MachineEvents
-from grassq.worker.run_spec import run_spec
+from grassq.worker.run_spec import Launch, run_spec
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +59,7 @@ class LocalMachine:
         remote_broker: bool = False,
         unknown_jobs: Iterable[int] = (),
         nofile: int | None = None,
+        blobs: str | None = None,
     ) -> None:
         """`capacity` None means: detect it. `with_daemon` ends jobs with this process, for a store in memory.
 
@@ -58,10 +67,14 @@ class LocalMachine:
         which attempts have a run dir here, and its acknowledgements are marked in the run dirs. A broker in this
         process has the same disk and asks at every start about the attempts it believes to run. A home may have
         100,000 old run dirs, so inventory and marks are left out then, except that the broker is told which attempts
-        still run of `unknown_jobs`, which it has no record of.
+        still run of `unknown_jobs`, which it has no record of. `blobs` is the folder with the content of what jobs are
+        sent; without it jobs with files do not run here.
         """
         self.boot = processes.boot_id()
         self.detects = capacity is None
+        self.follows = True
+        self.takes_files = blobs is not None
+        self.shares_disk = True
         self.logs = LocalLogs(home)
         self.shim_pool = ShimPool(sys.executable, home, nofile=nofile)
         self._home = home
@@ -79,6 +92,11 @@ class LocalMachine:
         self._watched: dict[AttemptId, int] = {}
         #: Run specs of prefetched attempts; over PREFETCHED_MAX the oldest is dropped, and made again if needed.
         self._prefetched: dict[AttemptId, tuple[Any, ...]] = {}
+        self._blobs = None if blobs is None else BlobStore(os.fsencode(blobs))
+        self._background = BackgroundWork()
+        #: Run specs of attempts that are ordered when their trees are made; why the trees of others could not be made.
+        self._unmade: dict[AttemptId, tuple[Any, ...]] = {}
+        self._tree_errors: dict[AttemptId, OSError] = {}
         #: Jobs whose folders are to be removed, and whether their checkpoints are spared; the task that removes some.
         self._unremoved: dict[int, bool] = {}
         self._removing: asyncio.Task[None] | None = None
@@ -87,6 +105,7 @@ class LocalMachine:
     async def open(self, events: MachineEvents) -> Capacity:
         """Start the launcher, and run the detectors that answer at once."""
         self._events, self._loop = events, asyncio.get_running_loop()
+        self._background.open(self._loop.call_soon_threadsafe)
         os.makedirs(os.path.join(self._home, "jobs"), mode=0o700, exist_ok=True)
         self.shim_pool.start()
         self._launcher = self.shim_pool.launcher_pid
@@ -163,6 +182,9 @@ class LocalMachine:
             self.lease(start.id, lease)
         if start.checkpoint_of is not None:
             os.makedirs(checkpoint, mode=0o700, exist_ok=True)
+        job_files.note_fetch(path, job_files.fetch_order(start.spec, path, launch.cwd))
+        if start.spec.send and not tree.is_made(path):
+            return self._make_tree(start, launch, at_once=after is None)
         if after is not None:
             rundir.follow(self.path(after), shim.order_of(path, launch.spec))
             self._prefetched[start.id] = launch.spec
@@ -172,17 +194,64 @@ class LocalMachine:
         # When the pool's backlog is full, the agent's tick starts it again.
         self.shim_pool.order(path, launch.spec)
 
+    def _make_tree(self, start: Start, launch: Launch, *, at_once: bool) -> None:
+        """Make the tree of an attempt on a thread, and then order the attempt, unless it waits for a predecessor."""
+        if (error := self._tree_errors.pop(start.id, None)) is not None:
+            raise error  # the agent tells it, and tries again
+        assert self._blobs is not None, "a worker without blobs gets no job with files"
+        if at_once:
+            self._unmade[start.id] = launch.spec
+        make = partial(tree.make, self.path(start.id), start.spec.send, self._blobs, start.spec.umask)
+        self._background.ask(start.id, make, partial(self._tree_made, start.id))
+
+    def _tree_made(self, attempt: AttemptId, error: OSError | GrassError | None) -> None:
+        spec, path = self._unmade.pop(attempt, None), self.path(attempt)
+        if isinstance(error, OSError):
+            log.error("tree_failed job=%s attempt=%s error=%s", *attempt, error)
+            if spec is not None:
+                self._tree_errors[attempt] = OSError(error.errno, f"its files: {error.strerror}")
+            return
+        if error is not None:
+            # It never can be made: the shim finds no directory, and says why.
+            with one_alone(attempt):
+                attempt_notes.note_unstarted(path, str(error))
+        if spec is not None:
+            self.shim_pool.order(path, spec)
+
+    def collect(self, attempt: AttemptId, end: Exited) -> Exited | None:
+        """Bring files on a thread; the run dir says what is to be brought, and what was."""
+        path = self.path(attempt)
+        order = job_files.noted_fetch(path, end)
+        if order is None:
+            end = job_files.with_fetch_error(path, end)
+            self._prune(attempt, end)
+            return end
+        work = partial(self._fetch, order, attempt)
+        self._background.ask(attempt, work, partial(self._fetched, attempt))
+        return None
+
+    def _fetch(self, order: job_files.FetchOrder, attempt: AttemptId) -> None:
+        attempt_notes.write_fetched(self.path(attempt), fetch(order, f"{attempt[0]}-{attempt[1]}"))
+
+    def _prune(self, attempt: AttemptId, end: Exited) -> None:
+        """Remove what a job that succeeded has left as it was sent, on a thread; a job that failed is kept whole."""
+        path = self.path(attempt)
+        if self._blobs is None or end.code != 0 or end.error is not None or attempt_notes.read_sent(path) is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            if not rundir.read_spec(path).keep_children:
+                self._background.ask(("prune", attempt), partial(tree.prune, path, self._blobs), lambda _: None)
+
+    def _fetched(self, attempt: AttemptId, error: OSError | GrassError | None) -> None:
+        assert self._events is not None
+        if error is None:
+            self._events.shim_gone(attempt)
+        else:
+            log.error("fetch_put_off job=%s attempt=%s error=%s", *attempt, error)
+
     def look(self, attempt: AttemptId) -> RunState:
         """Return what the run dir and the process table say."""
-        found = rundir.look(self.path(attempt), self.boot)
-        return RunState(
-            exit=None if found.exit is None else exited(attempt[1], found.exit),
-            void=found.void,
-            claimed=found.claimed,
-            shim_alive=found.shim_alive,
-            command_alive=found.command_alive or bool(found.members),
-            pid=None if found.command is None else found.command[0],
-        )
+        return run_state(attempt, rundir.look(self.path(attempt), self.boot))
 
     def watch(self, attempt: AttemptId) -> None:
         """Watch the shim's pidfd."""
@@ -215,6 +284,10 @@ class LocalMachine:
             processes.signal_all(members, signal.SIGTERM if grace_s > 0 else signal.SIGKILL)
             return
         rundir.request_stop(path, grace_s, "asked by the user")
+        self._tree_errors.pop(attempt, None)
+        if (unmade := self._unmade.pop(attempt, None)) is not None:
+            # Without its tree: the shim finds the stop file, and starts nothing.
+            self.shim_pool.order(path, unmade)
         # Looked for only now: a shim that claims the attempt from now on finds the file.
         found = rundir.look(path, self.boot)
         if found.shim is not None and found.shim_alive:

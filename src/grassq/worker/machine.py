@@ -10,7 +10,9 @@ from msgspec import Struct
 from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
+from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.capacity import Capacity
+from grassq.core.states import Exited
 from grassq.run.rundir import Lease
 
 
@@ -37,6 +39,13 @@ class AttemptProcesses(Protocol):
 
     def look(self, attempt: AttemptId) -> RunState:
         """Return what the run dir and the process table say."""
+
+    def collect(self, attempt: AttemptId, end: Exited) -> Exited | None:
+        """Bring the files back that an attempt which has ended leaves; return the end to report.
+
+        While files are on their way return None; then `MachineEvents.shim_gone` follows. What could not be brought is
+        the error of the end.
+        """
 
     def watch(self, attempt: AttemptId) -> None:
         """Call `MachineEvents.shim_gone` when the attempt's shim is gone, also if it is gone already."""
@@ -76,17 +85,19 @@ class MachineEvents(Protocol):
         """Handle a report of a launcher or shim (`run.shim` lists the reports)."""
 
     def shim_gone(self, attempt: AttemptId) -> None:
-        """Handle the end of a watched attempt's shim."""
+        """Handle the end of a watched attempt's shim, or the end of what `AttemptProcesses.collect` began."""
 
     def watch_all(self) -> None:
         """Watch every running attempt again: the ends of shims are not reported any more."""
 
 
 class Detected(Struct, frozen=True):
-    """Resources that a machine has found, and the names it still looks for."""
+    """Resources that a machine has found, the names it still looks for, and what others use of the resources."""
 
     found: Capacity
     looked_for: frozenset[str]
+    #: As in `WorkerInfo`.
+    used_by_others: Allocation = {}
 
 
 class AttemptLogs(Protocol):
@@ -107,6 +118,12 @@ class Machine(AttemptProcesses, Protocol):
 
     #: `detect` may find more resources than `open` returns.
     detects: bool
+    #: `start` takes a predecessor.
+    follows: bool
+    #: The files of the computer where jobs are submitted are here too, or the machine's owner has provided for them.
+    shares_disk: bool
+    #: Jobs can be sent files here, and files can be fetched from them.
+    takes_files: bool
 
     @property
     def logs(self) -> AttemptLogs:
@@ -116,7 +133,7 @@ class Machine(AttemptProcesses, Protocol):
         """Start, and return the resources that are known at once."""
 
     def detect(self) -> AsyncIterator[Detected]:
-        """Look for the other resources; yield each result. The last one looks for nothing more."""
+        """Look for the other resources, and measure what others use of them, if need be for ever; yield each result."""
 
     def check(self) -> None:
         """Restart what has died; called every few seconds."""

@@ -18,7 +18,8 @@ from grassq.core.syntax.placeholders import fill
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
 from grassq.core.syntax.slots import device_order
 from grassq.run import rundir
-from grassq.worker.default_env import DefaultEnvironment, passed_on
+from grassq.worker import job_files
+from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detectors import DeviceVariables
 
 LEAVE_GRACE_S = 2.0
@@ -37,6 +38,7 @@ class Launch(Struct, frozen=True):
     spec: tuple[Any, ...]
     #: The content of spec.json, with the same values.
     content: bytes
+    cwd: bytes
 
 
 class _Base(Struct, frozen=True):
@@ -63,10 +65,12 @@ def run_spec(
     with_daemon: bool,
     default_env: DefaultEnvironment,
     variables: DeviceVariables,
+    shares_disk: bool = True,
 ) -> Launch:
     """Return the run spec of an order.
 
-    `default_env` is for a job sent from another machine; `variables` tell a job which devices it holds.
+    `default_env` is for a job sent from another machine, and for a machine that does not share the submitter's disk;
+    `variables` tell a job which devices it holds. The paths are those of the machine.
     """
     spec, where = start.spec, start.placement
     held = placeholders(where.allocation)
@@ -76,26 +80,28 @@ def run_spec(
         b"job.attempt": b"%d" % start.attempt,
         b"job.name": (start.name or "").encode(),
     }
-    is_remote = spec.constraints.remote is not None
-    base = _base(passed_on(default_env.env) if is_remote else start.env, variables.hidden)
+    base = _base(job_files.first_env(start, default_env, shares_disk=shares_disk), variables.hidden)
     own = environment(start, path, checkpoint, held, values, variables)
-    own_cwd = default_env.cwd if is_remote and not spec.own_cwd else spec.cwd
     words = [fill(word, values) for word in (*where.prefix, *spec.command)]
-    fields = {
+    command = [spec.shell, b"-c", *words] if spec.shell else words
+    argv, more = job_files.wrapped_command(command, spec, path, own, variables.hidden)
+    own |= more
+    fields: dict[str, Any] = {
         "store": store,
         "job": start.job,
         "attempt": start.attempt,
         "boot": boot,
-        "argv": [spec.shell, b"-c", *words] if spec.shell else words,
+        "argv": argv,
         "env": base.env | own,
-        "cwd": where.cwd if where.cwd is not None and not spec.own_cwd else own_cwd,
-        "umask": default_env.umask if is_remote else spec.umask,
+        "cwd": job_files.directory(start, path, default_env, shares_disk=shares_disk),
+        "umask": spec.umask if job_files.is_at_home(start, shares_disk) else default_env.umask,
         "leave_grace_s": LEAVE_GRACE_S,
         "with_daemon": with_daemon,
         "lease": where.lease_s is not None,
         **{name: getattr(spec, name) for name in _OPTIONS},
     }
-    return Launch(_values(fields), _content(fields | {"submitted": _submitted(start)}, own, base))
+    submitted = _submitted(start) | {"wrapper": len(argv) - len(command)}
+    return Launch(_values(fields), _content(fields | {"submitted": submitted}, own, base), fields["cwd"])
 
 
 def _submitted(start: Start) -> dict[str, object]:

@@ -71,7 +71,7 @@ def _about(path: str, boot: str) -> dict[str, object]:
     ended = found.exit or {}
     streams = [rundir.log_path(path, stream) for stream in (("out", "err") if spec.split else ("log",))]
     return {
-        "command": _words(spec.argv),
+        "command": _words(spec.argv[_asked(path).get("wrapper", 0) :]),
         "cwd": os.fsdecode(spec.cwd),
         "state": "running" if is_running else "ended" if ended else "lost" if found.claimed else "not started",
         "exit_code": ended.get("code"),
@@ -87,17 +87,22 @@ def _submit_again(path: str, spec: rundir.RunSpec) -> str:
 
     Placeholders are filled in already. Variables of the job are left out: their values may be secret.
     """
-    asked = _spec(path).get("submitted")
-    asked = asked if isinstance(asked, dict) else {}
+    asked = _asked(path)
     queue = os.fsdecode(spec.env.get(b"GRASS_QUEUE", b"default"))
     name = os.fsdecode(spec.env.get(b"GRASS_JOB_NAME", b""))
     request, prefix = asked.get("request"), asked.get("prefix")
     options = [f"--{each}={amount}" for each, amount in request.items()] if isinstance(request, dict) else []
     options += [f"--name={name}"] if name else []
     # Without the queue's own command, which the queue adds again.
-    words = spec.argv[prefix:] if isinstance(prefix, int) else spec.argv
+    argv = spec.argv[asked.get("wrapper", 0) :]
+    words = argv[prefix:] if isinstance(prefix, int) else argv
     typed = " ".join(map(shlex.quote, [queue, *options]))
     return f"cd {shlex.quote(os.fsdecode(spec.cwd))} && grass enqueue {typed} -- {_words(words)}"
+
+
+def _asked(path: str) -> dict[str, Any]:
+    asked = _spec(path).get("submitted")
+    return asked if isinstance(asked, dict) else {}
 
 
 def _words(argv: Iterable[bytes]) -> str:

@@ -13,6 +13,7 @@ from grassq import __version__
 from grassq.core.messages import LeftFolder, Order, WorkerMessage
 from grassq.core.model import Offer, WorkerInfo
 from grassq.core.offer_changes import change_note
+from grassq.core.resources.capacity import Capacity
 from grassq.run.lease_timer import boottime
 from grassq.worker import offers
 from grassq.worker.agent import Agent
@@ -42,7 +43,16 @@ class Worker:
         #: Set, and replaced by a new event, whenever resources were found.
         self._news = asyncio.Event()
         info = WorkerInfo(
-            offered.name, machine.boot, {}, offered.all, machine.detects, labels, follows=True, version=__version__
+            offered.name,
+            machine.boot,
+            {},
+            offered.all,
+            machine.detects,
+            labels,
+            follows=machine.follows,
+            version=__version__,
+            takes_files=machine.takes_files,
+            apart=not machine.shares_disk,
         )
         self._agent = Agent(info, machine, send, time.monotonic, boottime=boottime)
         self._tasks: list[asyncio.Task[None]] = []
@@ -51,6 +61,11 @@ class Worker:
     def queues(self) -> tuple[Offer, ...]:
         """The queues that this worker offers."""
         return self._agent.info.offers
+
+    @property
+    def capacity(self) -> Capacity:
+        """What the machine has, as far as it is known."""
+        return self._agent.info.given
 
     @property
     def held(self) -> int:
@@ -94,7 +109,8 @@ class Worker:
         async for detected in self._machine.detect():
             info = self._agent.info
             given = {**info.given, **detected.found}
-            self._agent.describe(replace(info, given=given, looked_for=detected.looked_for))
+            used = detected.used_by_others
+            self._agent.describe(replace(info, given=given, looked_for=detected.looked_for, used_by_others=used))
             self._news.set()
             self._news = asyncio.Event()
 

@@ -17,7 +17,12 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 async def detect() -> Capacity:
     """Return the processors this process may use, and the memory of the machine in MiB."""
     memory = min([psutil.virtual_memory().total, *_limits()])
-    return {"cpu": Pool(len(os.sched_getaffinity(0)) * ONE), "mem": Pool((memory >> 20) * ONE)}
+    return capacity_of(len(os.sched_getaffinity(0)), memory >> 20)
+
+
+def capacity_of(cpus: int, mem_mib: int) -> Capacity:
+    """Return a number of processors, and memory in MiB, as resources."""
+    return {"cpu": Pool(cpus * ONE), "mem": Pool(mem_mib * ONE)}
 
 
 def _limits() -> list[int]:

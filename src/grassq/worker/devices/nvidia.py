@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import Iterable
 
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Device, Devices
@@ -62,7 +63,12 @@ async def detect() -> Capacity:
         return {}
     for line in lines:
         log.warning("gpu_detection_incomplete said=%s", line)
-    devices = tuple(Device(str(card["id"]), ONE, int(card["vram"]) * ONE) for card in json.loads(output))
+    return capacity_of([(str(card["id"]), int(card["vram"])) for card in json.loads(output)])
+
+
+def capacity_of(cards: Iterable[tuple[str, int]]) -> Capacity:
+    """Return cards, each with its index and its memory in MiB, as resources; nothing if there are none."""
+    devices = tuple(Device(index, ONE, vram * ONE) for index, vram in cards)
     return {"gpu": Devices(devices)} if devices else {}
 
 
