@@ -16,6 +16,7 @@ from msgspec.msgpack import Decoder
 from grassq.core import protocol
 from grassq.core.protocol import Answer, Ask, CancelAsk, Question
 from grassq.errors import GrassError
+from grassq.link.socket_pair import SocketEnd
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class FramedConnection:
 
     def __init__(
         self,
-        ws: ClientWebSocketResponse | web.WebSocketResponse,
+        ws: ClientWebSocketResponse | web.WebSocketResponse | SocketEnd,
         decoder: Decoder[Any],
         cut: Callable[[], None],
         *,
