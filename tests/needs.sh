@@ -12,7 +12,8 @@ if [ -x "$environment/bin/python" ] && [ ! -d "$original/simple_gpu_scheduler" ]
         echo "grass: some tests will be skipped, for want of the original simple-gpu-scheduler" >&2
 fi
 missing=
-for pair in ip:iproute2 nft:nftables openssl:openssl curl:curl setsid:util-linux; do
+for pair in ip:iproute2 nft:nftables openssl:openssl curl:curl setsid:util-linux sshd:openssh-server \
+    ssh:openssh-client busybox:busybox-static fish:fish zsh:zsh tcsh:tcsh rsync:rsync; do
     program=${pair%%:*} package=${pair#*:}
     # As a service finds them: some are in sbin.
     PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing="$missing $package"

@@ -28,12 +28,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     "link": {"core"},
     "net": {"home", "core", "atomic_files", "pins"},
     "broker": {"core", "store", "gc_pause", "pins"},
-    "worker": {"core", "run", "link", "atomic_files", "pins"},
-    "web": {"core", "broker", "store", "run", "link", "gc_pause", "atomic_files", "pins"},
-    "sdk": {"net", "home", "core", "gc_pause"},
-    "daemon": {"core", "settings", "home", "store", "broker", "worker", "run", "net", "web", "atomic_files"},
-    "cli": {"sdk", "net", "home", "core", "daemon", "descriptors"},
-    "compat": {"sdk", "net", "home", "core", "cli", "descriptors"},
+    "worker": {"core", "run", "link", "files", "atomic_files", "pins"},
+    "files": {"core", "atomic_files", "descriptors"},
+    "machines": {"core", "run", "worker", "link", "files", "atomic_files", "descriptors"},
+    "web": {"core", "broker", "store", "run", "link", "machines", "gc_pause", "atomic_files", "pins"},
+    "sdk": {"net", "home", "core", "gc_pause", "files"},
+    "daemon": {
+        "core",
+        "settings",
+        "home",
+        "store",
+        "broker",
+        "worker",
+        "run",
+        "net",
+        "web",
+        "files",
+        "machines",
+        "atomic_files",
+    },
+    "cli": {"sdk", "net", "home", "core", "daemon", "descriptors", "files"},
+    "compat": {"sdk", "net", "home", "core", "cli", "descriptors", "files"},
     "__init__": {"sdk"},
     "__main__": {"cli"},
 }
@@ -43,18 +58,20 @@ MAY_IMPORT: dict[str, set[str]] = {
 ONLY: dict[tuple[str, str], set[str]] = {
     # What people type, and how an attempt ended in words; nothing of what is decided.
     ("cli", "core"): {"core.syntax", "core.outcome", "core.job_options"},
-    ("compat", "core"): {"core.syntax", "core.outcome"},
+    ("compat", "core"): {"core.syntax", "core.outcome", "core.names"},
     ("sdk", "core"): {"core.syntax", "core.names", "core.outcome", "core.job_options", "core.printable"},
+    ("files", "core"): {"core.names"},  # how a path is quoted
     ("net", "core"): {"core.syntax", "core.printable"},
     ("run", "core"): {"core.result"},  # the shim reads what the command leaves as its result
-    # How things look on a terminal.
-    ("compat", "cli"): {"cli.ansi_filter", "cli.progress", "cli.job_text", "cli.render"},
+    # How things look on a terminal, and what ml-scheduler's files say of a machine.
+    ("compat", "cli"): {"cli.ansi_filter", "cli.progress", "cli.job_text", "cli.render", "cli.machine_file"},
     ("cli", "daemon"): set(),
     ("cli.commands.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
     ("cli.commands.store", "daemon"): {"daemon"},  # `grass store copy` needs the code that opens stores
     ("web", "store"): {"store.base"},  # the shape of a submission, never the store itself
     # Whether a job's program is there, asked as the job will ask; and how words that are no text are written.
     ("web", "run"): {"run.which", "run.rundir", "run.log_files"},
+    ("web", "machines"): {"machines.book", "machines.ssh.target"},  # what a machine is, never the way to it
 }
 
 #: How many files one package may hold besides its `__init__`.
@@ -95,7 +112,10 @@ PURE |= {
 ASYNC = (
     "broker.engine",
     "broker.subscriptions",
-    "link.connection",
+    "link.",
+    "machines.keeper",
+    "machines.machine_thread",
+    "machines.ssh_machine",
     "worker.local_logs",
     "worker.local_machine",
     "worker.machine",
@@ -248,7 +268,8 @@ def test_nothing_catches_everything_but_the_top_of_a_loop(module: str) -> None:
         "broker.engine": 1,
         "broker.inbox": 1,  # one call of a batch
         "broker.decider": 1,  # one worker's message of a batch
-        "compat.simple_gpu_scheduler.event_reader": 1,
+        "compat.event_reader": 1,
+        "machines.machine_thread": 1,  # one connection of a machine
         "sdk.job": 1,  # what a callback raises is logged: others wait for the same thread
         "worker.devices.detectors": 2,  # what another package's detector raises costs its own devices only
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -22,6 +23,14 @@ def run(*argv: str, stdin: str | None = None) -> None:
     """Run a command that must succeed."""
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, f"{argv}: {done.stderr}"
+
+
+def sweep() -> None:
+    """Delete the networks of test runs that have been killed; their processes have ended with them."""
+    for space in Path("/run/netns").glob("grass*x*"):
+        if (owner := re.match(r"grass(\d+)x", space.name)) and not Path("/proc", owner[1]).exists():
+            subprocess.run(["ip", "netns", "del", space.name], check=False, capture_output=True)
+            shutil.rmtree(ETC / space.name, ignore_errors=True)
 
 
 class Host:

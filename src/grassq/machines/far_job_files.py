@@ -1,0 +1,180 @@
+"""The files of the jobs on one machine over ssh: trees go there before a job is ordered, results come back after."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+
+from grassq.core.messages import Start
+from grassq.core.model import AttemptId
+from grassq.core.states import SENDING, Exited
+from grassq.core.syntax.file_words import parts_of
+from grassq.errors import GrassError
+from grassq.files.blobs import BlobStore
+from grassq.machines.far_files import FarCommands
+from grassq.machines.file_fetch import fetch
+from grassq.machines.file_send import send, sweep
+from grassq.machines.transport import LinkLost, Transport
+from grassq.run import attempt_notes, rundir
+from grassq.worker import job_files
+from grassq.worker.local_files.background import BackgroundWork
+
+log = logging.getLogger(__name__)
+
+#: How often a person is told how far a transfer is.
+TOLD_S = 5.0
+#: How often what a machine keeps for later jobs is brought below its bound.
+SWEEP_S = 3600.0
+MIB = 1 << 20
+
+
+class TransferWords:
+    """Says in words how far a transfer is: at most every TOLD_S seconds, and not of a transfer that is soon over."""
+
+    def __init__(self, what: str, tell: Callable[[str], object], clock: Callable[[], float]) -> None:
+        self._what = what
+        self._tell = tell
+        self._clock = clock
+        self._began = self._told_at = clock()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Note the bytes that are done, of all."""
+        now = self._clock()
+        if now - self._told_at < TOLD_S:
+            return
+        self._told_at = now
+        speed = done / (now - self._began)
+        left = f", {(total - done) / speed:.0f} s left" if speed else ""
+        self._tell(f"{self._what}: {done >> 20:,} of {total >> 20:,} MiB, {speed / MIB:.1f} MiB/s{left}")
+
+
+class FarJobFiles:
+    """Sends and fetches the files of attempts over one connection, on threads.
+
+    What is to be fetched, and where to, is noted on this side: the far side must not choose where files arrive.
+    """
+
+    def __init__(self, transport: Transport, far: FarCommands, blobs: BlobStore, folder: str, machine: str) -> None:
+        """`folder` is the machine's own on this side."""
+        self._transport = transport
+        self._far = far
+        self._blobs = blobs
+        self._folder = folder
+        self._machine = machine
+        self._background = BackgroundWork()
+        self._call_soon: Callable[..., object] | None = None
+        self._sent: set[AttemptId] = set()
+        self._errors: dict[AttemptId, OSError] = {}
+        self._swept_at: float | None = None
+
+    def open(self, call_soon: Callable[..., object]) -> None:
+        """Report results with `call_soon`, which any thread may call."""
+        self._call_soon = call_soon
+        self._background.open(call_soon)
+
+    def note_fetch(self, start: Start, path: str, cwd: bytes) -> None:
+        """Note what to fetch of an attempt whose run dir there is `path` and whose directory is `cwd`."""
+        order = job_files.fetch_order(start.spec, path, cwd)
+        if order is not None:
+            Path(self._note(start.id)).mkdir(mode=0o700, parents=True, exist_ok=True)
+            job_files.note_fetch(self._note(start.id), order)
+
+    def is_sent(self, start: Start) -> bool:
+        """Tell whether everything that a job is sent is there; raise OSError with the reason if it cannot be sent."""
+        if (error := self._errors.pop(start.id, None)) is not None:
+            raise error
+        return not start.spec.send or start.id in self._sent
+
+    def send(
+        self,
+        start: Start,
+        path: str,
+        *,
+        sent: Callable[[], None],
+        refused: Callable[[LinkLost], None],
+        told: Callable[[str], None],
+    ) -> None:
+        """Make the job's tree in its run dir `path` there, then call `sent`; without waiting.
+
+        `told` is called with words about the progress, and `refused` when the connection did not carry it; an error
+        that lasts is raised by `is_sent`.
+        """
+
+        def done(error: object) -> None:
+            if isinstance(error, LinkLost):
+                refused(error)
+            elif isinstance(error, OSError | GrassError):
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                log.error("files_not_sent job=%s attempt=%s error=%s", *start.id, why)
+                self._errors[start.id] = OSError(errno.EIO, f"its files: {why}")
+            else:
+                self._sent.add(start.id)
+                sent()
+                self._sweep_if_due()
+
+        self._background.ask(start.id, partial(self._send, start, path, told), done)
+
+    def _send(self, start: Start, path: str, told: Callable[[str], None]) -> None:
+        assert self._call_soon is not None
+        tree = os.fsencode(rundir.tree_dir(path))
+        progress = TransferWords(SENDING, partial(self._call_soon, told), time.monotonic)
+        for each in job_files.in_order(start.spec.send):
+            manifest = self._blobs.manifest(each.manifest)
+            dest = b"/".join((tree, *parts_of(each.dest)))
+            send(self._transport, self._far, manifest, self._blobs, dest, progress)
+
+    def _sweep_if_due(self) -> None:
+        """Have the machine remove what no job used for long, beside other work; if it fails, later jobs do it."""
+        now = time.monotonic()
+        if self._swept_at is None or now - self._swept_at >= SWEEP_S:
+            self._swept_at = now
+            self._background.ask("sweep", partial(sweep, self._transport, self._far), lambda result: None)
+
+    def collect(
+        self, attempt: AttemptId, end: Exited, fetched: Callable[[], None], refused: Callable[[LinkLost], None]
+    ) -> Exited | None:
+        """Return the end to report; None while files are fetched, and then `fetched` is called."""
+        note = self._note(attempt)
+        order = job_files.noted_fetch(note, end)
+        if order is None:
+            return job_files.with_fetch_error(note, end)
+
+        def done(error: object) -> None:
+            if isinstance(error, LinkLost):
+                refused(error)
+            elif isinstance(error, OSError | GrassError):
+                log.error("fetch_put_off job=%s attempt=%s error=%s", *attempt, error)
+            else:
+                fetched()
+
+        self._background.ask(attempt, partial(self._fetch, note, order), done)
+        return None
+
+    def _fetch(self, note: str, order: job_files.FetchOrder) -> None:
+        problems: list[str] = []
+        try:
+            where = self._transport, self._far, order.root, order.patterns, order.to
+            paths = fetch(*where, note=problems.append, umask=order.umask)
+            problems += job_files.unmatched(order.patterns, paths)
+        except LinkLost:
+            raise
+        except OSError as error:
+            problems.append(f"{error.filename or os.fsdecode(order.to)}: {error.strerror}")
+        except GrassError as error:
+            problems.append(str(error))
+        failed = job_files.not_fetched(problems, f"on machine {self._machine} in {os.fsdecode(order.root)}")
+        attempt_notes.write_fetched(note, failed)
+
+    def forget(self, jobs: Collection[int]) -> None:
+        """Delete the notes of jobs that were removed."""
+        for job in jobs:
+            shutil.rmtree(Path(self._note((job, 0))).parent, ignore_errors=True)
+
+    def _note(self, attempt: AttemptId) -> str:
+        return rundir.attempt_dir(self._folder, *attempt)

@@ -1,0 +1,279 @@
+"""Every machine over ssh of this daemon: adds, tests and removes them, and keeps the worker of each connected."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from grassq.core.resources.capacity import Capacity, capacity_text
+from grassq.errors import GrassError, NotFound, Refused
+from grassq.machines import book
+from grassq.machines.book import AddedMachine, Book, MachineEntry, MachineRow
+from grassq.machines.checkup import Step, checkup
+from grassq.machines.far_end import FarEnd, FarGreeting
+from grassq.machines.machine_thread import MachineContext, MachineThread
+from grassq.machines.measure import probe
+from grassq.machines.ssh.failures import LoginFailed
+from grassq.machines.ssh.mux import TooManySessions
+from grassq.machines.ssh.transport import SshTransport
+from grassq.machines.transport import LinkLost
+
+#: Attempts of a removed machine that are killed, and how long they have to end.
+ATTEMPTS_MAX = 10_000
+KILL_S, KILL_PAUSE_S = 20.0, 0.2
+#: Jobs that a message names.
+SHOWN_MAX = 5
+#: Steps of a test that wait for their reader.
+STEPS_MAX = 100
+#: How long a machine that was added may take to be connected as a worker before the answer, and how often to look.
+FIRST_S = 20.0
+LOOK_S = 0.05
+
+
+class MachineKeeper:
+    """The machines of one home. Used on the daemon's event loop; what waits for ssh runs on threads."""
+
+    def __init__(
+        self,
+        machines: Book,
+        context: MachineContext,
+        *,
+        capacity_of: Callable[[str], Capacity],
+        is_worker: Callable[[str], Awaitable[bool]],
+        forget_worker: Callable[[str, bool], Awaitable[None]],
+    ) -> None:
+        """`capacity_of` reads a typed capacity; `forget_worker` removes a worker at the broker, also one with jobs."""
+        self._book = machines
+        self._context = context
+        self._capacity_of = capacity_of
+        self._is_worker = is_worker
+        self._forget_worker = forget_worker
+        self._threads: dict[str, MachineThread] = {}
+        #: One change at a time: two of the same machine would stop each other's thread.
+        self._changing = asyncio.Lock()
+
+    def start(self) -> None:
+        """Begin to connect every machine of the book."""
+        for entry in self._book.all():
+            self._keep(entry)
+
+    async def close(self) -> None:
+        """End every connection. Jobs on the machines go on."""
+        threads, self._threads = list(self._threads.values()), {}
+        await asyncio.gather(*(thread.stop() for thread in threads))
+
+    async def add(self, entry: MachineEntry, *, new_key: bool) -> AddedMachine:
+        """Log in to a machine, then keep it and connect it as a worker."""
+        entry = book.check(entry)
+        if entry.capacity is not None:
+            self._capacity_of(entry.capacity)
+        async with self._changing:
+            known = self._book.get(entry.name)
+            if known is None and await self._is_worker(entry.name):
+                raise Refused(f"a worker is named {entry.name} already; give the machine another name")
+            try:
+                found = await asyncio.to_thread(self._first_login, entry, new_key)
+            except LoginFailed as error:
+                if error.is_unknown_key:
+                    return AddedMachine("unknown_key", (str(error),), tuple(self._transport(entry, "").interactive()))
+                raise
+            status = self._book.put(entry)
+            if status != "unchanged" or entry.name not in self._threads:
+                await self._stop(entry.name)
+                self._keep(entry)
+            else:
+                self._threads[entry.name].retry(entry.agent)
+            thread = self._threads[entry.name]
+        await self._until_worker(thread)
+        return AddedMachine(status, found)
+
+    async def remove(self, name: str, *, force: bool) -> Sequence[str]:
+        """Delete what is on a machine, and forget the machine and its worker."""
+        async with self._changing:
+            entry = self.entry(name)
+            await self._stop(name)
+            try:
+                left = await asyncio.to_thread(self._uninstall, entry, force)
+                if await self._is_worker(name):
+                    await self._forget_worker(name, force)
+            except GrassError:
+                self._keep(entry)
+                raise
+            self._book.remove(name)
+            shutil.rmtree(self._folder(name), ignore_errors=True)
+            return left
+
+    def list(self) -> Sequence[MachineRow]:
+        """Return every machine, by name."""
+        return [self._row(entry, self._threads.get(entry.name)) for entry in self._book.all()]
+
+    async def test(self, name: str, agent: str | None) -> AsyncIterator[Step]:
+        """Test a machine step by step, over a connection of its own."""
+        entry = self.entry(name)
+        entry = replace(entry, agent=agent or entry.agent)
+        steps: asyncio.Queue[Step | None] = asyncio.Queue(STEPS_MAX)
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            with self._extra_folder() as folder:
+                for step in checkup(self._transport(entry, folder), entry.far_store(self._context.store_id), entry.dir):
+                    loop.call_soon_threadsafe(steps.put_nowait, step)
+
+        running = asyncio.create_task(asyncio.to_thread(run))
+        running.add_done_callback(lambda _: steps.put_nowait(None))
+        while (step := await steps.get()) is not None:
+            yield step
+        await running
+        self._threads[name].retry(agent)
+
+    async def free(self, name: str) -> dict[str, object]:
+        """Return what a machine has free now, asked over the connection of its worker."""
+        entry = self.entry(name)
+        thread = self._threads[name]
+        transport, greeting = thread.transport, thread.greeting
+        if transport is None or greeting is None:
+            raise Refused(f"{name} is not connected: {thread.trouble}")
+        try:
+            return probe.free_report(await asyncio.to_thread(probe.ask, transport, greeting.home))
+        except TooManySessions:
+            return await asyncio.to_thread(self._free_by_login, entry)
+        except LinkLost as error:
+            raise Refused(f"{entry.target.shown} does not answer: {error.strerror}") from error
+
+    def _free_by_login(self, entry: MachineEntry) -> dict[str, object]:
+        """Return the same over a login of its own, where the server gives the worker's login few sessions."""
+        with self._opened(entry) as (transport, _, greeting):
+            return probe.free_report(probe.ask(transport, greeting.home))
+
+    async def retry(self, name: str, agent: str | None) -> None:
+        """Connect a machine now that waits for a person, or for its next try."""
+        self.entry(name)
+        self._threads[name].retry(agent)
+
+    def login(self, name: str) -> Sequence[str]:
+        """Return the command line that logs in to a machine on a terminal."""
+        return self._transport(self.entry(name), "").interactive()
+
+    def entry(self, name: str) -> MachineEntry:
+        """Return what was told of a machine; raise NotFound."""
+        entry = self._book.get(name)
+        if entry is None:
+            raise NotFound(f"there is no machine {name!r}; `grass machine list` names them")
+        return entry
+
+    def _keep(self, entry: MachineEntry) -> None:
+        capacity = None if entry.capacity is None else self._capacity_of(entry.capacity)
+        thread = self._threads[entry.name] = MachineThread(entry, capacity, self._context)
+        thread.start()
+
+    async def _until_worker(self, thread: MachineThread) -> None:
+        """Wait, not for ever, until the broker knows the worker of a machine: the next command may name it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_S):
+                # The connection is made on another thread, which has no event of this loop.
+                while not thread.needs_person and not (thread.connected and await self._is_worker(thread.entry.name)):  # noqa: ASYNC110
+                    await asyncio.sleep(LOOK_S)
+
+    async def _stop(self, name: str) -> None:
+        thread = self._threads.pop(name, None)
+        if thread is not None:
+            await thread.stop()
+
+    def _row(self, entry: MachineEntry, thread: MachineThread | None) -> MachineRow:
+        row = MachineRow(entry.name, entry.target.shown, "connecting", labels=entry.labels)
+        if thread is None:
+            return row
+        greeting = thread.greeting
+        state = "connected" if thread.connected else "needs you" if thread.needs_person else "connecting"
+        return replace(
+            row,
+            state=state,
+            why=thread.trouble,
+            boot=None if greeting is None else greeting.boot,
+            runs=None if greeting is None else greeting.python or "sh",
+            jobs=thread.jobs,
+            offers=capacity_text(thread.capacity),
+        )
+
+    def _folder(self, name: str) -> str:
+        return f"{self._context.folder}/{name}"
+
+    @contextmanager
+    def _extra_folder(self) -> Iterator[str]:
+        """Yield a folder for a connection besides the worker's own."""
+        Path(self._context.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".", dir=self._context.folder) as folder:
+            yield folder
+
+    def _transport(self, entry: MachineEntry, folder: str, *, new_key: bool = False) -> SshTransport:
+        return SshTransport(entry.target, folder, agent=entry.agent, program=self._context.ssh, new_key=new_key)
+
+    @contextmanager
+    def _opened(
+        self, entry: MachineEntry, *, new_key: bool = False
+    ) -> Iterator[tuple[SshTransport, FarEnd, FarGreeting]]:
+        """Yield a connection to a machine besides its worker's; raise a GrassError in words."""
+        with self._extra_folder() as folder:
+            transport = self._transport(entry, folder, new_key=new_key)
+            try:
+                transport.connect()
+                store = entry.far_store(self._context.store_id)
+                far = FarEnd(transport, store, folder=entry.dir, python=entry.python)
+                try:
+                    yield transport, far, far.open()
+                finally:
+                    far.close()
+            except LinkLost as error:
+                raise Refused(f"the connection to {entry.target.shown} ended: {error.strerror}") from error
+            finally:
+                transport.close()
+
+    def _first_login(self, entry: MachineEntry, new_key: bool) -> tuple[str, ...]:
+        """Log in, and return what was found there, a line each."""
+        with self._opened(entry, new_key=new_key) as (transport, _, greeting):
+            try:
+                has = probe.in_words(probe.ask(transport, greeting.home))
+            except (GrassError, LinkLost) as error:
+                has = f"what it has could not be measured ({error}); `grass machine test {entry.name}` says more"
+            return (has, f"{greeting.python or 'sh'} supervises the jobs", *self._same_boot(entry.name, greeting.boot))
+
+    def _same_boot(self, name: str, boot: str) -> Iterator[str]:
+        """Yield a line if another machine may be the same computer. Containers of one computer share its boot id."""
+        greetings = {other: thread.greeting for other, thread in list(self._threads.items()) if other != name}
+        same = sorted(other for other, each in greetings.items() if each is not None and each.boot == boot)
+        if same:
+            yield f"{same[0]} has the same boot id; if it is the same machine, its resources count twice"
+
+    def _uninstall(self, entry: MachineEntry, force: bool) -> Sequence[str]:
+        """Delete everything there; return what is left, a line each."""
+        try:
+            with self._opened(entry) as (_, far, _):
+                running = self._ended(far) if force else far.uninstall()
+        except GrassError as error:
+            if force:
+                return [f"{entry.dir} on {entry.target.shown}: {error}"]
+            raise
+        if running:
+            jobs = ", ".join(each.partition("/")[0] for each in running[:SHOWN_MAX])
+            raise Refused(
+                f"{len(running)} {'job runs' if len(running) == 1 else 'jobs run'} on {entry.name} ({jobs});"
+                f" `grass machine remove --force {entry.name}` ends {'it' if len(running) == 1 else 'them'}"
+            )
+        return []
+
+    @staticmethod
+    def _ended(far: FarEnd) -> Sequence[str]:
+        """Kill every job there and delete everything; return the attempts that do not end."""
+        for attempt, _ in far.inventory(ATTEMPTS_MAX):
+            far.stop(attempt, 0.0)
+        deadline = time.monotonic() + KILL_S
+        while (running := far.uninstall()) and time.monotonic() < deadline:
+            time.sleep(KILL_PAUSE_S)
+        return running

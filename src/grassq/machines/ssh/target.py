@@ -1,0 +1,87 @@
+"""Where a machine is: a host or an alias of ~/.ssh/config, a user, a port, a key file."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address
+
+from msgspec import Struct
+
+from grassq.core.printable import printable
+from grassq.core.syntax.addresses import HOST_MAX
+from grassq.core.syntax.numbers import is_number
+from grassq.errors import BadInput
+
+#: The longest user name that ssh is given.
+USER_MAX = 255
+#: Characters that mean something to a shell, to ssh's own patterns, or to a URL.
+_NOT_IN_HOSTS = frozenset("'`\"$\\;&<>|(){},*?![]^#/=@ ")
+_NOT_IN_USERS = frozenset("'`\"$\\;&<>|(){},*?![]^#/=%: ")
+_HOW = "write user@host, user@host:port or [IPv6]:port; everything else belongs into ~/.ssh/config"
+
+
+class SshTarget(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How ssh is told where to log in, as typed; what is left out, ssh finds in its own configuration."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_name("host", self.host, HOST_MAX, _NOT_IN_HOSTS)
+        if ":" in self.host and not _is_ipv6(self.host):
+            raise BadInput(f"the host '{self.host}' has a colon and is not an IPv6 address; {_HOW}")
+        if self.user is not None:
+            _check_name("user", self.user, USER_MAX, _NOT_IN_USERS)
+        if self.port is not None and not 1 <= self.port <= 65535:
+            raise BadInput(f"the port {self.port} is not from 1 to 65535")
+
+    @property
+    def shown(self) -> str:
+        """The target as a person types it."""
+        user = f"{self.user}@" if self.user else ""
+        if self.port is None:
+            return user + self.host
+        return f"{user}[{self.host}]:{self.port}" if ":" in self.host else f"{user}{self.host}:{self.port}"
+
+
+def parse_target(text: str) -> SshTarget:
+    """Read user@host, user@host:port or ssh://user@host:port; an IPv6 address with a port is in brackets."""
+    rest = text.strip()
+    if rest.startswith("ssh://"):
+        rest = rest.removeprefix("ssh://").removesuffix("/")
+    user, at, host = rest.rpartition("@")
+    number = None
+    if host.startswith("["):
+        host, bracket, after = host[1:].partition("]")
+        if not bracket or ":" not in host or (after and not after.startswith(":")):
+            raise BadInput(f"'{printable(text, 80)}' has brackets without an IPv6 address; {_HOW}")
+        number = after[1:] if after else None
+    elif host.count(":") == 1:
+        host, _, number = host.partition(":")
+    if number is not None and not is_number(number, 5):
+        raise BadInput(f"'{printable(text, 80)}' has no port from 1 to 65535; {_HOW}")
+    return SshTarget(host, user if at else None, None if number is None else int(number))
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_name(what: str, name: str, most: int, refused: frozenset[str]) -> None:
+    if not name:
+        raise BadInput(f"the {what} of the machine is missing; {_HOW}")
+    if name.startswith("-"):
+        raise BadInput(f"the {what} '{printable(name, 80)}' begins with '-': ssh would read it as an option; {_HOW}")
+    if len(name) > most:
+        raise BadInput(f"the {what} of the machine is longer than {most} characters")
+    wrong = sorted({char for char in name if char in refused or not char.isprintable()})
+    if wrong:
+        raise BadInput(
+            f"the {what} '{printable(name, 80)}' has characters that ssh refuses, or that mean more than themselves: "
+            f"{printable(' '.join(wrong), 40)}; {_HOW}"
+        )

@@ -1,0 +1,131 @@
+"""What is killed, filled or forged on the far side: nothing runs twice, and no end is invented."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.machines.far_site import SHELLS, FarSite
+from tests.run.harness import eventually
+
+from grassq.machines.transport import LinkLost
+from grassq.run import processes
+
+
+def test_a_killed_serve_is_a_lost_link_and_the_next_one_goes_on(far_site: FarSite) -> None:
+    far_site.begin(1, "sleep", "600")
+    for pid in serving(far_site):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(LinkLost):
+        far_site.far.look((1, 1))
+    far_site.far = far_site.connect()
+    assert far_site.far.look((1, 1)).shim_alive
+    far_site.far.stop((1, 1), 5.0)
+    assert far_site.ended(1)["outcome"] == "cancelled"
+
+
+def test_a_serve_ends_with_its_connection(far_site: FarSite) -> None:
+    events = far_site.far.events()
+    assert serving(far_site)
+    events.close()
+    far_site.far.close()
+    eventually(lambda: not serving(far_site), "nothing serves any more")
+
+
+def test_what_a_killed_supervisor_left_is_killed_without_a_grace(far_site: FarSite) -> None:
+    found = far_site.begin(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+    assert found.shim is not None and processes.signal_verified(*found.shim, signal.SIGKILL)
+    far_site.look_until(1, lambda found: not found.shim_alive)
+    assert far_site.far.remove([1], [])[0].why == "something of it still runs"
+    far_site.far.stop((1, 1), 0.0)
+    far_site.look_until(1, lambda found: not found.members and not found.command_alive)
+    assert far_site.far.look((1, 1)).exit is None
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_killed_runner_leaves_no_record(tmp_path: Path, shell: str) -> None:
+    site = FarSite(tmp_path, shell)
+    found = site.begin(1, "sleep", "600")
+    assert found.shim is not None and found.command is not None
+    runner = int(Path(f"/proc/{found.shim[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(runner, signal.SIGKILL)
+    # The supervisor is woken, as it looks only every few seconds by itself.
+    os.kill(found.shim[0], signal.SIGUSR1)
+    found = site.look_until(1, lambda found: not found.shim_alive)
+    assert found.exit is None and found.command_alive
+    site.close()
+
+
+def test_stops_at_any_moment_of_a_start_end_in_one_record(far_site: FarSite) -> None:
+    for job in range(1, 9):
+        assert far_site.start(job, "sleep", "600")
+        far_site.far.stop((job, 1), 5.0)
+    for job in range(1, 9):
+        assert far_site.ended(job)["outcome"] == "cancelled"
+    assert far_site.left() == []
+
+
+def test_a_stopped_process_of_a_job_is_ended_too(far_site: FarSite) -> None:
+    far_site.begin(1, "/bin/sh", "-c", "sleep 600 & kill -STOP $!; kill -STOP $$")
+    far_site.far.stop((1, 1), 5.0)
+    assert far_site.ended(1)["outcome"] == "cancelled" and far_site.left() == []
+
+
+def test_a_tree_that_forks_while_it_is_killed_is_ended(far_site: FarSite) -> None:
+    bomb = "f() { trap '' TERM; while :; do sleep 0.02 & wait; done; }; f & f & f & f & f"
+    far_site.begin(1, "/bin/sh", "-c", bomb)
+    far_site.far.stop((1, 1), 0.2)
+    assert far_site.ended(1)["outcome"] == "cancelled"
+    assert far_site.left() == []
+
+
+def test_a_torn_or_forged_record_is_no_end(far_site: FarSite) -> None:
+    far_site.script(1, "true")
+    record = far_site.folder(1) / "exit"
+    whole = record.read_bytes()
+    for damaged in (b"", whole[:-5], whole.replace(b'"code": 0', b'"code": 1'), b"\0" * 100_000, whole + whole):
+        record.write_bytes(damaged)
+        found = far_site.far.look((1, 1))
+        assert found.exit is None and found.claimed and not found.command_alive
+    record.unlink()
+    record.symlink_to("/etc/passwd")
+    assert far_site.far.look((1, 1)).exit is None
+
+
+def test_files_that_a_job_replaced_hold_nobody_up(far_site: FarSite) -> None:
+    far_site.begin(1, "/bin/sh", "-c", "exec sleep 600")
+    folder = far_site.folder(1)
+    for name in ("exit", "lease", "files/result.json"):
+        os.mkfifo(folder / name)
+    (folder / "log").unlink()
+    os.mkfifo(folder / "log")
+    found = far_site.far.look((1, 1))
+    assert found.command_alive and found.exit is None
+    assert far_site.far.read_lease((1, 1), far_site.far.greeting.boot) is None
+    assert far_site.far.read(1, 1, "log", 0, 100) == (b"", 0)
+
+
+def test_a_log_that_shrinks_while_it_is_read_is_no_trouble(far_site: FarSite) -> None:
+    far_site.begin(
+        1, "/bin/sh", "-c", "while :; do head -c 100000 /dev/zero; : >$GRASS_RUN_DIR/../log; done", leave_grace_s=0.1
+    )
+    for offset in (0, 5, 4096, 50_000) * 20:
+        data, size = far_site.far.read(1, 1, "log", offset, 60_000)
+        assert len(data) <= 60_000 and size >= (offset + len(data) if data else 0)
+        assert not data.strip(b"\0")
+
+
+def serving(site: FarSite) -> list[int]:
+    """The processes that serve connections of a site."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if any(site.far.marker.encode() == word for word in words):
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,54 @@
+"""What every machine promises its worker, on machines behind a shell: sh or Python there, through ssh or without."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.machines.site import MachineSite
+from tests.worker import test_machine as promises
+from tests.worker.test_machine import Test, on_stage
+
+from grassq.files.blobs import BlobStore
+from grassq.machines.far_end import FarEnd
+from grassq.machines.far_job_files import FarJobFiles
+from grassq.machines.ssh.target import SshTarget
+from grassq.machines.ssh.transport import SshTransport
+from grassq.machines.ssh_machine import SshMachine
+from grassq.machines.transport import LocalTransport, Transport
+
+STORE = "5eed"
+
+
+def a_machine(transport: Transport, folder: Path, *, python: bool) -> SshMachine:
+    far = FarEnd(transport, STORE, python=python)
+    assert (far.open().python is not None) is python
+    files = FarJobFiles(transport, far, BlobStore(os.fsencode(folder / "blobs")), str(folder / "notes"), "m")
+    return SshMachine(transport, far, files, store=STORE, capacity=None)
+
+
+@pytest.fixture(params=["dash", "bash", "busybox", "python", "ssh with python", "ssh without"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[Test], None]]:
+    """Runs a test on a machine of each kind; what it started is gone afterwards."""
+    kind = request.param
+    if kind.startswith("ssh"):
+        site: MachineSite = request.getfixturevalue("site")
+        there = site.machine("alpha", python=kind == "ssh with python", shell="bash")
+        transport = SshTransport(SshTarget("alpha"), str(tmp_path / "master"), program=str(site.ssh))
+        transport.connect()
+        yield lambda test: asyncio.run(
+            on_stage(lambda: a_machine(transport, tmp_path, python=kind.endswith("python")), there.home, test)
+        )
+        transport.close()
+        return
+    shell = {"dash": ("dash",), "bash": ("bash",), "busybox": ("busybox", "sh"), "python": ("sh",)}[kind]
+    local = LocalTransport(str(tmp_path), shell=shell)
+    home = tmp_path / ".grass-ssh" / STORE
+    yield lambda test: asyncio.run(on_stage(lambda: a_machine(local, tmp_path, python=kind == "python"), home, test))
+
+
+#: Every test of `tests/worker/test_machine.py`, on these machines.
+globals().update({name: test for name, test in vars(promises).items() if name.startswith("test_")})

@@ -1,0 +1,523 @@
+"""Files come back whole, and a hostile machine writes nothing that it was not asked for."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.e2e.small_disk import mounted, needs_root
+from tests.machines.far_site import SHELLS, FarSite
+from tests.machines.lines import CountingTransport, CutTransport
+
+from grassq.errors import GrassError, Refused
+from grassq.files import tar_format
+from grassq.files.tar_format import Header
+from grassq.files.unpack import BadArchive
+from grassq.machines.far_files import LARGE_BYTES, TransferFailed
+from grassq.machines.file_fetch import discard, fetch
+from grassq.machines.transport import LinkLost, LocalTransport
+
+ODD = b"-odd 'name\"\n$(x) \xff \xf0\x9f\x98\x80 \\n %41 *"
+Tree = dict[bytes, bytes | tuple[str, bytes]]
+
+
+@pytest.fixture
+def side(far_site: FarSite) -> FarSite:
+    return far_site
+
+
+@pytest.fixture
+def dash(tmp_path: Path) -> Iterator[FarSite]:
+    """A far side where the shell does not matter."""
+    found = FarSite(tmp_path, "dash")
+    yield found
+    found.close()
+
+
+def made(folder: Path) -> bytes:
+    """A folder with everything that a job may leave."""
+    (folder / "models" / "deep").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "models" / "a.pt").write_bytes(bytes(range(256)) * 50)
+    (folder / "models" / "deep" / "b.pt").write_text("b")
+    (folder / "models" / "note.txt").write_text("note")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "same as run.sh").hardlink_to(folder / "run.sh")
+    (folder / ("long" * 60)).write_text("a long name")
+    (folder / "nothing").touch()
+    (folder / "latest").symlink_to("models/a.pt")
+    (folder / os.fsdecode(ODD)).mkdir()
+    (folder / os.fsdecode(ODD) / os.fsdecode(ODD)).write_bytes(ODD)
+    return os.fsencode(folder)
+
+
+def tree(folder: Path | bytes) -> Tree:
+    """What is below a folder: contents of files, targets of links, and folders."""
+    found: Tree = {}
+    top = os.fsencode(folder)
+    for at, folders, files in os.walk(top):
+        for name in folders + files:
+            path = os.path.join(at, name)
+            below = os.path.relpath(path, top)
+            if os.path.islink(path):
+                found[below] = ("link", os.readlink(path))
+            elif os.path.isdir(path):
+                found[below] = ("folder", b"")
+            else:
+                found[below] = Path(os.fsdecode(path)).read_bytes()
+    return found
+
+
+def test_everything_comes_back_as_it_is(side: FarSite, tmp_path: Path) -> None:
+    root = made(side.home / "job")
+    into = tmp_path / "here" / "results"
+    came = fetch(side.transport, side.far, root, (b".",), os.fsencode(into))
+    assert tree(into) == tree(root)
+    assert came == sorted(path for path, what in tree(root).items() if what != ("folder", b""))
+    assert (into / "run.sh").stat().st_mode & 0o100
+    assert not (into / "nothing").stat().st_mode & 0o100
+    assert (into / "same as run.sh").stat().st_nlink == 1
+    assert int((into / "models" / "a.pt").stat().st_mtime) == int((side.home / "job/models/a.pt").stat().st_mtime)
+    assert os.listdir(into.parent) == ["results"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ((b"models/*.pt",), {b"models/a.pt"}),
+        ((b"models/**/*.pt",), {b"models/a.pt", b"models/deep/b.pt"}),
+        ((b"models/deep/",), {b"models/deep/b.pt"}),
+        ((b"**/*.txt", b"nothing"), {b"models/note.txt", b"nothing"}),
+        ((b"not there", b"nor/this/*"), set()),
+    ],
+)
+def test_patterns_say_what_comes(
+    dash: FarSite, tmp_path: Path, patterns: tuple[bytes, ...], expected: set[bytes]
+) -> None:
+    root = made(dash.home / "job")
+    assert set(fetch(dash.transport, dash.far, root, patterns, os.fsencode(tmp_path / "here"))) == expected
+
+
+def test_files_replace_those_of_the_same_name_and_nothing_else(side: FarSite, tmp_path: Path) -> None:
+    root = made(side.home / "job")
+    into = tmp_path / "here"
+    (into / "models").mkdir(parents=True)
+    (into / "models" / "a.pt").write_text("old")
+    (into / "models" / "mine").write_text("mine")
+    (into / "run.sh").symlink_to("models/mine")
+    fetch(side.transport, side.far, root, (b".",), os.fsencode(into))
+    assert tree(into) == {**tree(root), b"models/mine": b"mine"}
+
+
+def test_a_link_of_our_own_is_not_followed(dash: FarSite, tmp_path: Path) -> None:
+    root = made(dash.home / "job")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "models").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match="link"):
+        fetch(dash.transport, dash.far, root, (b".",), os.fsencode(tmp_path / "here"))
+    assert not os.listdir(tmp_path / "elsewhere")
+
+
+def test_a_folder_that_is_in_the_way_is_a_sentence(dash: FarSite, tmp_path: Path) -> None:
+    root = made(dash.home / "job")
+    (tmp_path / "here" / "run.sh" / "mine").mkdir(parents=True)
+    with pytest.raises(Refused, match=r"run\.sh"):
+        fetch(dash.transport, dash.far, root, (b"run.sh",), os.fsencode(tmp_path / "here"))
+    assert (tmp_path / "here" / "run.sh" / "mine").exists()
+
+
+def test_a_folder_that_is_a_link_to_another_disk_comes_when_it_is_named(side: FarSite, tmp_path: Path) -> None:
+    (side.home / "scratch").mkdir()
+    (side.home / "scratch" / "x").write_text("x")
+    (side.home / "job").mkdir()
+    (side.home / "job" / "out").symlink_to(side.home / "scratch")
+    root = os.fsencode(side.home / "job")
+    notes: list[str] = []
+    assert fetch(side.transport, side.far, root, (b"out/*",), os.fsencode(tmp_path / "named")) == [b"out/x"]
+    assert fetch(side.transport, side.far, root, (b".",), os.fsencode(tmp_path / "all"), note=notes.append) == []
+    assert "points out of the folder" in notes[0]
+
+
+def test_a_folder_that_another_job_makes_meanwhile_gets_the_files_too(dash: FarSite, tmp_path: Path) -> None:
+    root = made(dash.home / "job")
+    into = tmp_path / "here"
+
+    def others(done: int, total: int) -> None:
+        into.mkdir(exist_ok=True)
+        (into / "other").write_text("other")
+
+    fetch(dash.transport, dash.far, root, (b".",), os.fsencode(into), others)
+    assert tree(into) == {**tree(root), b"other": b"other"}
+
+
+def test_a_second_fetch_of_the_same_files_is_put_off(dash: FarSite, tmp_path: Path) -> None:
+    """After a reconnect the thread of the old connection may still wait for its lost machine."""
+    root, into = made(dash.home / "job"), os.fsencode(tmp_path / "here")
+
+    def again(done: int, total: int) -> None:
+        with pytest.raises(LinkLost, match="already"):
+            fetch(dash.transport, dash.far, root, (b".",), into)
+
+    fetch(dash.transport, dash.far, root, (b".",), into, again)
+    assert tree(into) == tree(root)
+
+
+def test_a_root_that_is_gone_is_a_sentence(side: FarSite, tmp_path: Path) -> None:
+    with pytest.raises(TransferFailed, match="no such folder"):
+        fetch(side.transport, side.far, b"/not/there", (b".",), os.fsencode(tmp_path / "here"))
+    assert not (tmp_path / "here").exists()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_cut_line_replaces_nothing_and_goes_on(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr("grassq.machines.file_fetch.LARGE_BYTES", 100_000)
+    into = tmp_path / "here"
+    if seed % 2:
+        into.mkdir()
+        (into / "run.sh").write_text("old")
+    with closing(FarSite(tmp_path, SHELLS[seed % len(SHELLS)])) as side:
+        root = made(side.home / "job")
+        for number in range(20):
+            (side.home / "job" / f"file {number}").write_bytes(rng.randbytes(rng.randrange(20_000)))
+        for number in range(2):
+            (side.home / "job" / f"large {number}").write_bytes(rng.randbytes(rng.randrange(100_000, 600_000)))
+        for _ in range(200):
+            line = CutTransport(side.transport, 1 + rng.randrange(rng.choice((500, 1_000_000))))
+            try:
+                fetch(line, side.far, root, (b".",), os.fsencode(into))
+                break
+            except LinkLost:
+                seen = {path: what for path, what in tree(into).items() if not path.startswith(b".grass-fetch-")}
+                assert seen == ({b"run.sh": b"old"} if seed % 2 else {})
+        assert tree(into) == tree(root)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".grass")]
+
+
+def test_a_large_file_goes_on_where_the_line_was_cut(side: FarSite, tmp_path: Path) -> None:
+    size = LARGE_BYTES + 10
+    (side.home / "job").mkdir()
+    (side.home / "job" / "large").write_bytes(os.urandom(1 << 20) * (size >> 20) + bytes(10))
+    root, into = os.fsencode(side.home / "job"), os.fsencode(tmp_path / "here")
+    with pytest.raises(LinkLost):
+        fetch(CutTransport(side.transport, size // 2), side.far, root, (b".",), into)
+    line = CountingTransport(side.transport)
+    fetch(line, side.far, root, (b".",), into)
+    assert line.received < size // 2 + (4 << 20)
+    assert tree(into) == tree(root)
+
+
+def test_a_large_file_that_was_changed_between_two_tries_begins_again(dash: FarSite, tmp_path: Path) -> None:
+    large = dash.home / "job" / "large"
+    large.parent.mkdir()
+    large.write_bytes(b"a" * LARGE_BYTES)
+    root, into = os.fsencode(large.parent), os.fsencode(tmp_path / "here")
+    with pytest.raises(LinkLost):
+        fetch(CutTransport(dash.transport, 1 << 20), dash.far, root, (b".",), into)
+    large.write_bytes(b"b" * LARGE_BYTES)
+    fetch(dash.transport, dash.far, root, (b".",), into)
+    assert tree(into) == tree(root)
+
+
+def test_what_a_cut_fetch_has_left_can_be_discarded(dash: FarSite, tmp_path: Path) -> None:
+    root, into = made(dash.home / "job"), os.fsencode(tmp_path / "here" / "results")
+    with pytest.raises(LinkLost):
+        fetch(CutTransport(dash.transport, 5000), dash.far, root, (b".",), into)
+    assert os.listdir(tmp_path / "here")
+    discard(root, into)
+    assert not os.listdir(tmp_path / "here")
+
+
+@needs_root
+def test_a_full_disk_here_is_said_before_anything_comes(dash: FarSite, tmp_path: Path) -> None:
+    (dash.home / "job").mkdir()
+    (dash.home / "job" / "data").write_bytes(bytes(8 << 20))
+    with mounted(tmp_path / "small", "size=4m") as small:
+        line = CountingTransport(dash.transport)
+        with pytest.raises(TransferFailed, match=r"needs 8 MiB, has 4 MiB free in .*/small/results"):
+            fetch(line, dash.far, os.fsencode(dash.home / "job"), (b".",), os.fsencode(small / "results"))
+        assert line.received < 1000
+
+
+def test_too_much_is_refused(dash: FarSite, tmp_path: Path) -> None:
+    root = made(dash.home / "job")
+    with pytest.raises(TransferFailed, match="Name fewer"):
+        fetch(dash.transport, dash.far, root, (b".",), os.fsencode(tmp_path / "here"), most_bytes=100)
+    assert not (tmp_path / "here").exists()
+
+
+# A hostile machine: it lists and sends what it likes.
+
+
+class Hostile:
+    """Answers every command with bytes of its own, then with zeros for ever if `endless`."""
+
+    def __init__(self, folder: Path, listed: Callable[[bytes], bytes], sent: Callable[[bytes], bytes]) -> None:
+        self.transport = LocalTransport(str(folder))
+        self._folder = folder
+        self._listed = listed
+        self._sent = sent
+        self.endless = False
+
+    def command(self, verb: str, *args: str) -> str:
+        """As `FarEnd.command`."""
+        marker, what, word = args
+        is_list = what == "list"
+        said = {"list": b"list\n", "archive": b"give\n", "pour": b"pour\n"}[what]
+        answer = said + (self._listed if is_list else self._sent)(word.encode())
+        (self._folder / what).write_bytes(b"\n" + marker.encode() + b"\n" + answer)
+        script = self._folder / f"{what}.sh"
+        first = "head -n 3" if what == "pour" else "cat"
+        last = "cat /dev/zero" if self.endless and not is_list else ":"
+        script.write_text(f"{first} >/dev/null\ncat {self._folder / what}\n{last}\n")
+        return f"sh {script}"
+
+
+#: A time as `stat` writes it.
+TIME = b"2023-11-14 22:13:20.000000000 +0000"
+
+
+def record(word: bytes, path: bytes, size: int = 3, mode: int = 0o100644) -> bytes:
+    return b"%s %x 1700000000 %d 7 %s %s %s\n" % (word, mode, size, TIME, TIME, path)
+
+
+def listing(*records: bytes, **given: int) -> Callable[[bytes], bytes]:
+    return lambda word: b"".join(record(word, path, **given) for path in records) + word + b" end\n"
+
+
+def archive(*headers: Header, code: bytes = b"0") -> Callable[[bytes], bytes]:
+    def build(word: bytes) -> bytes:
+        parts = [tar_format.encode(each) + b"x" * each.size + tar_format.padding(each.size) for each in headers]
+        return b"".join(parts) + tar_format.END + (word + b" " + code).ljust(512)
+
+    return build
+
+
+def regular(name: bytes, size: int = 3) -> Header:
+    return Header(name, tar_format.REGULAR, size)
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Iterator[Path]:
+    """A folder for the target, beside which nothing may appear."""
+    (tmp_path / "hostile").mkdir()
+    (tmp_path / "arena" / "target").mkdir(parents=True)
+    (tmp_path / "arena" / "target" / "good").write_text("good")
+    (tmp_path / "arena" / "secret").write_text("secret")
+    yield tmp_path / "arena"
+    assert set(os.listdir(tmp_path)) == {"hostile", "arena"}
+    assert set(os.listdir(tmp_path / "arena")) == {"target", "secret"}
+    assert (tmp_path / "arena" / "secret").read_text() == "secret"
+    assert not Path("/tmp/grass-was-here").exists()
+
+
+def attack(arena: Path, hostile: Hostile) -> list[bytes]:
+    """Fetch from a hostile machine, and check that the target has what it had and what was fetched."""
+    target = os.fsencode(arena / "target")
+    came: list[bytes] = []
+    try:
+        came = fetch(hostile.transport, hostile, b"/root", (b".",), target)
+    finally:
+        discard(b"/root", target)
+        new = {path for path, what in tree(target).items() if what != ("folder", b"")}
+        assert new == {b"good", *came}
+    return came
+
+
+NAMES = [b"../evil", b"/tmp/grass-was-here", b"a/../../evil", b"a//b", b"a/./b", b"n" * 300, b"d/" * 200 + b"x"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, b"nul\0l"])
+def test_a_list_with_a_name_that_leaves_is_refused(arena: Path, name: bytes) -> None:
+    hostile = Hostile(arena.parent / "hostile", listing(b"./ok", b"./" + name), archive(regular(b"./ok")))
+    with pytest.raises(GrassError):
+        attack(arena, hostile)
+
+
+@pytest.mark.parametrize("name", [*NAMES, b"good", b"./good", b"other"])
+def test_an_archive_with_a_name_that_was_not_asked_for_is_refused(arena: Path, name: bytes) -> None:
+    hostile = Hostile(arena.parent / "hostile", listing(b"./ok"), archive(regular(b"./ok"), regular(name)))
+    with pytest.raises(BadArchive, match="not asked for"):
+        attack(arena, hostile)
+    assert (arena / "target" / "good").read_text() == "good"
+
+
+def link(name: bytes, target: bytes, kind: bytes = tar_format.SYMLINK) -> Header:
+    return Header(name, kind, link=target)
+
+
+HOSTILE_ARCHIVES = {
+    "twice": archive(regular(b"./ok"), regular(b"./ok")),
+    "hard link to a secret": archive(link(b"./ok", b"../secret", tar_format.HARD_LINK)),
+    "hard link to an absolute path": archive(link(b"./ok", b"/etc/passwd", tar_format.HARD_LINK)),
+    "hard link to itself": archive(link(b"./ok", b"./ok", tar_format.HARD_LINK)),
+    "symbolic link instead of a file": archive(link(b"./ok", b"/etc/passwd")),
+    "device": archive(Header(b"./ok", b"3")),
+    "fifo": archive(Header(b"./ok", b"6")),
+    "folder": archive(Header(b"./ok", tar_format.FOLDER)),
+    "longer than listed": archive(regular(b"./ok", 4)),
+    "giant": archive(regular(b"./ok", 3)._replace(size=0)),
+    "nothing": archive(),
+    "tar failed and the file did not come": archive(code=b"2"),
+    "no archive": lambda word: b"x" * 2048 + word.ljust(512),
+    "too long a name": archive(regular(b"./" + b"n" * 20_000)),
+    "wrong checksum": lambda word: b"\1" + tar_format.encode(regular(b"./ok"))[1:] + bytes(512) + word.ljust(512),
+    "cut": lambda word: tar_format.encode(regular(b"./ok")) + b"x",
+    "sparse giant": lambda word: sparse(b"./ok", 1 << 50) + word.ljust(512),
+    "pax size": lambda word: pax(b"size", b"99999999999999999999") + word.ljust(512),
+    "pax path": lambda word: pax(b"path", b"../evil") + tar_format.encode(regular(b"./ok")) + word.ljust(512),
+    "negative size": lambda word: with_size(b"./ok", b"\xff" * 12) + word.ljust(512),
+}
+
+
+def pax(key: bytes, value: bytes) -> bytes:
+    body = b"%s=%s\n" % (key, value)
+    length = len(body) + 1 + len(str(len(body) + 3))
+    data = b"%d %s" % (length, body)
+    return tar_format.encode(Header(b"pax", b"x", len(data))) + data + tar_format.padding(len(data))
+
+
+def sparse(name: bytes, size: int) -> bytes:
+    return with_size(name, b"\x80" + size.to_bytes(11, "big"), b"S")
+
+
+def with_size(name: bytes, size: bytes, kind: bytes = b"0") -> bytes:
+    block = bytearray(tar_format.encode(Header(name, kind)))
+    block[124:136] = size
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+@pytest.mark.parametrize("name", HOSTILE_ARCHIVES)
+def test_a_hostile_archive_leaves_nothing(arena: Path, name: str) -> None:
+    hostile = Hostile(arena.parent / "hostile", listing(b"./ok"), HOSTILE_ARCHIVES[name])
+    with pytest.raises((GrassError, LinkLost)):
+        attack(arena, hostile)
+
+
+def test_an_archive_without_end_is_refused(arena: Path) -> None:
+    hostile = Hostile(arena.parent / "hostile", listing(b"./ok"), lambda word: b"")
+    hostile.endless = True
+    with pytest.raises(BadArchive, match="no end"):
+        attack(arena, hostile)
+
+
+def test_a_large_file_without_end_is_cut_at_its_size(arena: Path) -> None:
+    hostile = Hostile(arena.parent / "hostile", listing(b"./ok", size=LARGE_BYTES), lambda word: b"")
+    hostile.endless = True
+    assert attack(arena, hostile) == [b"ok"]
+    assert (arena / "target" / "ok").stat().st_size == LARGE_BYTES
+
+
+def test_a_list_without_end_is_refused(arena: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grassq.machines.file_fetch.LIST_BYTES_MAX", 1 << 20)
+    many = [b"./file %d" % number for number in range(50_000)]
+    hostile = Hostile(arena.parent / "hostile", listing(*many), archive())
+    with pytest.raises(TransferFailed, match="too many files"):
+        attack(arena, hostile)
+
+
+def test_a_million_files_are_refused(arena: Path) -> None:
+    many = [b"./%d" % number for number in range(1_000_000)]
+    hostile = Hostile(arena.parent / "hostile", listing(*many), archive())
+    with pytest.raises(TransferFailed, match="name fewer"):
+        attack(arena, hostile)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        lambda word: b"garbage\n" + word + b" end\n",
+        lambda word: record(word, b"./a") + record(word, b"./a") + word + b" end\n",
+        lambda word: record(word, b"./a") + record(word, b"./a/b") + word + b" end\n",
+        lambda word: record(word, b"./a", size=-1) + word + b" end\n",
+        lambda word: record(word, b"./a", size=1 << 62) + word + b" end\n",
+        lambda word: record(word, b"./a", mode=0o020644) + word + b" end\n",
+        lambda word: b"%s zz 1 3 7 %s %s ./a\n" % (word, TIME, TIME) + word + b" end\n",
+        lambda word: b"%s 81a4 1 %s 7 %s %s ./a\n" % (word, b"9" * 5000, TIME, TIME) + word + b" end\n",
+        lambda word: b"%s 81a4 1 3 7 %s\n%s ./a\n" % (word, TIME, TIME) + word + b" end\n",
+        lambda word: word,
+    ],
+)
+def test_a_list_that_makes_no_sense_is_refused(arena: Path, listed: Callable[[bytes], bytes]) -> None:
+    hostile = Hostile(arena.parent / "hostile", listed, archive(regular(b"./a")))
+    with pytest.raises((GrassError, LinkLost)):
+        attack(arena, hostile)
+
+
+@pytest.mark.parametrize(
+    ("target", "stays"),
+    [(b"ok", True), (b"../secret", False), (b"/etc/passwd", False), (b"sub/../../secret", False), (b"", False)],
+)
+def test_a_link_comes_only_if_it_stays_inside(arena: Path, target: bytes, stays: bool) -> None:
+    def listed(word: bytes) -> bytes:
+        return record(word, b"./ok") + record(word, b"./l", mode=0o120777) + word + b" end\n"
+
+    hostile = Hostile(arena.parent / "hostile", listed, archive(link(b"./l", target), regular(b"./ok")))
+    assert (b"l" in attack(arena, hostile)) == stays
+
+
+def test_two_links_that_leave_together_do_not_come(arena: Path) -> None:
+    """`d/up -> ..` stays inside, and so seems `d/out -> up/../secret`: followed one after the other they leave."""
+
+    def listed(word: bytes) -> bytes:
+        links = b"".join(record(word, name, mode=0o120777) for name in (b"./d/e/up", b"./d/e/out"))
+        folders = b"".join(record(word, name, mode=0o040755) for name in (b"./d", b"./d/e"))
+        return folders + links + word + b" end\n"
+
+    sent = archive(link(b"./d/e/up", b"../.."), link(b"./d/e/out", b"up/../secret"))
+    assert attack(arena, Hostile(arena.parent / "hostile", listed, sent)) == [b"d/e/up"]
+
+
+def test_a_file_below_a_link_makes_a_folder(arena: Path) -> None:
+    def listed(word: bytes) -> bytes:
+        return record(word, b"./d", mode=0o120777) + record(word, b"./d/evil") + word + b" end\n"
+
+    hostile = Hostile(arena.parent / "hostile", listed, archive(link(b"./d", b".."), regular(b"./d/evil")))
+    with pytest.raises(BadArchive, match="not asked for"):
+        attack(arena, hostile)
+    hostile = Hostile(arena.parent / "hostile", listed, archive(regular(b"./d/evil")))
+    assert attack(arena, hostile) == [b"d/evil"]
+    assert not (arena / "target" / "d").is_symlink()
+
+
+def test_setuid_and_odd_times_do_not_come(arena: Path) -> None:
+    def listed(word: bytes) -> bytes:
+        return b"%s %x 99999999999999999 3 7 %s %s ./ok\n" % (word, 0o106777, TIME, TIME) + word + b" end\n"
+
+    assert attack(arena, Hostile(arena.parent / "hostile", listed, archive(regular(b"./ok")))) == [b"ok"]
+    assert not (arena / "target" / "ok").stat().st_mode & 0o7000
+
+
+def test_control_characters_of_names_do_not_reach_a_terminal(arena: Path) -> None:
+    hostile = Hostile(arena.parent / "hostile", listing(b"./\x1b[2J\x07/../x"), archive())
+    with pytest.raises(GrassError) as caught:
+        attack(arena, hostile)
+    assert str(caught.value).isprintable()
+
+
+def test_garbage_of_any_kind_leaves_nothing(arena: Path) -> None:
+    rng = random.Random(12)
+    whole = archive(regular(b"./ok"), regular(b"./also"))(b"w" * 32)
+    for _ in range(60):
+        at = rng.randrange(len(whole) - 512)
+        damaged = whole[:at] + struct.pack("Q", rng.getrandbits(64)) + whole[at + 8 :]
+        hostile = Hostile(
+            arena.parent / "hostile",
+            listing(b"./ok", b"./also"),
+            lambda word, damaged=damaged: damaged[:-512] + (word + b" 0").ljust(512),  # type: ignore[misc]
+        )
+        try:
+            assert attack(arena, hostile) == [b"also", b"ok"]
+            for name in ("also", "ok"):
+                (arena / "target" / name).unlink()
+        except (GrassError, LinkLost):
+            pass

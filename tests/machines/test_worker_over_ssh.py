@@ -1,0 +1,165 @@
+"""A machine over ssh as a worker: real daemon, real ssh, real sshd, and lines that end at bad moments."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.e2e.world import FINAL, Grass, end, eventually
+from tests.machines.site import MachineSite, SshMachine
+
+#: How long a silent machine may stay unnoticed, and then be connected again.
+NOTICED_S = 60.0
+
+
+@pytest.fixture(params=["python", "sh"])
+def alpha(request: pytest.FixtureRequest, site: MachineSite, grass: Grass) -> SshMachine:
+    """A machine with Python or without, which the next daemon connects."""
+    machine = site.machine("alpha", python=request.param == "python")
+    know(grass, "alpha")
+    return machine
+
+
+def know(grass: Grass, *names: str, **more: Any) -> None:
+    """Write the book of a home, as `grass machine add` does."""
+    grass.home.mkdir(mode=0o700, exist_ok=True)
+    entries = [{"name": name, "target": {"host": name}, "capacity": "{cpu: 4}", **more} for name in names]
+    (grass.home / "machines.json").write_text(json.dumps(entries))
+
+
+def worker(grass: Grass, name: str = "alpha") -> dict[str, Any]:
+    workers: dict[str, dict[str, Any]] = {each["name"]: each for each in grass.json("show")["workers"]}
+    return workers.get(name, {"online": False})
+
+
+def connected(grass: Grass, name: str = "alpha") -> None:
+    eventually(lambda: worker(grass, name)["online"], f"{name} is connected", NOTICED_S)
+
+
+def state(grass: Grass, job: int) -> str:
+    return str(grass.jobs(str(job))[0]["state"])
+
+
+def ended(grass: Grass, job: int) -> dict[str, Any]:
+    eventually(lambda: state(grass, job) in FINAL, f"job {job} ends", NOTICED_S)
+    return grass.jobs(str(job))[0]
+
+
+def gated(grass: Grass, machine: SshMachine, gate: str = "gate") -> tuple[int, Callable[[], None]]:
+    """Submit a job on the machine that counts its starts and waits for a gate there."""
+    script = f"echo started >>starts; echo begun; until [ -e {gate} ]; do sleep 0.05; done; echo done; exit 7"
+    job = grass.enqueue("--worker", machine.name, "--", "sh", "-c", script)
+    return job, lambda: (machine.home / gate).touch()
+
+
+def starts(machine: SshMachine) -> int:
+    file = machine.home / "starts"
+    return file.read_text().count("started") if file.exists() else 0
+
+
+def test_a_job_runs_there_and_its_code_and_log_come_back(grass: Grass, alpha: SshMachine) -> None:
+    connected(grass)
+    job = grass.enqueue("--worker", "alpha", "--cpu=2", "--", "sh", "-c", "hostname; pwd; echo $GRASS_JOB_ID; exit 3")
+    one = ended(grass, job)
+    assert (one["state"], one["exit_code"], one["worker"]) == ("failed", 3, "alpha")
+    assert grass.ok("log", str(job)).splitlines() == ["alpha", alpha.home_there, str(job)]
+
+
+def test_a_job_that_is_killed_leaves_no_process_there(grass: Grass, alpha: SshMachine) -> None:
+    connected(grass)
+    script = "setsid sh -c 'sleep 4321' & sleep 4322 & sleep 4323"
+    job = grass.enqueue("--worker", "alpha", "--grace", "1s", "--", "sh", "-c", script)
+
+    def sleepers() -> int:
+        return sum(each.argv[1:] in (("4321",), ("4322",), ("4323",)) for each in alpha.processes())
+
+    eventually(lambda: sleepers() == 3, "the job runs")
+    grass.ok("kill", str(job))
+    assert ended(grass, job)["state"] == "cancelled"
+    assert sleepers() == 0
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_a_signal_is_not_taken_for_an_exit_code(grass: Grass, alpha: SshMachine, sig: int) -> None:
+    connected(grass)
+    killed = grass.enqueue("--worker", "alpha", "--", "sh", "-c", f"kill -{int(sig)} $$")
+    exited = grass.enqueue("--worker", "alpha", "--", "sh", "-c", f"exit {128 + sig}")
+    one, other = ended(grass, killed), ended(grass, exited)
+    assert (one["signal"], one["exit_code"]) == (sig, None)
+    assert (other["signal"], other["exit_code"]) == (None, 128 + sig)
+
+
+def kill_sessions(machine: SshMachine) -> None:
+    machine.kill_sessions()
+
+
+def restart_sshd(machine: SshMachine) -> None:
+    machine.kill_sshd()
+    machine.restart_sshd()
+
+
+def kill_programs(machine: SshMachine) -> None:
+    """Kill what serves the connection there."""
+    for each in machine.processes():
+        if "serve" in each.argv or "events" in each.argv:
+            end(each.pid)
+
+
+@pytest.mark.parametrize("fault", [kill_sessions, restart_sshd, kill_programs])
+def test_a_job_runs_on_when_the_connection_dies(
+    grass: Grass, alpha: SshMachine, fault: Callable[[SshMachine], None]
+) -> None:
+    connected(grass)
+    job, open_gate = gated(grass, alpha)
+    eventually(lambda: state(grass, job) == "running", "it runs")
+    fault(alpha)
+    open_gate()
+    assert ended(grass, job)["exit_code"] == 7
+    assert grass.ok("log", str(job)) == "begun\ndone\n"
+    assert starts(alpha) == 1
+
+
+def test_a_job_that_ends_while_the_daemon_is_dead_is_known_afterwards(grass: Grass, alpha: SshMachine) -> None:
+    connected(grass)
+    job, open_gate = gated(grass, alpha)
+    eventually(lambda: state(grass, job) == "running", "it runs")
+    end(grass.daemon_pid())
+    open_gate()
+    eventually(lambda: not any("gate" in " ".join(each.argv) for each in alpha.processes()), "the job ends")
+    grass.ok("start")
+    assert ended(grass, job)["exit_code"] == 7
+    assert starts(alpha) == 1
+    assert grass.ok("log", str(job)) == "begun\ndone\n"
+
+
+def test_a_reboot_there_is_noticed(grass: Grass, alpha: SshMachine) -> None:
+    connected(grass)
+    job, _ = gated(grass, alpha)
+    eventually(lambda: state(grass, job) == "running", "it runs")
+    alpha.reboot()
+    one = ended(grass, job)
+    assert (one["state"], one["outcome"]) == ("failed", "lost")
+    again = grass.enqueue("--worker", "alpha", "--", "true")
+    assert ended(grass, again)["state"] == "succeeded"
+
+
+def test_a_frozen_machine_is_shown_as_unreachable_and_goes_on(grass: Grass, alpha: SshMachine) -> None:
+    connected(grass)
+    job, open_gate = gated(grass, alpha)
+    eventually(lambda: state(grass, job) == "running", "it runs")
+    alpha.freeze()
+    eventually(lambda: not worker(grass)["online"], "its silence is noticed", NOTICED_S)
+    assert state(grass, job) == "running"
+    alpha.thaw()
+    open_gate()
+    assert ended(grass, job)["exit_code"] == 7
+    assert starts(alpha) == 1
+
+
+def test_a_stopped_daemon_leaves_no_ssh_behind(grass: Grass, alpha: SshMachine) -> None:
+    connected(grass)
+    grass.ok("stop")
+    eventually(lambda: not alpha.sessions(), "no session is left")
