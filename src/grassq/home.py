@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SOCKET_NAME = "grass.sock"
 LOG_NAME = "daemon.log"
+#: The folder with the content of what jobs are sent, by its hash.
+BLOBS_NAME = "blobs"
 #: Holds the address that `grass use` chose.
 BROKER_NAME = "broker"
 #: Holds the addresses of the broker that this machine works for; exists while the home has no queue of its own.
@@ -152,6 +154,12 @@ def working_directory() -> bytes:
 def environment_text() -> Mapping[str, str]:
     """Return this process's environment as text."""
     return os.environ
+
+
+def ssh_agent() -> str | None:
+    """Return the socket of this user's ssh agent; a daemon in the background may know an older one only."""
+    path = os.environ.get("SSH_AUTH_SOCK", "")
+    return path if path.startswith("/") and path.isprintable() else None
 
 
 def stand_in() -> str:

@@ -16,6 +16,7 @@ FILE_NAME = "grass.toml"
 STORE_MEMORY = "memory"
 #: A worker uses three quarters of a lease; the rest must be longer than a frozen broker may still confirm.
 LEASE_MIN_S = 20.0
+PROBE_MAX_S = 86400.0
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,10 +44,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     hosts: str = ""
     #: How many MiB of logs a broker keeps of jobs that ran on other machines.
     log_cache_mib: int = 1024
+    #: How many MiB of files that jobs are sent a broker keeps; what an unfinished job or the last day needs stays.
+    sent_files_mib: int = 20_480
+    #: The program that reaches machines over ssh: OpenSSH's, or one that takes the same words.
+    ssh: str = "ssh"
+    #: How often, in seconds, machines over ssh are asked what others use there; 0 asks once per connection.
+    probe_s: float = 10.0
 
     def __post_init__(self) -> None:
         if not self.lease_s >= LEASE_MIN_S:
             raise ValueError(f"lease_s must be at least {LEASE_MIN_S:g}: heartbeats and a takeover have to fit into it")
+        if not 0.0 <= self.probe_s <= PROBE_MAX_S:
+            raise ValueError(f"probe_s must be from 0 to {PROBE_MAX_S:g} seconds")
 
 
 def load(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:

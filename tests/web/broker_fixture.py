@@ -38,6 +38,7 @@ from grassq.web.listen import certificate
 from grassq.web.listen.tcp import listen, make_runner
 from grassq.web.routes.tokens import Reach
 from grassq.web.workers.directory import WorkerDirectory
+from grassq.web.workers.machine_admin import MachineAdmin
 from grassq.web.workers.registry import WorkerRegistry
 
 Test = Callable[["BrokerFixture"], Coroutine[Any, Any, None]]
@@ -87,7 +88,7 @@ class Answer(Struct):
 class BrokerFixture:
     """The broker, and ways to ask it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, machines: MachineAdmin | None = None) -> None:
         self.home = home
         self.clock = HandClock()
         self.audit = Audit(str(home))
@@ -95,7 +96,15 @@ class BrokerFixture:
         self.directory = NoWorkers(self.engine)
         self.guard = Guard(self.audit, ["broker.example", "*.lab.example"], now=self.clock.wall)
         self.api = Api(
-            self.engine, self.directory, a_request(cpu=1), self._stop, {"pid": 1}, guard=self.guard, link=self._link
+            self.engine,
+            self.directory,
+            a_request(cpu=1),
+            self._stop,
+            {"pid": 1},
+            guard=self.guard,
+            link=self._link,
+            machines=machines,
+            check_files=lambda send, fetch: None,
         )
         self.app = self.api.app()
         self.identity = certificate.own(str(home), ["127.0.0.1", "box"], self.clock.wall())
@@ -256,11 +265,11 @@ async def is_closed(reader: asyncio.StreamReader, seconds: float = WAIT_S) -> bo
     return True
 
 
-def play(test: Test) -> None:
+def play(test: Test, machines: MachineAdmin | None = None) -> None:
     """Run a test with a broker of its own."""
 
     async def all_of_it(home: Path) -> None:
-        fixture = BrokerFixture(home)
+        fixture = BrokerFixture(home, machines)
         async with asyncio.timeout(90), fixture.open():
             await test(fixture)
 

@@ -23,12 +23,13 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 def paths(fixture: BrokerFixture) -> list[str]:
     """Every path the router knows, with a job or a queue where it wants one; from the router, so none is forgotten."""
     found = {route.resource.canonical for route in fixture.app.router.routes() if route.resource is not None}
-    return sorted(path.replace("{id}", "1").replace("{queue}", "nosuch") for path in found)
+    return sorted(path.replace("{id}", "1").replace("{queue}", "nosuch").replace("{name}", "nosuch") for path in found)
 
 
 def need_of(fixture: BrokerFixture, method: str, path: str) -> Need | None:
     """What a route needs; None if there is no such route."""
     path = path.replace("/jobs/1/log", r"/jobs/{id:\d{1,15}}/log").replace("/queues/nosuch/", "/queues/{queue}/")
+    path = path.replace("/machines/nosuch/", "/machines/{name}/")
     return next((r.need for r in fixture.api.routes() if (r.method, r.path) == (method, path)), None)
 
 
@@ -188,7 +189,7 @@ def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> Non
         for route in fixture.api.routes():
             if route.need == "open" or route.path == "/v1/logout":
                 continue
-            path = route.path.replace(r"{id:\d{1,15}}", "1").replace("{queue}", "nosuch")
+            path = route.path.replace(r"{id:\d{1,15}}", "1").replace("{queue}", "nosuch").replace("{name}", "nosuch")
             answer = await request(route.method, path)
             if route.need in opens:
                 assert answer.status not in (401, 403), (path, answer)

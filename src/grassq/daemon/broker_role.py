@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -29,7 +30,10 @@ from grassq.core.syntax.store_urls import is_postgres, shown_url
 from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, load_mode, raise_file_limit, serve_user
 from grassq.daemon.home_lock import open_run_root
 from grassq.daemon.lost_history import LostHistory
+from grassq.daemon.machines import make_keeper
+from grassq.daemon.sent_files import bound_sent_files
 from grassq.daemon.standby import lead, note_key
+from grassq.files.blobs import BlobStore
 from grassq.settings import STORE_MEMORY
 from grassq.store.high_water import HighWater
 from grassq.store.open import open_store, sqlite_path
@@ -43,7 +47,7 @@ from grassq.web.routes.tokens import Reach
 from grassq.web.submit.json5_text import parse_object
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.registry import WorkerRegistry
-from grassq.worker import offers
+from grassq.worker import job_files, offers
 from grassq.worker.local_machine import LocalMachine
 from grassq.worker.worker import Worker
 
@@ -145,6 +149,7 @@ def _worker(
         environment=setup.default_env,
         unknown_jobs=unknown,
         nofile=raise_file_limit(),
+        blobs=f"{setup.home}/{homes.BLOBS_NAME}",
     )
     return Worker(machine, offers.Offers(offer_file, run_root if durable else None), send, labels=setup.mode.labels)
 
@@ -166,14 +171,31 @@ async def _open_sockets(
         audit, hosts, limits=TokenLimits(values.token_jobs, values.token_mib << 20, values.token_priority_max)
     )
     links = WorkerRegistry(engine, alarm=partial(_alarm, audit))
-    directory = _directory(stack, setup, engine, links, worker)
+    blobs = BlobStore(os.fsencode(f"{setup.home}/{homes.BLOBS_NAME}"))
+    machines = make_keeper(setup, engine, links, blobs)
+    directory = _directory(stack, setup, engine, links, worker, has_machines=bool(machines.list()))
     default = parse_request(parse_object(setup.values.default_request, "default_request"))
     about = {**setup.describe(shown_url(url), engine.status.store_id), "bind": setup.mode.bind}
-    api = Api(engine, directory, default, setup.stopping.set, about, guard=guard, link=links.socket)
+    check_files = partial(job_files.check, blobs)
+    tidying = asyncio.create_task(bound_sent_files(engine, blobs, setup.values.sent_files_mib << 20))
+    stack.push_async_callback(cancel, tidying)
+    api = Api(
+        engine,
+        directory,
+        default,
+        setup.stopping.set,
+        about,
+        guard=guard,
+        link=links.socket,
+        check_files=check_files,
+        machines=machines,
+    )
     _forget_joined(setup.home)
     runner = await serve_user(stack, setup.home, api.app())
     # Closed before the web server, which waits until every connection has ended.
     stack.push_async_callback(links.close)
+    stack.push_async_callback(machines.close)
+    machines.start()
     if identity is not None:
         await _listen_on_tcp(stack, setup, runner, api, identity)
 
@@ -184,15 +206,21 @@ def _forget_joined(home: str) -> None:
 
 
 def _directory(
-    stack: AsyncExitStack, setup: DaemonContext, engine: Engine, links: WorkerRegistry, worker: Worker | None
+    stack: AsyncExitStack,
+    setup: DaemonContext,
+    engine: Engine,
+    links: WorkerRegistry,
+    worker: Worker | None,
+    *,
+    has_machines: bool,
 ) -> WorkerDirectory:
     local = None if worker is None else worker.name
     folder = Path(setup.home) / CACHE_NAME
     cache = LogCache(folder, engine, links.get, most_bytes=setup.values.log_cache_mib << 20, local=local)
-    if setup.mode.bind is not None:
+    links.on_welcome = cache.greet
+    stack.push_async_callback(cache.close)
+    if setup.mode.bind is not None or has_machines:
         cache.start()
-        links.on_welcome = cache.greet
-        stack.push_async_callback(cache.close)
     return WorkerDirectory(links, worker, cache)
 
 

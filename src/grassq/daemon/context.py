@@ -85,7 +85,7 @@ class DaemonContext(Struct, frozen=True):
         text = self.values.capacity
         if not text:
             return None
-        return {name: supply_of(limit) for name, limit in parse_limits(parse_object(text, "--capacity")).items()}
+        return capacity_of(text)
 
     def describe(self, store: str, store_id: str) -> dict[str, object]:
         """Return what `grass doctor` shows of the process."""
@@ -97,6 +97,11 @@ class DaemonContext(Struct, frozen=True):
             "started": timestamp(time.time()),
             "python": sys.executable,
         }
+
+
+def capacity_of(text: str) -> Capacity:
+    """Return a capacity that was typed as JSON5."""
+    return {name: supply_of(limit) for name, limit in parse_limits(parse_object(text, "--capacity")).items()}
 
 
 def load_mode(home: str) -> SavedMode:

@@ -38,6 +38,8 @@ JOBS_COUNTED = 100
 ASK_AGAIN_S = 0.5
 #: The longest time, in seconds, until `glance` gives up.
 GLANCE_S = 1.0
+#: The longest time, in seconds, of one step of a machine's test.
+TEST_STEP_S = 180.0
 #: The longest message of a refusal, in characters.
 MESSAGE_MAX = 4000
 #: The largest request a daemon takes.
@@ -265,6 +267,25 @@ class ApiClient:
 
         return EventStream(ask, known)
 
+    def machine_test(self, name: str, agent: str | None) -> Iterator[Document]:
+        """Test a machine over ssh and yield each step: `step`, `ok` (None for a remark) and `words`."""
+        path = f"/v1/machines/{percent(name)}/test" + query([("agent", agent)])
+        response, parts, connection = self._stream(path, TEST_STEP_S)
+        try:
+            for line, _ in read_frames(parts):
+                if isinstance(line.get("error"), dict):
+                    raise _told(line["error"], response.status)
+                if "ended" in line:
+                    return
+                yield line
+        finally:
+            connection.close()
+        raise Unreachable("the daemon ended before the test did; `grass machine list` shows the state")
+
+    def machine(self, name: str) -> Document:
+        """Return a machine over ssh: as `list` has it, its definition, and the `argv` that logs in there."""
+        return self.get(f"machines/{percent(name)}/about")
+
     def info(self) -> Document:
         """Return what the daemon reports about itself."""
         return self.get("info")
@@ -363,12 +384,7 @@ def _failure(response: Response, broker: str | None) -> GrassError:
     document = atomic_files.parse(response.body) or {}
     error = document.get("error")
     if isinstance(error, dict):
-        code = error.get("exit", 1)
-        kind = ERRORS.get(code, GrassError) if isinstance(code, int) else GrassError
-        if kind is Refused and response.status == NOT_NOW:
-            kind = StoreUnavailable
-        # A program may print the message, and what answers may be in the wrong hands.
-        return kind(printable(str(error.get("message", f"the daemon answered {response.status}")), MESSAGE_MAX))
+        return _told(error, response.status)
     if broker is None:
         return Unreachable(
             f"the daemon answered {response.status} without a reason; `grass restart` (jobs keep running)"
@@ -376,3 +392,13 @@ def _failure(response: Response, broker: str | None) -> GrassError:
     if response.status in (401, 403):
         return Refused(f"{broker} denies you access ({response.status}); `grass login` with a new code")
     return Unreachable(f"{broker} answered {response.status} without a reason; is it a Grass broker?")
+
+
+def _told(error: Mapping[str, Any], status: int) -> GrassError:
+    """Return the error that a daemon describes."""
+    code = error.get("exit", 1)
+    kind = ERRORS.get(code, GrassError) if isinstance(code, int) else GrassError
+    if kind is Refused and status == NOT_NOW:
+        kind = StoreUnavailable
+    # A program may print the message, and what answers may be in the wrong hands.
+    return kind(printable(str(error.get("message", f"the daemon answered {status}")), MESSAGE_MAX))

@@ -84,9 +84,14 @@ def new_key() -> str:
 
 
 def enqueue_body(
-    words: Iterable[bytes], sender: Sender, key: str, verb: str = "enqueue", lines: bytes | None = None
+    words: Iterable[bytes],
+    sender: Sender,
+    key: str,
+    verb: str = "enqueue",
+    lines: bytes | None = None,
+    sent: Iterable[str] | None = None,
 ) -> bytes:
-    """Return the body of POST /v1/enqueue; `lines` is the input of --stdin."""
+    """Return the body of POST /v1/enqueue; `lines` is the input of --stdin, `sent` has the manifests of --send."""
     parts = (
         '{"words":[',
         ",".join([word(each) for each in words]),
@@ -95,6 +100,7 @@ def enqueue_body(
         ',"env":[',
         ",".join([f"[{word(name)},{word(value)}]" for name, value in sender.env.items()]),
         f'],"umask":{sender.umask},"key":"{key}","verb":"{verb}"',
+        "" if sent is None else ',"sent":[' + ",".join([quote(id_) for id_ in sent]) + "]",
         "}" if lines is None else ',"lines":' + text(lines) + "}",
     )
     return "".join(parts).encode("ascii")

@@ -23,10 +23,12 @@ from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.routes.jobs import CHANGES, Jobs
+from grassq.web.routes.machines import Machines
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
-from grassq.web.submit.handler import Submissions
+from grassq.web.submit.handler import FileCheck, Submissions
 from grassq.web.workers.directory import WorkerDirectory
+from grassq.web.workers.machine_admin import MachineAdmin
 
 
 class Api:
@@ -42,8 +44,13 @@ class Api:
         *,
         guard: Guard,
         link: Handler,
+        check_files: FileCheck,
+        machines: MachineAdmin | None = None,
     ) -> None:
-        """Build the handlers; `link` serves workers that dial in."""
+        """Build the handlers; `link` serves workers that dial in, `check_files` checks the files of jobs.
+
+        `machines` keeps the machines over ssh.
+        """
         self._engine = engine
         self._directory = directory
         self._stop = stop
@@ -53,9 +60,10 @@ class Api:
         self.tokens = Tokens(engine, self.guard)
         self._removal = FolderRemoval(engine, directory)
         self._jobs = Jobs(engine, self._removal)
-        self._submissions = Submissions(engine, default)
+        self._submissions = Submissions(engine, default, check_files)
         self._temporary = TemporaryQueues(engine, directory)
-        self._queues = Queues(engine, directory, self.guard, self._temporary)
+        self._queues = Queues(engine, directory, self.guard, self._temporary, machines)
+        self._machines = Machines(machines)
 
     def app(self) -> web.Application:
         """Return the application: routes, and the access check that also answers errors."""
@@ -112,6 +120,7 @@ class Api:
             Route("POST", "/v1/tokens/revoke", tokens.revoke, "admin"),
             Route("GET", "/v1/audit", tokens.audit, "admin"),
             Route("GET", "/v1/info", self.info, "admin"),
+            *self._machines.routes(),
             Route("POST", "/v1/stop", self.stop, "local"),
             Route("GET", "/v1/worker", self._link, "worker", waits=True),
         ]

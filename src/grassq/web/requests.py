@@ -12,6 +12,9 @@ from aiohttp import web
 from msgspec import Struct
 
 from grassq.core.job_options import (
+    FILE_FIELDS,
+    FILE_WORDS_MAX,
+    JOB_OPTIONS,
     NEUTRAL_PRIORITY,
     STOP_GRACE_S,
     JobOptions,
@@ -22,6 +25,7 @@ from grassq.core.job_options import (
 from grassq.core.model import State
 from grassq.core.names import DEFAULT_QUEUE, check_name
 from grassq.core.syntax import shell_lines
+from grassq.core.syntax.file_words import SentTree, check_dest, check_manifest, check_path
 from grassq.core.syntax.numbers import is_number
 from grassq.core.syntax.selectors import Selector
 from grassq.core.syntax.selectors import parse as parse_selector
@@ -45,6 +49,9 @@ LABELS_MAX = 100
 SELECTORS_MAX = 10_000
 #: Selectors of a change from another machine, counted with each of their ids and ranges.
 REMOTE_SELECTORS_MAX = 2_000
+
+#: The options whose values are words, which the API writes as `Word`.
+_WORD_OPTIONS = [option for option in JOB_OPTIONS if option.field in {*FILE_FIELDS} - {"send", "env_from"}]
 
 T = TypeVar("T")
 
@@ -127,6 +134,21 @@ class EnqueueBody(From, kw_only=True):
     verb: Literal["enqueue", "run", "sweep"] = "enqueue"
     #: With --stdin: a command on each line.
     lines: Word | None = None
+    #: With --send: the manifest of each folder, in the order typed.
+    sent: list[str] | None = None
+
+
+class SentBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A folder that a job is sent, by its manifest."""
+
+    manifest: str
+    folder: Word
+    dest: Word = ""
+
+    def tree(self) -> SentTree:
+        """Return the tree."""
+        dest, folder = check_dest(word_bytes(self.dest), "send"), check_path(word_bytes(self.folder), "send")
+        return SentTree(check_manifest(self.manifest), dest, folder)
 
 
 class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,17 +161,30 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     env: tuple[tuple[Word, Word], ...] = ()
     cwd: Word | None = None
     grace_s: float | None = None  # type: ignore[assignment]  # null is the default, as if nothing was said
+    send: tuple[SentBody, ...] = ()  # type: ignore[assignment]
+    fetch: tuple[Word, ...] = ()  # type: ignore[assignment]
+    fetch_to: Word | None = None  # type: ignore[assignment]
+    python: Word | None = None  # type: ignore[assignment]
+    setup: Word | None = None  # type: ignore[assignment]
+    setup_files: tuple[Word, ...] = ()  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         check_bounds(priority=self.priority, tries=self.tries, grace_s=self.grace_s)
         if len(self.labels) > LABELS_MAX:
             raise ValueError(f"a job asks for {LABELS_MAX} labels at most")
+        if len(self.send) > FILE_WORDS_MAX:
+            raise ValueError(f"a job is sent {FILE_WORDS_MAX} folders at most")
 
     def options(self) -> JobOptions:
         """Return the options of the job."""
         plain = {name: getattr(self, name) for name in PlainOptions.__struct_fields__}
         plain["name"] = None if self.name is None else check_name(self.name)
         plain["grace_s"] = STOP_GRACE_S if self.grace_s is None else self.grace_s
+        plain["send"] = tuple([tree.tree() for tree in self.send])
+        for option in _WORD_OPTIONS:
+            if (given := plain[option.field]) not in ((), None):
+                words = given if option.repeats else (given,)
+                plain[option.field] = option.parse(option, [word_bytes(word) for word in words])
         return JobOptions(
             **plain,
             queue=check_name(self.queue, "queue name") if self.queue else DEFAULT_QUEUE,

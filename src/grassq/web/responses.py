@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from aiohttp import web
@@ -17,6 +17,7 @@ from grassq.core import protocol
 from grassq.core.model import State
 from grassq.core.syntax.enqueue import Enqueue
 from grassq.errors import BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
+from grassq.run import rundir
 from grassq.web.access.principal import CALLER
 from grassq.web.listen.abort import cut
 
@@ -76,6 +77,11 @@ def enqueued(exit_code: int, out: str, err: str, **extra: object) -> web.Respons
     headers |= {f"Grass-{name.capitalize()}": str(value) for name, value in extra.items() if value is not None}
     body += err.encode("utf-8", "backslashreplace")
     return web.Response(body=body, headers=headers, content_type="application/octet-stream")
+
+
+def written_words(words: Iterable[bytes]) -> str:
+    """Return words as a list in JSON, in the form in which a client sends words."""
+    return msgspec.json.encode([rundir.encode_word(word) for word in words]).decode()
 
 
 def document(content: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

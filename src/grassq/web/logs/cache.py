@@ -94,7 +94,9 @@ class LogCache:
         self._ends: Subscription | None = None
 
     def start(self) -> None:
-        """Find the copies of an earlier broker, and copy from now on."""
+        """Find the copies of an earlier broker, and copy from now on; doing it again changes nothing."""
+        if self._ends is not None:
+            return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = []
         for path in self._folder.iterdir():
@@ -129,6 +131,7 @@ class LogCache:
 
     def greet(self, worker: str) -> None:
         """Copy logs of jobs that ended lately from a worker that has connected."""
+        self.start()
         self._look(partial(_recent_logs, worker=worker))
 
     def _look(self, find: Callable[[Batch], list[tuple[str, Key]]]) -> None:

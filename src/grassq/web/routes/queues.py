@@ -26,6 +26,7 @@ from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.responses import digest, document
 from grassq.web.submit import validate
 from grassq.web.workers.directory import WorkerDirectory
+from grassq.web.workers.machine_admin import MachineAdmin
 
 
 class DrainBody(requests.Body, kw_only=True):
@@ -45,8 +46,16 @@ class RemoveBody(requests.Body, kw_only=True):
 class Queues:
     """The handlers."""
 
-    def __init__(self, engine: Engine, directory: WorkerDirectory, guard: Guard, temporary: TemporaryQueues) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        directory: WorkerDirectory,
+        guard: Guard,
+        temporary: TemporaryQueues,
+        machines: MachineAdmin | None = None,
+    ) -> None:
         self._engine = engine
+        self._machines = machines
         self._directory = directory
         self._guard = guard
         self._temporary = temporary
@@ -151,6 +160,8 @@ class Queues:
         """Remove a worker and revoke its token in one change."""
         body = requests.decode(request[BODY], RemoveBody)
         request[ENTRY].about = _about("lost" if body.lost else "", body.worker)
+        if self._machines is not None and body.worker in {each.name for each in self._machines.list()}:
+            raise Refused(f"{body.worker} is a machine over ssh; `grass machine remove {body.worker}` removes it")
         asked = digest(request[BODY])
 
         def remove(batch: Batch) -> tuple[Done, list[Token]]:

@@ -16,14 +16,16 @@ from grassq.core.model import State
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import enqueue as enqueue_syntax
+from grassq.core.syntax.file_words import SentTree
 from grassq.core.syntax.options import closest
 from grassq.errors import BadInput, Gone, GrassError, NotFound, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
 from grassq.web.access.turns import CallerTurns
-from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text
+from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text, written_words
 from grassq.web.submit import bulk
+from grassq.web.submit.file_options import unmade
 from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
 from grassq.web.submit.validate import DraftBuilder
@@ -34,8 +36,12 @@ LARGE = 64 << 10
 ONE_AT_A_TIME = 16 << 10
 #: The answer to `--stdin` without lines; a command of another release, which does not send them, prints it.
 NO_LINES = "grass: --stdin takes a command a line from stdin; this command is of another release than the daemon\n"
+#: The answer to `--send` without manifests; a command of another release, which does not make them, prints it.
+NO_TREES = "grass: --send needs a snapshot of the folder; this command is of another release than the daemon\n"
 
 T = TypeVar("T")
+#: Raises BadInput for trees that are not here or do not go together, and for patterns that are none.
+FileCheck = Callable[[tuple[SentTree, ...], tuple[bytes, ...]], None]
 Submit = Callable[["Submissions", web.Request], Awaitable[web.Response]]
 
 
@@ -56,8 +62,10 @@ def _in_turn(handler: Submit) -> Submit:
 class Submissions:
     """Reads, checks and stores what is submitted: a whole request, or nothing."""
 
-    def __init__(self, engine: Engine, default: Request) -> None:
+    def __init__(self, engine: Engine, default: Request, check_files: FileCheck) -> None:
+        """Build the handlers; `check_files` checks the trees and the patterns of a job."""
         self._engine = engine
+        self._check_files = check_files
         self._default = default
         self._snapshot = QueueSnapshot()
         self._generation = 0
@@ -102,6 +110,8 @@ class Submissions:
             else:
                 if typed.command.stdin and body.lines is None:
                     return enqueued(2, "", NO_LINES, lines=1)
+                if folders := unmade(drafts[0].spec.send if drafts else ()):
+                    return enqueued(2, written_words(folders), NO_TREES, send=1)
                 ids = await self._store(drafts, body.key, request, as_sweep=body.verb == "sweep")
         except (Gone, StoreUnavailable):
             # A client on another machine asks again.
@@ -176,6 +186,8 @@ class Submissions:
     ) -> list[int]:
         if not drafts:
             return []
+        for send, fetch in {(draft.spec.send, draft.spec.fetch) for draft in drafts if draft.spec.constraints.files}:
+            await asyncio.to_thread(self._check_files, send, fetch)
         request_digest, bearer = await _off_loop(digest, request[BODY]), request[CALLER].bearer
         handler = partial(
             service.submit, drafts=drafts, key=key, digest=request_digest, as_sweep=as_sweep, bearer=bearer
@@ -207,7 +219,7 @@ def _lines(body: requests.EnqueueBody) -> int:
 def _read(
     body: requests.EnqueueBody, words: list[bytes], builder: DraftBuilder
 ) -> tuple[enqueue_syntax.Enqueue, list[service.Draft]]:
-    typed, draft = builder.read_enqueue(words)
+    typed, draft = builder.read_enqueue(words, body.sent)
     if not typed.command.stdin and body.lines is None:
         return typed, [draft]
     if not typed.command.stdin or body.verb == "run":

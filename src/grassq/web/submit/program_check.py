@@ -55,6 +55,18 @@ class ProgramCheck:
             raise BadInput(f"the directory {shown(cwd, PATH_SHOWN)} cannot be entered; --cwd chooses another")
         raise BadInput(f"there is no directory {shown(cwd, PATH_SHOWN)} to run in; --cwd chooses another")
 
+    def check_sent(self, folder: bytes) -> None:
+        """Raise BadInput if a folder to send does not exist or cannot be read."""
+        if self._has((b"--send", None, folder), lambda: os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK)):
+            return
+        where = shown(folder, PATH_SHOWN)
+        if os.path.isdir(folder):
+            raise BadInput(f"the folder {where} of --send cannot be read")
+        is_there = os.path.lexists(folder)
+        raise BadInput(
+            f"--send takes a folder, and {where} is none" if is_there else f"there is no folder {where} to send"
+        )
+
     def _has(self, key: Key, look: Callable[[], bool]) -> bool:
         if self._seen.get(key, 0.0) >= self._now():
             return True

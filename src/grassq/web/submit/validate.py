@@ -6,10 +6,11 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from grassq.broker.service import Draft
-from grassq.core.job_options import SPEC_FIELDS, JobOptions
+from grassq.core.job_options import SPEC_FIELDS, JobOptions, uses_files
 from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec
 from grassq.core.names import check_mark, shown
 from grassq.core.planner.workers import WorkerRoles
@@ -23,6 +24,7 @@ from grassq.core.syntax.resource_names import VRAM, VRAM_OF
 from grassq.core.syntax.shell_lines import quoting_hint
 from grassq.errors import BadInput, Refused
 from grassq.web.requests import Submitter
+from grassq.web.submit import file_options
 from grassq.web.submit.json5_text import parse_object, parse_value
 from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot
@@ -87,15 +89,19 @@ class DraftBuilder(Struct, frozen=True):
     default: Request
     program_check: ProgramCheck = field(default_factory=ProgramCheck)
 
-    def read_enqueue(self, words: Sequence[bytes]) -> tuple[Enqueue, Draft]:
-        """Return what was typed after `enqueue`, and the job; with --stdin the job has no command yet."""
+    def read_enqueue(self, words: Sequence[bytes], sent: Sequence[str] | None = None) -> tuple[Enqueue, Draft]:
+        """Return what was typed after `enqueue`, and the job; with --stdin the job has no command yet.
+
+        `sent` are the manifests of the folders to send; without them the job has none yet.
+        """
         env, cwd = self.submitter.env.values, self.submitter.cwd
         is_remote = self.submitter.is_remote
         typed = self.known.split(words, lambda word: self.program_check.is_program(word, env, cwd), is_remote=is_remote)
         if typed.command.broker is not None:
             # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
             raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
-        return typed, self.draft(typed.words, typed.options, self.request_of(typed.options))
+        options = file_options.with_manifests(typed.options, sent)
+        return replace(typed, options=options), self.draft(typed.words, options, self.request_of(options))
 
     def request_of(self, options: JobOptions) -> Request:
         """Return the amounts a job asks for."""
@@ -111,6 +117,7 @@ class DraftBuilder(Struct, frozen=True):
         """
         submitter, known = self.submitter, self.known
         _check_right(options, submitter)
+        options = file_options.completed(options, submitter, self.program_check)
         self._check_values(words, options, request)
         env, cwd = self.default_env(options)
         shell = options.shell if options.shell != b"" else env.get(b"SHELL") or b"/bin/sh"
@@ -119,7 +126,8 @@ class DraftBuilder(Struct, frozen=True):
             _check_absolute(options.cwd)
         elif offer is not None and known.runs_here(options.queue, options.worker):
             self.program_check.check_directory(cwd)
-            self._check_program((*offer.prefix, *((shell,) if shell else words)), env, cwd)
+            if not file_options.brings_programs(options):
+                self._check_program((*offer.prefix, *((shell,) if shell else words)), env, cwd)
         elif offer is None and options.cwd is not None and known.roles.is_here(options.worker):
             self.program_check.check_directory(cwd)
         if len(submitter.env.encoded) > ENVIRONMENT_MAX:
@@ -128,7 +136,7 @@ class DraftBuilder(Struct, frozen=True):
             command=words,
             queue=options.queue,
             request=request,
-            cwd=_directory(options, submitter),
+            cwd=file_options.stored_cwd(options, submitter.cwd),
             env_digest=submitter.env.digest,
             umask=submitter.umask,
             shell=shell,
@@ -143,8 +151,8 @@ class DraftBuilder(Struct, frozen=True):
     def default_env(self, options: JobOptions) -> tuple[Mapping[bytes, bytes], bytes]:
         """Return the environment and the directory a job would have on this machine."""
         offer = self.known.offers.get(options.queue)
-        cwd = _directory(options, self.submitter)
-        if offer is not None and offer.cwd is not None and options.cwd is None:
+        cwd = file_options.directory(options, self.submitter.cwd)
+        if offer is not None and offer.cwd is not None and options.cwd is None and not options.send:
             cwd = offer.cwd
         env = self.submitter.env.values
         if options.env or (offer is not None and offer.env):
@@ -216,7 +224,7 @@ def _constraints(options: JobOptions, submitter: Submitter, *, needs_command: bo
         if submitter.is_remote
         else None
     )
-    constraints = Constraints(worker, labels, remote, needs_command)
+    constraints = Constraints(worker, labels, remote, needs_command, True if uses_files(options) else UNSET)
     return ANYWHERE if constraints == ANYWHERE else constraints
 
 
@@ -232,11 +240,3 @@ def _check_right(options: JobOptions, submitter: Submitter) -> None:
 def _check_absolute(cwd: bytes | None) -> None:
     if cwd is not None and not cwd.startswith(b"/"):
         raise BadInput(f"--cwd {shown(cwd, PATH_SHOWN)} on another machine must be an absolute path")
-
-
-def _directory(options: JobOptions, submitter: Submitter) -> bytes:
-    if options.cwd is None:
-        return submitter.cwd
-    if b"\0" in options.cwd:
-        raise BadInput("--cwd holds a NUL byte")
-    return os.path.join(submitter.cwd, options.cwd)

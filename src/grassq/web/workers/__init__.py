@@ -2,6 +2,7 @@
 
 `registry.py` admits a worker that dials in and knows every connection. `connection.py` is one connection: orders out,
 reports in, questions and answers. `directory.py` finds the worker that has a job's log or a queue.
+`machine_admin.py` is what the routes ask of the machines over ssh.
 
 May import what `grassq.web` may, and `link`.
 

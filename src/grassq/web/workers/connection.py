@@ -37,6 +37,7 @@ from grassq.core.protocol import (
 from grassq.core.states import RefusedByWorker as RefusedEvent
 from grassq.errors import BadInput, GrassError, NotFound, Refused, StoreUnavailable
 from grassq.link.connection import ConnectionEnded, FramedConnection, FrameRefused
+from grassq.link.socket_pair import SocketEnd
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class WorkerConnection:
         self,
         engine: Engine,
         name: str,
-        ws: web.WebSocketResponse,
+        ws: web.WebSocketResponse | SocketEnd,
         cut: Callable[[], None],
         ticket: str,
         *,

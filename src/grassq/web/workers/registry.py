@@ -16,6 +16,7 @@ from grassq.core.messages import StorePosition
 from grassq.core.protocol import PROTOCOL, LinkTimes
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput, GrassError, Refused
+from grassq.link.socket_pair import SocketEnd
 from grassq.web.access.principal import CALLER, Principal
 from grassq.web.listen.abort import cut
 from grassq.web.responses import Denied, refusal
@@ -66,12 +67,32 @@ class WorkerRegistry:
         except GrassError as error:
             log.info("worker_refused worker=%s why=%s", caller.name, error)
             return refusal(error)
+        await self._serve(link)
+        assert isinstance(link.ws, web.WebSocketResponse)
+        return link.ws
+
+    async def serve_here(self, name: str, end: SocketEnd) -> None:
+        """Serve a worker of this process, whose machine is elsewhere, until its connection ends; close this end.
+
+        Such a worker needs neither token nor ticket. What it says is checked like the words of any other worker:
+        it repeats what its machine says.
+        """
+        try:
+            await self._only_one(name)
+            if name in self._arriving:
+                raise Refused(f"worker {name} is being admitted over another connection")
+            link = WorkerConnection(self._engine, name, end, end.cut, "", times=self._times, newer=False)
+            self._links[name] = link
+            await self._serve(link)
+        finally:
+            await end.close()
+
+    async def _serve(self, link: WorkerConnection) -> None:
         try:
             await link.serve(partial(self.on_welcome, link.name))
         finally:
             if self._links.get(link.name) is link:
                 del self._links[link.name]
-        return link.ws
 
     async def _let_in(self, request: web.Request, caller: Principal, theirs: int) -> WorkerConnection:
         name = caller.name
