@@ -41,6 +41,13 @@ ANSWERS: Mapping[str, object] = {
     "/v1/wait": {"jobs": [DONE]},
     "/v1/tokens": {"tokens": [TOKEN]},
     "/v1/audit": {"entries": [ENTRY]},
+    "/v1/machines": {
+        "machines": [
+            {**{key: EVIL for key in ("name", "host", "state", "why", "runs", "offers", "jobs")}, "labels": [EVIL]}
+        ]
+    },
+    "/v1/machines/m/about": {"argv": [f"/nowhere/{EVIL}"]},
+    "/v1/machines/m/test": {"step": EVIL, "ok": False, "words": EVIL},
     "/v1/info": {"pid": EVIL, "version": EVIL, "store": EVIL, "read_only": EVIL, "strays": [{"path": EVIL}]},
 }
 CHANGED = {
@@ -70,6 +77,10 @@ LINES = {
     "delete-queue": [["delete-queue", "q"]],
     "pause": [["pause", "q"]],
     "resume": [["resume", "q"]],
+    "machine": [
+        ["machine"], ["machine", "--json"], ["machine", "add", "m"], ["machine", "test", "m"],
+        ["machine", "retry", "m"], ["machine", "remove", "m"], ["machine", "shell", "m"],
+    ],
     "token": [["token"], ["token", "-q"], ["token", "create"], ["token", "revoke", "x"]],
     "drain": [["drain", "w"]],
     "remove": [["remove", "w"]],
@@ -120,7 +131,8 @@ class Hostile:
             return stream(f"{head}\n{json.dumps(JOB, ensure_ascii=False)}\n]}}\n".encode())
         if request.method == "GET":
             return document(ANSWERS[path])
-        return document(CHANGED)
+        more = {"found": [EVIL], "left": [EVIL]} if path.startswith("/v1/machines/") else {}
+        return document({**CHANGED, **more})
 
 
 def outputs(home: Path, lines: list[list[str]]) -> dict[str, str]:

@@ -43,6 +43,9 @@ class Line(NamedTuple):
 class Member:
     """One machine's home and its daemon."""
 
+    #: What `grass` is in its place.
+    program: tuple[str, ...] = (str(BIN / "grass"),)
+
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
         self.home = folder / name / "home"
@@ -58,7 +61,7 @@ class Member:
 
     def run(self, *words: str) -> str:
         """Run `grass WORDS`, which must succeed; what it printed."""
-        argv = [str(BIN / "grass"), *words]
+        argv = [*self.program, *words]
         done = subprocess.run(argv, cwd=self.cwd, env=self._env, capture_output=True, timeout=START_S, check=False)
         assert done.returncode == 0, done
         return done.stdout.decode()
@@ -66,7 +69,7 @@ class Member:
     def serve(self, *words: str) -> None:
         """Start `grass daemon WORDS` and wait until it answers."""
         self._words = words
-        argv = [str(BIN / "grass"), "daemon", *words]
+        argv = [*self.program, "daemon", *words]
         with self.said.open("ab") as file:
             self.daemon = subprocess.Popen(
                 argv, cwd=self.cwd, env=self._env, stdin=subprocess.DEVNULL, stdout=file, stderr=file

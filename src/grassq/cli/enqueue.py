@@ -85,8 +85,14 @@ def _answered(
 def _send(words: list[str], typed: str | None, verb: str, lines: bytes | None, away_s: float) -> Response:
     target, broker = find_target(typed, away_s)
     sender = homes.Sender.to(broker)
-    body = enqueue_body([os.fsencode(word) for word in words], sender, new_key(), verb, lines)
-    response = exchange(target, "POST", "/v1/enqueue", body)
+    raw = [os.fsencode(word) for word in words]
+    response = exchange(target, "POST", "/v1/enqueue", enqueue_body(raw, sender, new_key(), verb, lines))
+    if "grass-send" in response.headers and broker is None:
+        # Only the daemon can tell which words are folders to send; it has checked the rest of the line by now.
+        from grassq.cli.snapshots import make_snapshots
+
+        sent = make_snapshots(homes.current(), response)
+        response = exchange(target, "POST", "/v1/enqueue", enqueue_body(raw, sender, new_key(), verb, lines, sent))
     if broker is not None:
         # A user cannot change the version of a broker on another machine.
         response.headers.pop("grass-version", None)

@@ -149,8 +149,41 @@ changed.
   -h, --help           this text
 """
 
-#: The commands whose words the daemon splits, because only the daemon knows the queues.
-_TEXTS = {"enqueue": ENQUEUE, "run": RUN, "sweep": SWEEP, "create-queue": CREATE_QUEUE}
+MACHINE = """\
+usage: grass machine [list] | add | test | retry | remove | shell | upgrade
+
+Use other computers as workers over ssh. Nothing is installed there by hand: it takes sshd, sh and your ssh key.
+
+  grass machine add gpu1                          gpu1 is a host of ~/.ssh/config
+  grass machine add gpu2 ann@10.0.0.7 --label a100
+  grass machine add gpu3 machine.yaml             a machine file of ml-scheduler
+  grass machine test gpu1
+
+  list                 every machine and its state (default)
+  add NAME [user@host | ssh://user@host:PORT | FILE.yaml]
+                       log in, then use the machine as worker NAME; the same words again change nothing
+      --label LABEL        a label that jobs can request with --label; repeat for more
+      --capacity JSON5     what it offers, such as "{gpu: 2, cpu: 8}" (default: what is found there)
+      --port N             the port of its sshd
+      --key FILE           the private key (default: the keys of ssh itself and of the agent)
+      --dir DIR            the folder there for everything of Grass (default: .grass-ssh in the home directory)
+      --no-python          use only sh there, also where a Python is found
+      --accept-key         trust the host key that is shown now, if none is known (default: ask on a terminal)
+  test NAME            try login, shell, Python, space, GPUs, clock and speed; exit 1 if one fails
+  retry NAME           connect now, with the ssh agent of this terminal
+  remove NAME          delete what is there, and forget the machine
+      --force              also while jobs run there (they are ended) or while it does not answer
+  shell NAME [COMMAND...]
+                       log in to it with your ssh
+  upgrade NAME         install Grass there, and make it a worker that connects to this broker by itself
+
+  --broker local       this machine's own queue, although commands go to another broker
+  --json               the answer as a JSON document; of `test` one for each step
+  -h, --help           this text
+"""
+
+#: The commands that read their words as typed.
+_TEXTS = {"enqueue": ENQUEUE, "run": RUN, "sweep": SWEEP, "create-queue": CREATE_QUEUE, "machine": MACHINE}
 
 
 def text_of(name: str) -> str:

@@ -142,3 +142,17 @@ def _amount(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(_amount(each) for each in value)
     return str(value)
+
+
+def files(job: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options of a job that are about files and its environment, as lines of `show`."""
+    given = job.get("files") or {}
+    sent = [tree["folder"] + (f":{tree['dest']}" if tree["dest"] else "") for tree in given.get("send", ())]
+    to = f" to {given['fetch_to']}" if given.get("fetch_to") else ""
+    return {
+        "sent": ", ".join(sent),
+        "fetched": ", ".join(given.get("fetch", ())) + to,
+        "env from": given.get("env_from", ""),
+        "python": given.get("python", ""),
+        "setup": given.get("setup", ""),
+    }

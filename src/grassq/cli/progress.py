@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from grassq.cli.render import clean
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
 
 @contextmanager
@@ -21,6 +21,23 @@ def progress(label: str, *, is_shown: bool) -> Iterator[Callable[[int, int, str]
     with _bar(auto_refresh=True) as bar:
         task = bar.add_task(label, total=None, remark="")
         yield lambda done, total, remark: bar.update(task, completed=done, total=total, remark=clean(remark))
+
+
+@contextmanager
+def byte_progress(label: str, *, is_shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar of bytes, with speed and time left, until the end of the block; yield a function of done and total.
+
+    When nothing is shown, there is no function.
+    """
+    if not is_shown:
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(binary_units=True))
+    with _progress(*columns, TransferSpeedColumn(), TimeRemainingColumn(), auto_refresh=True) as bar:
+        task = bar.add_task(clean(label), total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 class ProgressBar:
@@ -47,10 +64,14 @@ class ProgressBar:
 
 
 def _bar(*, auto_refresh: bool) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    remark = TextColumn("{task.fields[remark]}", markup=False)
-    console = Console(stderr=True)
-    return Progress(*columns, remark, console=console, transient=True, auto_refresh=auto_refresh)
+    return _progress(*columns, TextColumn("{task.fields[remark]}", markup=False), auto_refresh=auto_refresh)
+
+
+def _progress(*columns: ProgressColumn, auto_refresh: bool) -> Progress:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=auto_refresh)

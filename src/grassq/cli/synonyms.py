@@ -9,6 +9,7 @@ UNDERSTOOD = {
     **dict.fromkeys(("ls", "ps", "list", "jobs", "stat", "state", "squeue", "qstat", "sinfo", "get"), ("show",)),
     **dict.fromkeys(("queues", "nodes", "workers", "hosts", "gpus"), ("show",)),
     **dict.fromkeys(("logs", "cat", "output", "out"), ("log",)),
+    "machines": ("machine",),
     "tail": ("log", "--tail", "10"),
     "attach": ("follow",),
     "explain": ("why",),
@@ -33,6 +34,10 @@ _ANSWERS = (
     ("unpause continue", "to start jobs again: grass resume; to let held jobs start: grass release {words}"),
     ("unhold", "to let held jobs start: grass release {words}"),
     ("watch", "to see the output of a job: grass follow {words}; to see all jobs: watch grass show"),
+    (
+        "host node worker ssh remote",
+        "`grass join` on a machine makes it a worker; to use a machine over ssh: grass machine {words}",
+    ),
     ("array", "to enqueue one command with many values: grass sweep --help"),
 )
 #: Commands that do not exist yet, and what to use until then.
@@ -52,7 +57,6 @@ _ANSWERS_FOR_NOW = (
     ("config settings", "for now see docs/reference/settings.md, and `grass doctor` for what is in use"),
     ("web", "for now: grass show --json"),
     ("install-service", "for now: add `@reboot grass start` to your crontab"),
-    ("machine node worker", "for now: grass join on the new machine; `grass show` lists the workers"),
     ("scale device suggest what-if", "for now there is nothing like it; `grass help` lists the commands"),
 )
 

@@ -96,14 +96,15 @@ class Client:
 
         Words are text, bytes, paths or numbers. `shell` says explicitly whether a string is a line for the shell; with
         False it is a program. The options are queue, request, gpu, cpu, mem, vram, disk, name, priority, env, hold,
-        split, keep_children, grace_s, on_lost, tries, worker and labels; `grassq.core.job_options.SubmitOptions`
-        explains them. A job for a queue that does not exist is refused, unless `wait_for_queue` is True. With the same
-        `key` (32 hex digits), a repeated call returns the same job, even after a crash of the program.
+        split, keep_children, grace_s, on_lost, tries, worker, labels, send, fetch, fetch_to, env_from, python, setup
+        and setup_files; `grassq.core.job_options.SubmitOptions` explains them. With `send`, `cwd` is inside of what is
+        sent. A job for a queue that does not exist is refused, unless `wait_for_queue` is True. With the same `key`
+        (32 hex digits), a repeated call returns the same job, even after a crash of the program.
         """
         words = command_document(command, shell)
         if more:
             raise TypeError(f"submit takes one command: submit({[command, *more]!r})")
-        document = options_document(options) | words
+        document = options_document(options, self.home, self.broker) | words
         sender = self._sender(document, cwd)
         answer = self._requests.submit([document], sender, key=key, wait_for_queue=wait_for_queue)
         warn(answer.get("warnings", []))
@@ -126,7 +127,7 @@ class Client:
         """
         if isinstance(commands, str | bytes):
             raise BadInput("submit_many takes a list of commands; submit takes one")
-        document = options_document(options)
+        document = options_document(options, self.home, self.broker)
         sender = self._sender(document, cwd)
         with gc_paused():
             written = [written_line(each) for each in commands]
@@ -317,6 +318,9 @@ class Client:
     def _sender(self, document: dict[str, Any], cwd: Directory | None) -> Sender:
         """Return what is sent of this program; for a broker, `cwd` goes into the document: it is on the worker."""
         if cwd is None:
+            return Sender.to(self.broker)
+        if "send" in document:
+            document["cwd"] = word_value(os.fsencode(cwd))
             return Sender.to(self.broker)
         path = Path(os.fsdecode(cwd))
         if self.broker is not None:

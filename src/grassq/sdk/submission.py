@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grassq.errors import BadInput
+from grassq.home import BLOBS_NAME
 from grassq.net.encoding import word_value
 
 if TYPE_CHECKING:
@@ -63,8 +65,8 @@ def word_bytes(word: Word) -> bytes:
     raise BadInput(f"{word!r} is {type(word).__name__}; a word is text, bytes, a path or a number")
 
 
-def options_document(options: SubmitOptions) -> dict[str, Any]:
-    """Return the options as sent to the daemon, without those that were not given."""
+def options_document(options: SubmitOptions, home: str, broker: str | None) -> dict[str, Any]:
+    """Return the options as sent to the daemon, without those that were not given; store the folders of `send`."""
     # Imported at the first submit: waiting and reading logs do not need it.
     from grassq.core.job_options import SubmitOptions
     from grassq.core.syntax.resource_names import COMMON_RESOURCES
@@ -76,9 +78,38 @@ def options_document(options: SubmitOptions) -> dict[str, Any]:
     request = {**said.get("request", {}), **amounts}
     said["request"] = {name: _amount(value) for name, value in request.items()}
     said["labels"] = list(said.get("labels", ()))
+    for name in ("fetch", "setup_files"):
+        said[name] = [word_value(os.fsencode(path)) for path in _paths(said.get(name, ()))]
+    for name in ("fetch_to", "python", "setup"):
+        if name in said:
+            said[name] = word_value(os.fsencode(said[name]))
+    said["send"] = _send_document(said.get("send", ()), home, broker)
     env = said.get("env", {})
     said["env"] = [[word_value(word_bytes(name)), word_value(word_bytes(value))] for name, value in env.items()]
     return {name: value for name, value in said.items() if value not in ("", [], {})}
+
+
+def _paths(given: Any) -> list[Any]:
+    return [given] if isinstance(given, str | bytes | os.PathLike) else list(given)
+
+
+def _send_document(send: Any, home: str, broker: str | None) -> list[dict[str, Any]]:
+    """Store the content of folders, and return the folders as sent to the daemon."""
+    if not send:
+        return []
+    if broker is not None:
+        raise BadInput(f"send needs a broker on this machine: the broker at {broker} cannot read your files")
+    from grassq.files.blobs import BlobStore
+    from grassq.files.snapshot import snapshot
+
+    blobs = BlobStore(os.fsencode(f"{home}/{BLOBS_NAME}"))
+    places = send if isinstance(send, Mapping) else dict.fromkeys(_paths(send), "")
+    trees = []
+    for given, dest in places.items():
+        folder = os.fsencode(Path(os.fsdecode(given)).absolute())
+        id_ = snapshot(folder, blobs).id
+        trees.append({"manifest": id_, "folder": word_value(folder), "dest": word_value(os.fsencode(dest))})
+    return trees
 
 
 def env_words(env: Mapping[str, Word]) -> list[bytes]:

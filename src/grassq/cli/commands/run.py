@@ -42,3 +42,5 @@ def _explain(job: dict[str, Any]) -> None:
         render.error(f"job {job['id']} was cancelled")
     elif state == "failed" and (job.get("error") or not outcome.is_own_end(job.get("outcome"))):
         render.error(f"job {job['id']} failed: {job.get('error') or job_text.result(job)}; grass show {job['id']}")
+    elif state == "succeeded" and job.get("error"):
+        render.error(f"job {job['id']}: {job['error']}")

@@ -148,6 +148,7 @@ def _one(job: Mapping[str, Any]) -> int:
         "error": job.get("error"),
         "command": job_text.command(job),
         "cwd": job.get("cwd"),
+        **job_text.files(job),
         "request": job_text.amounts(job.get("request")),
         "holds": job_text.holds(job.get("allocation")),
         "worker": job.get("worker"),
@@ -308,8 +309,9 @@ def _workers_table(workers: Sequence[Mapping[str, Any]], version: str | None) ->
         "VERSION": ["" if worker.get("version") in (None, version) else str(worker["version"]) for worker in workers],
         "HAS": [job_text.holds(worker.get("capacity")) for worker in workers],
         "FREE": [job_text.holds(worker.get("free")) for worker in workers],
+        "USED BY OTHERS": [job_text.holds(worker.get("used_by_others")) for worker in workers],
     }
-    for name in ("LABELS", "VERSION"):
+    for name in ("LABELS", "VERSION", "USED BY OTHERS"):
         if not any(columns[name]):
             del columns[name]
     render.table(list(columns), list(zip(*columns.values(), strict=True)), flexible="HAS")
