@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.compat.batches import Desk, card, gpu_machine
 from tests.compat.schedulers import Scheduler
+from tests.machines.conftest import shared_site
+from tests.machines.site import MachineSite, SshMachine
+
+__all__ = ["shared_site"]
 
 
 @pytest.fixture
@@ -15,5 +20,27 @@ def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
     cwd = tmp_path / "work"
     cwd.mkdir()
     world = Scheduler(tmp_path / "home", cwd)
+    yield world
+    world.close()
+
+
+@pytest.fixture(scope="module")
+def two(shared_site: MachineSite) -> SshMachine:
+    """A machine with two idle GPUs."""
+    return gpu_machine(shared_site, "two", card(0), card(1))
+
+
+@pytest.fixture(scope="module")
+def one(shared_site: MachineSite) -> SshMachine:
+    """A machine with one idle GPU, and without Python."""
+    return gpu_machine(shared_site, "one", card(0), python=False)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, shared_site: MachineSite) -> Iterator[Desk]:
+    """A user's directory in a home of its own; no daemon runs yet."""
+    cwd = tmp_path / "work"
+    cwd.mkdir()
+    world = Desk(tmp_path / "home", cwd, shared_site)
     yield world
     world.close()

@@ -1,0 +1,366 @@
+"""execute_batch when something is wrong: bad input, machines that cannot be used, signals, crashes, broken lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+from tests.compat.batches import BatchProcess, Desk, events
+from tests.e2e.world import eventually
+from tests.machines.site import MachineSite, SshMachine
+
+from grassq.compat.execute_batch.results import RECORD
+
+LITTLE = "--memory-required=10"
+#: Counts its starts, then waits for a file there, which the test makes.
+GATED = "echo begun; echo x >> ~/starts.{0}; echo part > made; until [ -e ~/open.{0} ]; do sleep 0.05; done; echo done"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nothing.sh", "--machines", "m"], "nothing.sh cannot be read: No such file"),
+        (["batch.sh", "--machines", "nowhere"], "there is no machine file nowhere"),
+        (["batch.sh", "--machines", "bad"], "bad.yaml line 2 is not YAML"),
+        (["batch.sh", "--machines", "short"], "port is missing"),
+        (["batch.sh", "--machines", "keyless"], "ssh_key_path"),
+        (["batch.sh", "--machines", "m", "n"], "m and n are the same machine"),
+        (["batch.sh", "--machines", "m", "--memory-required=lots"], "'lots' is not a whole number of megabytes"),
+        (["batch.sh", "--machines", "m", "--copy-forward", "nothing"], "there is no file or folder nothing"),
+        (["batch.sh", "--machines", "m", "--copy-backwards", "../x"], "--copy-backwards"),
+        (["--machines", "m", "batch.sh"], "--machines has taken batch.sh as a machine"),
+        (["empty.sh", "--machines", "m"], "empty.sh has no command in it"),
+        ([".", "--machines", "m"], "cannot be read: Is a directory"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2_and_nothing_is_started(
+    desk: Desk, two: SshMachine, words: list[str], said: str
+) -> None:
+    desk.batch("true")
+    desk.batch(name="empty.sh")
+    desk.yaml("m.yaml", two)
+    desk.yaml("n.yaml", two)
+    desk.yaml("keyless.yaml", two, ssh_key_path="/nowhere/key")
+    (desk.cwd / "bad.yaml").write_text("username: [\n")
+    (desk.cwd / "short.yaml").write_text(f"username: ann\nip: h\nssh_key_path: {desk.site.key}\n")
+    assert said in desk.refused(2, *words)
+    assert not desk.results.exists()
+    assert not (desk.home / "daemon.lock").exists(), "not even a daemon was needed"
+
+
+def test_t46_a_machine_that_does_not_answer_ends_the_call_unless_it_is_skipped(
+    desk: Desk, two: SshMachine, shared_site: MachineSite
+) -> None:
+    desk.yaml("m.yaml", two)
+    desk.yaml("off.yaml", two, port=2299)
+    desk.batch("true")
+    refused = desk.execute("batch.sh", "--machines", "m", "off", LITTLE)
+    assert (refused.code, refused.out) == (1, ""), refused
+    assert refused.err.startswith("execute_batch: off cannot be used: ") and refused.err.count("\n") == 1
+    assert "--skip-unreachable goes on without it" in refused.err
+    done = desk.execute("batch.sh", "--machines", "m", "off", LITTLE, "--skip-unreachable")
+    assert done.code == 0, done
+    assert "machine limits:  {'m': 2}" in done.out
+    alone = desk.execute("batch.sh", "--machines", "off", LITTLE, "--skip-unreachable", "--rerun-failed")
+    assert alone.code == 0, "everything is done, so no machine is asked"
+
+
+def test_a_host_key_that_is_not_known_is_accepted_only_when_asked(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("true")
+    known = desk.site.known_hosts.read_text()
+    try:
+        desk.site.known_hosts.write_text("")
+        refused = desk.execute("batch.sh", "--machines", "m", LITTLE)
+        assert refused.code == 1
+        assert "its host key is not known; log in once with ssh" in refused.err
+        assert desk.execute("batch.sh", "--machines", "m", LITTLE, "--accept-key").code == 0
+    finally:
+        desk.site.known_hosts.write_text(known)
+
+
+def test_a_machine_that_is_put_right_is_used_by_the_next_call(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("true", name="a.sh")
+    desk.batch("true", name="b.sh")
+    assert desk.execute("a.sh", "--machines", "m", LITTLE).code == 0
+    keys = desk.site.known_hosts
+    kept = keys.read_text()
+    try:
+        keys.write_text("")
+        two.kill_sessions()
+        eventually(lambda: desk.json("machine", "list")["machines"][0]["state"] == "needs you", "it waits", 60.0)
+        refused = desk.execute("b.sh", "--machines", "m", LITTLE)
+        assert refused.code == 1 and "m cannot be used: " in refused.err
+    finally:
+        keys.write_text(kept)
+    assert desk.execute("b.sh", "--machines", "m", LITTLE).code == 0
+
+
+def test_a_machine_that_the_user_has_added_is_used_under_its_name(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("true")
+    desk.ok("machine", "add", "mine", "m.yaml")
+    done = desk.execute("batch.sh", "--machines", "m", LITTLE, "--verbose")
+    assert done.code == 0, done
+    assert "batch.sh.1 is job 1 on mine" in done.err
+    assert [machine["name"] for machine in desk.json("machine", "list")["machines"]] == ["mine"]
+
+
+def gated(desk: Desk, two: SshMachine, *names: str) -> BatchProcess:
+    """Start a batch of jobs that wait for files there."""
+    desk.yaml("m.yaml", two)
+    for name in names:
+        for kind in ("starts", "open"):
+            (two.home / f"{kind}.{name}").unlink(missing_ok=True)
+    desk.batch(*(GATED.format(name) for name in names))
+    return desk.call("batch.sh", "--machines", "m", LITTLE)
+
+
+def open_gates(two: SshMachine, *names: str) -> None:
+    """Let jobs end."""
+    for name in names:
+        (two.home / f"open.{name}").touch()
+
+
+def starts(two: SshMachine, name: str) -> int:
+    """How often a job was started."""
+    file = two.home / f"starts.{name}"
+    return file.read_text().count("x") if file.exists() else 0
+
+
+def running(two: SshMachine) -> list[str]:
+    """What runs on the machine for jobs."""
+    return [" ".join(each.argv) for each in two.processes() if "EXECUTE_BATCH_BASHRC" in " ".join(each.argv)]
+
+
+@pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_f102_an_interrupt_ends_the_jobs_there_and_brings_their_files_back(
+    desk: Desk, two: SshMachine, sig: signal.Signals, code: int
+) -> None:
+    call = gated(desk, two, "a", "b", "c")
+    eventually(lambda: starts(two, "a") and starts(two, "b"), "two jobs run")
+    call.signal(sig)
+    done = call.end()
+    assert done.code == code
+    assert "interrupting tasks" in done.err
+    assert running(two) == []
+    assert starts(two, "c") == 0 and "batch.sh.3" not in done.out
+    assert (desk.results / "batch.sh.1.partial/made").read_text() == "part\n"
+    assert desk.out("batch.sh.1") == "begun\n"
+    assert not (desk.results / "batch.sh.1").exists(), "it is not done"
+    assert not (desk.results / ".grass").exists()
+    open_gates(two, "a", "b", "c")
+    again = desk.execute("batch.sh", "--machines", "m", LITTLE)
+    assert again.code == 0, again
+    assert [event for event, _ in events(again.out)].count("finished") == 3
+    assert desk.out("batch.sh.1") == "begun\ndone\n"
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGHUP])
+def test_a_killed_call_leaves_its_jobs_and_the_same_call_goes_on_with_them(
+    desk: Desk, two: SshMachine, sig: signal.Signals
+) -> None:
+    call = gated(desk, two, "a", "b", "c")
+    eventually(lambda: starts(two, "a") and starts(two, "b"), "two jobs run")
+    call.signal(sig)
+    assert call.end().code == (-9 if sig == signal.SIGKILL else 129)
+    open_gates(two, "a")
+    eventually(lambda: starts(two, "c"), "the batch goes on without the call")
+    again = desk.call("batch.sh", "--machines", "m", LITTLE)
+    again.until("going on with the jobs of an earlier call")
+    again.until("finished: batch.sh.1")
+    open_gates(two, "b", "c")
+    done = again.end()
+    assert done.code == 0, done
+    assert done.out.splitlines()[0] == "machine limits:  {'m': 2}"
+    assert "WARNING" not in done.out and "skipping" not in done.out
+    assert sorted(name for event, name in events(done.out) if event == "finished") == [
+        f"batch.sh.{number}" for number in (1, 2, 3)
+    ]
+    assert [starts(two, name) for name in "abc"] == [1, 1, 1]
+    assert [desk.out(f"batch.sh.{number}") for number in (1, 2, 3)] == ["begun\ndone\n"] * 3
+    assert len(desk.jobs()) == 3
+    assert not (desk.results / ".grass").exists()
+
+
+#: A call that is killed after the daemon has stored its jobs and before it hears so.
+KILLED_AT_SUBMIT = """
+import os, sys
+from grassq.compat.execute_batch.entry import main
+from grassq.net.client import ApiClient
+stored = ApiClient.submit
+def submit(*words, **more):
+    stored(*words, **more)
+    os.kill(os.getpid(), 9)
+ApiClient.submit = submit
+main(sys.argv[1:])
+"""
+
+
+def test_a_call_that_is_killed_before_its_answer_submits_no_line_twice(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    (two.home / "starts.a").unlink(missing_ok=True)
+    desk.batch("echo x >> ~/starts.a", "echo x >> ~/starts.a")
+    words = ["batch.sh", "--machines", "m", LITTLE]
+    assert desk.program(sys.executable, "-c", KILLED_AT_SUBMIT, *words).code == -9
+    done = desk.execute(*words)
+    assert done.code == 0, done
+    assert len(desk.jobs()) == 2
+    assert starts(two, "a") == 2
+    assert desk.listed() == sorted(f"batch.sh.{n}{suffix}" for n in (1, 2) for suffix in ("", ".out", ".err"))
+
+
+def test_lines_that_were_added_to_a_batch_run_after_the_jobs_of_the_killed_call(desk: Desk, two: SshMachine) -> None:
+    call = gated(desk, two, "a")
+    eventually(lambda: starts(two, "a"), "the job runs")
+    call.signal(signal.SIGKILL)
+    call.end()
+    open_gates(two, "a")
+    desk.batch(GATED.format("a"), "echo new")
+    done = desk.execute("batch.sh", "--machines", "m", LITTLE)
+    assert done.code == 0, done
+    assert [name for event, name in events(done.out) if event == "finished"] == ["batch.sh.1", "batch.sh.2"]
+    assert starts(two, "a") == 1
+
+
+def test_a_line_that_has_changed_while_its_job_runs_is_refused(desk: Desk, two: SshMachine) -> None:
+    call = gated(desk, two, "a")
+    eventually(lambda: starts(two, "a"), "the job runs")
+    call.signal(signal.SIGKILL)
+    call.end()
+    desk.batch("echo another")
+    refused = desk.execute("batch.sh", "--machines", "m", LITTLE)
+    assert (refused.code, refused.out) == (5, "")
+    assert "line 1 has changed while its earlier command is job 1" in refused.err
+    desk.ok("kill", "1")
+    desk.ended(1)
+    done = desk.execute("batch.sh", "--machines", "m", LITTLE)
+    assert done.code == 0
+    assert "job 1 of line 1 is not done: it was cancelled" in done.err
+    assert desk.out("batch.sh.1") == "another\n"
+
+
+def test_two_calls_of_the_same_batch_do_not_run_side_by_side(desk: Desk, two: SshMachine) -> None:
+    call = gated(desk, two, "a")
+    eventually(lambda: starts(two, "a"), "the job runs")
+    assert "another execute_batch runs batch.sh in this directory" in desk.refused(5, "batch.sh", "--machines", "m")
+    open_gates(two, "a")
+    assert call.end().code == 0
+
+
+def test_a_daemon_that_is_killed_loses_no_job_and_no_result(desk: Desk, two: SshMachine) -> None:
+    call = gated(desk, two, "a", "b", "c")
+    eventually(lambda: starts(two, "a") and starts(two, "b"), "two jobs run")
+    desk.crash()
+    open_gates(two, "a", "b", "c")
+    done = call.end()
+    assert done.code == 0, done
+    assert [starts(two, name) for name in "abc"] == [1, 1, 1]
+    assert [desk.out(f"batch.sh.{number}") for number in (1, 2, 3)] == ["begun\ndone\n"] * 3
+
+
+def test_a_connection_that_breaks_loses_no_job_and_no_result(desk: Desk, two: SshMachine) -> None:
+    call = gated(desk, two, "a", "b", "c")
+    eventually(lambda: starts(two, "a") and starts(two, "b"), "two jobs run")
+    two.kill_sessions()
+    open_gates(two, "a", "b", "c")
+    done = call.end()
+    assert done.code == 0, done
+    assert [starts(two, name) for name in "abc"] == [1, 1, 1]
+    assert json.loads((desk.results / "batch.sh.3" / RECORD).read_text())["exit_code"] == 0
+
+
+def test_a_job_that_is_killed_elsewhere_is_failed_and_not_done(desk: Desk, two: SshMachine) -> None:
+    call = gated(desk, two, "a")
+    eventually(lambda: starts(two, "a"), "the job runs")
+    desk.ok("kill", "1")
+    done = call.end()
+    assert done.code == 1
+    assert "failed: batch.sh.1; " in done.out and "batch.sh.1 (it was cancelled" in done.err
+    assert not (desk.results / "batch.sh.1").exists()
+    assert (desk.results / "batch.sh.1.partial").is_dir()
+
+
+def test_a_second_interrupt_leaves_at_once_and_the_next_call_says_what_became_of_the_jobs(
+    desk: Desk, two: SshMachine
+) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("trap '' TERM; echo begun; sleep 30")
+    call = desk.call("batch.sh", "--machines", "m", LITTLE)
+    eventually(lambda: (desk.results / "batch.sh.1.out").exists() and desk.out("batch.sh.1") == "begun\n", "it runs")
+    call.signal(signal.SIGINT)
+    call.until("interrupting tasks")
+    call.signal(signal.SIGINT)
+    done = call.end()
+    assert done.code == 130
+    assert "left; " in done.err
+    desk.batch("true", name="other.sh")
+    assert (desk.results / ".grass/batch.sh.json").exists()
+    desk.ended(1)
+    (desk.cwd / "batch.sh").write_text("echo again\n")
+    again = desk.execute("batch.sh", "--machines", "m", LITTLE)
+    assert again.code == 0, again
+    assert "job 1 of line 1 is not done: it was cancelled" in again.err and "the line runs again" in again.err
+    assert desk.out("batch.sh.1") == "again\n"
+
+
+def test_a_closed_stdout_loses_no_result(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("echo one", "echo two")
+    done = desk.typed(f"set -o pipefail; execute_batch batch.sh --machines m {LITTLE} | true")
+    assert done.err.count("stdout cannot be written") == 1
+    assert [desk.out(f"batch.sh.{number}") for number in (1, 2)] == ["one\n", "two\n"]
+
+
+def test_results_that_cannot_be_written_do_not_make_a_line_done(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("mkdir -p ~/meanwhile; until [ -e ~/go ]; do sleep 0.05; done")
+    call = desk.call("batch.sh", "--machines", "m", LITTLE)
+    call.until("started: ")
+    (desk.results / "batch.sh.1").mkdir()
+    (two.home / "go").touch()
+    done = call.end()
+    (two.home / "go").unlink()
+    assert done.code == 1
+    assert "is there already" in done.err
+    assert os.listdir(desk.results / "batch.sh.1") == []  # noqa: PTH208
+
+
+def test_calls_and_daemons_that_are_killed_again_and_again_run_every_line_once(
+    desk: Desk, two: SshMachine, one: SshMachine
+) -> None:
+    desk.yaml("m.yaml", two)
+    desk.yaml("n.yaml", one)
+    for machine in (two, one):
+        (machine.home / "ran").unlink(missing_ok=True)
+    count = 12
+    desk.batch(*(f"echo {number} >> ~/ran; sleep 0.2; echo out {number}" for number in range(count)))
+    words = ["batch.sh", "--machines", "m", "n", LITTLE]
+    for killed_at in (1, 2, 4):
+        call = desk.call(*words)
+        eventually(lambda call=call, at=killed_at: call.out().count("started: ") >= at, "some jobs run", 60.0)  # type: ignore[misc]
+        call.signal(signal.SIGKILL)
+        call.end()
+        if killed_at % 2 == 0:
+            desk.crash()
+    done = desk.execute(*words)
+    assert done.code == 0, done
+    ran = [number for machine in (two, one) for number in (machine.home / "ran").read_text().split()]
+    assert sorted(ran, key=int) == [str(number) for number in range(count)]
+    assert [desk.out(f"batch.sh.{number + 1}") for number in range(count)] == [f"out {n}\n" for n in range(count)]
+    assert len(desk.jobs()) == count
+
+
+def test_the_progress_on_a_terminal_is_not_in_the_way_of_the_lines(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("sleep 0.5", "false")
+    line = f"execute_batch batch.sh --machines m {LITTLE} > printed"
+    terminal = desk.program("script", "-qec", line, "/dev/null")
+    assert terminal.code == 1
+    assert "1/2" in terminal.out and "1 failed" in terminal.out
+    printed = (desk.cwd / "printed").read_text().splitlines()
+    assert len(printed) == 6 and "\x1b" not in "".join(printed)
