@@ -7,11 +7,13 @@ BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?= 1000
 PEERS ?=
+# 3,000 unless SEEDS= was typed.
+SSH_SEEDS = $(if $(filter command line environment,$(origin SEEDS)),$(SEEDS),3000)
 
-.PHONY: help demo test check e2e sim bench docs clean
+.PHONY: help demo test check e2e sim ssh-faults bench docs clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/made: pyproject.toml setup.sh
 	@PYTHON=$(PYTHON) ./setup.sh $(VENV) .
@@ -39,6 +41,10 @@ e2e: $(VENV)/dev ## only the tests with real daemons
 
 sim: $(VENV)/dev ## random histories of broker and workers: SEED=n replays one, SEEDS=n runs so many
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+ssh-faults: $(VENV)/dev ## bad lines to machines over ssh: SEED=n replays one schedule, SEEDS=n runs so many
+	@tests/needs.sh
+	$(BIN)/python -m tests.machines.fault_run $(if $(SEED),--seed $(SEED),--seeds $(SSH_SEEDS))
 
 bench: $(VENV)/made ## measure, as ratios in one run; PEERS=1 first installs other queues to compare with
 	@$(if $(PEERS),bench/needs.sh)

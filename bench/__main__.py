@@ -23,6 +23,8 @@ APART = {
     "follow": "bench.follow",
     "bulk": "bench.bulk",
     "fairness": "bench.fairness",
+    "ssh": "bench.ssh",
+    "machines": "bench.machines",
     "plot": "bench.plot",
 }
 #: What `--quick` is for the peers.
