@@ -22,9 +22,10 @@ import pytest
 from tests.docs.blocks import ROOT, RUN, SHELL, Block, PageRunner, sections
 
 README = ROOT / "README.md"
-#: This one needs hosts of its own: tests/hosts/test_page.py.
-HOSTS = ROOT / "docs" / "howto" / "several-machines.md"
-PAGES = [README, *sorted(set((ROOT / "docs" / "howto").glob("*.md")) - {HOSTS})]
+HOWTO = ROOT / "docs" / "howto"
+#: These need hosts of their own: tests/hosts/test_page.py and tests/machines/test_ssh_page.py.
+HOSTS = {HOWTO / "several-machines.md", HOWTO / "machines-over-ssh.md"}
+PAGES = [README, *sorted(set(HOWTO.glob("*.md")) - HOSTS)]
 #: Sections with a test of their own.
 OWN = {"Two commands", "Install", "Uninstall"}
 SECTIONS = [
