@@ -15,6 +15,8 @@ from grassq.machines.measure.gpu_probe import GpuProbe, GpuProcess, GpuReport
 from grassq.machines.measure.others_use import (
     CALM_LOOKS,
     CONTEXT_MIB,
+    CORES_LOOKS,
+    CORES_TOLERATED,
     FAULT_PAUSE_MAX_S,
     MachineWatch,
     OthersUse,
@@ -100,6 +102,33 @@ def test_a_driver_that_fails_once_changes_nothing_and_then_its_cards_count_as_us
     twice = others_use(a_probe(report=HUNG), [0, 1], once)
     assert twice.busy == {0: 0, 1: 0}
     assert others_use(a_probe(IDLE, replace(IDLE, index=1)), [0, 1], twice).faults == 0
+
+
+def cpus_used(*looks: float, cpus: int = 64) -> int:
+    """Look at the processors of a machine with 64 again and again; return how many count as used by others."""
+    use = OthersUse()
+    for cores in looks:
+        use = others_use(replace(a_probe(), cores=64, cpus=cpus, others_cores=cores), [], use)
+    return use.cpus
+
+
+def test_processors_that_others_keep_busy_count_but_for_a_few() -> None:
+    busy = [20.5] * CORES_LOOKS
+    assert cpus_used(*busy) == 20 - CORES_TOLERATED
+    assert cpus_used(*busy[1:]) == 0, "too few looks to know"
+    assert cpus_used(*[CORES_TOLERATED + 0.9] * CORES_LOOKS) == 0
+    assert cpus_used(*busy, *[0.0] * (CORES_LOOKS - 1)) == 18
+    assert cpus_used(*busy, *[0.0] * CORES_LOOKS) == 0
+    assert cpus_used(*[30.0] * CORES_LOOKS, cpus=40) == 6 - CORES_TOLERATED, "24 of them are none that jobs may use"
+    use = OthersUse(cpus=18)
+    assert use.allocation(a_capacity(cpu=64)) == {"cpu": 18 * ONE}
+
+
+@given(st.floats(0, 60), st.lists(st.floats(0, 4), min_size=CORES_LOOKS, max_size=20))
+def test_processors_that_count_stay_between_what_the_last_looks_saw(start: float, noise: list[float]) -> None:
+    looks = [start + change for change in noise]
+    least, most = (max(0, int(found) - CORES_TOLERATED) for found in (min(looks), max(looks[-CORES_LOOKS:])))
+    assert least <= cpus_used(*looks) <= most
 
 
 amounts = st.integers(0, 64_000)

@@ -28,6 +28,7 @@ class Machine:
 
     def __init__(self, folder: Path, shell: str) -> None:
         self.tools = folder / "tools"
+        self.shell = SHELLS[shell]
         self.home = folder / "home"
         self.far_home = self.home / ".grass-ssh" / "store"
         self.far_home.mkdir(parents=True)
@@ -62,6 +63,29 @@ def test_a_short_report_leaves_out_what_hardly_changes(machine: Machine) -> None
     found = machine.ask(everything=False, gpus=False)
     assert found.mem_free_mib > 0 and len(found.samples) == 2
     assert found.gpus is None and found.tools == frozenset()
+
+
+#: Starts processes that compute, and then its arguments, in a process table of its own.
+SPINNING = """
+exec env %s unshare --pid --fork --mount-proc sh -c '
+    for each in 1 2 3 4; do while :; do :; done & done
+    "$@"
+' sh "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a process table of its own")
+def test_the_work_of_our_own_jobs_is_not_that_of_others(machine: Machine) -> None:
+    put_tool(machine.tools, "ours", SPINNING % f"GRASS_RUN_DIR={machine.far_home}/jobs/1/1/files")
+    put_tool(machine.tools, "others", SPINNING % "GRASS_RUN_DIR=/elsewhere/jobs/1/1/files")
+    used = {}
+    for whose in ("ours", "others"):
+        transport = LocalTransport(
+            str(machine.home), shell=(str(machine.tools / whose), *machine.shell), env=path_with(machine.tools)
+        )
+        report = probe.ask(transport, os.fsencode(machine.far_home), everything=False, gpus=False)
+        used[whose] = report.others_cores
+    assert used["ours"] < used["others"] <= os.cpu_count()  # type: ignore[operator]
 
 
 def test_the_cards_come_from_nvidia_smi_with_their_processes(machine: Machine) -> None:

@@ -2,10 +2,12 @@
 
 Small changes and short pauses of others change nothing, so that a worker does not describe itself anew at every look.
 A card that others use gets no job at all. Of a card that they hardly use, and of the machine itself, the memory counts.
+Processors count if others keep them busy for some looks: a job that others slow down runs on, so a little is tolerated.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import Protocol
 
@@ -29,6 +31,9 @@ BUSY_UTILISATION, CALM_UTILISATION = 25, 10
 CONTEXT_MIB = 100
 #: At how many looks in a row others must have left a card before it counts as free.
 CALM_LOOKS = 3
+#: How many looks in a row must agree that others use more processors, or fewer, and how many count as none.
+CORES_LOOKS = 3
+CORES_TOLERATED = 2
 #: At how many looks in a row a driver must fail before its cards count as in use.
 FAULT_LOOKS = 2
 #: A driver that failed is asked again after this time, which doubles at each failure up to the longest.
@@ -41,6 +46,9 @@ class OthersUse(Struct, frozen=True):
     """What others use at one look, and what must be known of it at the next look."""
 
     mem_mib: int = 0
+    #: The processors that count as used, and those that were in use at the last looks.
+    cpus: int = 0
+    cores: tuple[float, ...] = ()
     #: By the index of a card that others hardly use: their memory there.
     vram_mib: dict[int, int] = {}
     #: The cards that others use: at how many looks in a row they seemed to have left it.
@@ -54,7 +62,7 @@ class OthersUse(Struct, frozen=True):
         worths = {device.id: device.worth for device in supply.devices} if isinstance(supply, Devices) else {}
         busy = {str(index): worths[str(index)] for index in sorted(self.busy) if str(index) in worths}
         vram = {str(index): mib * ONE for index, mib in sorted(self.vram_mib.items()) if mib and str(index) in worths}
-        found: Allocation = {"gpu": busy, "vram": vram, "mem": self.mem_mib * ONE}
+        found: Allocation = {"gpu": busy, "vram": vram, "mem": self.mem_mib * ONE, "cpu": self.cpus * ONE}
         return {name: used for name, used in found.items() if used}
 
 
@@ -63,12 +71,15 @@ def others_use(probe: MachineProbe, cards: Collection[int], before: OthersUse) -
     mem = _stepped(
         max(0, probe.mem_total_mib - probe.mem_free_mib - probe.own_mib), before.mem_mib, probe.mem_total_mib
     )
+    # Processors that our jobs may not run on are the first that others use.
+    cores = (*before.cores, probe.others_cores - (probe.cores - probe.cpus))[-CORES_LOOKS:]
+    host = replace(before, mem_mib=mem, cores=cores, cpus=_cpus(cores, before.cpus))
     if probe.gpus is None:
-        return replace(before, mem_mib=mem)
+        return host
     if probe.gpus.fault is not None:
         faults = before.faults + 1
         gone = dict.fromkeys(cards, 0) if faults >= FAULT_LOOKS else before.busy
-        return replace(before, mem_mib=mem, busy=gone, faults=faults)
+        return replace(host, busy=gone, faults=faults)
     found = {gpu.index: gpu for gpu in probe.gpus.gpus}
     # A card that is not listed any more has fallen off the bus, or is being reset.
     busy = {index: 0 for index in cards if index not in found}
@@ -80,7 +91,15 @@ def others_use(probe: MachineProbe, cards: Collection[int], before: OthersUse) -
         else:
             used = max(0, _foreign_mib(gpu) - CONTEXT_MIB)
             vram[index] = _stepped(used, before.vram_mib.get(index, 0), gpu.total_mib or 0)
-    return OthersUse(mem, vram, busy)
+    return replace(host, vram_mib=vram, busy=busy, faults=0)
+
+
+def _cpus(cores: tuple[float, ...], before: int) -> int:
+    """Return how many processors count as used: as before, unless all of the last looks say more, or all say less."""
+    if len(cores) < CORES_LOOKS:
+        return before
+    least, most = (max(0, math.floor(found) - CORES_TOLERATED) for found in (min(cores), max(cores)))
+    return min(max(before, least), most)
 
 
 def _calm_looks(gpu: GpuProbe, before: int | None) -> int | None:

@@ -70,6 +70,8 @@ class MachineProbe(Struct, frozen=True, kw_only=True):
     mem_free_mib: int
     #: The memory of our own jobs, which is not free.
     own_mib: int = 0
+    #: The processors that programs of others keep busy.
+    others_cores: float = 0.0
     #: None if the drivers were not asked.
     gpus: GpuReport | None = None
     #: The bytes that the login shell printed before the report.
@@ -149,6 +151,7 @@ def parse(report: bytes) -> MachineProbe:
         mem_total_mib=memory[0],
         mem_free_mib=memory[1],
         own_mib=(lines.number("own_kib", KIB_MAX) or 0) // 1024,
+        others_cores=(lines.number("others", 1000) or 0) * cores / 1000,
         gpus=parse_gpus(lines) if lines.has("asked_gpus") else None,
         user=lines.text("user"),
         login_shell=lines.text("login_shell"),

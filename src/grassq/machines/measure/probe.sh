@@ -10,8 +10,9 @@
 probe_driver_s=10
 probe_tool_s=3
 probe_bytes_max=131072
-#: The most own processes that are named, and the most levels of control groups that are read.
+#: The most own processes that are named, the most bytes of an environment, and the most levels of control groups.
 probe_own_max=4096
+probe_environ_max=262144
 probe_levels_max=32
 
 far_probe() {
@@ -32,8 +33,7 @@ far_probe() {
             gpus) printf 'asked_gpus yes\n'; probe_nvidia; probe_amd ;;
         esac
     done
-    # The two samples of the processors are at least this far apart.
-    sleep 0.25 2>/dev/null || sleep 1
+    probe_others
     head -n 1 /proc/stat | probe_say stat
     # After the last line the near side may end this session at any time.
     trap - EXIT
@@ -141,15 +141,20 @@ probe_first() {
 
 #: The processes of our own jobs, known by their environment, their devices, and the memory that they have together.
 probe_own_processes() {
-    set -- $(grep -lsF "GRASS_RUN_DIR=$probe_home/" /proc/[0-9]*/environ 2>/dev/null | head -n "$probe_own_max")
-    [ $# -gt 0 ] || return 0
-    cat "$@" 2>/dev/null | tr '\000' '\n' | sed -n 's/^GRASS_GPU=//p' | sort -u | probe_say own_gpu
+    # Not `grep -l`: that of busybox reads a file only up to its first zero byte.
+    probe_own=$(head -c "$probe_environ_max" /proc/[0-9]*/environ 2>/dev/null | tr '\000' '\n' |
+        PROBE_MARK=GRASS_RUN_DIR=$probe_home/ awk '
+            /^==> \/proc\/[0-9]+\/environ <==$/ { split($0, word, "/"); pid = word[3] }
+            index($0, ENVIRON["PROBE_MARK"]) == 1 && pid { print pid; pid = "" }' | head -n "$probe_own_max")
+    [ -n "$probe_own" ] || return 0
+    probe_environs=
     probe_files=
-    for probe_rest in "$@"; do
-        probe_rest=${probe_rest%/environ}
-        probe_files="$probe_files $probe_rest/status"
-        printf 'own %s\n' "${probe_rest#/proc/}"
+    for probe_rest in $probe_own; do
+        probe_environs="$probe_environs /proc/$probe_rest/environ"
+        probe_files="$probe_files /proc/$probe_rest/status"
+        printf 'own %s\n' "$probe_rest"
     done
+    cat $probe_environs 2>/dev/null | tr '\000' '\n' | sed -n 's/^GRASS_GPU=//p' | sort -u | probe_say own_gpu
     # Memory of files counts as available. Memory that processes share counts once: that of the largest.
     grep -hsE '^Rss(Anon|Shmem):' $probe_files | {
         probe_sum=0
@@ -162,6 +167,32 @@ probe_own_processes() {
         done
         printf 'own_kib %s\n' "$((probe_sum + probe_shared))"
     }
+}
+
+#: Prints the share of all processors that programs of others use, in thousandths: of processes that are there at two
+#: looks. A shorter one counts nowhere.
+probe_others() {
+    {
+        probe_ticks
+        # The two looks, and the two samples of the processors, are at least this far apart.
+        sleep 0.25 2>/dev/null || sleep 1
+        probe_ticks
+    } | PROBE_OWN=$probe_own awk '
+        BEGIN { count = split(ENVIRON["PROBE_OWN"], own); for (at = 1; at <= count; at++) ours[own[at]] }
+        $1 == "cpu" { looks++; for (at = 2; at <= 9; at++) all[looks] += $at; next }
+        {
+            pid = $1
+            if ((pid in ours) || !sub(/^.*\) /, "") || NF < 20) next
+            process = pid " " $20; ticks = $12 + $13
+            if (!looks) before[process] = ticks
+            else if (process in before) used += ticks - before[process]
+        }
+        END { if (all[2] > all[1]) printf "others %d\n", 1000 * used / (all[2] - all[1]) }'
+}
+
+probe_ticks() {
+    cat /proc/[0-9]*/stat 2>/dev/null
+    head -n 1 /proc/stat
 }
 
 probe_all() {
