@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grassq.files.blobs import CHUNK, GRACE_S, BlobDamaged, BlobStore
+from grassq.files.blobs import CHUNK, GRACE_S, NOTED_S, BlobDamaged, BlobStore
 from grassq.files.manifest import FILE, Entry, Manifest
 
 
@@ -110,6 +110,19 @@ def test_a_use_saves_a_content(blobs: BlobStore, clock: Clock) -> None:
     assert blobs.use(hashes[0])
     blobs.gc([], 0)
     assert blobs.missing(hashes) == [hashes[1]]
+
+
+@pytest.mark.parametrize("before_s", [0, 1, NOTED_S, NOTED_S + 1])
+def test_a_use_saves_a_content_for_some_time_also_soon_after_another_use(
+    blobs: BlobStore, clock: Clock, before_s: float
+) -> None:
+    (hash_,) = aged(blobs, clock, b"a" * 100)
+    blobs.use(hash_)
+    clock.now += before_s
+    blobs.use(hash_)
+    clock.now += GRACE_S - NOTED_S - 1
+    blobs.gc([], 0)
+    assert blobs.missing([hash_]) == []
 
 
 def test_the_trees_of_jobs_are_kept(blobs: BlobStore, clock: Clock) -> None:

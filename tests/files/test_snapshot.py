@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ from grassq.files.snapshot import snapshot
 
 #: A time at which every file of a test is old.
 LATER_NS = time.time_ns() + 3600 * 10**9
+#: A user who owns nothing.
+NOBODY = 65534
 ODD = b"-odd 'name\"\n \xff \xf0\x9f\x98\x80"
 
 
@@ -237,12 +241,27 @@ def test_what_is_too_much_is_a_sentence(root: Path, blobs: BlobStore, monkeypatc
         shot(root / "not there", blobs)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_cannot_be_read_is_a_sentence(root: Path, blobs: BlobStore) -> None:
-    (root / "secret").write_text("x")
-    (root / "secret").chmod(0)
-    with pytest.raises(BadInput, match="cannot be read"):
-        shot(root, blobs)
+@contextmanager
+def bound_by_modes() -> Iterator[Path]:
+    """Yield a folder of a user who cannot read everything, and be this user."""
+    with tempfile.TemporaryDirectory() as name:
+        if os.geteuid() != 0:
+            yield Path(name)
+            return
+        os.chown(name, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(0)
+
+
+def test_a_file_that_cannot_be_read_is_a_sentence() -> None:
+    with bound_by_modes() as folder:
+        (folder / "root").mkdir()
+        (folder / "root" / "secret").touch(mode=0)
+        with pytest.raises(BadInput, match="secret' cannot be read"):
+            shot(folder / "root", BlobStore(os.fsencode(folder / "blobs")))
 
 
 def test_progress_ends_at_the_whole(root: Path, blobs: BlobStore) -> None:

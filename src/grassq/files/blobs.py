@@ -1,7 +1,7 @@
 """Contents of files in a folder, each once, by the SHA-256 of the content.
 
 Several processes may use one folder. A blob is written aside and renamed: it is whole or not there. The time of a
-blob's file is the time of its last use.
+blob's file is about the time of its last use.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from grassq.files.manifest import TEXT_BYTES_MAX, Manifest, parse
 CHUNK = 1 << 20
 #: A blob that was used in this time is never removed: a client may be about to submit a job that needs it.
 GRACE_S = 24 * 3600
+#: A use is noted only if the last one is this long ago: to note it takes several times as long as to look.
+NOTED_S = GRACE_S / 2
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -54,8 +56,9 @@ class BlobStore:
     def use(self, hash_: str) -> bool:
         """Note that a blob is used now; return False if it is not there."""
         try:
-            now = self._now()
-            os.utime(self.path(hash_), (now, now), follow_symlinks=False)
+            path, now = self.path(hash_), self._now()
+            if abs(now - os.lstat(path).st_mtime) > NOTED_S:
+                os.utime(path, (now, now), follow_symlinks=False)
         except FileNotFoundError:
             return False
         return True
