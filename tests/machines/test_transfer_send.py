@@ -184,6 +184,25 @@ def test_a_large_file_goes_on_where_the_line_was_cut(dash: FarSite, tmp_path: Pa
     assert shot(dest(dash), blobs).id == manifest.id
 
 
+def test_a_large_file_goes_on_also_if_what_is_there_takes_long_to_read(
+    dash: FarSite, tmp_path: Path, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = LARGE_BYTES + 10
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "large").write_bytes(os.urandom(1 << 20) * (size >> 20) + bytes(10))
+    manifest = shot(tmp_path / "source", blobs)
+    with pytest.raises(LinkLost):
+        send(CutTransport(dash.transport, size // 2), dash.far, manifest, blobs, dest(dash))
+    programs = without(tmp_path / "programs", "cat", "sha256sum")
+    slow = '#!/bin/sh\n[ $# -eq 0 ] || [ "${1##*.}" != part ] || sleep 5\nexec /usr/bin/%s "$@"\n'
+    for name in ("cat", "sha256sum"):
+        (Path(programs) / name).write_text(slow % name)
+        (Path(programs) / name).chmod(0o755)
+    monkeypatch.setattr("grassq.machines.far_files.STALL_S", 2.0)
+    send(LocalTransport(str(dash.home), env={"PATH": programs}), dash.far, manifest, blobs, dest(dash))
+    assert shot(dest(dash), blobs).id == manifest.id
+
+
 def test_one_tree_sent_by_many_at_once_arrives_everywhere(dash: FarSite, tree: Path, blobs: BlobStore) -> None:
     (tree / "more").write_bytes(os.urandom(4 << 20))
     manifest = shot(tree, blobs)

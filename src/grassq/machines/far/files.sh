@@ -257,13 +257,16 @@ files_part() {
     far_measure "$part"
     printf 'from %s\n' "$far_size"
     files_find_sum
-    if [ -n "$files_sum" ]; then
-        sum=$({ cat "$part" && tee -a "$part"; } | $files_sum)
-        sum=${sum%% *}
+    sum=${1%x}
+    if [ -n "$files_sum" ] && [ "$far_size" -eq 0 ]; then
+        sum=$(tee -a "$part" | $files_sum)
     else
         cat >>"$part"
-        sum=${1%x}
+        # Only when everything has come: nobody reads what comes while a large part is read.
+        files_be_busy
+        [ -z "$files_sum" ] || sum=$($files_sum "$part")
     fi
+    sum=${sum%% *}
     far_is_size "$part" "$2" || files_fail "the disk is full, or the connection ended"
     if [ "$sum" != "${1%x}" ]; then
         rm -f "$part"
