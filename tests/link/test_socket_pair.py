@@ -10,7 +10,7 @@ import pytest
 from aiohttp import WSMsgType
 from msgspec.structs import replace
 from tests.builders import a_worker
-from tests.link.harness import PATIENT, play, until, world
+from tests.link.harness import PATIENT, QUICK, Line, play, until, world
 
 from grassq.core import protocol
 from grassq.core.messages import Hello
@@ -70,6 +70,24 @@ def test_a_worker_of_this_process_needs_no_ticket_and_is_checked_like_any_other(
             assert not one.broker.online("liar"), "the broker decides the name"
             await ours.close()
             await until(lambda: not one.broker.online("m"))
+            await serving
+
+    play(test)
+
+
+def test_a_worker_of_this_process_may_be_silent_longer_while_its_machine_is_asked(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, QUICK) as one:
+            ours, theirs = socket_pair()
+            serving = asyncio.create_task(one.broker.links.serve_here("m", theirs))
+            await ours.send_bytes(protocol.pack((1, Hello(a_worker("m")))))
+            await until(lambda: one.broker.online("m"))
+            line = await Line(one.broker.address).open(one.stack)
+            await one.joined(at=[line.address])
+            line.flows.clear()
+            await until(lambda: not one.broker.online("w"))
+            assert one.broker.online("m"), "as silent as the other, and for longer"
+            await ours.close()
             await serving
 
     play(test)

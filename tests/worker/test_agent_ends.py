@@ -20,6 +20,7 @@ from tests.worker.workbench import (
     RECORD,
     START,
     STOP,
+    UNSPAWNED,
     Bench,
 )
 
@@ -43,10 +44,19 @@ def test_a_stop_before_the_start_means_it_never_starts() -> None:
     assert bench.did() == []
 
 
-def test_a_stop_while_ordered_is_left_for_the_shim_and_said_again_when_it_starts() -> None:
+def test_a_stop_while_ordered_gives_the_attempt_up_also_while_its_files_are_on_their_way() -> None:
     bench = Bench()
-    bench.order(START, STOP)
-    assert bench.did() == ["begin", ("stop", 10.0)]
+    assert bench.order(START, STOP) == [RefusedByWorker(1, "given up before it started")]
+    assert bench.did() == ["begin", "void"]
+    assert bench.hear("duplicate") == []
+
+
+def test_a_stop_of_an_order_that_a_shim_has_claimed_is_left_for_the_shim_and_said_again_when_it_starts() -> None:
+    bench = Bench()
+    bench.order(START)
+    bench.runner.found = UNSPAWNED
+    bench.order(STOP)
+    assert bench.did() == ["begin", "void", ("stop", 10.0)]
     bench.hear("started", pid=9)
     assert bench.did() == [("stop", 10.0)]
     bench.hear("exited", record={**RECORD, "outcome": "cancelled", "code": None, "signal": 15})

@@ -11,7 +11,7 @@ from grassq.core.messages import Ack, Hello, Report
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.states import Started, Stuck
-from grassq.worker.agent import HELD_MAX, LOOKS_MAX, REPEAT_S, UNTOLD_MAX
+from grassq.worker.agent import HELD_MAX, LOOKS_MAX, LOOKS_S, REPEAT_S, UNTOLD_MAX
 
 
 def connected(found: RunState, *left: AttemptId) -> Bench:
@@ -125,3 +125,23 @@ def test_a_run_dir_that_cannot_be_read_now_is_read_at_a_later_tick() -> None:
     assert bench.tick(1.0) == []
     bench.runner.trouble = None
     assert bench.tick(1.0) == [DONE]
+
+
+def test_looks_that_take_long_are_spread_over_ticks() -> None:
+    bench = connected(ENDED, *((job, 1) for job in range(1, 31)))
+    looked: list[AttemptId] = []
+    look = bench.runner.look
+
+    def slow(attempt: AttemptId) -> RunState:
+        bench.now += 0.5
+        looked.append(attempt)
+        return look(attempt)
+
+    bench.runner.look = slow  # type: ignore[method-assign]
+    counts = []
+    while len(looked) < 30:
+        before = len(looked)
+        bench.tick(0.1)
+        counts.append(len(looked) - before)
+    assert max(counts) <= LOOKS_S / 0.5 + 1
+    assert sorted(looked) == [(job, 1) for job in range(1, 31)]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 
 import pytest
-from tests.builders import a_capacity, a_placement, a_spec, an_offer
+from tests.builders import BOOT, a_capacity, a_placement, a_spec, an_offer
 from tests.worker.fake_machine import FakeMachine
 from tests.worker.test_machine import until
 
-from grassq.core.messages import Hello, Report, Start, WorkerMessage
-from grassq.core.model import Outcome
+from grassq.core.messages import Check, Hello, Report, Start, WorkerMessage
+from grassq.core.model import AttemptId, Outcome
+from grassq.core.reconcile import RunState
 from grassq.core.resources.amounts import ONE
 from grassq.core.states import Exited, Started
 from grassq.errors import Refused
 from grassq.worker.machine import Detected
 from grassq.worker.offers import OfferFile, Offers
-from grassq.worker.worker import Worker
+from grassq.worker.worker import ORDERS_S, Worker
 
 
 def test_a_worker_says_what_its_machine_has_as_soon_as_it_is_known() -> None:
@@ -49,6 +51,50 @@ def test_an_order_becomes_a_process_and_its_end_a_report() -> None:
             Started(1, 7),
             Exited(1, Outcome.EXITED, 0),
         ]
+        await worker.close()
+
+    asyncio.run(test())
+
+
+class _SlowMachine(FakeMachine):
+    """A machine that is far away: a look takes a while, on a clock that tests turn."""
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        super().__init__()
+        self._sleep = sleep
+        self.looks = 0
+
+    def look(self, attempt: AttemptId) -> RunState:
+        self._sleep(0.2)
+        self.looks += 1
+        return super().look(attempt)
+
+
+def test_many_orders_for_a_slow_machine_leave_turns_to_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr("time.monotonic", lambda: now)
+
+    async def test() -> None:
+        machine = _SlowMachine(sleep)
+        worker = Worker(machine, Offers(OfferFile("w")), lambda message: None)
+        await worker.start()
+        turns: list[int] = []
+
+        def take_a_turn() -> None:
+            turns.append(machine.looks)
+            if len(turns) < 100:
+                asyncio.get_running_loop().call_soon(take_a_turn)
+
+        for job in range(20):
+            worker.deliver(Check(job, 1, BOOT))
+        take_a_turn()
+        await until(lambda: machine.looks == 20)
+        assert max(after - before for before, after in pairwise(turns)) * 0.2 <= ORDERS_S + 0.2
         await worker.close()
 
     asyncio.run(test())

@@ -33,6 +33,8 @@ INSTALLER_LINE = 4096
 DIGITS_MAX, WORD_MAX = 18, 100
 #: The blocks in which files are read there.
 BLOCK = 4096
+#: Bytes at the end of a log in which its last lines are looked for: a log of progress bars may have no line at all.
+TAIL_MAX = 8 << 20
 #: Bytes of the journal that are read at once, and above which it is emptied: it is a hint, the run dirs are the truth.
 JOURNAL_READ, JOURNAL_MAX = 256 << 10, 1 << 20
 #: Jobs of one request of work that may take long.
@@ -69,8 +71,9 @@ class FarGreeting(Struct, frozen=True):
 
 
 class FarEnd:
-    """The far side of one machine, for one store. Used by one thread; every call has a deadline.
+    """The far side of one machine, for one store. Every call has a deadline.
 
+    Used by one thread; only `remove`, `size` and `uninstall`, which have sessions of their own, may run beside it.
     LinkLost means that the connection is over; another OSError, that this one thing cannot be done there now.
     """
 
@@ -230,9 +233,13 @@ class FarEnd:
         return self._read(("read", job, attempt, stream), offset, min(most, log_files.READ_LIMIT))
 
     def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
-        """Return where the last lines of a stream begin."""
+        """Return where the last lines of a stream begin, not before its last TAIL_MAX bytes."""
         _, end = self.read(job, attempt, stream, 0, 0)
-        return log_files.begin_of_last(lines, end, lambda size, start: self.read(job, attempt, stream, start, size)[0])
+
+        def pread(size: int, start: int) -> bytes:
+            return self.read(job, attempt, stream, start, size)[0]
+
+        return log_files.begin_of_last(lines, end, pread, max(0, end - TAIL_MAX))
 
     def changed(self) -> list[tuple[AttemptId, str]]:
         """Return what the journal has got since the last call: attempts, and `started` or `exited`."""

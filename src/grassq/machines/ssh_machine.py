@@ -93,8 +93,12 @@ class SshMachine:
         self._line = b""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked_at = 0.0
+        #: The attempt that was looked at last, if its shim lived.
+        self._seen_alive: AttemptId | None = None
+        #: The jobs whose folders are to be removed, and whether their checkpoints are spared.
         self._unremoved: dict[int, bool] = {}
         self._removed_at = 0.0
+        self._removing: asyncio.Task[None] | None = None
 
     async def open(self, events: MachineEvents) -> Capacity:
         """Follow the journal there; return the capacity that was set."""
@@ -188,8 +192,7 @@ class SshMachine:
             if self._journal is None:
                 self._changes(changes)
         if self._unremoved and now - self._removed_at >= UNREMOVED_S:
-            self._removed_at = now
-            self._remove_again()
+            self._remove_soon()
 
     def path(self, attempt: AttemptId) -> str:
         """Return the run dir of an attempt there."""
@@ -216,7 +219,7 @@ class SshMachine:
                 start,
                 path,
                 sent=partial(self._start_sent, start, lease),
-                refused=self._refused,
+                refused=partial(self._put_off, start.id),
                 told=lambda why: self._tell("delayed", start.id, why=why),
             )
         elif not self._far.start(start.id, launch, None if lease is None else self._there(lease)):
@@ -228,24 +231,30 @@ class SshMachine:
         with one_alone(start.id):
             self.start(start, lease)
 
-    def _refused(self, error: LinkLost) -> None:
-        """Give the session of the journal to files; the worker tries again what was not carried."""
+    def _put_off(self, attempt: AttemptId, error: LinkLost) -> None:
+        """Say why files wait, and give them the session of the journal; the worker tries again what was not carried."""
+        log.warning("files_put_off job=%s attempt=%s error=%s", *attempt, error)
+        self._tell("delayed", attempt, why=f"its files wait for the connection: {error}")
         if isinstance(error, TooManySessions):
             self.drop_journal()
 
     def collect(self, attempt: AttemptId, end: Exited) -> Exited | None:
         """Fetch files over a session of its own; what is to be fetched was noted at the start."""
         assert self._events is not None
-        return self._files.collect(attempt, end, partial(self._events.shim_gone, attempt), self._refused)
+        fetched, refused = partial(self._events.shim_gone, attempt), partial(self._put_off, attempt)
+        return self._files.collect(attempt, end, fetched, refused)
 
     def look(self, attempt: AttemptId) -> RunState:
         """Return what the run dir and the process table there say."""
-        return run_state(attempt, self._far.look(attempt))
+        found = run_state(attempt, self._far.look(attempt))
+        self._seen_alive = attempt if found.shim_alive else None
+        return found
 
     def watch(self, attempt: AttemptId) -> None:
         """Report a shim that is gone already; the journal and the worker's own looks tell of the others."""
         assert self._loop is not None and self._events is not None
-        if not self._far.look(attempt).shim_alive:
+        # Most calls follow a look: one round trip less for each attempt that runs when a connection begins.
+        if attempt != self._seen_alive and not self.look(attempt).shim_alive:
             self._loop.call_soon(self._events.shim_gone, attempt)
 
     def stop(self, attempt: AttemptId, grace_s: float) -> None:
@@ -284,40 +293,42 @@ class SshMachine:
     def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
         """Remove the folders of jobs soon; `check` tries again what fails."""
         self._unremoved |= {job: job in spare for job in jobs}
-        assert self._loop is not None
-        self._loop.call_soon(self._remove_again)
+        self._remove_soon()
 
-    def _remove_again(self) -> None:
+    def _remove_soon(self) -> None:
+        """Remove the folders that are to be removed, beside other work: large folders take minutes."""
+        if self._unremoved and (self._removing is None or self._removing.done()):
+            self._removing = asyncio.create_task(self._remove_all())
+
+    async def _remove_all(self) -> None:
+        assert self._loop is not None
         asked, self._unremoved = self._unremoved, {}
-        if not asked:
-            return
-        spare = [job for job, is_spared in asked.items() if is_spared]
         try:
-            left = {each.job for each in self._with_session(partial(self._far.remove, list(asked), spare))}
-            self._files.forget(asked.keys() - left)
+            left = {each.job for each in await self.remove(asked, [job for job, spared in asked.items() if spared])}
         except OSError as error:
             log.warning("folders_left count=%s error=%s", len(asked), error)
             left = set(asked)
         # For the others the broker repeats the order at the next connection.
         self._unremoved |= {job: asked[job] for job in sorted(left & asked.keys())[:UNREMOVED_MAX]}
+        self._removed_at = self._loop.time()
 
     async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
         """Remove the folders of jobs there, and return those that are still there."""
-        left = self._with_session(partial(self._far.remove, list(jobs), list(spare)))
+        left = await self._in_session(partial(self._far.remove, list(jobs), frozenset(spare)))
         self._files.forget(set(jobs) - {each.job for each in left})
         return left
 
     async def size(self, jobs: Collection[int]) -> int:
         """Return the bytes that the folders of jobs take of the disk there."""
-        return self._with_session(partial(self._far.size, list(jobs)))
+        return await self._in_session(partial(self._far.size, list(jobs)))
 
-    def _with_session(self, call: Callable[[], T]) -> T:
-        """Call what needs a session of its own; if the server allows no more, use the journal's."""
+    async def _in_session(self, call: Callable[[], T]) -> T:
+        """Call, on a thread, what has a session of its own; if the server allows no more, use the journal's."""
         try:
-            return call()
+            return await asyncio.to_thread(call)
         except TooManySessions:
             self.drop_journal()
-            return call()
+            return await asyncio.to_thread(call)
 
     def folders(self) -> list[int]:
         """Return the ids of the jobs that have a folder there, newest first."""
@@ -333,6 +344,8 @@ class SshMachine:
 
     async def close(self) -> None:
         """End the connection's streams. Running attempts go on."""
+        if self._removing is not None:
+            self._removing.cancel()
         self.drop_journal()
         self._far.close()
 

@@ -43,14 +43,18 @@ def last_lines(file: str, lines: int) -> int:
         return begin_of_last(lines, os.fstat(fd).st_size, lambda size, start: os.pread(fd, size, start))
 
 
-def begin_of_last(lines: int, end: int, pread: Callable[[int, int], bytes]) -> int:
-    """Return the offset where the last `lines` lines begin in what `pread(size, start)` reads, up to `end`."""
+def begin_of_last(lines: int, end: int, pread: Callable[[int, int], bytes], first: int = 0) -> int:
+    """Return the offset where the last `lines` lines begin in what `pread(size, start)` reads, up to `end`.
+
+    Nothing before `first` is read; it is returned if the lines begin before it.
+    """
     if lines <= 0 or end == 0:
         return end
     # The newline that ends the last line begins no further line.
-    position = end - 1
-    while position > 0:
-        start = max(0, position - TAIL_BLOCK)
+    position, size = end - 1, TAIL_BLOCK
+    while position > first:
+        start = max(first, position - size)
+        size = min(2 * size, READ_LIMIT)
         block = pread(position - start, start)
         cut = len(block)
         while (cut := block.rfind(b"\n", 0, cut)) >= 0:
@@ -58,4 +62,4 @@ def begin_of_last(lines: int, end: int, pread: Callable[[int, int], bytes]) -> i
             if lines == 0:
                 return start + cut + 1
         position = start
-    return 0
+    return first

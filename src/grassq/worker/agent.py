@@ -47,6 +47,8 @@ HELD_MAX = 10_000
 #: Ends of an earlier daemon that wait for an acknowledgement at a time, and run dirs that are looked at in one tick.
 UNTOLD_MAX = 1000
 LOOKS_MAX = 500
+#: How long the looks of one tick may take: on another machine each is a round trip. The next tick does the rest.
+LOOKS_S = 2.0
 
 
 class Agent:
@@ -284,10 +286,10 @@ class Agent:
         held = self._held[attempt]
         # A repeated order may shorten the grace, never extend it.
         held.stop_at = min(held.stop_at, self._mono() + grace_s)
-        if held.unclaimed and held.stuck is not None and self._machine.void(attempt):
-            # The run dir could not be made, or not be claimed: no shim would find a stop file.
-            self._ended(held, given_up(attempt))
-        elif held.end is None:
+        if held.unclaimed and self._machine.void(attempt):
+            # Its files may still be on their way, or its run dir cannot be made: no shim would find a stop file.
+            return self._ended(held, given_up(attempt))
+        if held.end is None:
             self._end(held)
         if held.phase is not Phase.ORPHANED:
             self._tell(held)
@@ -364,12 +366,14 @@ class Agent:
         put_off, self._put_off = self._put_off, {}
         for order in put_off.values():
             self.order(order)
+        # What was looked after is not due again at the next tick, so the others have their turn.
+        until = now + LOOKS_S
         for held in list(self._held.values()):
-            if held.phase is not Phase.RUNNING:
+            if held.phase is not Phase.RUNNING and self._mono() <= until:
                 with one_alone(held.id):
                     self._look_after(held, now)
-        self._look_around(now)
-        self._look_at_left()
+        self._look_around(now, until)
+        self._look_at_left(until)
 
     def _look_after(self, held: HeldAttempt, now: float) -> None:
         waited = now - held.at
@@ -384,17 +388,21 @@ class Agent:
             if held.end is None and held.stop_at < math.inf:
                 self._end(held)
 
-    def _look_around(self, now: float) -> None:
+    def _look_around(self, now: float, until: float) -> None:
         """Look at running attempts that were not looked at for a while."""
         for held in due_for_a_look(self._held.values(), now):
+            if self._mono() > until:
+                return
             with one_alone(held.id):
                 self._look_again(held)
 
-    def _look_at_left(self) -> None:
+    def _look_at_left(self, until: float) -> None:
         """Look at some attempts of an earlier daemon; report those that have ended or still run."""
         left = self._left or deque()
         untold = sum(held.end is not None for held in self._held.values())
         for _ in range(min(LOOKS_MAX, len(left), UNTOLD_MAX - untold)):
+            if self._mono() > until:
+                return
             attempt = left.popleft()
             if attempt in self._held:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 IDLE_TICK_S = 5.0
+#: How long orders are executed before heartbeats and answers have a turn: on another machine each takes a round trip.
+ORDERS_S = 0.5
 
 
 class Worker:
@@ -56,6 +59,8 @@ class Worker:
         )
         self._agent = Agent(info, machine, send, time.monotonic, boottime=boottime)
         self._tasks: list[asyncio.Task[None]] = []
+        #: Orders that wait to be executed.
+        self._orders: deque[Order] = deque()
 
     @property
     def queues(self) -> tuple[Offer, ...]:
@@ -92,8 +97,20 @@ class Worker:
         self._agent.confirmed(at)
 
     def deliver(self, order: Order) -> None:
-        """Execute an order on the next turn of the event loop, never inside the broker's own turn."""
-        asyncio.get_running_loop().call_soon(self._agent.order, order)
+        """Execute an order on a later turn of the event loop, never inside the broker's own turn."""
+        if not self._orders:
+            asyncio.get_running_loop().call_soon(self._execute)
+        self._orders.append(order)
+
+    def _execute(self) -> None:
+        """Execute the orders that wait, one after another; what is left after ORDERS_S waits for a later turn."""
+        until = time.monotonic() + ORDERS_S
+        try:
+            while self._orders and time.monotonic() <= until:
+                self._agent.order(self._orders.popleft())
+        finally:
+            if self._orders:
+                asyncio.get_running_loop().call_soon(self._execute)
 
     async def _tick(self) -> None:
         while True:

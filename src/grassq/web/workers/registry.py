@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from grassq.broker import worker_records
 from grassq.broker.engine import Engine
@@ -25,6 +26,9 @@ from grassq.web.workers.connection import WorkerConnection
 log = logging.getLogger(__name__)
 
 Alarm = Callable[[str], None]
+
+#: How long a worker of this process may be silent: it waits for its machine, and every such wait has an end of its own.
+SILENCE_HERE_S = 60.0
 
 
 class WorkerRegistry:
@@ -81,7 +85,8 @@ class WorkerRegistry:
             await self._only_one(name)
             if name in self._arriving:
                 raise Refused(f"worker {name} is being admitted over another connection")
-            link = WorkerConnection(self._engine, name, end, end.cut, "", times=self._times, newer=False)
+            times = replace(self._times, silence_s=max(self._times.silence_s, SILENCE_HERE_S))
+            link = WorkerConnection(self._engine, name, end, end.cut, "", times=times, newer=False)
             self._links[name] = link
             await self._serve(link)
         finally:
