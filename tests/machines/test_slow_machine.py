@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
 from tests.machines.lines import CountingTransport
 from tests.machines.test_ssh_machine import a_machine
 from tests.worker.test_machine import Stage, Test, on_stage, until
@@ -14,6 +15,7 @@ from grassq.core.syntax.file_words import SentTree
 from grassq.files.blobs import BlobStore
 from grassq.files.snapshot import snapshot
 from grassq.machines.far_end import TAIL_MAX
+from grassq.machines.far_stream import SLOWEST, FarStream
 from grassq.machines.transport import LinkLost, LocalTransport, Stream, Transport
 
 
@@ -26,9 +28,8 @@ def test_a_removal_that_takes_long_holds_nothing_up(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     # It waits for the word of the test when it removes the folder of a job.
-    (tools / "rm").write_text(
-        f'#!/bin/sh\ncase "$*" in "-rf "*jobs/*) until [ -e {tmp_path}/go ]; do sleep 0.05; done ;; esac\nexec /bin/rm "$@"\n'
-    )
+    wait = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    (tools / "rm").write_text(f'#!/bin/sh\ncase "$*" in "-rf "*jobs/*) {wait} ;; esac\nexec /bin/rm "$@"\n')
     (tools / "rm").chmod(0o755)
     line = LocalTransport(str(tmp_path), shell=("dash",), env={"PATH": f"{tools}:{os.defpath}"})
 
@@ -58,6 +59,21 @@ def test_an_attempt_that_was_just_looked_at_is_watched_without_asking_again(tmp_
         await stage.ended()
 
     play(tmp_path, line, test)
+
+
+def test_a_large_request_has_more_time_than_a_small_one(tmp_path: Path) -> None:
+    late = b"printf '\\nmarker\\n'; sleep 1; read -r token rest; printf '\\n%s end\\n' $token\n"
+
+    def ask(size: int) -> dict[str, bytes]:
+        stream = FarStream(LocalTransport(str(tmp_path), shell=("bash",)), "bash", "marker", 20.0, first=late)
+        try:
+            return stream.ask([b"x" * size], 0.5)
+        finally:
+            stream.close()
+
+    assert ask(20 * SLOWEST) == {}
+    with pytest.raises(LinkLost):
+        ask(1)
 
 
 class NoFiles:

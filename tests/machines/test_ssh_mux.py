@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,13 @@ def test_a_session_that_is_opened_ends_with_its_code(serve: Serve) -> None:
     stream = session(serve(HELLO + OPENED + exited(7)))
     assert stream.finish(LONG_S) == 7
     stream.close()
+
+
+def test_only_a_session_whose_command_still_runs_counts_as_abandoned_when_it_is_closed(serve: Serve) -> None:
+    abandoned: list[str] = []
+    for name, answer in (("ended", HELLO + OPENED + exited(7)), ("running", HELLO + OPENED)):
+        Stream(MuxSession(serve(answer), "true", LONG_S, partial(abandoned.append, name))).close()
+    assert abandoned == ["running"]
 
 
 def test_a_hello_with_extensions_of_a_newer_ssh_is_understood(serve: Serve) -> None:

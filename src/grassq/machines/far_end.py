@@ -16,7 +16,7 @@ from grassq.core.model import AttemptId
 from grassq.core.printable import printable
 from grassq.errors import BadInput, Refused
 from grassq.machines.far import script, shim_bundle
-from grassq.machines.far_stream import NOISE_MAX, REQUEST_MAX, FarStream, NotRun, Sections, escaped
+from grassq.machines.far_stream import ANSWER_MAX, NOISE_MAX, REQUEST_MAX, FarStream, NotRun, Sections, escaped
 from grassq.machines.run_script import run_script
 from grassq.machines.transport import LinkLost, Stream, Transport
 from grassq.run import exit_record, log_files, rundir
@@ -132,11 +132,11 @@ class FarEnd:
     def _greet(self) -> FarGreeting:
         shim = shim_bundle.name() if self._python else "-"
         asked_at = self._clock()
-        answer = self._ask("hello", shim)
+        answer = self._ask("hello", shim, within_s=OPEN_S)
         if "uninstalled" in answer:
             self._install()
             asked_at = self._clock()
-            answer = self._ask("hello", shim)
+            answer = self._ask("hello", shim, within_s=OPEN_S)
         self._journal_at = _number(answer.get("journal", b""))
         return _greeting(answer, asked_at)
 
@@ -320,11 +320,11 @@ class FarEnd:
         if _FOLDER.fullmatch(words) and words.startswith("/"):
             self._script = f"{words}/bin/{script.name()}"
 
-    def _ask(self, *words: object, most: int | None = None) -> Sections:
+    def _ask(self, *words: object, most: int = ANSWER_MAX, within_s: float | None = None) -> Sections:
         if self._control is None:
             raise LinkLost(0, self.lost or "the machine is not connected")
         try:
-            answer = self._control.ask(words, REQUEST_S) if most is None else self._control.ask(words, REQUEST_S, most)
+            answer = self._control.ask(words, REQUEST_S if within_s is None else within_s, most)
         except OSError as error:
             self.lost = error.strerror or str(error)
             self.close()

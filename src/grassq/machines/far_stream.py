@@ -15,6 +15,8 @@ NOISE_MAX = 1 << 20
 NOISE_SHOWN = 300
 #: The longest line of a request.
 REQUEST_MAX = 8 << 20
+#: The bytes of a request that the slowest line carries, and the slowest shell reads, in a second.
+SLOWEST = 64 << 10
 #: The longest answer, unless a request says otherwise.
 ANSWER_MAX = 4 << 20
 #: How long the local process of an ended stream has to exit.
@@ -66,9 +68,13 @@ class FarStream:
             raise
 
     def ask(self, words: Iterable[object], within_s: float, most: int = ANSWER_MAX) -> Sections:
-        """Send a request and return the sections of its answer; LinkLost for anything else."""
+        """Send a request and return the sections of its answer; LinkLost for anything else.
+
+        A large request has more time than `within_s`.
+        """
         token = secrets.token_hex(16).encode("ascii")
         line = b" ".join((token, *(word if isinstance(word, bytes) else str(word).encode("ascii") for word in words)))
+        within_s += len(line) / SLOWEST
         deadline = self._clock() + within_s
         self.stream.write(line + b"\n", within_s)
         end = b"\n%s end\n" % token

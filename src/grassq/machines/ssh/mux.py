@@ -23,6 +23,8 @@ from grassq.machines.transport import LinkLost
 MESSAGE_MAX = 64 << 10
 #: The exit code of a session that ended without one, as ssh itself gives it.
 NO_CODE = 255
+#: How long the word of an end may take that has happened already, for a caller that does not wait.
+ENDED_S = 0.02
 _VERSION = 4
 _HELLO = 0x00000001
 _NEW_SESSION = 0x10000002
@@ -80,7 +82,7 @@ class MuxConnection:
 
     def exit_code(self, within_s: float) -> int:
         """Wait for the end of the session, and return its exit code; NO_CODE if it ended without one."""
-        self._deadline = self._clock() + within_s
+        self._deadline = self._clock() + max(within_s, ENDED_S)
         while message := self._receive_or_end():
             kind, body = message
             if kind == _EXIT_MESSAGE and len(body) >= 8:
