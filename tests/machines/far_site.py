@@ -45,6 +45,7 @@ class FarSite:
     """A home with a `sh` of one kind on its PATH; for busybox there is no other program at all."""
 
     def __init__(self, folder: Path, shell: str, *, python: str | None = None) -> None:
+        self.shell = shell
         self.home = folder / "home"
         self.home.mkdir()
         bins = folder / "bin"

@@ -62,6 +62,16 @@ def test_a_stop_of_an_order_that_a_shim_has_claimed_is_left_for_the_shim_and_sai
     bench.hear("exited", record={**RECORD, "outcome": "cancelled", "code": None, "signal": 15})
 
 
+def test_an_attempt_whose_files_cannot_be_brought_fails_with_the_reason() -> None:
+    bench = Bench()
+    bench.order(START)
+    assert bench.hear("refused", why="the disk there is too full") == [
+        Stuck(1, "the disk there is too full"),
+        RefusedByWorker(1, "the disk there is too full", final=True),
+    ]
+    assert bench.did() == ["begin", "void"]
+
+
 def test_a_stop_of_what_runs_unknown_to_us_adopts_it_first() -> None:
     bench = Bench(ALIVE)
     assert bench.order(STOP) == [Started(1, 7), Started(1, 7)]

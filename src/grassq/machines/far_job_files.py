@@ -19,10 +19,11 @@ from grassq.errors import GrassError
 from grassq.files.blobs import BlobStore
 from grassq.machines.far_files import FarCommands
 from grassq.machines.file_fetch import fetch
-from grassq.machines.file_send import send, sweep
+from grassq.machines.file_send import prune, send, sweep
 from grassq.machines.transport import LinkLost, Transport
 from grassq.run import attempt_notes, rundir
 from grassq.worker import job_files
+from grassq.worker.attempts import one_alone
 from grassq.worker.local_files.background import BackgroundWork
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class FarJobFiles:
         """Note what to fetch of an attempt whose run dir there is `path` and whose directory is `cwd`."""
         order = job_files.fetch_order(start.spec, path, cwd)
         if order is not None:
-            Path(self._note(start.id)).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_note(start.id)
             job_files.note_fetch(self._note(start.id), order)
 
     def is_sent(self, start: Start) -> bool:
@@ -98,23 +99,26 @@ class FarJobFiles:
         *,
         sent: Callable[[], None],
         refused: Callable[[LinkLost], None],
+        failed: Callable[[str], None],
         told: Callable[[str], None],
     ) -> None:
         """Make the job's tree in its run dir `path` there, then call `sent`; without waiting.
 
-        `told` is called with words about the progress, and `refused` when the connection did not carry it; an error
-        that lasts is raised by `is_sent`.
+        `told` is called with words about the progress, `refused` when the connection did not carry it, and `failed`
+        with the reason if it cannot be sent at all. An error of this computer is raised by `is_sent`.
         """
 
         def done(error: object) -> None:
             if isinstance(error, LinkLost):
                 refused(error)
-            elif isinstance(error, OSError | GrassError):
-                why = error.strerror if isinstance(error, OSError) else str(error)
-                log.error("files_not_sent job=%s attempt=%s error=%s", *start.id, why)
-                self._errors[start.id] = OSError(errno.EIO, f"its files: {why}")
+            elif isinstance(error, OSError):
+                log.error("files_not_sent job=%s attempt=%s error=%s", *start.id, error)
+                self._errors[start.id] = OSError(errno.EIO, f"its files: {error.strerror}")
+            elif isinstance(error, GrassError):
+                failed(f"its files cannot be sent: {error}")
             else:
                 self._sent.add(start.id)
+                self._note_sent(start)
                 sent()
                 self._sweep_if_due()
 
@@ -129,6 +133,14 @@ class FarJobFiles:
             dest = b"/".join((tree, *parts_of(each.dest)))
             send(self._transport, self._far, manifest, self._blobs, dest, progress)
 
+    def _note_sent(self, start: Start) -> None:
+        """Note what a job was sent, to remove it when the job has succeeded; not if its children may need it."""
+        if start.spec.keep_children:
+            return
+        with one_alone(start.id):
+            self._make_note(start.id)
+            attempt_notes.write_sent(self._note(start.id), [(each.manifest, each.dest) for each in start.spec.send])
+
     def _sweep_if_due(self) -> None:
         """Have the machine remove what no job used for long, beside other work; if it fails, later jobs do it."""
         now = time.monotonic()
@@ -137,13 +149,25 @@ class FarJobFiles:
             self._background.ask("sweep", partial(sweep, self._transport, self._far), lambda result: None)
 
     def collect(
-        self, attempt: AttemptId, end: Exited, fetched: Callable[[], None], refused: Callable[[LinkLost], None]
+        self,
+        attempt: AttemptId,
+        path: str,
+        end: Exited,
+        fetched: Callable[[], None],
+        refused: Callable[[LinkLost], None],
     ) -> Exited | None:
-        """Return the end to report; None while files are fetched, and then `fetched` is called."""
+        """Return the end to report; None while files are fetched, and then `fetched` is called.
+
+        `path` is the run dir there.
+        """
         note = self._note(attempt)
         order = job_files.noted_fetch(note, end)
         if order is None:
-            return job_files.with_fetch_error(note, end)
+            end = job_files.with_fetch_error(note, end)
+            if end.code == 0 and end.error is None and (found := attempt_notes.read_sent(note)) is not None:
+                work = partial(self._prune, note, os.fsencode(rundir.tree_dir(path)), found[1])
+                self._background.ask(("prune", attempt), work, lambda result: None)
+            return end
 
         def done(error: object) -> None:
             if isinstance(error, LinkLost):
@@ -171,10 +195,21 @@ class FarJobFiles:
         failed = job_files.not_fetched(problems, f"on machine {self._machine} in {os.fsdecode(order.root)}")
         attempt_notes.write_fetched(note, failed)
 
+    def _prune(self, note: str, tree: bytes, trees: list[tuple[str, bytes]]) -> None:
+        """Remove what a job that has succeeded left as it was sent: the contents are kept for later jobs."""
+        for manifest, dest in reversed(trees):
+            place = parts_of(dest)
+            below = [b"/".join((*place, entry.path)) for entry in reversed(self._blobs.manifest(manifest).entries)]
+            prune(self._transport, self._far, tree, [*below, b"/".join(place)])
+        attempt_notes.forget_sent(note)
+
     def forget(self, jobs: Collection[int]) -> None:
         """Delete the notes of jobs that were removed."""
         for job in jobs:
             shutil.rmtree(Path(self._note((job, 0))).parent, ignore_errors=True)
+
+    def _make_note(self, attempt: AttemptId) -> None:
+        Path(self._note(attempt)).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _note(self, attempt: AttemptId) -> str:
         return rundir.attempt_dir(self._folder, *attempt)

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from grassq.atomic_files import OURS
+from grassq.core.printable import printable
 from grassq.descriptors import write_all
 from grassq.files import disk
 from grassq.files.manifest import BYTES_MAX, ENTRIES_MAX, FILE, FOLDER, LINK, Entry, leaves
@@ -42,7 +43,11 @@ LIST_BYTES_MAX = 64 << 20
 #: How often files that change while they are fetched are listed again.
 ROUNDS_MAX = 4
 CHUNK = 1 << 20
+#: Characters of a message that are the machine's words.
+WORDS_MAX = 300
 
+#: How a record begins that says what could not be read; all others begin with a mode.
+_ERROR = b"error "
 #: Mode, time, size, inode, two exact times of three words each, and the path.
 _RECORD = re.compile(rb"([0-9a-f]{1,8}) (-?\d{1,18}) ((\d{1,18}) \d{1,20} [0-9:.+ -]{1,100}) (\.(?:/.*)?)", re.DOTALL)
 
@@ -188,8 +193,6 @@ class _Fetcher:
                 data += more
                 if len(data) > LIST_BYTES_MAX:
                     raise TransferFailed(f"there are too many files in {shown(self._root)}: name fewer")
-            if words := talk.words:
-                self._note(f"some of {shown(self._root)} cannot be read there: {words}")
         return self._parse(bytes(data[: -len(end)]), b"%s " % word.encode("ascii"))
 
     def _parse(self, data: bytes, word: bytes) -> dict[bytes, Listed]:
@@ -199,7 +202,12 @@ class _Fetcher:
         if first or len(records) > ENTRIES_MAX * 2:
             raise TransferFailed(f"there are more than {ENTRIES_MAX:,} files in {shown(self._root)}: name fewer")
         found: dict[bytes, Listed] = {}
+        if error := next((record for record in records if record.startswith(_ERROR)), None):
+            words = printable(error.removeprefix(_ERROR).decode("utf-8", "backslashreplace").strip(), WORDS_MAX)
+            self._note(f"some of {shown(self._root)} cannot be read there: {words}")
         for record in records:
+            if record.startswith(_ERROR):
+                continue
             each = _parse_record(record.removesuffix(b"\n"))
             if each is not None and self._patterns.match(each.path):
                 if each.path in found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from grassq.files import tar_format
@@ -261,6 +261,17 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield b"".join(held)
             held, size = [], 0
     yield b"".join(held)
+
+
+def prune(transport: Transport, far: FarCommands, tree: bytes, paths: Iterable[bytes]) -> None:
+    """Remove these files and folders of a job's tree there if they are as they were sent; children come first."""
+    with Conversation(transport, far, f"{shown(tree)} cannot be tidied up there", "receive", "prune") as talk:
+        talk.say(quoted(tree))
+        for data in _gathered(b"./%s\0" % path for path in paths):
+            talk.say(data)
+        talk.end()
+        if (words := talk.hear(WORK_S)) != ["done"]:
+            raise unexpected(words)
 
 
 def sweep(transport: Transport, far: FarCommands, most_bytes: int = FAR_BYTES_MAX) -> int:

@@ -220,6 +220,7 @@ class SshMachine:
                 path,
                 sent=partial(self._start_sent, start, lease),
                 refused=partial(self._put_off, start.id),
+                failed=lambda why: self._tell("refused", start.id, why=why),
                 told=lambda why: self._tell("delayed", start.id, why=why),
             )
         elif not self._far.start(start.id, launch, None if lease is None else self._there(lease)):
@@ -242,7 +243,7 @@ class SshMachine:
         """Fetch files over a session of its own; what is to be fetched was noted at the start."""
         assert self._events is not None
         fetched, refused = partial(self._events.shim_gone, attempt), partial(self._put_off, attempt)
-        return self._files.collect(attempt, end, fetched, refused)
+        return self._files.collect(attempt, self.path(attempt), end, fetched, refused)
 
     def look(self, attempt: AttemptId) -> RunState:
         """Return what the run dir and the process table there say."""

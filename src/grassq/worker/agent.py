@@ -335,6 +335,12 @@ class Agent:
             case "delayed":
                 held.stuck = report["why"]
                 self._tell(held)
+            case "refused":
+                # Told before: the claim may not be written now, as on a full disk.
+                held.stuck = report["why"]
+                self._tell(held)
+                if held.unclaimed and self._machine.void(held.id):
+                    self._ended(held, RefusedByWorker(held.id[1], held.stuck, final=True))
             case "stuck":
                 held.stuck = "killed, but it does not end; its devices stay in use"
                 self._tell(held)

@@ -82,7 +82,11 @@ class MachineEvents(Protocol):
     """The reports of a machine to its worker."""
 
     def heard(self, report: dict[str, Any]) -> None:
-        """Handle a report of a launcher or shim (`run.shim` lists the reports)."""
+        """Handle a report of a launcher or shim (`run.shim` lists the reports).
+
+        A machine that brings files says `delayed` while they are on their way, and `refused` if they cannot be brought:
+        each with the reason as `why`.
+        """
 
     def shim_gone(self, attempt: AttemptId) -> None:
         """Handle the end of a watched attempt's shim, or the end of what `AttemptProcesses.collect` began."""

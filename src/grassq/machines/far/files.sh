@@ -12,7 +12,7 @@ far_receive() {
     far_begin
     printf '\n%s\n' "$1"
     case $2 in
-    ask | part | build | sweep) ;;
+    ask | part | build | prune | sweep) ;;
     *) files_fail "this is not a verb: $2" ;;
     esac
     files_verb=$2
@@ -303,6 +303,24 @@ files_build() {
     printf 'done\n'
 }
 
+# prune: removes what a job that has succeeded left as it was sent. Stdin: the folder, then paths in it that end with zero
+# bytes, what lies in a folder before the folder. Says `done`. A `find` that cannot compare the times removes nothing.
+files_prune() {
+    files_read_word || files_fail "no folder was named"
+    files_enter
+    wanted=$far_home/part/prune.$$
+    trap 'rm -f "$wanted"' EXIT
+    cat >"$wanted" || files_fail "the list cannot be written: the disk is full"
+    [ ! -L "$word" ] && cd "$word" 2>/dev/null || files_fail "there is no such folder"
+    # The order of the attempt was written when everything was there, and before the job began.
+    if find ../spec.json -cnewer ../spec.json >/dev/null 2>&1; then
+        xargs -0 sh -c 'find "$@" -prune \( -type f -o -type l \) ! -cnewer ../spec.json -exec rm -f {} +' sh \
+            <"$wanted" 2>/dev/null
+        xargs -0 rmdir <"$wanted" 2>/dev/null
+    fi
+    printf 'done\n'
+}
+
 # sweep KIB TREES: removes the trees that were not used for longest until the rest has at most these KiB and this count,
 # contents that no tree has, and unfinished work of a week ago. Says `left KIB`.
 files_sweep() {
@@ -327,15 +345,20 @@ files_kept() {
 }
 
 # list WORD: the files below a folder. Stdin: the folder, then paths in it up to the end. Each is said as a line
-# `WORD MODE SECOND SIZE INODE MTIME CTIME ./PATH`, each time in three words; a path may have newlines, but not the word. The last line is `WORD end`.
+# `WORD MODE SECOND SIZE INODE MTIME CTIME ./PATH`, each time in three words; a path may have newlines, but not the word.
+# `WORD error WORDS` says what could not be read. The last line is `WORD end`.
 files_list() {
     files_read_word || files_fail "no folder was named"
     cd "$word" 2>/dev/null || files_fail "there is no such folder"
     printf 'list\n'
+    exec 3>&1
     while files_read_word; do
         files_is_there "./$word" || continue
-        # -H: a folder that is named may be a link to a larger disk.
-        find -H "./$word" \( -type f -o -type d -o -type l \) -exec stat -c "$1 %f %Y %s %i %y %z %n" {} +
+        # -H: a folder that is named may be a link to a larger disk. Its first words on stderr only: a login shell may
+        # write to stderr too.
+        words=$(find -H "./$word" \( -type f -o -type d -o -type l \) -exec stat -c "$1 %f %Y %s %i %y %z %n" {} + \
+            2>&1 >&3 3>&- | { head -n 1; cat >/dev/null; })
+        [ -z "$words" ] || printf '%s error %s\n' "$1" "$words"
     done
     printf '%s end\n' "$1"
 }
