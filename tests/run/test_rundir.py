@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.e2e.small_disk import fill, mounted, needs_root
 from tests.run.harness import a_spec, mode_of, names_in, prepare
 
 from grassq.run import processes, rundir
@@ -123,6 +124,14 @@ def test_a_stop_request_is_read_back(path: str) -> None:
     assert rundir.read_stop(path) == {"grace_s": 2.5, "reason": "killed by the user"}
     rundir.request_stop(path, None, "again")
     assert rundir.read_stop(path) == {"grace_s": None, "reason": "again"}
+
+
+@needs_root
+def test_a_stop_is_asked_for_also_on_a_full_disk(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=64k") as disk:
+        fill(disk)
+        rundir.request_stop(str(disk), 2.5, "killed by the user")
+        assert rundir.read_stop(str(disk)) == {"grace_s": None, "reason": None}
 
 
 def test_a_stop_request_that_cannot_be_read_still_stops(path: str) -> None:
