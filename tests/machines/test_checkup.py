@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.e2e.small_disk import fill, free, mounted, needs_root
 from tests.machines.fake_tools import A100, path_with, put_nvidia, put_tool
 from tests.machines.site import NOISY_BASHRC, MachineSite
 
@@ -98,6 +99,37 @@ def test_without_python_sh_supervises(tmp_path: Path) -> None:
     assert steps_of(login)["Python"] == Step("Python", True, "none: sh supervises the jobs")
     put_tool(login.tools, "python3", "echo 3.6.8")
     assert "too old" in steps_of(login)["Python"].words
+
+
+@needs_root
+def test_a_disk_without_room_for_a_byte_is_said(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=64k") as disk:
+        login = Login(disk)
+        fill(disk)
+        found = {step.name: step for step in checkup(login, STORE, FOLDER)}
+        free(disk)
+    assert found["space"].ok is False and "make room there" in found["space"].words
+
+
+def test_a_machine_without_tar_is_said_to_take_no_files(tmp_path: Path) -> None:
+    login = Login(tmp_path)
+    for program in Path("/usr/bin").iterdir():
+        if program.name != "tar":
+            (login.tools / program.name).symlink_to(program)
+    without = LocalTransport(str(login.home), shell=("dash",), env={"PATH": str(login.tools)})
+    found = {step.name: step for step in checkup(_AlwaysIn(without), STORE, FOLDER)}
+    assert found["Python"].ok is None and "there is no tar: jobs get no files" in found["Python"].words
+
+
+class _AlwaysIn:
+    """A transport that is logged in."""
+
+    def __init__(self, inner: LocalTransport) -> None:
+        self.open = inner.open
+
+    def connect(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def test_little_or_no_space_is_said(tmp_path: Path) -> None:

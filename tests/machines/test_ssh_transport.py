@@ -254,6 +254,14 @@ def test_a_key_file_that_is_not_there_is_named_and_nothing_is_tried(server: OwnS
     assert server.tries == 0
 
 
+def test_the_public_half_of_a_key_is_named_as_such(server: OwnSshd, transport: Connect) -> None:
+    public = f"{server.key}.pub"
+    assert Path(public).is_file()
+    with pytest.raises(LoginFailed, match=r"public half of a key; name the file without \.pub") as failed:
+        transport(server, direct(server, key=public)).connect()
+    assert failed.value.needs_person
+
+
 def test_a_changed_host_key_is_refused_with_its_file_its_line_and_the_way_out(
     server: OwnSshd, transport: Connect, tmp_path: Path
 ) -> None:

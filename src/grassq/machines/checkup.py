@@ -124,21 +124,23 @@ def _shell(found: MachineProbe, took_s: float) -> Step:
 
 
 def _python(found: MachineProbe) -> Step:
-    lacking = [tool for tool in ("setsid", "tar", "sha256sum") if tool not in found.tools]
+    lacking = [tool for tool in ("setsid", "sha256sum", "tar") if tool not in found.tools]
     more = f"; there is no {', no '.join(lacking)}" if lacking else ""
+    works: bool | None = True
+    if "tar" not in found.tools:
+        works, more = None, f"{more}: jobs get no files (--send) and bring none back (--fetch)"
     if found.python is None:
-        return Step("Python", True, f"none: sh supervises the jobs{more}")
+        return Step("Python", works, f"none: sh supervises the jobs{more}")
     if tuple(int(part) for part in found.python.split(".")[:2]) < PYTHON_MIN:
-        return Step("Python", True, f"{found.python} is too old to supervise jobs, so sh does{more}")
-    return Step("Python", True, f"{found.python} supervises the jobs{more}")
+        return Step("Python", works, f"{found.python} is too old to supervise jobs, so sh does{more}")
+    return Step("Python", works, f"{found.python} supervises the jobs{more}")
 
 
 def _space(found: MachineProbe, folder: str) -> Step:
     disk = found.disk
     if found.is_writable is False:
-        return Step(
-            "space", False, f"{folder} there cannot be written; `grass machine add --dir DIR` names another place"
-        )
+        hint = "make room there if the disk is full; `grass machine add --dir DIR` names another place"
+        return Step("space", False, f"{folder} there cannot be written: {hint}")
     if disk is None:
         return Step("space", None, f"`df` there says nothing about {folder}")
     words = f"{_size(disk.free_mib)} free on {disk.mounted}"

@@ -141,7 +141,10 @@ class MachineThread:
             try:
                 await self._one_connection()
             except LoginFailed as error:
-                delay_s = self._failed(str(error), None if error.needs_person else backoff.next_s(failures, error))
+                if error.needs_person:
+                    delay_s = self._failed(f"{error}; then `grass machine retry {self.entry.name}`", None)
+                else:
+                    delay_s = self._failed(str(error), backoff.next_s(failures, error))
             except OSError as error:
                 failures = 0 if time.monotonic() - began >= STABLE_S else failures
                 lost = error if isinstance(error, LinkLost) else LinkLost(0, str(error))

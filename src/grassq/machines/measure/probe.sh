@@ -222,8 +222,10 @@ probe_space() {
     # A file system of another machine may be out of reach.
     probe_within "$probe_tool_s" df df -Pk "${probe_at:-/}" && tail -n 1 "$probe_out" | probe_say df
     if probe_rest=$(mktemp -d "$probe_at/.grass-probe.XXXXXX" 2>/dev/null); then
-        rmdir "$probe_rest"
-        printf 'writable yes\n'
+        # A full disk may have room for a folder, and not for a byte.
+        { printf x >"$probe_rest/x"; } 2>/dev/null
+        [ -s "$probe_rest/x" ] && printf 'writable yes\n' || printf 'writable no\n'
+        rm -rf "$probe_rest"
     else
         printf 'writable no\n'
     fi

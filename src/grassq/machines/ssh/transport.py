@@ -74,6 +74,9 @@ class SshTransport:
             raise LoginFailed(f"there is no program {self._program} here: install openssh-client", needs_person=True)
         if self._target.key is not None and not Path(self._target.key).expanduser().is_file():
             raise LoginFailed(f"the key file {self._target.key} is not there", needs_person=True)
+        if self._target.key is not None and self._target.key.endswith(".pub"):
+            why = f"{self._target.key} is the public half of a key; name the file without .pub"
+            raise LoginFailed(why, needs_person=True)
         try:
             master = self._start()
         except OSError as error:
