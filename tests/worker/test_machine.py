@@ -308,6 +308,21 @@ def test_a_job_runs_in_what_it_was_sent_and_its_files_come_back(play: Play, tmp_
         play(test)
 
 
+def test_an_end_is_reported_though_fetching_fails_as_nobody_expects(play: Play, tmp_path: Path) -> None:
+    async def test(stage: Stage) -> None:
+        if not stage.machine.takes_files:
+            return
+        tree = sent(tmp_path, data="sent\n")
+        # No check lets such a path in: it stands for a bug.
+        stage.run(b"true", send=tree, fetch=(b"data",), fetch_to=os.fsencode(tmp_path) + b"/nul\0l")
+        end = await stage.collected()
+        assert end.code == 0 and end.error is not None
+        assert end.error.startswith("not fetched: an error in Grass itself: ValueError: ")
+        assert "; the files of the job are " in end.error
+
+    play(test)
+
+
 def test_a_setup_prepares_an_environment_once_and_its_failure_is_that_of_the_start(play: Play, tmp_path: Path) -> None:
     async def test(stage: Stage) -> None:
         if not stage.machine.takes_files:

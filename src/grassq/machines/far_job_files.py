@@ -172,10 +172,13 @@ class FarJobFiles:
         def done(error: object) -> None:
             if isinstance(error, LinkLost):
                 refused(error)
-            elif isinstance(error, OSError | GrassError):
+            elif isinstance(error, OSError):
                 log.error("fetch_put_off job=%s attempt=%s error=%s", *attempt, error)
             else:
-                fetched()
+                with one_alone(attempt):
+                    if isinstance(error, GrassError):  # it would be the same at every try: the end must not wait for it
+                        self._note_fetched(note, order, [str(error)])
+                    fetched()
 
         self._background.ask(attempt, partial(self._fetch, note, order), done)
         return None
@@ -192,8 +195,11 @@ class FarJobFiles:
             problems.append(f"{error.filename or os.fsdecode(order.to)}: {error.strerror}")
         except GrassError as error:
             problems.append(str(error))
-        failed = job_files.not_fetched(problems, f"on machine {self._machine} in {os.fsdecode(order.root)}")
-        attempt_notes.write_fetched(note, failed)
+        self._note_fetched(note, order, problems)
+
+    def _note_fetched(self, note: str, order: job_files.FetchOrder, problems: list[str]) -> None:
+        where = f"on machine {self._machine} in {os.fsdecode(order.root)}"
+        attempt_notes.write_fetched(note, job_files.not_fetched(problems, where))
 
     def _prune(self, note: str, tree: bytes, trees: list[tuple[str, bytes]]) -> None:
         """Remove what a job that has succeeded left as it was sent: the contents are kept for later jobs."""

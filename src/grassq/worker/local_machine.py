@@ -29,7 +29,7 @@ from grassq.worker.devices.detector import Detector
 from grassq.worker.devices.detectors import DETECTORS, found_by, installed, variables_of
 from grassq.worker.local_files import tree
 from grassq.worker.local_files.background import BackgroundWork
-from grassq.worker.local_files.fetch import fetch
+from grassq.worker.local_files.fetch import fetch, not_fetched
 from grassq.worker.local_logs import LocalLogs
 from grassq.worker.machine import Detected, Inventory, MachineEvents
 from grassq.worker.run_spec import Launch, run_spec
@@ -227,7 +227,7 @@ class LocalMachine:
             self._prune(attempt, end)
             return end
         work = partial(self._fetch, order, attempt)
-        self._background.ask(attempt, work, partial(self._fetched, attempt))
+        self._background.ask(attempt, work, partial(self._fetched, attempt, order))
         return None
 
     def _fetch(self, order: job_files.FetchOrder, attempt: AttemptId) -> None:
@@ -242,12 +242,15 @@ class LocalMachine:
             if not rundir.read_spec(path).keep_children:
                 self._background.ask(("prune", attempt), partial(tree.prune, path, self._blobs), lambda _: None)
 
-    def _fetched(self, attempt: AttemptId, error: OSError | GrassError | None) -> None:
+    def _fetched(self, attempt: AttemptId, order: job_files.FetchOrder, error: OSError | GrassError | None) -> None:
         assert self._events is not None
-        if error is None:
-            self._events.shim_gone(attempt)
-        else:
+        if isinstance(error, OSError):
             log.error("fetch_put_off job=%s attempt=%s error=%s", *attempt, error)
+            return
+        with one_alone(attempt):
+            if error is not None:  # it would be the same at every try: the end must not wait for it
+                attempt_notes.write_fetched(self.path(attempt), not_fetched(order, [str(error)]))
+            self._events.shim_gone(attempt)
 
     def look(self, attempt: AttemptId) -> RunState:
         """Return what the run dir and the process table say."""

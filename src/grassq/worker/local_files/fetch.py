@@ -13,7 +13,8 @@ from grassq.errors import GrassError
 from grassq.files.manifest import ENTRIES_MAX, FILE, LINK, Entry, leaves
 from grassq.files.patterns import Patterns
 from grassq.files.place import Delivery, make_folders, place
-from grassq.worker.job_files import FetchOrder, not_fetched, unmatched
+from grassq.worker import job_files
+from grassq.worker.job_files import FetchOrder, unmatched
 
 PATH_SHOWN = 4096
 CHUNK = 1 << 20
@@ -34,7 +35,12 @@ def fetch(order: FetchOrder, label: str) -> str | None:
         problems.append(f"{shown(error.filename or order.to, PATH_SHOWN)}: {error.strerror}")
     except GrassError as error:
         problems.append(str(error))
-    return not_fetched(problems, f"in {shown(order.root, PATH_SHOWN)}")
+    return not_fetched(order, problems)
+
+
+def not_fetched(order: FetchOrder, problems: list[str]) -> str | None:
+    """Return what could not be brought and where it is; None without problems."""
+    return job_files.not_fetched(problems, f"in {shown(order.root, PATH_SHOWN)}")
 
 
 def _bring(order: FetchOrder, label: str, note: Note) -> None:
