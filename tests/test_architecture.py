@@ -62,7 +62,8 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("sdk", "core"): {"core.syntax", "core.names", "core.outcome", "core.job_options", "core.printable"},
     ("files", "core"): {"core.names"},  # how a path is quoted
     ("net", "core"): {"core.syntax", "core.printable"},
-    ("run", "core"): {"core.result"},  # the shim reads what the command leaves as its result
+    # The shim reads what the command leaves as its result; a job can write the error of its own record.
+    ("run", "core"): {"core.result", "core.printable"},
     # How things look on a terminal, and what ml-scheduler's files say of a machine.
     ("compat", "cli"): {"cli.ansi_filter", "cli.progress", "cli.job_text", "cli.render", "cli.machine_file"},
     ("cli", "daemon"): set(),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.e2e.small_disk import fill, mounted, needs_root
 from tests.run.harness import a_spec, mode_of, names_in, prepare
 
-from grassq.run import processes, rundir
+from grassq.core.printable import TEXT_CHARS_MAX
+from grassq.run import attempt_notes, processes, rundir, spawn
 
 RECORD = {
     "code": 3, "signal": None, "outcome": "exited", "error": None, "user_s": 0.5, "system_s": 0.25, "max_rss_kb": 900,
@@ -177,6 +178,21 @@ def test_a_result_in_an_exit_record_that_the_broker_would_refuse_makes_it_no_rec
     assert rundir.read_exit(path) is not None
     rundir.write_exit(path, RECORD | {"result": text}, sync=False)
     assert rundir.read_exit(path) is None
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a \udce9 b", "\x1b[2J\n", "x" * 5000])
+def test_the_error_of_a_job_is_a_printable_text_wherever_it_is_read(path: str, text: str) -> None:
+    """A job can write it, and a text that is no Unicode could not be sent to the broker, for ever."""
+    rundir.write_exit(path, RECORD | {"error": text}, sync=False)
+    attempt_notes.write_fetched(path, text)
+    for record in (rundir.read_exit(path), attempt_notes.read_fetched(path)):
+        assert record is not None and record["error"].isprintable() and len(record["error"]) <= TEXT_CHARS_MAX
+        assert record["error"].encode()
+
+
+def test_a_log_that_cannot_be_opened_is_named_in_a_text_that_can_be_sent(path: str) -> None:
+    error = OSError(13, "Permission denied", os.fsdecode(b"/home/caf\xe9/log"))
+    assert r"the log /home/caf\xe9/log cannot be opened" in spawn.reason(error, rundir.read_spec(path))
 
 
 @given(st.binary(max_size=200))

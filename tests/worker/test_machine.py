@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from tests.builders import a_placement, a_spec
 from tests.worker.fake_machine import FakeMachine
 
-from grassq.core.messages import Start
+from grassq.core.messages import Report, Start
 from grassq.core.model import AttemptId, Outcome
+from grassq.core.protocol import pack
 from grassq.core.reconcile import RunState
 from grassq.core.states import Exited
 from grassq.core.syntax.file_words import SentTree
@@ -319,6 +320,24 @@ def test_an_end_is_reported_though_fetching_fails_as_nobody_expects(play: Play, 
         assert end.code == 0 and end.error is not None
         assert end.error.startswith("not fetched: an error in Grass itself: ValueError: ")
         assert "; the files of the job are " in end.error
+
+    play(test)
+
+
+def test_an_end_whose_files_lie_below_a_path_that_is_no_text_can_be_sent(play: Play, tmp_path: Path) -> None:
+    async def test(stage: Stage) -> None:
+        if not stage.machine.takes_files:
+            return
+        folder, in_the_way = (os.fsencode(tmp_path) + name for name in (b"/caf\xe9", b"/file\xe9"))
+        os.close(os.open(in_the_way, os.O_WRONLY | os.O_CREAT))
+        stage.run(b"sh", b"-c", b'mkdir -p "$0" && echo x >"$0/made"', folder)
+        assert (await stage.collected()).code == 0
+        for job, pattern in ((2, b"not there"), (3, b"made")):
+            files: dict[str, Any] = {"fetch": (pattern,), "fetch_to": in_the_way + b"/back"}
+            stage.run(b"true", job=job, cwd=folder, own_cwd=True, **files)
+            end = await stage.collected(job)
+            assert end.error is not None and r"caf\xe9" in end.error
+            assert pack(Report(job, end))
 
     play(test)
 

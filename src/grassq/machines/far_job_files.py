@@ -13,6 +13,7 @@ from pathlib import Path
 
 from grassq.core.messages import Start
 from grassq.core.model import AttemptId
+from grassq.core.names import shown
 from grassq.core.states import SENDING, Exited
 from grassq.core.syntax.file_words import parts_of
 from grassq.errors import GrassError
@@ -25,6 +26,7 @@ from grassq.run import attempt_notes, rundir
 from grassq.worker import job_files
 from grassq.worker.attempts import one_alone
 from grassq.worker.local_files.background import BackgroundWork
+from grassq.worker.local_files.fetch import PATH_SHOWN
 
 log = logging.getLogger(__name__)
 
@@ -192,13 +194,13 @@ class FarJobFiles:
         except LinkLost:
             raise
         except OSError as error:
-            problems.append(f"{error.filename or os.fsdecode(order.to)}: {error.strerror}")
+            problems.append(f"{shown(error.filename or order.to, PATH_SHOWN)}: {error.strerror}")
         except GrassError as error:
             problems.append(str(error))
         self._note_fetched(note, order, problems)
 
     def _note_fetched(self, note: str, order: job_files.FetchOrder, problems: list[str]) -> None:
-        where = f"on machine {self._machine} in {os.fsdecode(order.root)}"
+        where = f"on machine {self._machine} in {shown(order.root, PATH_SHOWN)}"
         attempt_notes.write_fetched(note, job_files.not_fetched(problems, where))
 
     def _prune(self, note: str, tree: bytes, trees: list[tuple[str, bytes]]) -> None:

@@ -6,8 +6,8 @@ the command left behind (`processes.py`) and writes the exit record. `rundir.py`
 which are the protocol between daemon and shims, also of other releases. `lease_timer.py` ends an attempt whose lease
 is over. `lone_shim.py` runs one attempt on a machine over ssh with Python 3.8 or later: what it loads keeps to that.
 
-Imports the standard library and `core.result`, which reads the result of a job. Has no threads: a shim lives beside
-every job.
+Imports the standard library, `core.result`, which reads the result of a job, and `core.printable` for the texts of
+its records. Has no threads: a shim lives beside every job.
 
 When the daemon is killed, a busy shim finishes its attempt, writes the exit record, syncs it to disk and exits. When
 a shim is killed, its command runs on; the worker sees that the supervisor is gone, keeps the devices, and reports an

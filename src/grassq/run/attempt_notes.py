@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from grassq import atomic_files
+from grassq.core.printable import printable
 from grassq.run import exit_record, rundir
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
@@ -68,7 +69,11 @@ def read_fetched(path: str) -> dict[str, Any] | None:
     if not os.access(f"{path}/fetched", os.F_OK):
         return None  # nearly always, as in `read_fetch`
     found = atomic_files.parse(atomic_files.read(f"{path}/fetched", rundir.RECORD_LIMIT) or b"")
-    return found if found is not None and isinstance(found.get("error"), (str, type(None))) else None
+    if found is None or not isinstance(found.get("error", ...), (str, type(None))):
+        return None
+    if found["error"] is not None:
+        found["error"] = printable(found["error"])  # a job can write it, as its exit record
+    return found
 
 
 def write_sent(path: str, trees: Iterable[tuple[str, bytes]]) -> None:

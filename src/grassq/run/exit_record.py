@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grassq import atomic_files
 from grassq.core import result
+from grassq.core.printable import printable
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -24,7 +25,12 @@ def parse(data: bytes) -> dict[str, Any] | None:
     """Return the record in the contents of an exit file; None if it is torn, damaged or incomplete."""
     body = atomic_files.verify_checksum(data)
     record = None if body is None else atomic_files.parse(body)
-    return record if record is not None and _is_whole(record) else None
+    if record is None or not _is_whole(record):
+        return None
+    if record["error"] is not None:
+        # JSON can spell what is no Unicode: no message could carry it to the broker.
+        record["error"] = printable(record["error"])
+    return record
 
 
 def _is_whole(record: dict[str, Any]) -> bool:

@@ -68,7 +68,7 @@ def reason(exc: OSError | ValueError, spec: rundir.RunSpec) -> str:
     elif isinstance(exc, ValueError):
         cause = f"the command or its environment cannot be passed to a program: {exc}"
     elif isinstance(exc.filename, str):
-        cause = f"the log {exc.filename} cannot be opened: {exc.strerror}"
+        cause = f"the log {_show(os.fsencode(exc.filename))} cannot be opened: {exc.strerror}"
     else:
         cause = _cause_in_cwd(spec.cwd) or _cause_in_program(exc, spec)
     return f"cannot start: {cause}"[:ERROR_MAX]

@@ -9,6 +9,7 @@ from importlib import resources
 #: The modules of the bundle. They run with Python 3.8 or later, and import nothing else but the standard library.
 MODULES = (
     "atomic_files",
+    "core.printable",
     "core.result",
     "descriptors",
     "run.attempt_notes",
