@@ -372,6 +372,7 @@ HOSTILE_ARCHIVES = {
     "cut": lambda word: tar_format.encode(regular(b"./ok")) + b"x",
     "sparse giant": lambda word: sparse(b"./ok", 1 << 50) + word.ljust(512),
     "pax size": lambda word: pax(b"size", b"99999999999999999999") + word.ljust(512),
+    "pax length": lambda word: odd_pax(b"9" * 10_000 + b" size=3\n") + word.ljust(512),
     "pax path": lambda word: pax(b"path", b"../evil") + tar_format.encode(regular(b"./ok")) + word.ljust(512),
     "negative size": lambda word: with_size(b"./ok", b"\xff" * 12) + word.ljust(512),
 }
@@ -380,7 +381,10 @@ HOSTILE_ARCHIVES = {
 def pax(key: bytes, value: bytes) -> bytes:
     body = b"%s=%s\n" % (key, value)
     length = len(body) + 1 + len(str(len(body) + 3))
-    data = b"%d %s" % (length, body)
+    return odd_pax(b"%d %s" % (length, body))
+
+
+def odd_pax(data: bytes) -> bytes:
     return tar_format.encode(Header(b"pax", b"x", len(data))) + data + tar_format.padding(len(data))
 
 

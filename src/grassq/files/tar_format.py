@@ -10,6 +10,9 @@ BLOCK = 512
 END = bytes(20 * BLOCK)
 #: The longest name that a header of its own may carry (GNU's `L` and `K`, or pax): longer than any path that is used.
 LONG_NAME_MAX = 16 << 10
+#: The digits of the length of a pax record, and of a size: Python refuses to read thousands of them.
+LENGTH_DIGITS_MAX = len(str(LONG_NAME_MAX))
+SIZE_DIGITS_MAX = 19
 
 REGULAR, HARD_LINK, SYMLINK, FOLDER = b"0", b"1", b"2", b"5"
 
@@ -98,22 +101,23 @@ class Decoder:
     def _take_pax(self, data: bytes) -> None:
         while data:
             length, _, _ = data.partition(b" ")
-            if not length.isdigit() or not len(length) < int(length) <= len(data):
+            end = _decimal(length, LENGTH_DIGITS_MAX)
+            if not len(length) < end <= len(data):
                 raise BadTar("a pax header is not understood")
-            record, data = data[len(length) + 1 : int(length) - 1], data[int(length) :]
+            record, data = data[len(length) + 1 : end - 1], data[end:]
             key, _, value = record.partition(b"=")
             if key == b"path":
                 self._name = value
             elif key == b"linkpath":
                 self._link = value
             elif key == b"size":
-                self._size = _decimal(value)
+                self._size = _decimal(value, SIZE_DIGITS_MAX)
             elif key.startswith(b"GNU.sparse"):
                 raise BadTar("a file is sent with holes")
 
 
-def _decimal(text: bytes) -> int:
-    if not text.isdigit() or len(text) > 19:
+def _decimal(text: bytes, digits_max: int) -> int:
+    if not text.isdigit() or len(text) > digits_max:
         raise BadTar("a size is not understood")
     return int(text)
 
