@@ -142,7 +142,7 @@ def test_a_folder_that_is_a_link_to_another_disk_comes_when_it_is_named(side: Fa
     notes: list[str] = []
     assert fetch(side.transport, side.far, root, (b"out/*",), os.fsencode(tmp_path / "named")) == [b"out/x"]
     assert fetch(side.transport, side.far, root, (b".",), os.fsencode(tmp_path / "all"), note=notes.append) == []
-    assert "points out of the folder" in notes[0]
+    assert "can lead out of the folder" in notes[0]
 
 
 def test_a_folder_that_another_job_makes_meanwhile_gets_the_files_too(dash: FarSite, tmp_path: Path) -> None:
@@ -479,6 +479,27 @@ def test_two_links_that_leave_together_do_not_come(arena: Path) -> None:
 
     sent = archive(link(b"./d/e/up", b"../.."), link(b"./d/e/out", b"up/../secret"))
     assert attack(arena, Hostile(arena.parent / "hostile", listed, sent)) == [b"d/e/up"]
+
+
+def test_links_of_two_fetches_do_not_leave_together(arena: Path) -> None:
+    """`a -> b/../secret` leads nowhere while there is no `b`, and `b -> .` is harmless alone; so is a changed `b`."""
+    came: list[bytes] = []
+    for links in ({b"a": b"b/../secret"}, {b"b": b"d", b"c": b"b/../secret"}, {b"b": b".", b"d/e": b"../f/../secret"}):
+        listed = [b"./" + path for path in links]
+        sent = archive(*(link(b"./" + path, target) for path, target in links.items()))
+        hostile = Hostile(arena.parent / "hostile", listing(*listed, mode=0o120777), sent)
+        came += fetch(hostile.transport, hostile, b"/root", (b".",), os.fsencode(arena / "target"))
+    assert came == [b"b", b"b"]
+
+
+def test_a_link_may_go_through_folders_that_come_with_it(arena: Path) -> None:
+    def listed(word: bytes) -> bytes:
+        folder, inner = record(word, b"./empty", mode=0o040755), record(word, b"./d/e/l", mode=0o120777)
+        return record(word, b"./f/ok") + folder + inner + word + b" end\n"
+
+    sent = archive(regular(b"./f/ok"), link(b"./d/e/l", b"../../d/e/../../empty/../f/./ok"))
+    assert attack(arena, Hostile(arena.parent / "hostile", listed, sent)) == [b"d/e/l", b"f/ok"]
+    assert (arena / "target/d/e/l").read_text() == "xxx"
 
 
 def test_a_file_below_a_link_makes_a_folder(arena: Path) -> None:

@@ -161,8 +161,27 @@ def test_links_stay_inside_and_odd_files_are_said(tmp_path: Path) -> None:
     problem = fetch(order(root, to, b"out"), "1-1") or ""
     assert names(to) == ["out/a", "out/in"] and (to / "out/in").is_symlink()
     assert "'out/fifo': it is a socket, a fifo or a device" in problem
-    assert problem.count("points out of the job's directory") == 2
+    assert problem.count("can lead out of the job's directory") == 2
     assert str(root) in problem
+
+
+def test_links_of_two_jobs_do_not_leave_together(tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    (tmp_path / "secret").write_text("secret")
+    for job, (name, target) in enumerate([("a", "b/../secret"), ("b", "."), ("c", "b/../secret")]):
+        root = put(tmp_path / f"root{job}", "out/file")
+        (root / name).symlink_to(target)
+        problem = fetch(order(root, to, b"**"), f"{job}-1") or ""
+        assert problem.count("the link can lead out of the job's directory") == (name != "b")
+    assert sorted(path.name for path in to.iterdir()) == ["b", "out"]
+
+
+def test_a_link_may_go_through_folders_that_come_with_it(tmp_path: Path) -> None:
+    root, to = put(tmp_path / "root", "out/file"), tmp_path / "to"
+    (root / "in/deep").mkdir(parents=True)
+    (root / "in/deep/link").symlink_to("../../in/../out/file")
+    assert fetch(order(root, to, b"**"), "1-1") is None
+    assert (to / "in/deep/link").read_text() == "out/file\n"
 
 
 def test_nothing_is_brought_through_a_link_of_the_target(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -42,10 +42,42 @@ class Delivery(NamedTuple):
     folders: Sequence[bytes]
     #: Each path with the name that the file has in the private folder.
     files: Mapping[bytes, bytes | str]
-    #: Each path with the target of the link, which was checked.
+    #: Each path with the target of the link, which `leads_out` has checked with these folders.
     links: Mapping[bytes, bytes]
     #: The umask of new folders, if not that of this process.
     umask: int | None = None
+
+
+def folders_above(paths: Iterable[bytes]) -> set[bytes]:
+    """Return every folder in which a path lies, without the root."""
+    found: set[bytes] = set()
+    for path in paths:
+        while (path := path.rpartition(b"/")[0]) and path not in found:
+            found.add(path)
+    return found
+
+
+def leads_out(path: bytes, target: bytes, folders: Collection[bytes]) -> bool:
+    """Tell whether a link can lead out of the folder that it is delivered to, now or after later deliveries.
+
+    `folders` are made by the same delivery, so each is a real folder and stays one. Any other name may become a link
+    or already be one, and the place above a link is unknown: `..` must not follow it.
+    """
+    if target.startswith(b"/"):
+        return True
+    place = path.split(b"/")[:-1]
+    is_known = True
+    for part in target.split(b"/"):
+        if part in (b"", b"."):
+            continue
+        if part != b"..":
+            place.append(part)
+            is_known = is_known and b"/".join(place) in folders
+        elif not place or not is_known:
+            return True
+        else:
+            place.pop()
+    return False
 
 
 def place(private: int, into: bytes, delivery: Delivery) -> None:

@@ -21,10 +21,10 @@ from grassq.atomic_files import OURS
 from grassq.core.printable import printable
 from grassq.descriptors import write_all
 from grassq.files import disk
-from grassq.files.manifest import BYTES_MAX, ENTRIES_MAX, FILE, FOLDER, LINK, Entry, leaves
+from grassq.files.manifest import BYTES_MAX, ENTRIES_MAX
 from grassq.files.names import check_path, shown
 from grassq.files.patterns import Patterns
-from grassq.files.place import Delivery, make_folders, place
+from grassq.files.place import Delivery, folders_above, leads_out, make_folders, place
 from grassq.files.unpack import BadArchive, FileChanged, Unpacker, Wanted
 from grassq.machines.far_files import (
     LARGE_BYTES,
@@ -170,11 +170,11 @@ class _Fetcher:
             os.utime(each.name, (each.mtime, each.mtime), dir_fd=folder, follow_symlinks=False)
             if self._umask is not None:
                 os.chmod(each.name, _mode(each) & ~self._umask, dir_fd=folder)
-        folders = [path for path, each in listed.items() if stat.S_ISDIR(each.mode)]
-        kept = self._links_that_stay(listed, targets)
+        folders = {path for path, each in listed.items() if stat.S_ISDIR(each.mode)} | folders_above(listed)
+        kept = self._links_that_stay(folders, targets)
         disk.sync(folder)  # nothing on the disk is replaced by what is not yet there
         named = {path: each.name for path, each in files.items()}
-        place(folder, into, Delivery(folders, named, kept, self._umask))
+        place(folder, into, Delivery(sorted(folders), named, kept, self._umask))
         return sorted([*files, *kept])
 
     def _list(self) -> dict[bytes, Listed]:
@@ -269,12 +269,11 @@ class _Fetcher:
             raise FileChanged("a file vanished")
         return unpacker.targets
 
-    def _links_that_stay(self, listed: dict[bytes, Listed], targets: dict[bytes, bytes]) -> dict[bytes, bytes]:
-        entries = {path: Entry(path, _kind(each), target=targets.get(path, b"")) for path, each in listed.items()}
+    def _links_that_stay(self, folders: set[bytes], targets: dict[bytes, bytes]) -> dict[bytes, bytes]:
         kept = {}
         for path, target in targets.items():
-            if not target or b"\0" in target or leaves(path, target, entries):
-                self._note(f"{shown(path)} is not fetched: the link points out of the folder, to {shown(target)}")
+            if not target or b"\0" in target or leads_out(path, target, folders):
+                self._note(f"{shown(path)} is not fetched: the link can lead out of the folder, as {shown(target)}")
             else:
                 kept[path] = target
         return kept
@@ -334,12 +333,6 @@ def _is_here(folder: int, each: Listed) -> bool:
 
 def _mode(each: Listed) -> int:
     return 0o777 if each.mode & stat.S_IXUSR else 0o666
-
-
-def _kind(each: Listed) -> bytes:
-    if stat.S_ISLNK(each.mode):
-        return LINK
-    return FOLDER if stat.S_ISDIR(each.mode) else FILE
 
 
 def _mib(size: int) -> str:

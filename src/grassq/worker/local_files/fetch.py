@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from grassq.atomic_files import OURS
 from grassq.core.names import shown
 from grassq.errors import GrassError
-from grassq.files.manifest import ENTRIES_MAX, FILE, LINK, Entry, leaves
+from grassq.files.manifest import ENTRIES_MAX
 from grassq.files.patterns import Patterns
-from grassq.files.place import Delivery, make_folders, place
+from grassq.files.place import Delivery, folders_above, leads_out, make_folders, place
 from grassq.worker import job_files
 from grassq.worker.job_files import FetchOrder, unmatched
 
@@ -60,7 +60,9 @@ def _bring(order: FetchOrder, label: str, note: Note) -> None:
     folder = os.open(private, os.O_RDONLY | os.O_DIRECTORY | OURS)
     try:
         files, links = _copied(order.root, found, folder, note)
-        place(folder, order.to, Delivery((), files, links, order.umask))
+        folders = folders_above((*files, *links))
+        kept = _links_that_stay(folders, links, note)
+        place(folder, order.to, Delivery(sorted(folders), files, kept, order.umask))
     finally:
         os.close(folder)
         shutil.rmtree(private, ignore_errors=True)
@@ -98,25 +100,30 @@ def _copied(
 ) -> tuple[dict[bytes, str], dict[bytes, bytes]]:
     """Copy files to numbers in the private folder; return the number of each, and the targets of links."""
     files: dict[bytes, str] = {}
-    entries: dict[bytes, Entry] = {}
+    links: dict[bytes, bytes] = {}
     for path, mode in found.items():
         source = os.path.join(root, path)
         try:
             if stat.S_ISLNK(mode):
-                entries[path] = Entry(path, LINK, target=os.readlink(source))
+                links[path] = os.readlink(source)
             elif stat.S_ISREG(mode):
                 _copy(source, str(len(files)), folder)
                 files[path] = str(len(files))
-                entries[path] = Entry(path, FILE)
             else:
                 note(f"{shown(path)}: it is a socket, a fifo or a device")
         except OSError as error:
             note(f"{shown(path)}: {error.strerror}")
-    links = {path: entry.target for path, entry in entries.items() if entry.kind == LINK}
-    leaving = [path for path, target in links.items() if leaves(path, target, entries)]
-    for path in leaving:
-        note(f"{shown(path)}: the link points out of the job's directory, to {shown(links.pop(path))}")
     return files, links
+
+
+def _links_that_stay(folders: set[bytes], links: Mapping[bytes, bytes], note: Note) -> dict[bytes, bytes]:
+    kept = {}
+    for path, target in links.items():
+        if leads_out(path, target, folders):
+            note(f"{shown(path)}: the link can lead out of the job's directory, as {shown(target)}")
+        else:
+            kept[path] = target
+    return kept
 
 
 def _copy(source: bytes, name: str, folder: int) -> None:
