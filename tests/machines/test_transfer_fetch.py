@@ -481,6 +481,26 @@ def test_two_links_that_leave_together_do_not_come(arena: Path) -> None:
     assert attack(arena, Hostile(arena.parent / "hostile", listed, sent)) == [b"d/e/up"]
 
 
+@pytest.mark.parametrize(("size", "comes"), [(4095, True), (4096, False), (16_000, False)])
+def test_a_target_that_no_system_takes_is_refused(arena: Path, size: int, comes: bool) -> None:
+    sent = archive(link(b"./l", b"x/" * (size // 2) + b"x" * (size % 2)))
+    hostile = Hostile(arena.parent / "hostile", listing(b"./l", mode=0o120777), sent)
+    if comes:
+        assert attack(arena, hostile) == [b"l"]
+    else:
+        with pytest.raises(BadArchive, match="no system takes"):
+            attack(arena, hostile)
+
+
+def test_all_targets_together_have_a_bound(arena: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grassq.files.unpack.TARGETS_BYTES_MAX", 1 << 20)
+    names = [b"./%d" % number for number in range(300)]
+    sent = archive(*(link(name, b"x" * 4000) for name in names))
+    hostile = Hostile(arena.parent / "hostile", listing(*names, mode=0o120777), sent)
+    with pytest.raises(BadArchive, match="more than 1 MiB: fetch fewer"):
+        attack(arena, hostile)
+
+
 def test_links_of_two_fetches_do_not_leave_together(arena: Path) -> None:
     """`a -> b/../secret` leads nowhere while there is no `b`, and `b -> .` is harmless alone; so is a changed `b`."""
     came: list[bytes] = []

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from grassq.errors import BadInput
-from grassq.files.names import check_path, shown
+from grassq.files.names import DEPTH_MAX, TARGET_BYTES_MAX, check_path, shown
 
 #: How many folders, files and links one tree may have.
 ENTRIES_MAX = 200_000
@@ -142,7 +142,7 @@ def _check_entry(entry: Entry) -> None:
             raise BadInput(f"{shown(entry.path)} has no valid hash or size")
     elif entry.size or entry.hash:
         raise BadInput(f"{shown(entry.path)} has a size, but no content")
-    if entry.kind == LINK and (not entry.target or b"\0" in entry.target or len(entry.target) > 4095):
+    if entry.kind == LINK and (not entry.target or b"\0" in entry.target or len(entry.target) > TARGET_BYTES_MAX):
         raise BadInput(f"the link {shown(entry.path)} has no valid target")
 
 
@@ -166,7 +166,8 @@ def leaves(path: bytes, target: bytes, by_path: Mapping[bytes, Entry]) -> bool:
             place.pop()
             continue
         place.append(part)
-        found = by_path.get(b"/".join(place))
+        # Nothing of a tree lies deeper: to look there would take a time that grows with the square of the depth.
+        found = by_path.get(b"/".join(place)) if len(place) <= DEPTH_MAX else None
         if found is not None and found.kind == LINK:
             hops += 1
             if hops > LINKS_MAX:

@@ -9,6 +9,8 @@ from grassq.errors import BadInput
 PATH_BYTES_MAX = 2048
 #: The longest part of a path; most file systems allow no longer one.
 NAME_BYTES_MAX = 255
+#: The longest target of a link, as in the kernel.
+TARGET_BYTES_MAX = 4095
 #: How deep folders may lie in each other.
 DEPTH_MAX = 128
 

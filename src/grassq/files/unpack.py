@@ -15,13 +15,15 @@ from grassq.atomic_files import OURS
 from grassq.descriptors import write_all
 from grassq.errors import GrassError
 from grassq.files import tar_format
-from grassq.files.names import shown
+from grassq.files.names import TARGET_BYTES_MAX, shown
 from grassq.files.tar_format import BLOCK, BadTar, Decoder, Header
 
 CHUNK = 1 << 20
 #: Blocks that carry no file: ends of archives, long names. An honest archive has a few for each file.
 EXTRA_BLOCKS_MAX = 1000
 EXTRA_BLOCKS_PER_FILE = 8
+#: The bytes of the targets of all links: they are kept in memory until everything has come.
+TARGETS_BYTES_MAX = 64 << 20
 
 
 class BadArchive(GrassError):
@@ -61,6 +63,7 @@ class Unpacker:
         self._came: set[bytes] = set()
         #: The symbolic links that came, with their targets as they were said.
         self.targets: dict[bytes, bytes] = {}
+        self._targets_bytes = 0
 
     def run(self) -> bytes:
         """Take everything; return what follows the end word. What has come is whole in the folder, even on an error."""
@@ -96,13 +99,21 @@ class Unpacker:
         if path in self._links:
             if header.kind != tar_format.SYMLINK:
                 raise FileChanged(path)
-            self.targets[path] = header.link
+            self._note_target(path, header.link)
         elif header.kind == tar_format.HARD_LINK:
             self._copy(path, header.link.removeprefix(b"./"))
         elif header.kind != tar_format.REGULAR or header.size != self._wanted[path].size:
             raise FileChanged(path)
         else:
             self._store(path)
+
+    def _note_target(self, path: bytes, target: bytes) -> None:
+        if len(target) > TARGET_BYTES_MAX:
+            raise BadArchive(f"the machine sends {shown(path)} as a link with a target that no system takes")
+        self._targets_bytes += len(target)
+        if self._targets_bytes > TARGETS_BYTES_MAX:
+            raise BadArchive(f"the targets of the links take more than {TARGETS_BYTES_MAX >> 20} MiB: fetch fewer")
+        self.targets[path] = target
 
     def _store(self, path: bytes) -> None:
         wanted = self._wanted[path]
