@@ -204,6 +204,17 @@ def test_control_characters_of_stderr_do_not_reach_a_message() -> None:
         assert "red" in stream.words
 
 
+def test_control_characters_of_a_login_shell_do_not_reach_a_message() -> None:
+    with command("printf '\\033[2Jevil\\n\\302\\233line'; head -c 9000 /dev/zero | tr '\\0' x; exit 1") as stream:
+        with pytest.raises(LinkLost, match="did not run the command: ") as lost:
+            stream.skip_to(b"marker", 100_000, LONG_S)
+        assert str(lost.value).isprintable() and len(str(lost.value)) < 2 * WORDS_MAX
+    with command("printf '\\033[2Jevil\\nline'") as stream:
+        with pytest.raises(LinkLost, match=r"\[2Jevil; line$") as lost:
+            stream.skip_to(b"marker", 1000, LONG_S)
+        assert str(lost.value).isprintable()
+
+
 def test_a_command_that_does_not_end_is_not_waited_for_for_ever() -> None:
     with command("exec >&-; sleep 600") as stream, pytest.raises(LinkLost, match="does not end"):
         stream.finish(SOON_S)

@@ -14,9 +14,9 @@ from grassq.core.printable import printable
 
 #: The only characters of a command: they mean themselves in every login shell (sh, csh, fish), so nothing is quoted.
 COMMAND = re.compile(r"[A-Za-z0-9/._=+ -]+")
-#: The bytes of stderr that are kept: the last ones, for a message.
+#: The bytes of stderr, or of stdout before the marker, that are kept: the last ones, for a message.
 STDERR_KEPT = 4096
-#: The characters of a message that are stderr's: the last ones.
+#: The characters of a message that are the far side's: the last ones.
 WORDS_MAX = 500
 CHUNK = 256 << 10
 #: The reads of stderr before stdout is looked at again: a far side may write to stderr without end.
@@ -163,8 +163,7 @@ class Stream:
     def words(self) -> str:
         """The last bytes of stderr on one line, as text for a message."""
         self._drain_stderr()
-        lines = self._words.decode("utf-8", "backslashreplace").splitlines()
-        return printable("; ".join(line.strip() for line in lines if line.strip())[-WORDS_MAX:])
+        return _on_one_line(self._words)
 
     @property
     def is_closed(self) -> bool:
@@ -251,8 +250,14 @@ class Stream:
 
     def _lost(self, what: str, said: bytes = b"") -> LinkLost:
         """Return the error, with the last words on stderr, or with these of stdout if there are none."""
-        words = self.words or said.decode("utf-8", "backslashreplace").strip()
+        words = self.words or _on_one_line(said)
         return LinkLost(0, f"{what}: {words}" if words else what)
+
+
+def _on_one_line(said: bytes) -> str:
+    """Return the last words of a far side as text for a message."""
+    lines = said[-STDERR_KEPT:].decode("utf-8", "backslashreplace").splitlines()
+    return printable("; ".join(line.strip() for line in lines if line.strip())[-WORDS_MAX:])
 
 
 class LocalTransport:
