@@ -123,21 +123,39 @@ def test_an_odd_answer_is_no_failure_of_ours(tmp_path: Path, odd: str) -> None:
         far.close()
 
 
+GIANT = "9" * 4000
+
+
 @pytest.mark.parametrize(
     "facts",
-    ["", "boot b", "boot b\\nuptime_ms x\\nclock 1\\numask 22", "boot b\\nuptime_ms 1\\nclock nan\\numask 9999"],
+    [
+        "",
+        "boot b",
+        "boot b\\nuptime_ms x\\nclock 1\\numask 22",
+        "boot b\\nuptime_ms 1\\nclock nan\\numask 9999",
+        f"boot b\\nuptime_ms {GIANT}\\nclock 1\\numask 22",
+        f"boot b\\nuptime_ms 1\\nclock {GIANT}\\numask 22",
+        f"boot b\\nuptime_ms 1\\nclock 1\\numask {'7' * 4000}",
+        "boot b\\nuptime_ms -1\\nclock 1\\numask 22",
+        "boot b\\nuptime_ms 1_0\\nclock 1\\numask 22",
+        "boot b\\nuptime_ms 1\\nclock 1\\numask -22",
+        "boot b\\nuptime_ms 1\\nclock 1\\numask 0o22",
+        "boot b\\nuptime_ms 1\\nclock 1\\numask 99",
+    ],
 )
 def test_a_greeting_that_is_none_ends_the_connection(tmp_path: Path, facts: str) -> None:
     class Rude(LocalTransport):
         def open(self, command: str) -> Stream:
             file = tmp_path / "rude.sh"
-            answer = f"printf '\\n%s facts\\n{facts}\\n%s end\\n' $t $t"
+            others = "for s in home user_home python shell env; do printf '\\n%s %s\\n' $t $s; done"
+            answer = f"printf '\\n%s facts\\n{facts}\\n' $t; {others}; printf '\\n%s end\\n' $t"
             file.write_text(f"printf '\\n%s\\n' $1; read -r t rest; {answer}; cat >/dev/null")
             return super().open(f"sh {file} {command.split()[-1]}")
 
     far = FarEnd(Rude(str(tmp_path)), STORE)
-    with pytest.raises(LinkLost):
+    with pytest.raises(LinkLost, match="greeting of the machine is incomplete") as lost:
         far.open()
+    assert len(str(lost.value)) < 200
     far.close()
 
 

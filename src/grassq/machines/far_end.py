@@ -46,6 +46,8 @@ SHELL = frozenset(b"_ SHLVL PWD OLDPWD".split())
 _FOLDER = re.compile(r"[A-Za-z0-9/._+=-]+")
 _STORE = re.compile(r"[A-Za-z0-9._-]+")
 _IDS = re.compile(rb"(\d{1,18}) (\d{1,9})")
+#: The numbers of a greeting, of at most DIGITS_MAX digits.
+_NUMBERS = {"uptime_ms": r"[0-9]{1,18}", "clock": r"[0-9]{1,18}(\.[0-9]{1,18})?", "umask": r"[0-7]{1,18}"}
 
 
 class FarUnusable(Refused):
@@ -374,8 +376,11 @@ def _greeting(answer: Sections, asked_at: float) -> FarGreeting:
     if missing:
         raise FarUnusable(f"the machine lacks {', '.join(missing)}: they are needed to run jobs")
     try:
+        for name, form in _NUMBERS.items():
+            if not re.fullmatch(form, facts[name]):
+                raise ValueError(f"its {name} is not a number")
         clock = float(facts["clock"])
-        if not (0 <= clock <= exit_record.TIME_MAX and len(facts["boot"]) <= WORD_MAX):
+        if not (clock <= exit_record.TIME_MAX and len(facts["boot"]) <= WORD_MAX):
             raise ValueError("it says no time or boot")
         return FarGreeting(
             boot=facts["boot"],
