@@ -68,8 +68,6 @@ class FarGreeting(Struct, frozen=True):
     umask: int
     python: str | None
     shell: str
-    #: The monotonic time here before the question.
-    asked_at: float
 
 
 class FarEnd:
@@ -133,14 +131,12 @@ class FarEnd:
 
     def _greet(self) -> FarGreeting:
         shim = shim_bundle.name() if self._python else "-"
-        asked_at = self._clock()
         answer = self._ask("hello", shim, within_s=OPEN_S)
         if "uninstalled" in answer:
             self._install()
-            asked_at = self._clock()
             answer = self._ask("hello", shim, within_s=OPEN_S)
         self._journal_at = _number(answer.get("journal", b""))
-        return _greeting(answer, asked_at)
+        return _greeting(answer)
 
     def lead(self) -> None:
         """Let only this connection start attempts from now on, and no earlier one."""
@@ -368,7 +364,7 @@ def _checked(answer: Sections) -> Sections:
     return answer
 
 
-def _greeting(answer: Sections, asked_at: float) -> FarGreeting:
+def _greeting(answer: Sections) -> FarGreeting:
     facts = dict(
         line.split(" ", 1) for line in answer.get("facts", b"").decode("ascii", "replace").split("\n") if " " in line
     )
@@ -392,7 +388,6 @@ def _greeting(answer: Sections, asked_at: float) -> FarGreeting:
             umask=int(facts["umask"], 8) & 0o777,
             python=answer["python"].decode("utf-8", "replace") or None,
             shell=answer["shell"].decode("utf-8", "replace"),
-            asked_at=asked_at,
         )
     except (KeyError, ValueError) as error:
         raise LinkLost(0, f"the greeting of the machine is incomplete: {error}") from None
