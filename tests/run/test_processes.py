@@ -20,6 +20,27 @@ threading.Thread(target=time.sleep, args=(60,)).start()
 ctypes.CDLL(None).syscall(60, 0)  # ends this thread, not the process
 """
 
+#: Forbids system calls as the filter of a container does, with EPERM; then signals a process as a shim does.
+FILTERED = """
+import ctypes, struct, subprocess, sys
+from grassq.run import processes
+ALLOW, WITH_EPERM, LOAD_NUMBER, IF_EQUAL, RETURN = 0x7FFF0000, 0x50001, 0x20, 0x15, 0x06
+rules = [(LOAD_NUMBER, 0, 0, 0)]
+for number in map(int, sys.argv[1:]):
+    rules += [(IF_EQUAL, 0, 1, number), (RETURN, 0, 0, WITH_EPERM)]
+rules.append((RETURN, 0, 0, ALLOW))
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("HP", len(rules), ctypes.addressof(code)))
+processes.checked(processes.libc.prctl(38, 1, 0, 0, 0))  # no new privileges: a user may filter only itself
+processes.checked(processes.libc.prctl(22, 2, ctypes.byref(program), 0, 0))
+child = subprocess.Popen(["sleep", "60"])
+ticks = processes.birth_ticks(child.pid)
+print(processes.signal_verified(child.pid, ticks + 1, 9), processes.signal_verified(child.pid, ticks, 15), child.wait())
+print(processes.signal_verified(child.pid, ticks, 15))
+"""
+#: The numbers of pidfd_open and pidfd_send_signal, on every kind of processor.
+PIDFD_OPEN, PIDFD_SEND_SIGNAL = "434", "424"
+
 
 @pytest.fixture
 def start() -> Iterator[Start]:
@@ -90,6 +111,12 @@ def test_nobody_is_signalled_when_the_process_is_gone(start: Start) -> None:
     pid, ticks = identity(process)
     process.wait()
     assert not processes.signal_verified(pid, ticks, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("forbidden", [[], [PIDFD_OPEN], [PIDFD_SEND_SIGNAL], [PIDFD_OPEN, PIDFD_SEND_SIGNAL]])
+def test_a_process_is_signalled_also_where_a_container_forbids_pidfds(forbidden: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", FILTERED, *forbidden], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["False", "True", "-15", "False"], "")
 
 
 def test_descendants_are_children_and_grandchildren(start: Start) -> None:

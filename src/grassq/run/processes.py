@@ -28,6 +28,8 @@ _STAT_MAX = 1024
 _ENVIRON_MAX = 4 << 20
 # Gone, or not ours to look at. Any other error is raised: treating it as "gone" would free devices that are in use.
 _NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
+# Linux before 5.3 has no pidfd, and the filters of many containers forbid what they do not know.
+_NO_PIDFD = (errno.ENOSYS, errno.EPERM)
 
 
 def boot_id() -> str:
@@ -73,16 +75,21 @@ def signal_verified(pid: int, ticks: int, sig: int) -> bool:
     try:
         fd = open_verified(pid, ticks)
     except (AttributeError, OSError) as exc:
-        # Python 3.8 or Linux before 5.3, which a lone shim may meet, have no pidfd.
-        if isinstance(exc, OSError) and exc.errno != errno.ENOSYS:
+        # A lone shim may meet Python 3.8, which has no pidfd.
+        if isinstance(exc, OSError) and exc.errno not in _NO_PIDFD:
             raise
         return _kill_verified(pid, ticks, sig)
     if fd is None:
         return False
     try:
         signal.pidfd_send_signal(fd, sig)
-    except (ProcessLookupError, PermissionError):
+    except ProcessLookupError:
         return False
+    except OSError as exc:
+        if exc.errno not in _NO_PIDFD:
+            raise
+        # Also where the process may not be signalled at all: that gives the same answer once more.
+        return _kill_verified(pid, ticks, sig)
     finally:
         os.close(fd)
     return True
