@@ -133,6 +133,37 @@ def test_the_trees_of_jobs_are_kept(blobs: BlobStore, clock: Clock) -> None:
     assert blobs.missing([content, other, manifest.id]) == [other]
 
 
+def test_a_content_that_is_used_while_others_are_removed_stays(
+    blobs: BlobStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes = aged(blobs, clock, b"a" * 100, b"b" * 100, b"c" * 100, b"d" * 100)
+    client = BlobStore(blobs.folder, now=clock)
+    unlink = os.unlink
+
+    def others_come(path: bytes) -> None:
+        """As the first content goes, a client uses the second, and another daemon removes the third."""
+        monkeypatch.setattr(os, "unlink", unlink)
+        unlink(path)
+        assert client.use(hashes[1])
+        unlink(blobs.path(hashes[2]))
+
+    monkeypatch.setattr(os, "unlink", others_come)
+    assert blobs.gc([], 0) == 200
+    assert blobs.missing(hashes) == [hashes[0], hashes[2], hashes[3]]
+
+
+def test_a_damaged_tree_of_a_job_does_not_keep_the_others_from_being_tidied(blobs: BlobStore, clock: Clock) -> None:
+    content, other = aged(blobs, clock, b"content", b"other")
+    damaged, whole = (Manifest([Entry(name, FILE, 7, content)]) for name in (b"a", b"b"))
+    for manifest in (damaged, whole):
+        blobs.put(manifest.text)
+    Path(os.fsdecode(blobs.path(damaged.id))).write_bytes(b"damaged")
+    notes: list[str] = []
+    assert blobs.gc([damaged.id, whole.id], 0, note=notes.append) == len(b"other")
+    assert blobs.missing([content, other, whole.id]) == [other]
+    assert len(notes) == 1 and damaged.id[:12] in notes[0] and "is damaged" in notes[0]
+
+
 def test_unfinished_files_of_a_killed_process_go(blobs: BlobStore, tmp_path: Path) -> None:
     blobs.put(b"x")
     old, new = tmp_path / "blobs" / "new.1.1", tmp_path / "blobs" / "new.2.2"

@@ -24,13 +24,17 @@ async def bound_sent_files(engine: Engine, blobs: BlobStore, most_bytes: int) ->
         try:
             if await asyncio.to_thread(blobs.size) > most_bytes:
                 needed = await _needed_trees(engine)
-                removed = await asyncio.to_thread(blobs.gc, needed, most_bytes)
+                removed = await asyncio.to_thread(blobs.gc, needed, most_bytes, note=_log_error)
                 log.info("sent_files removed_mib=%d", removed >> 20)
         except Gone:
             return
         except (OSError, GrassError) as error:
-            log.error("sent_files error=%s", error)
+            _log_error(error)
         await asyncio.sleep(TIDY_S)
+
+
+def _log_error(error: object) -> None:
+    log.error("sent_files error=%s", error)
 
 
 async def _needed_trees(engine: Engine) -> set[str]:

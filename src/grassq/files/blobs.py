@@ -151,14 +151,13 @@ class BlobStore:
         """Return the bytes of all blobs."""
         return sum(size for _, size, _ in self._blobs())
 
-    def gc(self, keep: Iterable[str], most_bytes: int) -> int:
+    def gc(self, keep: Iterable[str], most_bytes: int, *, note: Callable[[str], object] = lambda words: None) -> int:
         """Remove the blobs not used for longest until at most `most_bytes` are left; return the bytes removed.
 
-        The trees whose ids are in `keep`, and what was used within GRACE_S, stay.
+        The trees whose ids are in `keep`, and what was used within GRACE_S, stay. `note` is told which of these trees
+        are damaged: what they need is not known, and their jobs cannot start.
         """
-        kept = set()
-        for id_ in keep:
-            kept |= {id_, *(entry.hash for entry in self.manifest(id_).files)} if self.use(id_) else set()
+        kept = self._needed(keep, note)
         newest = self._now() - GRACE_S
         found = sorted(self._blobs())
         excess = sum(size for _, size, _ in found) - most_bytes
@@ -166,11 +165,20 @@ class BlobStore:
         for used, size, path in found:
             if removed >= excess or used > newest:
                 break
-            if os.path.basename(path).decode() not in kept:
-                os.unlink(path)
+            if os.path.basename(path).decode() not in kept and _unlink_unused(path, newest):
                 removed += size
         self._remove_unfinished(newest)
         return removed
+
+    def _needed(self, ids: Iterable[str], note: Callable[[str], object]) -> set[str]:
+        """Return the ids of trees that are here, and the hashes of their files."""
+        found = set()
+        for id_ in ids:
+            try:
+                found |= {id_, *(entry.hash for entry in self.manifest(id_).files)} if self.use(id_) else set()
+            except GrassError as error:
+                note(str(error))
+        return found
 
     def _blobs(self) -> Iterator[tuple[float, int, bytes]]:
         for number in range(256):
@@ -189,6 +197,17 @@ class BlobStore:
             for entry in entries:
                 if entry.name.startswith(b"new.") and entry.stat(follow_symlinks=False).st_mtime < newest:
                     os.unlink(entry.path)
+
+
+def _unlink_unused(path: bytes, newest: float) -> bool:
+    """Remove a blob, unless a client has used it since it was listed, which is long ago in a large folder."""
+    try:
+        if os.lstat(path).st_mtime > newest:
+            return False
+        os.unlink(path)
+    except FileNotFoundError:
+        return False  # another has removed it
+    return True
 
 
 def _damaged(hash_: str, what: str) -> BlobDamaged:
