@@ -190,6 +190,14 @@ def test_the_error_of_a_job_is_a_printable_text_wherever_it_is_read(path: str, t
         assert record["error"].encode()
 
 
+@pytest.mark.parametrize("pid", [0, -1, 2**31, 10**400])
+def test_a_claim_with_a_pid_that_no_kernel_gives_names_no_process(path: str, pid: int) -> None:
+    """A job can write it, and a report could not carry it to the broker, for ever."""
+    write(path, "started", b'{"pid": 1, "ticks": 2}\n{"pid": %s, "ticks": 1}\n' % str(pid).encode())
+    found = rundir.look(path, "boot")
+    assert (found.shim, found.command) == ((1, 2), None)
+
+
 def test_a_log_that_cannot_be_opened_is_named_in_a_text_that_can_be_sent(path: str) -> None:
     error = OSError(13, "Permission denied", os.fsdecode(b"/home/caf\xe9/log"))
     assert r"the log /home/caf\xe9/log cannot be opened" in spawn.reason(error, rundir.read_spec(path))

@@ -436,4 +436,6 @@ def parse_claim(data: bytes | None, found: RunDirState) -> None:
 
 def _identity(line: dict[str, Any]) -> tuple[int, int] | None:
     pid, ticks = line.get("pid"), line.get("ticks")
-    return (pid, ticks) if isinstance(pid, int) and isinstance(ticks, int) else None
+    if not isinstance(pid, int) or not isinstance(ticks, int) or not 0 < pid <= exit_record.KERNEL_MAX:
+        return None  # a job can write it, and no message could carry a larger number
+    return pid, ticks
