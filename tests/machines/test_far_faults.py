@@ -7,11 +7,16 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.machines.fake_tools import put_tool
 from tests.machines.far_site import SHELLS, FarSite
 from tests.run.harness import eventually
 
 from grassq.machines.transport import LinkLost
 from grassq.run import processes
+from grassq.run.rundir import RunDirState
+
+#: The shells that look for every tool on the PATH, where a test may put another one; busybox has them in itself.
+WITH_TOOLS = ("dash", "bash")
 
 
 def test_a_killed_serve_is_a_lost_link_and_the_next_one_goes_on(far_site: FarSite) -> None:
@@ -48,13 +53,30 @@ def test_what_a_killed_supervisor_left_is_killed_without_a_grace(far_site: FarSi
 def test_a_killed_runner_leaves_no_record(tmp_path: Path, shell: str) -> None:
     site = FarSite(tmp_path, shell)
     found = site.begin(1, "sleep", "600")
-    assert found.shim is not None and found.command is not None
-    runner = int(Path(f"/proc/{found.shim[0]}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(runner, signal.SIGKILL)
-    # The supervisor is woken, as it looks only every few seconds by itself.
-    os.kill(found.shim[0], signal.SIGUSR1)
+    os.kill(runner(found), signal.SIGKILL)
+    wake(found)
     found = site.look_until(1, lambda found: not found.shim_alive)
     assert found.exit is None and found.command_alive
+    site.close()
+
+
+@pytest.mark.parametrize("shell", WITH_TOOLS)
+def test_an_end_that_comes_while_it_is_looked_for_is_recorded(tmp_path: Path, shell: str) -> None:
+    site = FarSite(tmp_path, shell)
+    looking, go, gate = (site.home / name for name in ("looking", "go", "gate"))
+    wait = f"case $3 in */.status) : >{looking}; until [ -e {go} ]; do sleep 0.01; done ;; esac"
+    put_tool(tmp_path / "bin", "head", f'/usr/bin/head "$@"; {wait}')
+    found = site.begin(1, "/bin/sh", "-c", f"until [ -e {gate} ]; do sleep 0.01; done; exit 7")
+    # Only a file is read with a tool, which can be held up.
+    (site.folder(1) / ".status").touch()
+    wake(found)
+    eventually(looking.exists, "the supervisor has looked for the end and found none")
+    before = runner(found)
+    gate.touch()
+    eventually(lambda: processes.start_ticks(before) is None, "the command has ended, and the runner has left")
+    go.touch()
+    record = site.look_until(1, lambda found: not found.shim_alive).exit
+    assert record is not None and record["code"] == 7
     site.close()
 
 
@@ -115,6 +137,17 @@ def test_a_log_that_shrinks_while_it_is_read_is_no_trouble(far_site: FarSite) ->
         data, size = far_site.far.read(1, 1, "log", offset, 60_000)
         assert len(data) <= 60_000 and size >= (offset + len(data) if data else 0)
         assert not data.strip(b"\0")
+
+
+def runner(found: RunDirState) -> int:
+    """The process that waits for the command: the parent of the supervisor that has claimed the attempt."""
+    assert found.shim is not None
+    return int(Path(f"/proc/{found.shim[0]}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def wake(found: RunDirState) -> None:
+    """Let the supervisor look now: by itself it does so every few seconds."""
+    assert found.shim is not None and processes.signal_verified(*found.shim, signal.SIGUSR1)
 
 
 def serving(site: FarSite) -> list[int]:

@@ -150,13 +150,16 @@ far_nap() { # MILLISECONDS
 far_press() {
     far_pause=$((far_look_s * 1000))
     far_uptime
+    far_has_runner=1
+    far_look_at $$ || far_has_runner=0
+    # After the look at the runner: one that has left has written the status before.
     if far_take "$far_path/.status" && [ -n "$far_text" ]; then
         # shellcheck disable=SC2086
         set -- $far_text
         far_after "$@"
         return
     fi
-    if ! far_look_at $$; then
+    if [ "$far_has_runner" = 0 ]; then
         # The runner is gone, and with it the exit code: as if this supervisor had been killed.
         far_is_over=1
         return
