@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ from grassq.run.rundir import RunDirState
 
 #: The shells that look for every tool on the PATH, where a test may put another one; busybox has them in itself.
 WITH_TOOLS = ("dash", "bash")
+
+
+@pytest.fixture(params=WITH_TOOLS)
+def tool_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FarSite]:
+    """A far side without Python, that takes its tools from the folder `bin` first."""
+    found = FarSite(tmp_path, request.param)
+    yield found
+    found.close()
 
 
 def test_a_killed_serve_is_a_lost_link_and_the_next_one_goes_on(far_site: FarSite) -> None:
@@ -60,9 +69,8 @@ def test_a_killed_runner_leaves_no_record(tmp_path: Path, shell: str) -> None:
     site.close()
 
 
-@pytest.mark.parametrize("shell", WITH_TOOLS)
-def test_an_end_that_comes_while_it_is_looked_for_is_recorded(tmp_path: Path, shell: str) -> None:
-    site = FarSite(tmp_path, shell)
+def test_an_end_that_comes_while_it_is_looked_for_is_recorded(tmp_path: Path, tool_site: FarSite) -> None:
+    site = tool_site
     looking, go, gate = (site.home / name for name in ("looking", "go", "gate"))
     wait = f"case $3 in */.status) : >{looking}; until [ -e {go} ]; do sleep 0.01; done ;; esac"
     put_tool(tmp_path / "bin", "head", f'/usr/bin/head "$@"; {wait}')
@@ -77,7 +85,33 @@ def test_an_end_that_comes_while_it_is_looked_for_is_recorded(tmp_path: Path, sh
     go.touch()
     record = site.look_until(1, lambda found: not found.shim_alive).exit
     assert record is not None and record["code"] == 7
-    site.close()
+
+
+def test_where_awk_tells_no_signal_the_shell_does_or_it_is_unknown(tmp_path: Path, tool_site: FarSite) -> None:
+    site = tool_site
+    put_old_awk(tmp_path)
+    for job, name in enumerate(("KILL", "TERM", "SEGV", "HUP"), 1):
+        record = site.script(job, f"kill -s {name} $$")
+        assert (record["code"], record["signal"]) == (None, signal.Signals[f"SIG{name}"]), name
+    for job, code in enumerate((0, 128, 137, 143, 147, 255), 11):
+        record = site.script(job, f"exit {code}")
+        assert (record["code"], record["signal"], record["error"]) == (code, None, None)
+    # No shell says anything of these two signals.
+    for job, script in enumerate(("kill -s INT $$", "exit 130", "kill -s PIPE $$", "exit 141"), 21):
+        record = site.script(job, script)
+        assert f"cannot tell exit code {record['code']} from signal {record['code'] - 128}" in record["error"], script
+
+
+def test_a_shell_that_says_nothing_of_signals_is_not_believed(tmp_path: Path, tool_site: FarSite) -> None:
+    site = tool_site
+    put_old_awk(tmp_path)
+    shell = (tmp_path / "bin/sh").rename(tmp_path / "bin/talking-sh")
+    put_tool(tmp_path / "bin", "sh", f'exec 2>/dev/null; exec {shell} "$@"')
+    for job, script in enumerate(("kill -s KILL $$", "exit 137"), 1):
+        record = site.script(job, script)
+        assert (record["code"], record["signal"]) == (137, None)
+        assert record["error"] == "this machine cannot tell exit code 137 from signal 9"
+    assert site.script(3, "exit 255")["error"] is None
 
 
 def test_stops_at_any_moment_of_a_start_end_in_one_record(far_site: FarSite) -> None:
@@ -137,6 +171,11 @@ def test_a_log_that_shrinks_while_it_is_read_is_no_trouble(far_site: FarSite) ->
         data, size = far_site.far.read(1, 1, "log", offset, 60_000)
         assert len(data) <= 60_000 and size >= (offset + len(data) if data else 0)
         assert not data.strip(b"\0")
+
+
+def put_old_awk(folder: Path) -> None:
+    """Put an awk in the place of a site's that says of a signal what gawk before 4.2 says: the status, by 256."""
+    put_tool(folder / "bin", "awk", 'case $1 in *kill*) echo 0.0351562 ;; *) exec /usr/bin/awk "$@" ;; esac')
 
 
 def runner(found: RunDirState) -> int:

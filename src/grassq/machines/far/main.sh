@@ -4,7 +4,7 @@ far_main() {
     far_asked_verb=$1
     shift
     case $far_asked_verb in
-    serve | once | events | supervise | run | receive | give) "far_$far_asked_verb" "$@" ;;
+    serve | once | events | supervise | await | run | receive | give) "far_$far_asked_verb" "$@" ;;
     *)
         printf 'unknown verb %s\n' "$far_asked_verb" >&2
         exit 2

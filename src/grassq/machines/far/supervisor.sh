@@ -41,17 +41,16 @@ far_supervise() { # JOB ATTEMPT
     IFS= read -r far_word <"$far_go"
     rm -f "$far_go"
     [ "$far_word" = go ] || exit 0
-    # What the shell says of a signal goes into the variable too, and so tells a signal from an exit code.
-    far_ended=$({
-        if [ "$(awk 'BEGIN { print system("kill -9 $$") }' 2>/dev/null)" = 265 ]; then
-            FAR_SCRIPT=$far_script FAR_JOB=$1 FAR_ATTEMPT=$2 \
-                awk 'BEGIN { print system("exec sh \"$FAR_SCRIPT\" run \"$FAR_JOB\" \"$FAR_ATTEMPT\"") }'
-        else
-            sh "$far_script" run "$1" "$2"
-        fi
-        printf '\n%s' "$?"
-    } 2>&1)
-    far_read_status "$far_ended"
+    if [ "$(awk 'BEGIN { print system("kill -9 $$") }' 2>/dev/null)" = 265 ]; then
+        far_ended=$(FAR_SCRIPT=$far_script FAR_JOB=$1 FAR_ATTEMPT=$2 awk 'BEGIN {
+            status = system("exec sh \"$FAR_SCRIPT\" run \"$FAR_JOB\" \"$FAR_ATTEMPT\"")
+            printf "\nstatus %s", status
+        }')
+    else
+        far_ended=$(sh "$far_script" await sh "$far_script" run "$1" "$2" 2>&1)
+    fi
+    # Without a status the process that waited was killed, and with it the exit code: as if this one had been.
+    far_read_status "$far_ended" || exit 1
     far_now
     far_try=0
     until far_put "$far_path" .status "$far_now $far_code $far_number $far_doubt $far_reason"; do
@@ -63,38 +62,58 @@ far_supervise() { # JOB ATTEMPT
     exit 0
 }
 
+# Run a program, and print its exit code on a last line. What the shell says of a signal before it tells the two apart;
+# bash does so only as a script, not inside of $( ).
+far_await() { # PROGRAM WORDS
+    "$@"
+    printf '\n%s' "$?"
+}
+
 # Set far_code, far_number (of the signal), far_doubt and far_reason (of a command that did not start).
-far_read_status() { # WORDS: those of `run`, of the shell or of awk, then a line with the code of the shell or of awk
+far_read_status() { # WORDS: those of `run` and of the shell, then a line with the status of awk or the code of the shell
     far_code=${1##*"$far_newline"}
     far_said=${1%"$far_newline"*}
-    far_said=${far_said%"$far_newline"}
     far_number=null far_doubt=0 far_reason=
+    case ${far_code#status } in '' | *[!0-9]*) return 1 ;; esac
     case $far_said in
-    '') ;;
     unstarted:*)
         far_reason=${far_said#unstarted:}
         far_reason=${far_reason%%"$far_newline"*}
         far_code=null
         return
         ;;
-    *[!0-9]*)
-        if [ "$far_code" -gt 128 ]; then
-            far_number=$((far_code - 128))
-            far_code=null
-        fi
+    esac
+    case $far_code in
+    status*)
+        far_code=${far_code#status }
+        [ "$far_code" -ge 256 ] || return 0
+        # 512 is added for a core dump.
+        far_number=$((far_code % 256))
+        far_code=null
         ;;
     *)
-        far_code=$far_said
-        if [ "$far_said" -ge 256 ]; then
-            # 512 is added for a core dump.
-            far_number=$(((far_said - 256) % 256))
+        [ "$far_code" -gt 128 ] || return 0
+        if [ -n "$far_said" ]; then
+            far_number=$((far_code - 128))
             far_code=null
+        elif ! far_has_words "$((far_code - 128))"; then
+            far_doubt=1
         fi
-        return
         ;;
     esac
-    # No shell says anything of these two signals.
-    case $far_code in 130 | 141) far_doubt=1 ;; esac
+}
+
+# Tell whether the shell says something of a program that this signal ends; true if it ends none.
+far_has_words() { # NUMBER
+    # Tried out, most of these would stop the program.
+    case $(kill -l "$1" 2>/dev/null) in CHLD | CONT | STOP | TSTP | TTIN | TTOU | URG | WINCH) return 0 ;; esac
+    far_tried=$(sh "$far_script" await \
+        sh -c 'ulimit -c 0; kill -s "$1" $$ 2>/dev/null || exit 0; exit 1' sh "$1" 2>&1)
+    case $far_tried in
+    # There is no such signal; or it ended the program, and something was said.
+    "${far_newline}0" | ?*"$far_newline$(($1 + 128))") return 0 ;;
+    esac
+    return 1
 }
 
 # The control: the first to claim the attempt, and the last to leave.
