@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,23 @@ def test_a_shell_that_says_nothing_of_signals_is_not_believed(tmp_path: Path, to
     assert site.script(3, "exit 255")["error"] is None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can choose the number of the next process")
+def test_a_process_with_the_number_of_a_killed_supervisor_is_not_signalled(tmp_path: Path, tool_site: FarSite) -> None:
+    site = tool_site
+    held, go, gate = (site.home / name for name in ("held", "go", "gate"))
+    wait = f"case $* in */.status) : >{held}; until [ -e {go} ]; do sleep 0.01; done ;; esac"
+    put_tool(tmp_path / "bin", "mv", f'{wait}; exec /usr/bin/mv "$@"')
+    found = site.begin(1, "/bin/sh", "-c", f"until [ -e {gate} ]; do sleep 0.01; done")
+    before = runner(found)
+    assert found.shim is not None and processes.signal_verified(*found.shim, signal.SIGKILL)
+    gate.touch()
+    eventually(held.exists, "the runner is about to tell the end")
+    with process_of_number(found.shim[0]) as other:
+        go.touch()
+        eventually(lambda: processes.start_ticks(before) is None, "the runner has left")
+        assert other.poll() is None, "it would have been ended by the signal"
+
+
 def test_stops_at_any_moment_of_a_start_end_in_one_record(far_site: FarSite) -> None:
     for job in range(1, 9):
         assert far_site.start(job, "sleep", "600")
@@ -176,6 +195,21 @@ def test_a_log_that_shrinks_while_it_is_read_is_no_trouble(far_site: FarSite) ->
 def put_old_awk(folder: Path) -> None:
     """Put an awk in the place of a site's that says of a signal what gawk before 4.2 says: the status, by 256."""
     put_tool(folder / "bin", "awk", 'case $1 in *kill*) echo 0.0351562 ;; *) exec /usr/bin/awk "$@" ;; esac')
+
+
+@contextmanager
+def process_of_number(number: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has a number which was another one's before."""
+    while True:
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(number - 1))
+        process = subprocess.Popen(["sleep", "600"])
+        try:
+            if process.pid == number:
+                yield process
+                return
+        finally:
+            process.kill()
+            process.wait()
 
 
 def runner(found: RunDirState) -> int:

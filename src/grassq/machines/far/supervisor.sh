@@ -34,6 +34,8 @@ far_supervise() { # JOB ATTEMPT
     far_describe
     # Both processes count from the same second.
     far_now
+    far_look_at $$
+    far_runner_ticks=$far_ticks
     mkfifo "$far_go" || exit 1
     far_control >"$far_go" &
     far_control_pid=$!
@@ -41,6 +43,8 @@ far_supervise() { # JOB ATTEMPT
     IFS= read -r far_word <"$far_go"
     rm -f "$far_go"
     [ "$far_word" = go ] || exit 0
+    far_look_at "$far_control_pid"
+    far_control_ticks=$far_ticks
     if [ "$(awk 'BEGIN { print system("kill -9 $$") }' 2>/dev/null)" = 265 ]; then
         far_ended=$(FAR_SCRIPT=$far_script FAR_JOB=$1 FAR_ATTEMPT=$2 awk 'BEGIN {
             status = system("exec sh \"$FAR_SCRIPT\" run \"$FAR_JOB\" \"$FAR_ATTEMPT\"")
@@ -58,7 +62,8 @@ far_supervise() { # JOB ATTEMPT
         [ -d "$far_path" ] && [ "$far_try" -lt "$far_record_tries" ] || exit 1
         sleep "$far_record_pause_s"
     done
-    kill -s USR1 "$far_control_pid" 2>/dev/null
+    # It may have been killed long ago, and its number given to another process.
+    far_signal USR1 "$far_control_pid" "$far_control_ticks"
     exit 0
 }
 
@@ -170,7 +175,7 @@ far_press() {
     far_pause=$((far_look_s * 1000))
     far_uptime
     far_has_runner=1
-    far_look_at $$ || far_has_runner=0
+    far_is_alive $$ "$far_runner_ticks" || far_has_runner=0
     # After the look at the runner: one that has left has written the status before.
     if far_take "$far_path/.status" && [ -n "$far_text" ]; then
         # shellcheck disable=SC2086
