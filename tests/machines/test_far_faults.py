@@ -133,6 +133,23 @@ def test_a_process_with_the_number_of_a_killed_supervisor_is_not_signalled(tmp_p
         assert other.poll() is None, "it would have been ended by the signal"
 
 
+def test_a_signal_while_leftovers_end_starts_no_busy_loop(tmp_path: Path, tool_site: FarSite) -> None:
+    site = tool_site
+    napping, looks = site.home / "napping", site.home / "looks"
+    # A nap is over only when it is ended.
+    put_tool(tmp_path / "bin", "sleep", f'[ "$1" != 0.100 ] || {{ : >{napping}; set 600; }}; exec /usr/bin/sleep "$@"')
+    put_tool(tmp_path / "bin", "awk", f'echo >>{looks}; exec /usr/bin/awk "$@"')
+    assert site.start(1, "/bin/sh", "-c", "trap '' TERM; sleep 600 & exit 0", leave_grace_s=600.0)
+    eventually(napping.exists, "the supervisor waits for what the command has left")
+    before = len(looks.read_bytes())
+    napping.unlink()
+    wake(site.far.look((1, 1)))
+    eventually(napping.exists, "it looks again, and waits again")
+    for _ in range(50):
+        assert site.far.look((1, 1)).shim_alive
+    assert before < len(looks.read_bytes()) <= before + 4
+
+
 def test_stops_at_any_moment_of_a_start_end_in_one_record(far_site: FarSite) -> None:
     for job in range(1, 9):
         assert far_site.start(job, "sleep", "600")

@@ -147,7 +147,6 @@ far_control() {
     printf 'go\n'
     exec >/dev/null
     while [ "$far_is_over" = 0 ]; do
-        far_woken=0
         far_press
         [ "$far_is_over" = 1 ] || far_nap "$far_pause"
     done
@@ -165,9 +164,10 @@ far_nap() { # MILLISECONDS
         sleep $((($1 + 999) / 1000)) &
     fi
     far_sleep=$!
-    [ "$far_woken" = 1 ] || wait "$far_sleep"
-    kill "$far_sleep"
-    far_sleep=
+    # One that has ended by itself is not signalled: its number may be another's by now.
+    { [ "$far_woken" = 0 ] && wait "$far_sleep"; } || kill "$far_sleep"
+    # What a signal tells of is looked at after this; without this no later nap would last.
+    far_sleep='' far_woken=0
 }
 
 # Do what is due, and set far_pause to the milliseconds until the next look.
