@@ -150,6 +150,28 @@ def test_a_signal_while_leftovers_end_starts_no_busy_loop(tmp_path: Path, tool_s
     assert before < len(looks.read_bytes()) <= before + 4
 
 
+def test_a_record_is_synced_where_that_is_possible_for_one_file(tmp_path: Path, tool_site: FarSite) -> None:
+    site = tool_site
+    synced, gate = site.home / "synced", site.home / "gate"
+    usage = "[ $1 != --help ] || { echo 'Usage: sync [OPTION] [FILE]...'; exit; }"
+    put_tool(tmp_path / "bin", "sync", f'{usage}; echo "$@" >{synced}; until [ -e {gate} ]; do sleep 0.01; done')
+    site.script(1, "true")
+    record = site.folder(1) / "exit"
+    eventually(lambda: synced.exists() and synced.read_text() == f"{record} {record.parent}\n", "the record is synced")
+    site.look_until(1, lambda found: not found.shim_alive)  # a disk that hangs holds nobody up
+    gate.touch()
+
+
+def test_nothing_is_synced_where_only_everything_can_be(tmp_path: Path, tool_site: FarSite) -> None:
+    site = tool_site
+    asked, synced = site.home / "asked", site.home / "synced"
+    put_tool(tmp_path / "bin", "sync", f": >{asked}; case $1 in --help) echo 'Usage: sync' ;; *) : >{synced} ;; esac")
+    site.script(1, "true")
+    eventually(asked.exists, "it was asked what it can do")
+    site.look_until(1, lambda found: not found.shim_alive)
+    assert site.script(2, "true")["code"] == 0 and not synced.exists()
+
+
 def test_stops_at_any_moment_of_a_start_end_in_one_record(far_site: FarSite) -> None:
     for job in range(1, 9):
         assert far_site.start(job, "sleep", "600")

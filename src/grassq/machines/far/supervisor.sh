@@ -269,7 +269,7 @@ far_after() { # TIME CODE SIGNAL DOUBT REASON
     far_finish "$far_code" "$far_number" "$far_doubt"
 }
 
-# Write the exit record, and the journal last.
+# Write the exit record, then the journal.
 far_finish() { # CODE SIGNAL DOUBT
     far_outcome=exited far_error=null far_code=$1 far_number=$2
     if [ -z "$far_unstarted" ] && [ "$1" = 127 ] && [ -f "$far_path/unstarted" ]; then
@@ -304,7 +304,13 @@ far_finish() { # CODE SIGNAL DOUBT
     done
     rm -f "$far_path/.status" "$far_path/run"
     far_note "$far_job $far_attempt exited"
+    far_sync "$far_path/exit" "$far_path"
     far_is_over=1
+}
+
+# Begin to sync files, so that they survive a power cut, where `sync` takes names: a sync of everything may last minutes.
+far_sync() { # FILE ...
+    { case $(sync --help 2>&1) in *FILE*) sync "$@" ;; esac; } </dev/null >/dev/null 2>&1 &
 }
 
 # Tell whether the attempt may run now, and set far_pause.
