@@ -15,6 +15,7 @@ from tests.run.harness import eventually
 
 from grassq.machines.far import script
 from grassq.machines.far_end import FarEnd
+from grassq.machines.transport import LinkLost
 from grassq.run import processes, rundir
 
 
@@ -369,8 +370,20 @@ def test_an_order_of_an_earlier_connection_starts_nothing(far_site: FarSite) -> 
     far_site.far.lead()
     later = far_site.connect()
     later.lead()
-    with pytest.raises(OSError, match="a later connection has taken over"):
+    with pytest.raises(LinkLost, match="another connection has taken over"):
         far_site.start(1, "true")
     assert not (far_site.far_home / "jobs/1").exists()
     assert later.start((1, 1), far_site.launch(1, "true"), None)
-    later.close()
+
+
+def test_a_late_word_of_an_earlier_connection_ends_the_present_one_which_comes_back(far_site: FarSite) -> None:
+    later = far_site.connect()
+    later.lead()
+    far_site.far.lead()
+    launch = far_site.launch(1, "true")
+    with pytest.raises(LinkLost):
+        later.start((1, 1), launch, None)
+    assert later.lost == "another connection has taken over"
+    again = far_site.connect()
+    again.lead()
+    assert again.start((1, 1), launch, None)

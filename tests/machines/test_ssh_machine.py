@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.machines.site import MachineSite
 from tests.worker import test_machine as promises
-from tests.worker.test_machine import Test, on_stage
+from tests.worker.test_machine import Stage, Test, on_stage
 
 from grassq.files.blobs import BlobStore
 from grassq.machines.far_end import FarEnd
@@ -48,6 +48,23 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[T
     local = LocalTransport(str(tmp_path), shell=shell)
     home = tmp_path / ".grass-ssh" / STORE
     yield lambda test: asyncio.run(on_stage(lambda: a_machine(local, tmp_path, python=kind == "python"), home, test))
+
+
+def test_an_order_over_a_lost_connection_is_no_trouble_of_the_job(tmp_path: Path) -> None:
+    async def test(stage: Stage) -> None:
+        other = FarEnd(LocalTransport(str(tmp_path)), STORE, python=False)
+        other.open()
+        other.lead()
+        other.close()
+        start = stage.run(b"true")
+        assert stage.machine.describe()["lost"] == "another connection has taken over"
+        again = a_machine(LocalTransport(str(tmp_path)), tmp_path, python=False)
+        assert not again.look(start.id).claimed
+        await again.close()
+
+    local = LocalTransport(str(tmp_path))
+    home = tmp_path / ".grass-ssh" / STORE
+    asyncio.run(on_stage(lambda: a_machine(local, tmp_path, python=False), home, test))
 
 
 #: Every test of `tests/worker/test_machine.py`, on these machines.

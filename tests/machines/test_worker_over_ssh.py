@@ -122,6 +122,21 @@ def test_a_job_runs_on_when_the_connection_dies(
     assert starts(alpha) == 1
 
 
+def test_a_late_word_of_an_old_connection_keeps_no_job_from_starting(
+    grass: Grass, site: MachineSite, alpha: SshMachine
+) -> None:
+    connected(grass)
+    # An old connection wanted to take over, and its bytes come only now.
+    said = site.login(alpha, "sh .grass-ssh/*/bin/far-*.sh serve old", b"token lead\n").stdout
+    assert said.endswith(b"token end\n") and b"failed" not in said
+    job, open_gate = gated(grass, alpha)
+    eventually(lambda: state(grass, job) == "running", "it runs", NOTICED_S)
+    open_gate()
+    assert ended(grass, job)["exit_code"] == 7
+    assert starts(alpha) == 1
+    assert "cannot be made" not in grass.ok("why", str(job))
+
+
 def test_a_job_that_ends_while_the_daemon_is_dead_is_known_afterwards(grass: Grass, alpha: SshMachine) -> None:
     connected(grass)
     job, open_gate = gated(grass, alpha)

@@ -143,7 +143,10 @@ class FarEnd:
         self._ask("lead")
 
     def start(self, attempt: AttemptId, launch: Launch, lease: Lease | None) -> bool:
-        """Make the run dir and start a supervisor; return False if the attempt is claimed already."""
+        """Make the run dir and start a supervisor; return False if the attempt is claimed already.
+
+        LinkLost if another connection leads: this one can start nothing any more.
+        """
         leased = b"" if lease is None else rundir.lease_line(lease, self.greeting.boot)
         # A shim of Python reads spec.json itself.
         files = (leased, launch.content, b"" if self.greeting.python else run_script(launch))
@@ -151,7 +154,13 @@ class FarEnd:
             # No system takes as much: the supervisor says so in the exit record, as a shim does.
             files = (leased, b"{}", run_script(launch, too_large=True))
         words = [word for data in files for word in (escaped(data) or b"-", len(data))]
-        return "claimed" not in self._ask("start", *attempt, *words)
+        answer = self._ask("start", *attempt, *words)
+        if "overtaken" in answer:
+            # By a later connection; or late, by an earlier one, and then a new connection has to lead.
+            self.lost = "another connection has taken over"
+            self.close()
+            raise LinkLost(0, self.lost)
+        return "claimed" not in answer
 
     def look(self, attempt: AttemptId) -> rundir.RunDirState:
         """Return what the run dir and the process table there say."""

@@ -30,7 +30,7 @@ from grassq.worker.attempts import one_alone, run_state
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detectors import DETECTORS, variables_of
 from grassq.worker.machine import Detected, Inventory, MachineEvents
-from grassq.worker.run_spec import run_spec
+from grassq.worker.run_spec import Launch, run_spec
 
 log = logging.getLogger(__name__)
 
@@ -223,9 +223,19 @@ class SshMachine:
                 failed=lambda why: self._tell("refused", start.id, why=why),
                 told=lambda why: self._tell("delayed", start.id, why=why),
             )
-        elif not self._far.start(start.id, launch, None if lease is None else self._there(lease)):
+        else:
+            self._order(start.id, launch, lease)
+
+    def _order(self, attempt: AttemptId, launch: Launch, lease: Lease | None) -> None:
+        try:
+            is_new = self._far.start(attempt, launch, None if lease is None else self._there(lease))
+        except LinkLost as error:
+            # No trouble of the job: the next connection finds what came of the order, and orders it again if need be.
+            log.warning("order_without_answer job=%s attempt=%s error=%s", *attempt, error)
+            return
+        if not is_new:
             assert self._loop is not None
-            self._loop.call_soon(lambda: self._tell("duplicate", start.id))
+            self._loop.call_soon(lambda: self._tell("duplicate", attempt))
 
     def _start_sent(self, start: Start, lease: Lease | None) -> None:
         """Order an attempt whose files are there now. If that fails, the worker orders it again."""

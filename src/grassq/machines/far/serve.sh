@@ -112,7 +112,7 @@ far_do_start() { # JOB ATTEMPT LEASE BYTES SPEC BYTES RUN BYTES: a shim of Pytho
         return
     fi
     if [ -f "$far_home/leader" ] && [ "$(cat "$far_home/leader")" != "$far_connection" ]; then
-        far_refuse "a later connection has taken over"
+        far_section overtaken
         return
     fi
     far_why=$(mkdir -p "$far_path/files" "$far_home/jobs/$1/checkpoint" 2>&1) || {
