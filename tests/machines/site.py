@@ -236,6 +236,14 @@ class SshMachine:
             (self._site / name).unlink()
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(self._site / "host_key"))
 
+    def become_twin_of(self, other: SshMachine) -> None:
+        """Start again with the home and the host key of another machine, as the login nodes of a cluster have them."""
+        self.halt()
+        self._disk = other._disk
+        for name in ("host_key", "host_key.pub"):
+            shutil.copy(other._site / name, self._site / name)
+        self.boot()
+
     # What can be seen of it.
 
     @property

@@ -10,11 +10,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.machines.far_site import FarSite
+from tests.machines.far_site import STORE, FarSite
 from tests.run.harness import eventually
 
 from grassq.machines.far import script
 from grassq.machines.far_end import FarEnd
+from grassq.machines.far_greeting import FarUnusable
 from grassq.machines.transport import LinkLost
 from grassq.run import processes, rundir
 
@@ -387,3 +388,19 @@ def test_a_late_word_of_an_earlier_connection_ends_the_present_one_which_comes_b
     again = far_site.connect()
     again.lead()
     assert again.start((1, 1), launch, None)
+
+
+def test_a_far_home_belongs_to_one_computer_whatever_its_boot_or_its_name(far_site: FarSite) -> None:
+    far_site.far.lead()
+    note = far_site.far_home / "computer"
+    name, boot = note.read_text().split()
+    assert (name, boot) == (os.uname().nodename, far_site.far.greeting.boot)
+    for same in (f"{name} earlier-boot", f"earlier-name {boot}"):
+        note.write_text(same)
+        assert far_site.connect().greeting.other is None
+    note.write_text("login1 another-boot")
+    with pytest.raises(FarUnusable, match=f"several computers .*, login1 and {name}:"):
+        far_site.connect()
+    anyway = FarEnd(far_site.transport, STORE, python=far_site.with_python)
+    assert anyway.open(on_any=True).other == "login1"
+    anyway.close()

@@ -9,7 +9,8 @@ import pytest
 from tests.machines.far_site import STORE
 
 from grassq.errors import BadInput
-from grassq.machines.far_end import FarEnd, FarUnusable
+from grassq.machines.far_end import FarEnd
+from grassq.machines.far_greeting import FarUnusable
 from grassq.machines.transport import LocalTransport
 
 #: All that the far side needs, but one.

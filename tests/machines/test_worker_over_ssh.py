@@ -161,6 +161,49 @@ def test_a_reboot_there_is_noticed(grass: Grass, alpha: SshMachine) -> None:
     assert ended(grass, again)["state"] == "succeeded"
 
 
+def at_twin(grass: Grass, site: MachineSite, alpha: SshMachine) -> str:
+    """Let the name `alpha` lead to another computer with the same home; return what is said about the machine then."""
+    twin = site.machine("beta")
+    twin.become_twin_of(alpha)
+    site.route(alpha, twin.address, twin.port)
+    alpha.kill_sessions()
+    eventually(lambda: listed(grass)["state"] == "needs you", "a person is asked", NOTICED_S)
+    return str(listed(grass)["why"])
+
+
+def listed(grass: Grass) -> dict[str, Any]:
+    (machine,) = grass.json("machine", "list")["machines"]
+    return dict(machine)
+
+
+def test_a_name_of_several_computers_loses_no_job(grass: Grass, site: MachineSite, alpha: SshMachine) -> None:
+    connected(grass)
+    job, open_gate = gated(grass, alpha)
+    eventually(lambda: state(grass, job) == "running", "it runs")
+    why = at_twin(grass, site, alpha)
+    assert "this name leads to several computers" in why and "alpha and beta" in why and "~/.ssh/config" in why
+    assert "several computers" in grass.refuses(5, "machine", "remove", "alpha")
+    assert state(grass, job) == "running"
+    site.route(alpha, alpha.address, alpha.port)
+    grass.ok("machine", "retry", "alpha")
+    open_gate()
+    assert ended(grass, job)["exit_code"] == 7
+    assert starts(alpha) == 1
+
+
+def test_a_machine_that_became_another_is_removed_by_force_and_added_again(
+    grass: Grass, site: MachineSite, alpha: SshMachine
+) -> None:
+    connected(grass)
+    assert "grass machine remove --force" in at_twin(grass, site, alpha)
+    done = grass("machine", "remove", "alpha", "--force")
+    assert (done.code, done.out) == (0, "removed machine alpha\n") and "may still run on alpha" in done.err
+    grass.ok("machine", "add", "alpha", "--capacity", "{cpu: 4}")
+    job = grass.enqueue("--worker", "alpha", "--", "hostname")
+    assert ended(grass, job)["state"] == "succeeded"
+    assert grass.ok("log", str(job)) == "beta\n"
+
+
 def test_a_frozen_machine_is_shown_as_unreachable_and_goes_on(grass: Grass, alpha: SshMachine) -> None:
     connected(grass)
     job, open_gate = gated(grass, alpha)

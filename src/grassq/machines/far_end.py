@@ -8,14 +8,12 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable
 
-from msgspec import Struct
-
-from grassq.core.job_options import Pairs
 from grassq.core.messages import LeftFolder
 from grassq.core.model import AttemptId
 from grassq.core.printable import printable
-from grassq.errors import BadInput, Refused
+from grassq.errors import BadInput
 from grassq.machines.far import script, shim_bundle
+from grassq.machines.far_greeting import FarGreeting, FarUnusable, read_greeting, several_computers
 from grassq.machines.far_stream import ANSWER_MAX, NOISE_MAX, REQUEST_MAX, FarStream, NotRun, Sections, escaped
 from grassq.machines.run_script import run_script
 from grassq.machines.transport import LinkLost, Stream, Transport
@@ -29,8 +27,8 @@ REQUEST_S, OPEN_S, SLOW_S = 20.0, 60.0, 600.0
 LAUNCH_MAX = REQUEST_MAX // 5
 #: The longest line of the installer.
 INSTALLER_LINE = 4096
-#: Digits of a number, and characters of a word, that a machine says.
-DIGITS_MAX, WORD_MAX = 18, 100
+#: Digits of a number that a machine says.
+DIGITS_MAX = 18
 #: The blocks in which files are read there.
 BLOCK = 4096
 #: Bytes at the end of a log in which its last lines are looked for: a log of progress bars may have no line at all.
@@ -39,35 +37,10 @@ TAIL_MAX = 8 << 20
 JOURNAL_READ, JOURNAL_MAX = 256 << 10, 1 << 20
 #: Jobs of one request of work that may take long.
 JOBS_AT_ONCE = 1000
-#: The variables of an ssh session and of its shell: they say nothing to a job.
-SESSION = (b"SSH_", b"XDG_SESSION_")
-SHELL = frozenset(b"_ SHLVL PWD OLDPWD".split())
 
 _FOLDER = re.compile(r"[A-Za-z0-9/._+=-]+")
 _STORE = re.compile(r"[A-Za-z0-9._-]+")
 _IDS = re.compile(rb"(\d{1,18}) (\d{1,9})")
-#: The numbers of a greeting, of at most DIGITS_MAX digits.
-_NUMBERS = {"uptime_ms": r"[0-9]{1,18}", "clock": r"[0-9]{1,18}(\.[0-9]{1,18})?", "umask": r"[0-7]{1,18}"}
-
-
-class FarUnusable(Refused):
-    """A machine answers, but cannot run jobs; the message says why."""
-
-
-class FarGreeting(Struct, frozen=True):
-    """What a machine says of itself at the beginning."""
-
-    boot: str
-    uptime_s: float
-    #: The time of day there.
-    clock: float
-    #: The absolute far home of this store, and the home of the user.
-    home: bytes
-    user_home: bytes
-    env: Pairs
-    umask: int
-    python: str | None
-    shell: str
 
 
 class FarEnd:
@@ -112,8 +85,12 @@ class FarEnd:
         assert self._greeting is not None
         return self._greeting
 
-    def open(self) -> FarGreeting:
-        """Start the control stream, after installing the script if it is not there; FarUnusable says why not."""
+    def open(self, *, on_any: bool = False) -> FarGreeting:
+        """Start the control stream, after installing the script if it is not there; FarUnusable says why not.
+
+        The jobs of another computer with the same home directory would look as if a reboot had ended them; `on_any`
+        opens it all the same.
+        """
         try:
             self._control = self._start("serve")
         except NotRun:
@@ -124,6 +101,8 @@ class FarEnd:
                 raise FarUnusable(f"the machine has the script of Grass but does not run it: {error.words}") from None
         try:
             self._greeting = self._greet()
+            if self._greeting.other is not None and not on_any:
+                raise several_computers(self._greeting.other, self._greeting.computer)
         except BaseException:
             self.close()
             raise
@@ -136,7 +115,7 @@ class FarEnd:
             self._install()
             answer = self._ask("hello", shim, within_s=OPEN_S)
         self._journal_at = _number(answer.get("journal", b""))
-        return _greeting(answer)
+        return read_greeting(answer)
 
     def lead(self) -> None:
         """Let only this connection start attempts from now on, and no earlier one."""
@@ -371,44 +350,6 @@ def _checked(answer: Sections) -> Sections:
     if "failed" in answer:
         raise OSError(errno.EIO, printable(answer["failed"][:1000].decode("utf-8", "replace")))
     return answer
-
-
-def _greeting(answer: Sections) -> FarGreeting:
-    facts = dict(
-        line.split(" ", 1) for line in answer.get("facts", b"").decode("ascii", "replace").split("\n") if " " in line
-    )
-    missing = answer.get("missing", b"").decode("ascii", "replace").split()
-    if missing:
-        raise FarUnusable(f"the machine lacks {', '.join(missing)}: they are needed to run jobs")
-    try:
-        for name, form in _NUMBERS.items():
-            if not re.fullmatch(form, facts[name]):
-                raise ValueError(f"its {name} is not a number")
-        clock = float(facts["clock"])
-        if not (clock <= exit_record.TIME_MAX and len(facts["boot"]) <= WORD_MAX):
-            raise ValueError("it says no time or boot")
-        return FarGreeting(
-            boot=facts["boot"],
-            uptime_s=int(facts["uptime_ms"]) / 1000,
-            clock=clock,
-            home=answer["home"],
-            user_home=answer["user_home"],
-            env=_environment(answer["env"]),
-            umask=int(facts["umask"], 8) & 0o777,
-            python=answer["python"].decode("utf-8", "replace") or None,
-            shell=answer["shell"].decode("utf-8", "replace"),
-        )
-    except (KeyError, ValueError) as error:
-        raise LinkLost(0, f"the greeting of the machine is incomplete: {error}") from None
-
-
-def _environment(data: bytes) -> Pairs:
-    pairs = (entry.partition(b"=") for entry in data.split(b"\0") if entry)
-    return tuple(
-        (name, value)
-        for name, equals, value in pairs
-        if name and equals and name not in SHELL and not name.startswith(SESSION)
-    )
 
 
 def _pairs(lines: list[bytes]) -> list[tuple[int, int]]:

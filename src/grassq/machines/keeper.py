@@ -17,7 +17,8 @@ from grassq.errors import GrassError, NotFound, Refused
 from grassq.machines import book
 from grassq.machines.book import AddedMachine, Book, MachineEntry, MachineRow
 from grassq.machines.checkup import Step, checkup
-from grassq.machines.far_end import FarEnd, FarGreeting
+from grassq.machines.far_end import FarEnd
+from grassq.machines.far_greeting import FarGreeting
 from grassq.machines.machine_thread import MachineContext, MachineThread
 from grassq.machines.measure import probe
 from grassq.machines.ssh.failures import LoginFailed
@@ -217,9 +218,12 @@ class MachineKeeper:
 
     @contextmanager
     def _opened(
-        self, entry: MachineEntry, *, new_key: bool = False
+        self, entry: MachineEntry, *, new_key: bool = False, on_any: bool = False
     ) -> Iterator[tuple[SshTransport, FarEnd, FarGreeting]]:
-        """Yield a connection to a machine besides its worker's; raise a GrassError in words."""
+        """Yield a connection to a machine besides its worker's; raise a GrassError in words.
+
+        `on_any`: also if the name leads to another computer now.
+        """
         with self._extra_folder() as folder:
             transport = self._transport(entry, folder, new_key=new_key)
             try:
@@ -227,7 +231,7 @@ class MachineKeeper:
                 store = entry.far_store(self._context.store_id)
                 far = FarEnd(transport, store, folder=entry.dir, python=entry.python)
                 try:
-                    yield transport, far, far.open()
+                    yield transport, far, far.open(on_any=on_any)
                 finally:
                     far.close()
             except LinkLost as error:
@@ -254,7 +258,7 @@ class MachineKeeper:
     def _uninstall(self, entry: MachineEntry, force: bool) -> Sequence[str]:
         """Delete everything there; return what is left, a line each."""
         try:
-            with self._opened(entry) as (_, far, _):
+            with self._opened(entry, on_any=force) as (_, far, greeting):
                 running = self._ended(far) if force else far.uninstall()
         except GrassError as error:
             if force:
@@ -266,7 +270,7 @@ class MachineKeeper:
                 f"{len(running)} {'job runs' if len(running) == 1 else 'jobs run'} on {entry.name} ({jobs});"
                 f" `grass machine remove --force {entry.name}` ends {'it' if len(running) == 1 else 'them'}"
             )
-        return []
+        return [] if greeting.other is None else [f"jobs that may still run on {greeting.other}, which was not asked"]
 
     @staticmethod
     def _ended(far: FarEnd) -> Sequence[str]:

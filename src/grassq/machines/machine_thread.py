@@ -22,7 +22,8 @@ from grassq.files.blobs import BlobStore
 from grassq.link.connection import ConnectionEnded
 from grassq.link.socket_pair import SocketEnd, socket_pair
 from grassq.machines.book import MachineEntry
-from grassq.machines.far_end import FarEnd, FarGreeting
+from grassq.machines.far_end import FarEnd
+from grassq.machines.far_greeting import FarGreeting
 from grassq.machines.far_job_files import FarJobFiles
 from grassq.machines.measure.others_use import PROBE_S
 from grassq.machines.ssh.backoff import Backoff

@@ -58,7 +58,10 @@ far_do_hello() { # SHIM: the name of the file, or - if no Python is to be used
     far_section facts
     far_now
     far_uptime
+    far_name_computer
     printf 'boot %s\nuptime_ms %s\nclock %s\numask %s\n' "$far_boot" "$far_up" "$far_now" "$far_umask"
+    printf 'name %s\n' "$far_computer"
+    far_attach computer "$far_home/computer" 1000
     far_python='' far_shim_file=$far_home/bin/$1
     if [ "$1" != - ] && [ ! -f "$far_shim_file" ]; then
         far_section uninstalled
@@ -89,9 +92,17 @@ far_do_hello() { # SHIM: the name of the file, or - if no Python is to be used
     done
 }
 
+# Set far_computer to the name of this computer: of several that share a home each has its own, and a reboot keeps it.
+far_name_computer() {
+    far_computer=
+    { IFS= read -r far_computer </proc/sys/kernel/hostname; } 2>/dev/null
+}
+
 # Let only this connection start attempts: an earlier one, which was cut or stopped, may still have an order in a buffer.
 far_do_lead() {
-    far_put "$far_home" leader "$far_connection" || far_refuse "$far_home cannot be written; is the disk full?"
+    far_name_computer
+    { far_put "$far_home" computer "$far_computer $far_boot" && far_put "$far_home" leader "$far_connection"; } ||
+        far_refuse "$far_home cannot be written; is the disk full?"
 }
 
 # Decode an argument into a file.
