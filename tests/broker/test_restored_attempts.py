@@ -15,7 +15,7 @@ from grassq.broker.inbox import Call, FromWorker
 from grassq.core.job_options import STOP_GRACE_S
 from grassq.core.messages import Ack, Hello, Report, Stop, Withdraw
 from grassq.core.model import Outcome, State
-from grassq.core.states import Exited, Lost, RefusedByWorker, Started
+from grassq.core.states import RETRY_DELAY_S, Exited, Lost, RefusedByWorker, Started
 
 
 @pytest.fixture
@@ -211,4 +211,75 @@ def test_who_goes_on_without_waiting_gives_the_devices_away(site: Site) -> None:
     _, waits = beside_unrecorded(site)
     done = site.do(service.accept_restored)
     assert done.notes == ["other jobs may get the devices of a that job 1 may still use"]
+    assert site.job(waits).state is State.PLACED
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_what_runs_of_a_job_that_was_killed_keeps_its_devices_and_is_stopped_also_after_a_restart(
+    site: Site, is_marked: bool
+) -> None:
+    (a,) = hands(site, A)
+    a.ends = False
+    submit(site, a_draft(hold=True))
+    backup = site.back_up()
+    a.obey(site.process(Call(lambda batch: at_once.release(batch, chosen("1")))).orders)
+    site.restore(backup)
+    a.connect()
+    site.do(lambda batch: at_once.kill(batch, chosen("1"), None))
+    assert site.job(1).state is State.CANCELLED
+    site.restart()
+    dirs = tuple(a.dirs)
+    hello = Hello(A, held=() if is_marked else dirs, unrecorded=dirs if is_marked else ())
+    orders = site.process(FromWorker("a", hello)).orders
+    stop, withdraw = Stop(1, 1, STOP_GRACE_S, A.boot), Withdraw(1, 1, A.boot, unrecorded=True)
+    assert orders == [("a", stop), ("a", withdraw)]
+    (waits,) = submit(site, a_draft())
+    assert site.job(waits).state is State.QUEUED, "nobody knows which devices it uses"
+    a.tell((1, 1))
+    assert site.job(waits).state is State.PLACED and site.job(1).state is State.CANCELLED
+
+
+def test_what_ran_of_a_job_that_was_killed_before_its_worker_spoke_keeps_its_devices(site: Site) -> None:
+    (a,) = hands(site, A)
+    a.ends = False
+    submit(site, a_draft(hold=True))
+    backup = site.back_up()
+    a.obey(site.process(Call(lambda batch: at_once.release(batch, chosen("1")))).orders)
+    site.restore(backup)
+    site.do(lambda batch: at_once.kill(batch, chosen("1"), None))
+    a.connect()
+    site.restart()
+    orders = site.hello(A, held=a.dirs)
+    assert [type(order) for order in orders] == [Stop, Withdraw]
+    (waits,) = submit(site, a_draft())
+    assert site.job(waits).state is State.QUEUED
+    a.tell((1, 1))
+    assert site.job(waits).state is State.PLACED
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_newer_attempt_than_the_running_one_keeps_its_devices_when_its_worker_connects_again(
+    site: Site, restarts: bool
+) -> None:
+    (a,) = hands(site, A)
+    a.ends = False
+    submit(site, a_draft(tries=2))
+    site.report(1, Started(1, 4711), worker="a")
+    backup = site.back_up()
+    site.report(1, Exited(1, Outcome.EXITED, 1), worker="a")
+    site.clock.now += 2 * RETRY_DELAY_S
+    a.obey(site.process().orders)
+    assert sorted(a.dirs) == [(1, 1), (1, 2)]
+    site.restore(backup)
+    site.hello(A, held=a.dirs, seen=a.seen)
+    if restarts:
+        site.restart()
+    assert Withdraw(1, 2, A.boot, unrecorded=True) in site.hello(A, held=a.dirs)
+    assert not site.decider.board.unreconciled
+    site.report(1, Exited(1, Outcome.EXITED, 1), worker="a")
+    (waits,) = submit(site, a_draft())
+    assert (site.job(1).state, site.job(1).attempt, site.job(waits).state) == (State.HELD, 2, State.QUEUED)
+    done = site.do(lambda batch: at_once.release(batch, chosen("1")))
+    assert "may still run" in done.notes[0] and site.job(1).state is State.HELD
+    a.tell((1, 2))
     assert site.job(waits).state is State.PLACED

@@ -6,7 +6,8 @@ ran after the backup do not come back: their numbers and ids are never used agai
 doctor` on their machines names them.
 
 A worker is believed about attempts that the store has no record of only while a restore is certain and the worker has
-not spoken since. Otherwise what it says of them changes no job and no id.
+not spoken since. Otherwise what it says of them changes no job and no id: those of ended jobs, and those that it named
+then, only keep the worker itself from other jobs until they have ended.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from grassq.broker.inbox import Orders
 from grassq.core import reconcile
 from grassq.core.job_options import STOP_GRACE_S
 from grassq.core.messages import Forget, Hello, Report, Stop, StoreHistory, StorePosition, Withdraw
-from grassq.core.model import ATTEMPT_MAX, FINAL, HOLDING, ID_MAX, AttemptId, Job, Outcome, State
+from grassq.core.model import ATTEMPT_MAX, FINAL, ID_MAX, AttemptId, Job, Outcome, State
 from grassq.core.states import Exited, Hold, RefusedByWorker
 from grassq.store.base import Loaded
 from grassq.store.high_water import HighWater
@@ -138,12 +139,14 @@ class Recovery:
         name = hello.info.name
         if len(hello.held) > HELD_MAX:
             log.warning("held_not_compared worker=%s attempts=%s", name, len(hello.held) - HELD_MAX)
+        newer = {(job, attempt) for job, (worker, attempt) in self.state.newer.items() if worker == name}
+        newer &= {*hello.held, *hello.unrecorded}
         seen = self._proved(batch, name, hello.seen)
         is_ahead = self.history(batch.store.number, batch.next_id - 1).is_behind(seen)
         is_restored = is_ahead or name in batch.board.unreconciled
         is_restored |= self.state.restored and name not in self.state.spoken
         told_to = self._taken_to if seen is None or not is_ahead else max(seen.highest_id, self._restored_to)
-        held, unrecorded, known = self._believed(batch, hello, told_to, is_restored)
+        held, unrecorded, known = self._believed(batch, _without(hello, newer), told_to, is_restored)
         # A restored store cannot tell a removed job from a job it has no record of.
         restored_to = ID_MAX if is_restored else self._restored_to
         found = reconcile.unknown(held, known, self._taken_to, restored_to)
@@ -151,17 +154,20 @@ class Recovery:
         if is_ahead or any(job in known or job > self._taken_to for job, _ in found.unrecorded):
             batch.next_id = max(batch.next_id, *(1 + id_ for id_ in (told_to, *(job for job, _ in held))))
             self.restored(batch, f"worker {name} has seen more than the store holds")
-        for job, attempt in found.unwanted:
-            self.fence(name, Stop(job, attempt, STOP_GRACE_S, hello.info.boot))
-        orders: Orders = [(name, stop) for worker, stop in self.state.fenced.values() if worker == name]
-        for attempt_id in found.unrecorded:
-            orders += self._give_up(batch, name, attempt_id)
         # These attempts may run: their devices are in use until the worker reports their ends. An attempt may have been
         # given up before, in an answer that the worker did not get.
         last = {job.attempt_id: job for job in known.values()}
         skipped = [each for each in held if each in last and is_skipped(batch, last[each])]
-        batch.board.workers[name].unrecorded = {*found.unrecorded, *unrecorded, *skipped}
-        for attempt_id in sorted(batch.board.workers[name].unrecorded):
+        may_run = {*found.unrecorded, *found.unwanted, *unrecorded, *skipped, *newer}
+        batch.board.workers[name].unrecorded = may_run
+        stops = {each: stop for each, (worker, stop) in self.state.fenced.items() if worker == name}
+        for each in sorted(may_run):
+            if each[0] in known and known[each[0]].state in FINAL:
+                stops.setdefault(each, Stop(*each, STOP_GRACE_S, hello.info.boot))
+        orders: Orders = [(name, stop) for stop in stops.values()]
+        for attempt_id in found.unrecorded:
+            orders += self._give_up(batch, name, attempt_id)
+        for attempt_id in sorted(may_run):
             orders.append((name, Withdraw(*attempt_id, hello.info.boot, unrecorded=True)))
         if is_restored:
             _keep_ids(batch)
@@ -187,9 +193,11 @@ class Recovery:
         held, unrecorded = _possible(hello.held, highest_id), _possible(hello.unrecorded, highest_id)
         known = batch.fetch({job for job, _ in held + unrecorded})
         if not (is_restored or is_trusted):
-            # Without a restore there is no attempt that the store never heard of.
-            held = [each for each in held if each[0] not in known or each[1] <= known[each[0]].attempt]
-            unrecorded = [each for each in unrecorded if each[0] not in known or is_skipped(batch, known[each[0]])]
+            # Without a restore there is no attempt that the store never heard of. One of an ended job may be left of an
+            # earlier restore, and nobody but the worker itself waits for it.
+            alive = {id_: job for id_, job in known.items() if job.state not in FINAL}
+            held = [each for each in held if each[0] not in alive or each[1] <= alive[each[0]].attempt]
+            unrecorded = [each for each in unrecorded if each[0] not in alive or is_skipped(batch, alive[each[0]])]
         if len(held) + len(unrecorded) < said:
             log.error("invented_attempts worker=%s count=%s", name, said - len(held) - len(unrecorded))
         return held + unrecorded, unrecorded, known
@@ -274,6 +282,12 @@ class Recovery:
             del self.state.fenced[next(iter(self.state.fenced))]
 
 
+def _without(hello: Hello, attempts: set[AttemptId]) -> Hello:
+    """Return a hello that does not name these attempts."""
+    held, unrecorded = ([each for each in named if each not in attempts] for named in (hello.held, hello.unrecorded))
+    return replace(hello, held=tuple(held), unrecorded=tuple(unrecorded)) if attempts else hello
+
+
 def _possible(attempts: tuple[AttemptId, ...], highest_id: int) -> list[AttemptId]:
     """Return at most HELD_MAX of the attempts, only those whose numbers a store can have given."""
     return [each for each in attempts[:HELD_MAX] if 0 < each[0] <= highest_id and 0 < each[1] <= ATTEMPT_MAX]
@@ -305,7 +319,8 @@ def note_late(batch: Batch, report: Report) -> None:
 
 def is_skipped(batch: Batch, job: Job) -> bool:
     """Tell whether the last attempt of a job was given up because the store has no record of it."""
-    if job.attempt == 0 or job.state in FINAL | HOLDING or job.attempt_id in batch.changes.attempts:
+    # Only a recorded attempt has a placement.
+    if job.attempt == 0 or job.placement is not None or job.attempt_id in batch.changes.attempts:
         return False
     return all(recorded.number != job.attempt for recorded in batch.store.attempts(job.id))
 

@@ -92,6 +92,10 @@ class StorePosition(Struct, frozen=True):
         """Tell whether a broker with this key has made the position."""
         return self.proof.isascii() and hmac.compare_digest(self.proof, self._proof(key))
 
+    def is_before(self, other: StorePosition | None) -> bool:
+        """Return whether another position is a later one of the same incarnation."""
+        return other is not None and self.incarnation == other.incarnation and self.commit < other.commit
+
     def _proof(self, key: str) -> str:
         text = f"{self.commit} {self.highest_id} {self.incarnation}"
         return hmac.digest(key.encode(), text.encode(), "sha256").hex()

@@ -252,6 +252,9 @@ class BrokerLink:
         return True
 
     def _remember(self, position: StorePosition) -> None:
+        if position.is_before(self._memory.position):
+            # The position before a start waits behind other frames, and heartbeats overtake it.
+            return
         self._memory = replace(self._memory, position=position)
         if time.monotonic() - self._written_at < POSITION_EVERY_S:
             return

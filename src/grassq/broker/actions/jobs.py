@@ -89,7 +89,7 @@ class ReleaseJobs(Action):
         if any(job.id == id_ for state in batch.board.workers.values() for id_, _ in state.unrecorded):
             runs = "an attempt of it that the store has no record of may still run; `grass kill` ends it"
             return f"job {job.id} stays held: {runs}"
-        if batch.board.awaited and is_skipped(batch, job):
+        if batch.board.awaited and job.state is State.HELD and is_skipped(batch, job):
             names = ", ".join(sorted(batch.board.awaited))
             runs = f"an attempt of it that the store has no record of may run on {names}, which has not connected since"
             return f"job {job.id} stays held: {runs} the broker started; `grass remove WORKER --lost` gives a worker up"
