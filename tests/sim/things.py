@@ -59,6 +59,8 @@ class RunDir:
     acked: bool = False
     #: A restored broker has said that its store has no record of it.
     unrecorded: bool = False
+    #: The files that the attempt is sent are there.
+    sent: bool = False
     #: The files that the attempt leaves were brought back.
     collected: bool = False
     #: On disk for good; else a power cut may take it.

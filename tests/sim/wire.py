@@ -33,6 +33,8 @@ from grassq.core.messages import (
 HEARTBEAT_S = 1.5
 #: Silence after which either end gives a connection up.
 SILENCE_S = 4.5
+#: What is said once in a connection, because a connection that loses a frame ends.
+SAID_ONCE = (Hello, Check, Withdraw, Forget)
 
 
 class Ends(Protocol):
@@ -74,6 +76,8 @@ class Link:
     welcome: int = 0
     no_way_in: bool = False
     no_way_out: bool = False
+    #: The connection that a cut took a frame from: it ends at the next frame that gets through.
+    gap: int = 0
     seen: StorePosition | None = None
     seen_at: float = 0.0
 
@@ -125,7 +129,9 @@ class Wire:
 
     def _remember(self, name: str, number: int, moment: StorePosition) -> None:
         link = self.links[name]
-        if number == link.number and self._ends.machines[name].agent is not None and not link.no_way_in:
+        if number != link.number or self._ends.machines[name].agent is None or link.no_way_in:
+            return
+        if not moment.is_before(link.seen):
             link.seen, link.seen_at = moment, self._ends.now
 
     def end(self, name: str) -> None:
@@ -158,8 +164,11 @@ class Wire:
         self._ends.after(for_s, partial(self.heal, name))
 
     def heal(self, name: str) -> None:
-        """Let everything through again."""
-        self.links[name].no_way_in = self.links[name].no_way_out = False
+        """Let everything through again; a connection that a cut took something from ends."""
+        link = self.links[name]
+        link.no_way_in = link.no_way_out = False
+        if link.broker is not None and link.gap == link.number:
+            self._break(name)
 
     # Heartbeats.
 
@@ -222,7 +231,10 @@ class Wire:
     def to_broker(self, name: str, message: WorkerMessage) -> None:
         """A worker says something; out of touch it is dropped."""
         link = self.links[name]
-        if link.broker is None or link.no_way_out:
+        if link.broker is None:
+            return
+        if link.no_way_out:
+            self._lose(link, message)
             return
         if isinstance(message, Hello) and message.fresh:
             message = replace(message, seen=link.seen)
@@ -250,10 +262,13 @@ class Wire:
     def to_worker(self, name: str, order: Order) -> None:
         """The broker gives an order."""
         link = self.links[name]
-        if link.broker is not self._ends.decider or link.no_way_in:
+        if link.broker is not self._ends.decider:
+            return
+        if link.no_way_in:
+            self._lose(link, order)
             return
         fates = self._fates(name)
-        if not fates and isinstance(order, Check | Withdraw | Forget):
+        if not fates and isinstance(order, SAID_ONCE):
             self._break(name)
         told = self._ends.decider.status.history.position if self._ends.decider is not None else None
         for delay in fates:
@@ -266,6 +281,11 @@ class Wire:
                 # The position comes before a start, on the same connection.
                 self._remember(name, number, told)
             agent.order(order)
+
+    def _lose(self, link: Link, message: WorkerMessage | Order) -> None:
+        """A cut takes a frame; of those that are repeated nobody would miss one."""
+        if isinstance(message, SAID_ONCE):
+            link.gap = link.number
 
     def _break(self, name: str) -> None:
         """A frame is missing: the connection ends, and both ends know."""

@@ -13,6 +13,7 @@ from errno import ENOENT
 from random import Random
 from typing import Any, Protocol
 
+from tests.sim.files import FileWork
 from tests.sim.things import Command, RunDir, Shim
 
 from grassq.core.messages import Start
@@ -26,8 +27,6 @@ from grassq.worker.attempts import exited
 from grassq.worker.machine import Inventory
 
 TERM, KILL = 15, 9
-#: How long it takes to bring the files of an attempt that leaves some.
-COLLECT_S = 0.7
 
 
 class Timeline(Protocol):
@@ -64,6 +63,9 @@ class Machine:
     watched: set[AttemptId] = field(default_factory=set)
     pids: Any = field(default_factory=lambda: itertools.count(100))
 
+    def __post_init__(self) -> None:
+        self.files = FileWork(self)
+
     @property
     def boot(self) -> str:
         return f"{self.name}-boot-{self.boots}"
@@ -78,6 +80,8 @@ class Machine:
         folder = self.dirs.setdefault(start.id, RunDir(self.boot))
         folder.order = start
         folder.lease = lease or folder.lease
+        if not self.files.send(start.id, at_once=after is None):
+            return
         if after is None:
             self.order(start.id)
         elif after in self.dirs:
@@ -117,18 +121,7 @@ class Machine:
             self.time.after(rng.uniform(0, 0.4), lambda: self._taken(attempt, shim_pool, boots))
 
     def collect(self, attempt: AttemptId, end: Exited) -> Exited | None:
-        """Some attempts leave files: bringing them takes a while, and the agent may be gone by then."""
-        folder = self.dirs.get(attempt)
-        if folder is None or attempt[0] % 3 or folder.collected:
-            return end
-
-        def bring() -> None:
-            folder.collected = True
-            if self.agent is not None:
-                self.agent.shim_gone(attempt)
-
-        self.time.after(COLLECT_S, bring)
-        return None
+        return end if self.files.bring(attempt) else None
 
     def look(self, attempt: AttemptId) -> RunState:
         found = self.dirs.get(attempt)
@@ -158,6 +151,7 @@ class Machine:
                 self._dies(folder.command, TERM if grace_s > 0 else KILL)
             return
         folder.stop = grace_s
+        self.files.stop(attempt)
         if folder.shim is not None and folder.shim.alive and folder.shim.busy == attempt:
             self._terminate(folder, grace_s)
 
@@ -342,6 +336,7 @@ class Machine:
     def agent_gone(self) -> None:
         """The agent's process ends: idle shims leave, busy ones go on."""
         self.agent = None
+        self.files.end()
         self.shim_pool += 1
         self.launcher += 1
         self.launcher_alive = True
