@@ -17,6 +17,8 @@ from grassq.files.snapshot import snapshot
 from grassq.machines.far_end import TAIL_MAX
 from grassq.machines.far_stream import SLOWEST, FarStream
 from grassq.machines.transport import LinkLost, LocalTransport, Stream, Transport
+from grassq.run.lease_timer import boottime
+from grassq.run.rundir import Lease
 
 
 def play(folder: Path, transport: Transport, test: Test) -> None:
@@ -24,14 +26,18 @@ def play(folder: Path, transport: Transport, test: Test) -> None:
     asyncio.run(on_stage(lambda: a_machine(transport, folder, python=False), home, test))
 
 
-def test_a_removal_that_takes_long_holds_nothing_up(tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
+def waiting(folder: Path, program: str, pattern: str) -> LocalTransport:
+    """A machine whose program waits for a file `go` if its arguments match a pattern of sh."""
+    tools = folder / "tools"
     tools.mkdir()
-    # It waits for the word of the test when it removes the folder of a job.
-    wait = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
-    (tools / "rm").write_text(f'#!/bin/sh\ncase "$*" in "-rf "*jobs/*) {wait} ;; esac\nexec /bin/rm "$@"\n')
-    (tools / "rm").chmod(0o755)
-    line = LocalTransport(str(tmp_path), shell=("dash",), env={"PATH": f"{tools}:{os.defpath}"})
+    wait = f"until [ -e {folder}/go ]; do sleep 0.05; done"
+    (tools / program).write_text(f'#!/bin/sh\ncase "$*" in {pattern}) {wait} ;; esac\nexec /bin/{program} "$@"\n')
+    (tools / program).chmod(0o755)
+    return LocalTransport(str(folder), shell=("dash",), env={"PATH": f"{tools}:{os.defpath}"})
+
+
+def test_a_removal_that_takes_long_holds_nothing_up(tmp_path: Path) -> None:
+    line = waiting(tmp_path, "rm", '"-rf "*jobs/*')
 
     async def test(stage: Stage) -> None:
         stage.run(b"true")
@@ -42,6 +48,25 @@ def test_a_removal_that_takes_long_holds_nothing_up(tmp_path: Path) -> None:
         assert 1 in stage.machine.folders()
         (tmp_path / "go").touch()
         await until(lambda: stage.machine.folders() == [2])
+
+    play(tmp_path, line, test)
+
+
+def test_a_lease_that_is_renewed_while_files_are_on_their_way_is_the_one_that_counts(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    tree = snapshot(os.fsencode(tmp_path / "source"), BlobStore(os.fsencode(tmp_path / "blobs")))
+    line = waiting(tmp_path, "tar", "*")
+    first, second = (Lease(boottime() + length_s, length_s) for length_s in (300.0, 600.0))
+
+    async def test(stage: Stage) -> None:
+        stage.run(b"sleep", b"1000", lease=first, send=(SentTree(tree.id),))
+        stage.machine.lease((1, 1), second)
+        (tmp_path / "go").touch()
+        await stage.runs()
+        found = stage.machine.leased((1, 1))
+        assert found is not None and found.length_s == second.length_s
+        stage.machine.stop((1, 1), 0.0)
+        await stage.ended()
 
     play(tmp_path, line, test)
 

@@ -93,6 +93,8 @@ class SshMachine:
         self._line = b""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked_at = 0.0
+        #: The attempts whose files are on their way, each with its newest lease.
+        self._bringing: dict[AttemptId, Lease | None] = {}
         #: The attempt that was looked at last, if its shim lived.
         self._seen_alive: AttemptId | None = None
         #: The jobs whose folders are to be removed, and whether their checkpoints are spared.
@@ -215,10 +217,11 @@ class SshMachine:
         )
         self._files.note_fetch(start, path, launch.cwd)
         if not self._files.is_sent(start):
+            self._bringing[start.id] = lease
             self._files.send(
                 start,
                 path,
-                sent=partial(self._start_sent, start, lease),
+                sent=partial(self._start_sent, start),
                 refused=partial(self._put_off, start.id),
                 failed=lambda why: self._tell("refused", start.id, why=why),
                 told=lambda why: self._tell("delayed", start.id, why=why),
@@ -237,10 +240,10 @@ class SshMachine:
             assert self._loop is not None
             self._loop.call_soon(lambda: self._tell("duplicate", attempt))
 
-    def _start_sent(self, start: Start, lease: Lease | None) -> None:
+    def _start_sent(self, start: Start) -> None:
         """Order an attempt whose files are there now. If that fails, the worker orders it again."""
         with one_alone(start.id):
-            self.start(start, lease)
+            self.start(start, self._bringing.pop(start.id, None))
 
     def _put_off(self, attempt: AttemptId, error: LinkLost) -> None:
         """Say why files wait, and give them the session of the journal; the worker tries again what was not carried."""
@@ -274,10 +277,14 @@ class SshMachine:
 
     def void(self, attempt: AttemptId) -> bool:
         """Claim the attempt there, so that it never starts."""
+        self._bringing.pop(attempt, None)
         return self._far.void(attempt, self.boot)
 
     def lease(self, attempt: AttemptId, lease: Lease) -> None:
-        """Write until when the attempt may run, on the clock there."""
+        """Write until when the attempt may run, on the clock there; it is noted while files are on their way."""
+        if attempt in self._bringing:
+            self._bringing[attempt] = lease
+            return
         self._far.write_lease(attempt, self._there(lease), self.boot)
 
     def leased(self, attempt: AttemptId) -> Lease | None:
