@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.world import BIN, Grass, eventually
-from tests.machines.site import MachineSite
+from tests.machines.site import MachineSite, SshMachine
 
 #: How long a machine may take until it is connected.
 CONNECTED_S = 60.0
@@ -170,6 +170,31 @@ def test_a_machine_that_is_gone_is_removed_by_force_and_what_is_left_is_said(gra
     assert (done.code, done.out) == (0, "removed machine alpha\n")
     assert "left there: .grass-ssh on " in done.err
     assert book(grass) == []
+
+
+def without_its_worker(grass: Grass, site: MachineSite, alpha: SshMachine) -> None:
+    """Make the worker of a machine wait for a person, while others may log in there."""
+    alpha.new_host_key()
+    alpha.kill_sshd()
+    alpha.restart_sshd()
+    eventually(lambda: row(grass)["state"] == "needs you", "the machine waits for a person", CONNECTED_S)
+    site.trust()
+
+
+def test_a_job_that_has_ended_there_is_not_erased_before_its_end_is_known_here(grass: Grass, site: MachineSite) -> None:
+    alpha = site.machine("alpha")
+    grass.ok("machine", "add", "alpha", *CPU)
+    job = grass.enqueue("--worker", "alpha", "--", "sh", "-c", "until [ -e gate ]; do sleep 0.05; done; exit 7")
+    grass.until(job, "running")
+    without_its_worker(grass, site, alpha)
+    (alpha.home / "gate").touch()
+    (end,) = eventually(lambda: list(alpha.home.glob(".grass-ssh/*/jobs/*/*/exit")), "the job has ended there")
+    said = grass.refuses(5, "machine", "remove", "alpha")
+    assert end.exists()
+    assert f"alpha has 1 unfinished job ({job})" in said and "`grass machine remove --force alpha`" in said
+    grass.ok("machine", "retry", "alpha")
+    assert grass.ended(job)[0]["exit_code"] == 7
+    assert grass.ok("machine", "remove", "alpha") == "removed machine alpha; nothing is left there\n"
 
 
 def test_a_test_says_what_works(grass: Grass, site: MachineSite) -> None:

@@ -24,6 +24,9 @@ def make_keeper(setup: DaemonContext, engine: Engine, links: WorkerRegistry, blo
     async def is_worker(name: str) -> bool:
         return await engine.read(lambda batch: name in batch.board.workers)
 
+    async def unfinished(name: str) -> list[int]:
+        return await engine.read(lambda batch: [job.id for job in batch.board.held_by(name)])
+
     async def forget_worker(name: str, lost: bool) -> None:
         def forget(batch: Batch) -> None:
             service.remove_worker(batch, name, lost)
@@ -40,5 +43,10 @@ def make_keeper(setup: DaemonContext, engine: Engine, links: WorkerRegistry, blo
         probe_s=setup.values.probe_s,
     )
     return MachineKeeper(
-        Book(setup.home), context, capacity_of=capacity_of, is_worker=is_worker, forget_worker=forget_worker
+        Book(setup.home),
+        context,
+        capacity_of=capacity_of,
+        is_worker=is_worker,
+        unfinished=unfinished,
+        forget_worker=forget_worker,
     )

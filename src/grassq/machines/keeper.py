@@ -48,13 +48,19 @@ class MachineKeeper:
         *,
         capacity_of: Callable[[str], Capacity],
         is_worker: Callable[[str], Awaitable[bool]],
+        unfinished: Callable[[str], Awaitable[Sequence[int]]],
         forget_worker: Callable[[str, bool], Awaitable[None]],
     ) -> None:
-        """`capacity_of` reads a typed capacity; `forget_worker` removes a worker at the broker, also one with jobs."""
+        """Ask the broker by these calls.
+
+        `capacity_of` reads a typed capacity; `unfinished` returns the jobs of a worker whose end the broker does not
+        have yet; `forget_worker` removes a worker at the broker, also one with jobs.
+        """
         self._book = machines
         self._context = context
         self._capacity_of = capacity_of
         self._is_worker = is_worker
+        self._unfinished = unfinished
         self._forget_worker = forget_worker
         self._threads: dict[str, MachineThread] = {}
         #: One change at a time: two of the same machine would stop each other's thread.
@@ -99,8 +105,14 @@ class MachineKeeper:
         """Delete what is on a machine, and forget the machine and its worker."""
         async with self._changing:
             entry = self.entry(name)
+            if not force:
+                # Before the connection ends, which may be fetching files.
+                await self._refuse_unfinished(name)
             await self._stop(name)
             try:
+                if not force:
+                    # Again: nothing is started there from now on, and a job may have come before.
+                    await self._refuse_unfinished(name)
                 left = await asyncio.to_thread(self._uninstall, entry, force)
                 if await self._is_worker(name):
                     await self._forget_worker(name, force)
@@ -186,6 +198,14 @@ class MachineKeeper:
         thread = self._threads.pop(name, None)
         if thread is not None:
             await thread.stop()
+
+    async def _refuse_unfinished(self, name: str) -> None:
+        """Refuse what would delete the run dirs of jobs whose end the broker does not have yet."""
+        if jobs := await self._unfinished(name):
+            raise Refused(
+                f"{name} has {_counted(jobs)}; `grass drain {name}`, and remove the machine when `grass show` has no"
+                f" job there; `grass machine remove --force {name}` gives unfinished jobs up"
+            )
 
     def _row(self, entry: MachineEntry, thread: MachineThread | None) -> MachineRow:
         row = MachineRow(entry.name, entry.target.shown, "connecting", labels=entry.labels)
@@ -281,3 +301,9 @@ class MachineKeeper:
         while (running := far.uninstall()) and time.monotonic() < deadline:
             time.sleep(KILL_PAUSE_S)
         return running
+
+
+def _counted(jobs: Sequence[int]) -> str:
+    """Return how many jobs are unfinished, and the first of them."""
+    named = ", ".join(map(str, jobs[:SHOWN_MAX])) + (", ..." if len(jobs) > SHOWN_MAX else "")
+    return f"{len(jobs)} unfinished {'job' if len(jobs) == 1 else 'jobs'} ({named})"

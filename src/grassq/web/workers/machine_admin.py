@@ -37,7 +37,8 @@ class MachineAdmin(Protocol):
     async def remove(self, name: str, *, force: bool) -> Sequence[str]:
         """Delete what is there, forget the machine and its worker; return what is left there, a line each.
 
-        Refused while jobs run there, or while the machine does not answer, unless `force`. NotFound: no such machine.
+        Refused unless `force`: jobs run there, the broker does not have the end of a job, or the machine does not
+        answer. NotFound: no such machine.
         """
 
     def list(self) -> Sequence[MachineRow]:
