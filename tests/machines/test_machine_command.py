@@ -85,6 +85,23 @@ def test_the_same_definition_changes_nothing_and_another_one_replaces_it(grass: 
     )
 
 
+@pytest.mark.parametrize("elsewhere", [("beta",), ("alpha", "--dir", "elsewhere"), ("ann@alpha",)])
+def test_a_machine_with_unfinished_jobs_is_not_moved(
+    grass: Grass, site: MachineSite, elsewhere: tuple[str, ...]
+) -> None:
+    alpha = site.machine("alpha")
+    site.machine("beta")
+    grass.ok("machine", "add", "alpha", *CPU)
+    job = grass.enqueue("--worker", "alpha", "--", "sh", "-c", "until [ -e gate ]; do sleep 0.05; done; exit 7")
+    grass.until(job, "running")
+    said = grass.refuses(5, "machine", "add", "alpha", *elsewhere, *CPU)
+    assert f"alpha has 1 unfinished job ({job})" in said and "`grass drain alpha`" in said
+    assert grass.ok("machine", "add", "alpha", "--label", "new", *CPU).startswith("machine alpha is changed\n")
+    (alpha.home / "gate").touch()
+    assert grass.ended(job)[0]["exit_code"] == 7
+    assert grass.ok("machine", "add", "alpha", *elsewhere, *CPU).startswith("machine alpha is changed\n")
+
+
 def test_a_machine_file_of_ml_scheduler_is_a_machine(grass: Grass, site: MachineSite) -> None:
     alpha = site.machine("alpha")
     text = f"username: {alpha.user}\nip: {alpha.address}\nport: {alpha.port}\nssh_key_path: {alpha.key}\n"

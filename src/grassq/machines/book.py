@@ -49,6 +49,11 @@ class MachineEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     #: Whether a Python there may be used; without it, jobs run under sh.
     python: bool = True
 
+    @property
+    def place(self) -> tuple[str, str | None, int | None, str]:
+        """Where the run dirs of its jobs are, as typed: host, user, port and folder."""
+        return self.target.host, self.target.user, self.target.port, self.dir
+
     def far_store(self, store_id: str) -> str:
         """Return the name of the far home of a store there: machines may share a home directory, over NFS."""
         return f"{store_id}-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"

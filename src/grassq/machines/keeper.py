@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from grassq.core.resources.capacity import Capacity, capacity_text
 from grassq.errors import GrassError, NotFound, Refused
 from grassq.machines import book
-from grassq.machines.book import AddedMachine, Book, MachineEntry, MachineRow
+from grassq.machines.book import AddedMachine, Book, MachineEntry, MachineRow, Status
 from grassq.machines.checkup import Step, checkup
 from grassq.machines.far_end import FarEnd
 from grassq.machines.far_greeting import FarGreeting
@@ -85,13 +85,15 @@ class MachineKeeper:
             known = self._book.get(entry.name)
             if known is None and await self._is_worker(entry.name):
                 raise Refused(f"a worker is named {entry.name} already; give the machine another name")
+            if known is not None and known.place != entry.place:
+                await self._refuse_move(entry.name)
             try:
                 found = await asyncio.to_thread(self._first_login, entry, new_key)
             except LoginFailed as error:
                 if error.is_unknown_key:
                     return AddedMachine("unknown_key", (str(error),), tuple(self._transport(entry, "").interactive()))
                 raise
-            status = self._book.put(entry)
+            status = await self._put(known, entry)
             if status != "unchanged" or entry.name not in self._threads:
                 await self._stop(entry.name)
                 self._keep(entry)
@@ -107,19 +109,15 @@ class MachineKeeper:
             entry = self.entry(name)
             if not force:
                 # Before the connection ends, which may be fetching files.
-                await self._refuse_unfinished(name)
-            await self._stop(name)
-            try:
+                await self._refuse_removal(name)
+            async with self._stopped(entry):
                 if not force:
                     # Again: nothing is started there from now on, and a job may have come before.
-                    await self._refuse_unfinished(name)
+                    await self._refuse_removal(name)
                 left = await asyncio.to_thread(self._uninstall, entry, force)
                 if await self._is_worker(name):
                     await self._forget_worker(name, force)
-            except GrassError:
-                self._keep(entry)
-                raise
-            self._book.remove(name)
+                self._book.remove(name)
             shutil.rmtree(self._folder(name), ignore_errors=True)
             return left
 
@@ -199,12 +197,39 @@ class MachineKeeper:
         if thread is not None:
             await thread.stop()
 
-    async def _refuse_unfinished(self, name: str) -> None:
-        """Refuse what would delete the run dirs of jobs whose end the broker does not have yet."""
+    @asynccontextmanager
+    async def _stopped(self, entry: MachineEntry) -> AsyncIterator[None]:
+        """End the connection of a machine for a change, and make it again if the change fails."""
+        await self._stop(entry.name)
+        try:
+            yield
+        except GrassError:
+            self._keep(entry)
+            raise
+
+    async def _put(self, known: MachineEntry | None, entry: MachineEntry) -> Status:
+        """Write an entry into the book, unless that leaves unfinished jobs behind at another place."""
+        if known is None or known.place == entry.place:
+            return self._book.put(entry)
+        async with self._stopped(known):
+            # Again: a job may have been placed there during the login.
+            await self._refuse_move(entry.name)
+            return self._book.put(entry)
+
+    async def _refuse_removal(self, name: str) -> None:
+        """Refuse to delete the run dirs of jobs whose end the broker does not have yet."""
         if jobs := await self._unfinished(name):
             raise Refused(
                 f"{name} has {_counted(jobs)}; `grass drain {name}`, and remove the machine when `grass show` has no"
                 f" job there; `grass machine remove --force {name}` gives unfinished jobs up"
+            )
+
+    async def _refuse_move(self, name: str) -> None:
+        """Refuse to look elsewhere for the run dirs of such jobs: they would count as lost, and run on."""
+        if jobs := await self._unfinished(name):
+            raise Refused(
+                f"{name} has {_counted(jobs)}, so its host, user, port and --dir stay; `grass drain {name}`, and change"
+                f" them when `grass show` has no job there, or add the other machine with another name"
             )
 
     def _row(self, entry: MachineEntry, thread: MachineThread | None) -> MachineRow:

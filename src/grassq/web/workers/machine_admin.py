@@ -30,8 +30,9 @@ class MachineAdmin(Protocol):
     async def add(self, entry: MachineEntry, *, new_key: bool) -> AddedMachine:
         """Log in there, then keep the machine and connect it as a worker; `new_key` accepts a key not seen before.
 
-        Nothing is kept if the login fails. Refused: another worker has the name. The same definition again is
-        `unchanged`. A key that the user has not accepted yet is the answer `unknown_key`, no error.
+        Nothing is kept if the login fails. Refused: another worker has the name, or it is another place while jobs at
+        the known one are unfinished. The same definition again is `unchanged`. A key that the user has not accepted
+        yet is the answer `unknown_key`, no error.
         """
 
     async def remove(self, name: str, *, force: bool) -> Sequence[str]:
