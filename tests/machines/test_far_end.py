@@ -14,7 +14,7 @@ from tests.machines.far_site import STORE, FarSite
 from tests.run.harness import eventually
 
 from grassq.machines.far import script
-from grassq.machines.far_end import FarEnd
+from grassq.machines.far_end import FarEnd, Uninstalled
 from grassq.machines.far_greeting import FarUnusable
 from grassq.machines.transport import LinkLost
 from grassq.run import processes, rundir
@@ -324,12 +324,29 @@ def test_a_folder_that_cannot_be_removed_is_named_with_the_reason(far_site: FarS
 
 def test_uninstall_deletes_everything_unless_something_runs(far_site: FarSite) -> None:
     far_site.begin(1, "sleep", "600")
-    assert far_site.far.uninstall() == ["1/1"] and far_site.far_home.is_dir()
+    assert far_site.far.uninstall().running == ("1/1",) and far_site.far_home.is_dir()
     far_site.far.stop((1, 1), 5.0)
     far_site.ended(1)
     eventually(lambda: not far_site.far.look((1, 1)).shim_alive, "the supervisor has left")
-    assert far_site.far.uninstall() == []
+    assert far_site.far.uninstall() == Uninstalled()
     assert list(far_site.home.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that root cannot remove")
+@pytest.mark.parametrize(("left", "is_open_only"), [(".nfs0000000000a1", True), ("held", False)])
+def test_uninstall_tells_open_files_of_nfs_from_what_cannot_be_removed(
+    far_site: FarSite, left: str, is_open_only: bool
+) -> None:
+    far_site.script(1, "true")
+    held = far_site.far_home / "bin" / left
+    held.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", held], check=True)
+    try:
+        rest = far_site.far.uninstall()
+    finally:
+        subprocess.run(["umount", held], check=True)
+    assert (rest.running, rest.is_open_only) == ((), is_open_only) and left in rest.why
+    assert [each.name for each in far_site.far_home.rglob("*")] == ["bin", left]
 
 
 def test_a_warm_connection_is_one_session(far_site: FarSite) -> None:

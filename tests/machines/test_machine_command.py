@@ -214,6 +214,33 @@ def test_a_job_that_has_ended_there_is_not_erased_before_its_end_is_known_here(g
     assert grass.ok("machine", "remove", "alpha") == "removed machine alpha; nothing is left there\n"
 
 
+def test_a_machine_whose_folder_cannot_be_deleted_is_kept_and_the_reason_said(grass: Grass, site: MachineSite) -> None:
+    alpha = site.machine("alpha")
+    grass.ok("machine", "add", "alpha")
+    (far_home,) = alpha.home.glob(".grass-ssh/*")
+    (far_home / "roots").mkdir()
+    (far_home / "roots/file").touch()  # of root, so ann cannot delete it
+    said = grass.refuses(5, "machine", "remove", "alpha")
+    assert "alpha" in said and "roots" in said and "`grass machine remove --force alpha`" in said
+    connected(grass)
+    done = grass("machine", "remove", "alpha", "--force")
+    assert (done.code, done.out) == (0, "removed machine alpha\n")
+    assert "left there: .grass-ssh on " in done.err and "roots" in done.err
+    assert book(grass) == []
+
+
+def test_open_files_on_nfs_do_not_keep_a_machine_from_being_removed(grass: Grass, site: MachineSite) -> None:
+    alpha = site.machine("alpha")
+    grass.ok("machine", "add", "alpha")
+    (far_home,) = alpha.home.glob(".grass-ssh/*")
+    (far_home / "roots").mkdir()
+    (far_home / "roots/.nfs0000000000a1").touch()  # as NFS keeps a deleted file that is open
+    done = grass("machine", "remove", "alpha")
+    assert (done.code, done.out) == (0, "removed machine alpha\n")
+    assert "left there: .grass-ssh on alpha: " in done.err
+    assert book(grass) == []
+
+
 def test_a_test_says_what_works(grass: Grass, site: MachineSite) -> None:
     alpha = site.machine("alpha")
     grass.ok("machine", "add", "alpha")

@@ -8,6 +8,8 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable
 
+from msgspec import Struct
+
 from grassq.core.messages import LeftFolder
 from grassq.core.model import AttemptId
 from grassq.core.printable import printable
@@ -29,6 +31,8 @@ LAUNCH_MAX = REQUEST_MAX // 5
 INSTALLER_LINE = 4096
 #: Digits of a number that a machine says.
 DIGITS_MAX = 18
+#: Bytes of a sentence that a machine says.
+WORDS_MAX = 1000
 #: The blocks in which files are read there.
 BLOCK = 4096
 #: Bytes at the end of a log in which its last lines are looked for: a log of progress bars may have no line at all.
@@ -41,6 +45,17 @@ JOBS_AT_ONCE = 1000
 _FOLDER = re.compile(r"[A-Za-z0-9/._+=-]+")
 _STORE = re.compile(r"[A-Za-z0-9._-]+")
 _IDS = re.compile(rb"(\d{1,18}) (\d{1,9})")
+
+
+class Uninstalled(Struct, frozen=True):
+    """What is left of a far home that was to be deleted."""
+
+    #: The attempts that still run: nothing was deleted then.
+    running: tuple[str, ...] = ()
+    #: Why something is left; "" if nothing is.
+    why: str = ""
+    #: Only files are left that a process has open, on NFS: they vanish when it ends.
+    is_open_only: bool = False
 
 
 class FarEnd:
@@ -269,9 +284,12 @@ class FarEnd:
         answers = (self._ask_once("size", *some).get("kilobytes", b"") for some in _batches(jobs))
         return sum(_number(answer) << 10 for answer in answers)
 
-    def uninstall(self) -> list[str]:
-        """Delete the far home; return the attempts that still run, and delete nothing then."""
-        return self._ask_once("uninstall").get("running", b"").decode("ascii", "replace").split()
+    def uninstall(self) -> Uninstalled:
+        """Delete the far home unless attempts still run; return what is left."""
+        answer = self._ask_once("uninstall")
+        running = answer.get("running", b"").decode("ascii", "replace").split()
+        why = answer.get("left", answer.get("open", b""))[:WORDS_MAX].decode("utf-8", "replace")
+        return Uninstalled(tuple(running), printable(why), "open" in answer)
 
     def close(self) -> None:
         """End the control stream."""
@@ -348,7 +366,7 @@ def journal_event(line: bytes) -> tuple[AttemptId, str] | None:
 
 def _checked(answer: Sections) -> Sections:
     if "failed" in answer:
-        raise OSError(errno.EIO, printable(answer["failed"][:1000].decode("utf-8", "replace")))
+        raise OSError(errno.EIO, printable(answer["failed"][:WORDS_MAX].decode("utf-8", "replace")))
     return answer
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from grassq.errors import GrassError, NotFound, Refused
 from grassq.machines import book
 from grassq.machines.book import AddedMachine, Book, MachineEntry, MachineRow, Status
 from grassq.machines.checkup import Step, checkup
-from grassq.machines.far_end import FarEnd
+from grassq.machines.far_end import FarEnd, Uninstalled
 from grassq.machines.far_greeting import FarGreeting
 from grassq.machines.machine_thread import MachineContext, MachineThread
 from grassq.machines.measure import probe
@@ -142,12 +142,12 @@ class MachineKeeper:
         while (step := await steps.get()) is not None:
             yield step
         await running
-        self._threads[name].retry(agent)
+        if (thread := self._threads.get(name)) is not None:
+            thread.retry(agent)
 
     async def free(self, name: str) -> dict[str, object]:
         """Return what a machine has free now, asked over the connection of its worker."""
-        entry = self.entry(name)
-        thread = self._threads[name]
+        entry, thread = self.entry(name), self._thread(name)
         transport, greeting = thread.transport, thread.greeting
         if transport is None or greeting is None:
             raise Refused(f"{name} is not connected: {thread.trouble}")
@@ -165,8 +165,7 @@ class MachineKeeper:
 
     async def retry(self, name: str, agent: str | None) -> None:
         """Connect a machine now that waits for a person, or for its next try."""
-        self.entry(name)
-        self._threads[name].retry(agent)
+        self._thread(name).retry(agent)
 
     def login(self, name: str) -> Sequence[str]:
         """Return the command line that logs in to a machine on a terminal."""
@@ -178,6 +177,13 @@ class MachineKeeper:
         if entry is None:
             raise NotFound(f"there is no machine {name!r}; `grass machine list` names them")
         return entry
+
+    def _thread(self, name: str) -> MachineThread:
+        """Return the thread of a machine; raise NotFound, or Refused while a change is under way."""
+        thread = self._threads.get(self.entry(name).name)
+        if thread is None:
+            raise Refused(f"{name} is being changed or removed now; try again in a moment")
+        return thread
 
     def _keep(self, entry: MachineEntry) -> None:
         capacity = None if entry.capacity is None else self._capacity_of(entry.capacity)
@@ -203,7 +209,7 @@ class MachineKeeper:
         await self._stop(entry.name)
         try:
             yield
-        except GrassError:
+        except BaseException:  # also after a bug: without its thread a machine is not connected until a restart
             self._keep(entry)
             raise
 
@@ -254,8 +260,13 @@ class MachineKeeper:
     @contextmanager
     def _extra_folder(self) -> Iterator[str]:
         """Yield a folder for a connection besides the worker's own."""
-        Path(self._context.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".", dir=self._context.folder) as folder:
+        with ExitStack() as stack:
+            try:
+                Path(self._context.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+                made = tempfile.TemporaryDirectory(prefix=".", dir=self._context.folder, ignore_cleanup_errors=True)
+                folder = stack.enter_context(made)
+            except OSError as error:
+                raise Refused(f"no folder can be made in {self._context.folder}: {error.strerror}") from error
             yield folder
 
     def _transport(self, entry: MachineEntry, folder: str, *, new_key: bool = False) -> SshTransport:
@@ -281,6 +292,8 @@ class MachineKeeper:
                     far.close()
             except LinkLost as error:
                 raise Refused(f"the connection to {entry.target.shown} ended: {error.strerror}") from error
+            except OSError as error:
+                raise Refused(f"{entry.target.shown} cannot do it now: {error.strerror or error}") from error
             finally:
                 transport.close()
 
@@ -304,28 +317,39 @@ class MachineKeeper:
         """Delete everything there; return what is left, a line each."""
         try:
             with self._opened(entry, on_any=force) as (_, far, greeting):
-                running = self._ended(far) if force else far.uninstall()
+                rest = self._ended(far) if force else far.uninstall()
         except GrassError as error:
             if force:
                 return [f"{entry.dir} on {entry.target.shown}: {error}"]
             raise
-        if running:
-            jobs = ", ".join(each.partition("/")[0] for each in running[:SHOWN_MAX])
-            raise Refused(
-                f"{len(running)} {'job runs' if len(running) == 1 else 'jobs run'} on {entry.name} ({jobs});"
-                f" `grass machine remove --force {entry.name}` ends {'it' if len(running) == 1 else 'them'}"
+        if rest.running:
+            jobs, is_one = (
+                ", ".join(each.partition("/")[0] for each in rest.running[:SHOWN_MAX]),
+                len(rest.running) == 1,
             )
-        return [] if greeting.other is None else [f"jobs that may still run on {greeting.other}, which was not asked"]
+            raise Refused(
+                f"{len(rest.running)} {'job runs' if is_one else 'jobs run'} on {entry.name} ({jobs});"
+                f" `grass machine remove --force {entry.name}` ends {'it' if is_one else 'them'}"
+            )
+        if rest.why and not (force or rest.is_open_only):
+            raise Refused(
+                f"{entry.dir} on {entry.target.shown} cannot be deleted: {rest.why}; delete it there, or"
+                f" `grass machine remove --force {entry.name}` forgets the machine and leaves it"
+            )
+        left = [f"{entry.dir} on {entry.target.shown}: {rest.why}"] if rest.why else []
+        if greeting.other is not None:
+            left.append(f"jobs that may still run on {greeting.other}, which was not asked")
+        return left
 
     @staticmethod
-    def _ended(far: FarEnd) -> Sequence[str]:
-        """Kill every job there and delete everything; return the attempts that do not end."""
+    def _ended(far: FarEnd) -> Uninstalled:
+        """Kill every job there and delete everything; return what is left."""
         for attempt, _ in far.inventory(ATTEMPTS_MAX):
             far.stop(attempt, 0.0)
         deadline = time.monotonic() + KILL_S
-        while (running := far.uninstall()) and time.monotonic() < deadline:
+        while (rest := far.uninstall()).running and time.monotonic() < deadline:
             time.sleep(KILL_PAUSE_S)
-        return running
+        return rest
 
 
 def _counted(jobs: Sequence[int]) -> str:

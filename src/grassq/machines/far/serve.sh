@@ -378,9 +378,19 @@ far_do_uninstall() {
     [ -z "$far_running" ] || return 0
     far_why=
     far_erase "$far_home"
-    [ -z "$far_why" ] || far_refuse "$far_why"
+    if [ -n "$far_why" ]; then
+        if far_is_open_only "$far_home"; then far_section open; else far_section left; fi
+        printf %s "$far_why"
+    fi
     rmdir "${far_home%/*}" 2>/dev/null
     return 0
+}
+
+# Tell whether only open files are left: on NFS one stays as .nfs... until it is closed, and this script is one.
+far_is_open_only() { # FOLDER
+    far_text=$(ls -ApR "$1" 2>/dev/null) || return 1
+    printf '%s\n' "$far_text" |
+        awk '/^\.nfs/ { seen = 1; next } !/^$/ && !/[:\/]$/ { other = 1 } END { exit (!seen || other) }'
 }
 
 # Print the lines of the journal from now on, until stdin ends.
