@@ -114,6 +114,7 @@ ASYNC = (
     "broker.engine",
     "broker.subscriptions",
     "link.",
+    "machines.extra_logins",
     "machines.keeper",
     "machines.machine_thread",
     "machines.ssh_machine",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,10 +17,14 @@ from grassq.errors import GrassError, Refused
 from grassq.files.blobs import BlobStore
 from grassq.link.socket_pair import SocketEnd
 from grassq.machines.book import Book, MachineEntry
+from grassq.machines.extra_logins import CALLS_MAX, LOGINS_MAX
 from grassq.machines.keeper import MachineKeeper
 from grassq.machines.machine_thread import MachineContext
+from grassq.machines.ssh.failures import LoginFailed
 from grassq.machines.ssh.target import SshTarget
 
+#: How long something may take that waits for no login.
+SOON_S = 15.0
 _FAKE = Path(__file__).with_name("fake_ssh.py")
 
 
@@ -163,5 +168,88 @@ def test_a_disk_without_room_here_is_said(desk: Desk) -> None:
         async with desk.keeper() as keeper:
             with pytest.raises(GrassError, match="machines"):
                 await keeper.add(desk.host("a"), new_key=False)
+
+    asyncio.run(run())
+
+
+def hang(desk: Desk, until_count: int) -> Callable[[], int]:
+    """Let ssh wait until so many logins have begun, and then be refused; return how many have begun."""
+    began = desk.home / "began"
+    began.mkdir()
+    desk.write_ssh(
+        f"touch '{began}'/$$; until [ \"$(ls '{began}' | wc -l)\" -ge {until_count} ]; do sleep 0.05; done;"
+        " echo 'ssh: connect to host x port 22: Connection refused' >&2; exit 255"
+    )
+    return lambda: len(list(began.iterdir()))
+
+
+def test_a_login_that_hangs_takes_no_thread_of_the_daemon(desk: Desk) -> None:
+    async def run() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        began = hang(desk, 1000)
+        async with desk.keeper() as keeper:
+            adding = asyncio.create_task(keeper.add(entry("a"), new_key=False))
+            await until(began, "a login hangs")
+            async with asyncio.timeout(SOON_S):
+                await asyncio.to_thread(int)
+            await keeper.close()
+            await asyncio.wait([adding], timeout=SOON_S)
+            assert adding.done(), "the login is given up with the keeper"
+            assert isinstance(adding.exception(), GrassError)
+        assert keeper.list() == []
+
+    asyncio.run(run())
+
+
+def test_machines_are_added_side_by_side(desk: Desk) -> None:
+    async def run() -> None:
+        hang(desk, 2)
+        async with desk.keeper() as keeper, asyncio.timeout(SOON_S):
+            adding = [keeper.add(entry(name), new_key=False) for name in ("a", "b")]
+            errors = await asyncio.gather(*adding, return_exceptions=True)
+            assert [type(error) for error in errors] == [LoginFailed, LoginFailed]
+
+    asyncio.run(run())
+
+
+def test_more_machines_than_threads_are_added(desk: Desk) -> None:
+    async def run() -> None:
+        count = LOGINS_MAX + CALLS_MAX
+        machines = [desk.host(f"m{number}") for number in range(count)]
+        hang(desk, LOGINS_MAX)
+        async with desk.keeper() as keeper:
+            errors = await asyncio.gather(
+                *(keeper.add(each, new_key=False) for each in machines), return_exceptions=True
+            )
+            assert {type(error) for error in errors} == {LoginFailed}
+
+    asyncio.run(run())
+
+
+def test_a_machine_that_is_added_twice_at_once_is_added_once(desk: Desk) -> None:
+    async def run() -> None:
+        machine = desk.host("a")
+        async with desk.keeper() as keeper:
+            added = await asyncio.gather(*(keeper.add(machine, new_key=False) for _ in range(3)))
+            assert sorted(each.status for each in added) == ["added", "unchanged", "unchanged"]
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_joins_during_the_login_keeps_its_name(desk: Desk) -> None:
+    async def run() -> None:
+        machine = desk.host("a")
+        gate = desk.home / "gate"
+        began = desk.home / "began"
+        fake = desk.ssh.read_text().splitlines()[1]
+        desk.write_ssh(f"touch '{began}'; until [ -e '{gate}' ]; do sleep 0.05; done; {fake}")
+        async with desk.keeper() as keeper:
+            adding = asyncio.create_task(keeper.add(machine, new_key=False))
+            await until(began.exists, "the login has begun")
+            desk.broker.workers.add("a")
+            gate.touch()
+            with pytest.raises(Refused, match="a worker is named a already"):
+                await adding
+            assert keeper.list() == []
 
     asyncio.run(run())

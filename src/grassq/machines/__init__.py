@@ -2,7 +2,8 @@
 
 `transport.py` is the seam to a computer: it starts a shell command there and gives its three streams. `ssh/` is
 OpenSSH, `far/` is what runs on the far side: POSIX sh, and a shim where Python is found. `far_end.py` asks the far
-side, `ssh_machine.py` makes a `worker.machine.Machine` of it, and `keeper.py` keeps a worker of each machine connected.
+side, `ssh_machine.py` makes a `worker.machine.Machine` of it, and `keeper.py` keeps a worker of each machine connected;
+what it asks besides goes through `extra_logins.py`.
 
 May import `core`, `run`, `worker`, `link`, `files`, and small files beside them.
 

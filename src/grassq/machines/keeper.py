@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager, suppress
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -17,13 +16,12 @@ from grassq.errors import GrassError, NotFound, Refused
 from grassq.machines import book
 from grassq.machines.book import AddedMachine, Book, MachineEntry, MachineRow, Status
 from grassq.machines.checkup import Step, checkup
+from grassq.machines.extra_logins import ExtraLogins, stopping
 from grassq.machines.far_end import FarEnd, Uninstalled
-from grassq.machines.far_greeting import FarGreeting
 from grassq.machines.machine_thread import MachineContext, MachineThread
 from grassq.machines.measure import probe
 from grassq.machines.ssh.failures import LoginFailed
 from grassq.machines.ssh.mux import TooManySessions
-from grassq.machines.ssh.transport import SshTransport
 from grassq.machines.transport import LinkLost
 
 #: Attempts of a removed machine that are killed, and how long they have to end.
@@ -63,8 +61,10 @@ class MachineKeeper:
         self._unfinished = unfinished
         self._forget_worker = forget_worker
         self._threads: dict[str, MachineThread] = {}
-        #: One change at a time: two of the same machine would stop each other's thread.
-        self._changing = asyncio.Lock()
+        #: One change of a machine at a time: two would stop each other's thread. A lock goes with its last user.
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._extra = ExtraLogins(context)
+        self._is_closed = False
 
     def start(self) -> None:
         """Begin to connect every machine of the book."""
@@ -72,27 +72,31 @@ class MachineKeeper:
             self._keep(entry)
 
     async def close(self) -> None:
-        """End every connection. Jobs on the machines go on."""
+        """End every connection, and changes under way. Jobs on the machines go on."""
+        self._is_closed = True
+        await self._extra.give_up()
         threads, self._threads = list(self._threads.values()), {}
-        await asyncio.gather(*(thread.stop() for thread in threads))
+        await asyncio.gather(*(thread.stop(self._extra.call) for thread in threads))
+        self._extra.close()
 
     async def add(self, entry: MachineEntry, *, new_key: bool) -> AddedMachine:
         """Log in to a machine, then keep it and connect it as a worker."""
         entry = book.check(entry)
         if entry.capacity is not None:
             self._capacity_of(entry.capacity)
-        async with self._changing:
+        async with self._lock(entry.name):
             known = self._book.get(entry.name)
-            if known is None and await self._is_worker(entry.name):
-                raise Refused(f"a worker is named {entry.name} already; give the machine another name")
+            await self._refuse_name(known, entry.name)
             if known is not None and known.place != entry.place:
                 await self._refuse_move(entry.name)
             try:
-                found = await asyncio.to_thread(self._first_login, entry, new_key)
+                found = await self._extra.call(self._first_login, entry, new_key)
             except LoginFailed as error:
                 if error.is_unknown_key:
-                    return AddedMachine("unknown_key", (str(error),), tuple(self._transport(entry, "").interactive()))
+                    return AddedMachine("unknown_key", (str(error),), tuple(self._extra.made(entry, "").interactive()))
                 raise
+            # Again: another worker may have come during the login.
+            await self._refuse_name(known, entry.name)
             status = await self._put(known, entry)
             if status != "unchanged" or entry.name not in self._threads:
                 await self._stop(entry.name)
@@ -105,7 +109,7 @@ class MachineKeeper:
 
     async def remove(self, name: str, *, force: bool) -> Sequence[str]:
         """Delete what is on a machine, and forget the machine and its worker."""
-        async with self._changing:
+        async with self._lock(name):
             entry = self.entry(name)
             if not force:
                 # Before the connection ends, which may be fetching files.
@@ -114,7 +118,7 @@ class MachineKeeper:
                 if not force:
                     # Again: nothing is started there from now on, and a job may have come before.
                     await self._refuse_removal(name)
-                left = await asyncio.to_thread(self._uninstall, entry, force)
+                left = await self._extra.call(self._uninstall, entry, force)
                 if await self._is_worker(name):
                     await self._forget_worker(name, force)
                 self._book.remove(name)
@@ -133,11 +137,11 @@ class MachineKeeper:
         loop = asyncio.get_running_loop()
 
         def run() -> None:
-            with self._extra_folder() as folder:
-                for step in checkup(self._transport(entry, folder), entry.far_store(self._context.store_id), entry.dir):
+            with self._extra.transport(entry) as transport:
+                for step in checkup(transport, entry.far_store(self._context.store_id), entry.dir):
                     loop.call_soon_threadsafe(steps.put_nowait, step)
 
-        running = asyncio.create_task(asyncio.to_thread(run))
+        running = asyncio.create_task(self._extra.call(run))
         running.add_done_callback(lambda _: steps.put_nowait(None))
         while (step := await steps.get()) is not None:
             yield step
@@ -152,15 +156,15 @@ class MachineKeeper:
         if transport is None or greeting is None:
             raise Refused(f"{name} is not connected: {thread.trouble}")
         try:
-            return probe.free_report(await asyncio.to_thread(probe.ask, transport, greeting.home))
+            return probe.free_report(await self._extra.call(probe.ask, transport, greeting.home))
         except TooManySessions:
-            return await asyncio.to_thread(self._free_by_login, entry)
+            return await self._extra.call(self._free_by_login, entry)
         except LinkLost as error:
             raise Refused(f"{entry.target.shown} does not answer: {error.strerror}") from error
 
     def _free_by_login(self, entry: MachineEntry) -> dict[str, object]:
         """Return the same over a login of its own, where the server gives the worker's login few sessions."""
-        with self._opened(entry) as (transport, _, greeting):
+        with self._extra.opened(entry) as (transport, _, greeting):
             return probe.free_report(probe.ask(transport, greeting.home))
 
     async def retry(self, name: str, agent: str | None) -> None:
@@ -169,7 +173,7 @@ class MachineKeeper:
 
     def login(self, name: str) -> Sequence[str]:
         """Return the command line that logs in to a machine on a terminal."""
-        return self._transport(self.entry(name), "").interactive()
+        return self._extra.made(self.entry(name), "").interactive()
 
     def entry(self, name: str) -> MachineEntry:
         """Return what was told of a machine; raise NotFound."""
@@ -185,7 +189,12 @@ class MachineKeeper:
             raise Refused(f"{name} is being changed or removed now; try again in a moment")
         return thread
 
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._changing.setdefault(name, asyncio.Lock())
+
     def _keep(self, entry: MachineEntry) -> None:
+        if self._is_closed:
+            raise stopping()
         capacity = None if entry.capacity is None else self._capacity_of(entry.capacity)
         thread = self._threads[entry.name] = MachineThread(entry, capacity, self._context)
         thread.start()
@@ -201,16 +210,17 @@ class MachineKeeper:
     async def _stop(self, name: str) -> None:
         thread = self._threads.pop(name, None)
         if thread is not None:
-            await thread.stop()
+            await thread.stop(self._extra.call)
 
     @asynccontextmanager
     async def _stopped(self, entry: MachineEntry) -> AsyncIterator[None]:
         """End the connection of a machine for a change, and make it again if the change fails."""
-        await self._stop(entry.name)
         try:
+            await self._stop(entry.name)
             yield
         except BaseException:  # also after a bug: without its thread a machine is not connected until a restart
-            self._keep(entry)
+            with suppress(Refused):  # the daemon is being stopped
+                self._keep(entry)
             raise
 
     async def _put(self, known: MachineEntry | None, entry: MachineEntry) -> Status:
@@ -221,6 +231,11 @@ class MachineKeeper:
             # Again: a job may have been placed there during the login.
             await self._refuse_move(entry.name)
             return self._book.put(entry)
+
+    async def _refuse_name(self, known: MachineEntry | None, name: str) -> None:
+        """Refuse the name of a worker that is no machine over ssh."""
+        if known is None and await self._is_worker(name):
+            raise Refused(f"a worker is named {name} already; give the machine another name")
 
     async def _refuse_removal(self, name: str) -> None:
         """Refuse to delete the run dirs of jobs whose end the broker does not have yet."""
@@ -257,49 +272,9 @@ class MachineKeeper:
     def _folder(self, name: str) -> str:
         return f"{self._context.folder}/{name}"
 
-    @contextmanager
-    def _extra_folder(self) -> Iterator[str]:
-        """Yield a folder for a connection besides the worker's own."""
-        with ExitStack() as stack:
-            try:
-                Path(self._context.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-                made = tempfile.TemporaryDirectory(prefix=".", dir=self._context.folder, ignore_cleanup_errors=True)
-                folder = stack.enter_context(made)
-            except OSError as error:
-                raise Refused(f"no folder can be made in {self._context.folder}: {error.strerror}") from error
-            yield folder
-
-    def _transport(self, entry: MachineEntry, folder: str, *, new_key: bool = False) -> SshTransport:
-        return SshTransport(entry.target, folder, agent=entry.agent, program=self._context.ssh, new_key=new_key)
-
-    @contextmanager
-    def _opened(
-        self, entry: MachineEntry, *, new_key: bool = False, on_any: bool = False
-    ) -> Iterator[tuple[SshTransport, FarEnd, FarGreeting]]:
-        """Yield a connection to a machine besides its worker's; raise a GrassError in words.
-
-        `on_any`: also if the name leads to another computer now.
-        """
-        with self._extra_folder() as folder:
-            transport = self._transport(entry, folder, new_key=new_key)
-            try:
-                transport.connect()
-                store = entry.far_store(self._context.store_id)
-                far = FarEnd(transport, store, folder=entry.dir, python=entry.python)
-                try:
-                    yield transport, far, far.open(on_any=on_any)
-                finally:
-                    far.close()
-            except LinkLost as error:
-                raise Refused(f"the connection to {entry.target.shown} ended: {error.strerror}") from error
-            except OSError as error:
-                raise Refused(f"{entry.target.shown} cannot do it now: {error.strerror or error}") from error
-            finally:
-                transport.close()
-
     def _first_login(self, entry: MachineEntry, new_key: bool) -> tuple[str, ...]:
         """Log in, and return what was found there, a line each."""
-        with self._opened(entry, new_key=new_key) as (transport, _, greeting):
+        with self._extra.opened(entry, new_key=new_key) as (transport, _, greeting):
             try:
                 has = probe.in_words(probe.ask(transport, greeting.home))
             except (GrassError, LinkLost) as error:
@@ -316,7 +291,7 @@ class MachineKeeper:
     def _uninstall(self, entry: MachineEntry, force: bool) -> Sequence[str]:
         """Delete everything there; return what is left, a line each."""
         try:
-            with self._opened(entry, on_any=force) as (_, far, greeting):
+            with self._extra.opened(entry, on_any=force) as (_, far, greeting):
                 rest = self._ended(far) if force else far.uninstall()
         except GrassError as error:
             if force:

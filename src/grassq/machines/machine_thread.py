@@ -8,7 +8,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -118,16 +118,16 @@ class MachineThread:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._hurry.set)
 
-    async def stop(self) -> None:
-        """End the connection and the thread. Running attempts go on."""
+    async def stop(self, call: Callable[..., Awaitable[object]]) -> None:
+        """End the connection and the thread, and wait for it through `call`. Running attempts go on."""
         self._stopping = True
         if self._loop is not None and self._task is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._task.cancel)
         if (transport := self._transport) is not None:
             # A call that waits for the far side ends at once.
-            await asyncio.to_thread(transport.close)
-        await asyncio.to_thread(self._thread.join, STOP_S)
+            await call(transport.close)
+        await call(self._thread.join, STOP_S)
 
     def _main(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
