@@ -69,6 +69,18 @@ def test_the_one_broker_that_was_joined_need_not_be_named(
     assert "one:7500, two:7500" in capfd.readouterr().err
 
 
+def test_machines_over_ssh_are_workers_enough(
+    home: Path, told: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["daemon", "--no-worker"]) == 2
+    err = capfd.readouterr().err
+    assert "--bind ADDRESS" in err and "`grass machine add`" in err and told == {}
+    home.mkdir(exist_ok=True)
+    (home / "machines.json").write_text('[{"name": "alpha", "target": {"host": "alpha"}}]')
+    assert main(["daemon", "--no-worker"]) == 0
+    assert (told["bind"], told["no_worker"]) == (None, True)
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
     [

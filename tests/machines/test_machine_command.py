@@ -265,6 +265,20 @@ def test_a_machine_is_still_there_after_a_restart_of_the_daemon(grass: Grass, si
     connected(grass)
 
 
+def test_a_daemon_without_a_worker_of_its_own_uses_its_machines(grass: Grass, site: MachineSite) -> None:
+    site.machine("alpha")
+    grass.ok("machine", "add", "alpha", *CPU)
+    grass.ok("stop")
+    grass.start("daemon", "--no-worker")
+    eventually(lambda: (grass.home / "grass.sock").exists(), "the daemon answers")
+    connected(grass)
+    assert [each["name"] for each in grass.json("show")["workers"] if each["online"]] == ["alpha"]
+    job = grass.enqueue("--worker", "alpha", "hostname")
+    assert grass.ended(job)[0]["state"] == "succeeded"
+    grass.ok("stop")
+    assert "alpha" in grass.ok("machine", "list")
+
+
 def test_a_damaged_book_keeps_the_daemon_from_starting_in_one_line(grass: Grass) -> None:
     grass.home.mkdir(mode=0o700)
     (grass.home / "machines.json").write_text("{")

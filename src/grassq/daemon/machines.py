@@ -18,6 +18,11 @@ from grassq.web.workers.registry import WorkerRegistry
 FOLDER_NAME = "machines"
 
 
+def has_machines(home: str) -> bool:
+    """Tell whether the book of a home has machines; raise Refused in a sentence if it is damaged."""
+    return bool(Book(home).all())
+
+
 def make_keeper(setup: DaemonContext, engine: Engine, links: WorkerRegistry, blobs: BlobStore) -> MachineKeeper:
     """Return the keeper of the machines in the home's book; the caller starts and closes it."""
 

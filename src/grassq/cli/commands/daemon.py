@@ -98,7 +98,11 @@ def _check(arguments: argparse.Namespace) -> None:
         (has["bind"] and has["no_broker"], "--bind is for a broker; it cannot go with --no-broker"),
         (has["connect"] and has["no_worker"], "--connect is for a worker; it cannot go with --no-worker"),
         (has["no_broker"] and has["no_worker"], "--no-broker and --no-worker together leave nothing to run"),
-        (has["no_worker"] and not has["bind"], "a broker with --no-worker needs workers elsewhere; add --bind ADDRESS"),
+        (
+            has["no_worker"] and not has["bind"] and not _has_machines(),
+            "a broker with --no-worker needs workers elsewhere; add --bind ADDRESS, or first a machine over ssh with"
+            " `grass machine add`",
+        ),
         (has["connect"] and not has["no_broker"], "--connect is for a worker of another broker; add --no-broker"),
         (has["store"] and has["no_broker"], "--store is for a broker; it cannot go with --no-broker"),
         (has["own_key"] and not has["bind"], "--own-key is for a broker for other machines; add --bind ADDRESS"),
@@ -109,6 +113,12 @@ def _check(arguments: argparse.Namespace) -> None:
     for is_wrong, message in conflicts:
         if is_wrong:
             raise BadInput(message)
+
+
+def _has_machines() -> bool:
+    from grassq.daemon import has_machines
+
+    return has_machines(current_home())
 
 
 def _connect(directory: str, arguments: argparse.Namespace) -> str | None:
