@@ -182,7 +182,7 @@ def test_a_name_of_several_computers_loses_no_job(grass: Grass, site: MachineSit
     eventually(lambda: state(grass, job) == "running", "it runs")
     why = at_twin(grass, site, alpha)
     assert "this name leads to several computers" in why and "alpha and beta" in why and "~/.ssh/config" in why
-    assert "several computers" in grass.refuses(5, "machine", "remove", "alpha")
+    assert "1 unfinished job" in grass.refuses(5, "machine", "remove", "alpha")
     assert state(grass, job) == "running"
     site.route(alpha, alpha.address, alpha.port)
     grass.ok("machine", "retry", "alpha")
