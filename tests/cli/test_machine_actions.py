@@ -245,17 +245,20 @@ def test_machines_are_listed(words: list[str], daemon: FakeDaemon, capfd: pytest
 def test_a_machine_in_trouble_says_why_below_the_table(
     daemon: FakeDaemon, machines: Machines, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    machines.rows = [{**ROW, "state": "needs you", "why": f"Permission denied {HOSTILE}", "runs": None}]
+    machines.rows = [{**ROW, "state": "needs you", "why": f"Permission denied {HOSTILE}", "runs": None, "jobs": None}]
     assert main(["machine", "list"]) == 0
     out = capfd.readouterr().out
+    assert out.splitlines()[1].split()[4] == "?", "nobody knows how many jobs run there"
     assert out.splitlines()[2].startswith("gpu1: Permission denied")
     assert "\x1b" not in out and "\u202e" not in out and out.count("\n") == 3
 
 
 def test_the_list_fits_a_terminal_of_80_columns(daemon: FakeDaemon, machines: Machines, home: Path) -> None:
-    machines.rows = [{**ROW, "host": "ann@" + "x" * 60, "labels": ["l" * 30] * 3}]
-    drawn = calls.on_terminal(home, calls.ROOT / "bin" / "grass", "machine", COLUMNS="80", NO_COLOR="1")
-    assert all(len(line) <= 80 for line in drawn.decode().splitlines())
+    name = "m-192.168.100.200-0123abcd"
+    machines.rows = [{**ROW, "name": name, "host": "ann@" + "x" * 60, "labels": ["l" * 30] * 3}]
+    drawn = calls.on_terminal(home, calls.ROOT / "bin" / "grass", "machine", COLUMNS="80", NO_COLOR="1").decode()
+    assert all(len(line) <= 80 for line in drawn.splitlines())
+    assert f"{name} " in drawn, "people type it"
 
 
 def test_the_list_as_data_has_everything(daemon: FakeDaemon, capfd: pytest.CaptureFixture[str]) -> None:

@@ -132,9 +132,11 @@ class Table:
     moves the cells behind it.
     """
 
-    def __init__(self, headers: Sequence[str], flexible: str = "") -> None:
+    def __init__(self, headers: Sequence[str], flexible: str = "", whole: str = "") -> None:
+        """Cut the column `flexible` first, and the column `whole` last: people type what it says."""
         self._headers = headers
         self._flexible = flexible
+        self._whole = whole
         self._fitted = os.isatty(1)
         self._coloured = self._fitted and has_colours()
         self._sizes: list[int] | None = None
@@ -144,7 +146,8 @@ class Table:
         cells = [[clean(cell) for cell in row] for row in rows]
         drawn = []
         if self._sizes is None:
-            self._sizes = _widths(self._headers, cells, self._flexible, width() if self._fitted else 0)
+            screen = width() if self._fitted else 0
+            self._sizes = _widths(self._headers, cells, self._flexible, self._whole, screen)
             drawn.append(self._row(self._headers, [_BOLD if self._coloured else ""] * len(self._headers)))
         for row in cells:
             pairs = zip(self._headers, row, strict=True)
@@ -160,9 +163,9 @@ class Table:
         return (" " * GAP).join(drawn).rstrip()
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: str = "") -> None:
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, flexible: str = "", whole: str = "") -> None:
     """Print a table."""
-    Table(headers, flexible).add(rows)
+    Table(headers, flexible, whole).add(rows)
 
 
 def visible(character: str) -> str:
@@ -217,7 +220,7 @@ def columns(content: str) -> int:
     return taken
 
 
-def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str, screen: int) -> list[int]:
+def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str, whole: str, screen: int) -> list[int]:
     """Return the widths of the columns on a screen of `screen` columns; with 0 no cell is cut."""
     measure = columns if screen else len
     sizes = [max(measure(row[column]) for row in (headers, *rows)) for column in range(len(headers))]
@@ -227,9 +230,12 @@ def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str
         given = min(excess, max(0, sizes[column] - FLEXIBLE_LEAST))
         sizes[column] -= given
         excess -= given
-    while excess > 0 and max(sizes) > 1:
-        sizes[sizes.index(max(sizes))] -= 1
-        excess -= 1
+    for cut in ([column for column, header in enumerate(headers) if header != whole], range(len(headers))):
+        while excess > 0 and (largest := max(cut, key=sizes.__getitem__, default=None)) is not None:
+            if sizes[largest] <= 1:
+                break
+            sizes[largest] -= 1
+            excess -= 1
     return sizes
 
 

@@ -74,8 +74,8 @@ class MachineRow(Struct, frozen=True):
     boot: str | None = None
     #: What supervises jobs there: the path of a Python, or `sh`; None if the machine was never connected.
     runs: str | None = None
-    #: Jobs that run there.
-    jobs: int = 0
+    #: Jobs that run there; None while that is not known.
+    jobs: int | None = None
     labels: tuple[str, ...] = ()
     #: What the machine offers, such as `cpu 16, mem 65536, gpu 2`; "" while that is not known.
     offers: str = ""

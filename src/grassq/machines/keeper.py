@@ -265,7 +265,7 @@ class MachineKeeper:
             why=thread.trouble,
             boot=None if greeting is None else greeting.boot,
             runs=None if greeting is None else greeting.python or "sh",
-            jobs=thread.jobs,
+            jobs=thread.jobs if thread.connected else None,
             offers=capacity_text(thread.capacity),
         )
 
@@ -296,7 +296,8 @@ class MachineKeeper:
         except GrassError as error:
             if force:
                 return [f"{entry.dir} on {entry.target.shown}: {error}"]
-            raise
+            hint = f"`grass machine remove --force {entry.name}` forgets the machine, and leaves what is there"
+            raise Refused(f"{error}; {hint}") from error
         if rest.running:
             jobs, is_one = (
                 ", ".join(each.partition("/")[0] for each in rest.running[:SHOWN_MAX]),

@@ -172,7 +172,7 @@ def _list(argv: list[str]) -> int:
     if not rows:
         return render.line("no machines; `grass machine add NAME user@host` adds one")
     headers = ["NAME", "HOST", "STATE", "JOBS", "RUNS", "HAS", "LABELS"]
-    render.table(headers, [_row(each) for each in rows], flexible="HAS")
+    render.table(headers, [_row(each) for each in rows], flexible="HAS", whole="NAME")
     for each in rows:
         if each.get("why"):
             render.line(f"{each.get('name')}: {each.get('why')}")
@@ -182,7 +182,8 @@ def _list(argv: list[str]) -> int:
 def _row(each: Mapping[str, Any]) -> list[str]:
     labels = ",".join(map(str, each.get("labels") or []))
     name, host, state, runs, has = (str(each.get(key) or "") for key in ("name", "host", "state", "runs", "offers"))
-    return [name, host, state, str(each.get("jobs") or 0), runs.rpartition("/")[2], has, labels]
+    jobs = "?" if each.get("jobs") is None else str(each["jobs"])
+    return [name, host, state, jobs, runs.rpartition("/")[2], has, labels]
 
 
 def _test(argv: list[str]) -> int:

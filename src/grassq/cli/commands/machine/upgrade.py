@@ -62,10 +62,9 @@ def upgrade(client: ApiClient, name: str, *, as_json: bool, is_shown: bool) -> i
 def _check(client: ApiClient, name: str, row: dict[str, Any]) -> None:
     if row.get("state") != "connected":
         raise Refused(f"{name} is not connected now; `grass machine test {name}` says why")
-    if row.get("jobs"):
-        raise Refused(
-            f"{row['jobs']} of its jobs run on {name}; `grass drain {name}`, and upgrade when they have ended"
-        )
+    if jobs := row.get("jobs"):
+        run = "1 job runs" if jobs == 1 else f"{jobs} jobs run"
+        raise Refused(f"{run} on {name}; `grass drain {name}`, and upgrade when no job runs there")
     if not client.info().get("bind"):
         raise Refused(
             "this broker listens on its own socket only, so no worker can connect to it;"
