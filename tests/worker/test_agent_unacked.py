@@ -11,7 +11,8 @@ from grassq.core.messages import Ack, Hello, Report
 from grassq.core.model import AttemptId
 from grassq.core.reconcile import RunState
 from grassq.core.states import Started, Stuck
-from grassq.worker.agent import HELD_MAX, LOOKS_MAX, LOOKS_S, REPEAT_S, UNTOLD_MAX
+from grassq.worker.agent import HELD_MAX, LOOKS_S, REPEAT_S, UNTOLD_MAX
+from grassq.worker.attempts import LOOKS_MAX
 
 
 def connected(found: RunState, *left: AttemptId) -> Bench:

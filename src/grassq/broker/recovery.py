@@ -193,8 +193,8 @@ class Recovery:
         held, unrecorded = _possible(hello.held, highest_id), _possible(hello.unrecorded, highest_id)
         known = batch.fetch({job for job, _ in held + unrecorded})
         if not (is_restored or is_trusted):
-            # Without a restore there is no attempt that the store never heard of. An attempt of an ended job may be left
-            # of an earlier restore: only the worker itself waits for it.
+            # Without a restore there is no attempt that the store never heard of. An attempt of an ended job may be
+            # left of an earlier restore: only the worker itself waits for it.
             alive = {id_: job for id_, job in known.items() if job.state not in FINAL}
             held = [each for each in held if each[0] not in alive or each[1] <= alive[each[0]].attempt]
             unrecorded = [each for each in unrecorded if each[0] not in alive or is_skipped(batch, alive[each[0]])]

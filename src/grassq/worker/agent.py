@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from grassq.core.job_options import STOP_GRACE_S
-from grassq.core.messages import (
-    Ack,
-    Check,
-    Forget,
-    Hello,
-    Order,
-    Report,
-    Start,
-    Stop,
-    Withdraw,
-    WorkerMessage,
-)
+from grassq.core.messages import Ack, Check, Forget, Hello, Order, Report, Start, Stop, Withdraw, WorkerMessage
 from grassq.core.model import AttemptId, WorkerInfo
 from grassq.core.reconcile import Conclusion, RunState, judge
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.core.states import Report as Event
 from grassq.run import rundir
 from grassq.run.lease_timer import GRACE_PART
-from grassq.worker.attempts import End, HeldAttempt, Phase, RemovedJobs, due_for_a_look, exited, given_up, one_alone
+from grassq.worker.attempts import (
+    End,
+    HeldAttempt,
+    LeftAttempts,
+    Phase,
+    RemovedJobs,
+    due_for_a_look,
+    exited,
+    given_up,
+    one_alone,
+)
 from grassq.worker.leases import Leases
 from grassq.worker.machine import AttemptProcesses
 
@@ -44,9 +42,8 @@ ORPHAN_LOOK_S = 2.0
 COLLECTING_LOOK_S = 10.0
 #: Attempts named in a hello. The broker asks about older attempts that it believes to run.
 HELD_MAX = 10_000
-#: Ends of an earlier daemon that wait for an acknowledgement at a time, and run dirs that are looked at in one tick.
+#: Ends of an earlier daemon that wait for an acknowledgement at a time.
 UNTOLD_MAX = 1000
-LOOKS_MAX = 500
 #: How long the looks of one tick may take: on another machine each is a round trip. The next tick does the rest.
 LOOKS_S = 2.0
 
@@ -72,8 +69,7 @@ class Agent:
         self._held: dict[AttemptId, HeldAttempt] = {}
         #: Orders that failed with an OSError of the disk or the process table; retried at the tick.
         self._put_off: dict[tuple[type[Order], AttemptId], Order] = {}
-        #: Attempts of an earlier daemon whose end the broker may not know, or which still run; None before a hello.
-        self._left: deque[AttemptId] | None = None
+        self._left = LeftAttempts(machine, mono)
         #: The prefetched attempt of each attempt that has one.
         self._next: dict[AttemptId, AttemptId] = {}
         #: Removed jobs, of which a late start is ignored.
@@ -88,8 +84,7 @@ class Agent:
         self._held = {attempt: held for attempt, held in self._held.items() if not held.traceless}
         self._void_prefetched()
         found = self._machine.inventory(HELD_MAX)
-        if self._left is None:
-            self._left = deque(found.unacked)
+        self._left.begin(found.unacked)
         self._send(Hello(self.info, True, tuple(found.held), unrecorded=tuple(found.unrecorded)))
 
     def _void_prefetched(self) -> None:
@@ -404,24 +399,10 @@ class Agent:
 
     def _look_at_left(self, until: float) -> None:
         """Look at some attempts of an earlier daemon; report those that have ended or still run."""
-        left = self._left or deque()
         untold = sum(held.end is not None for held in self._held.values())
-        for _ in range(min(LOOKS_MAX, len(left), UNTOLD_MAX - untold)):
-            if self._mono() > until:
-                return
-            attempt = left.popleft()
-            if attempt in self._held:
-                continue
-            try:
-                found = self._machine.look(attempt)
-            except OSError as error:
-                log.error("outbox_put_off job=%s attempt=%s error=%s", *attempt, error)
-                left.append(attempt)
-                continue
-            # The broker asks about the others if it believes them to run: only it knows the boot in which they began.
-            if found.exit is not None or found.shim_alive or found.command_alive:
-                with one_alone(attempt):
-                    self._recover(attempt, None, self._machine.boot, found)
+        for attempt, found in self._left.looked_at(UNTOLD_MAX - untold, until, self._held):
+            with one_alone(attempt):
+                self._recover(attempt, None, self._machine.boot, found)
 
     def _order_again(self, held: HeldAttempt) -> None:
         self._look_again(held)

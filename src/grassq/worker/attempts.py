@@ -6,7 +6,8 @@ import contextlib
 import heapq
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -18,6 +19,7 @@ from grassq.core.reconcile import RunState
 from grassq.core.states import Exited, Lost, RefusedByWorker
 from grassq.run import exit_record
 from grassq.run.rundir import Lease, RunDirState
+from grassq.worker.machine import AttemptProcesses
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +27,8 @@ log = logging.getLogger(__name__)
 RUNNING_LOOK_S = 10.0
 #: At most this many watched attempts are checked in one tick, those checked longest ago first.
 RUNNING_LOOKS_MAX = 10
+#: Run dirs of an earlier daemon that are looked at in one tick.
+LOOKS_MAX = 500
 #: Removed jobs that are remembered.
 FORGOTTEN_MAX = 20_000
 
@@ -86,6 +90,44 @@ class RemovedJobs:
 
     def __contains__(self, job: int) -> bool:
         return job in self._jobs
+
+
+class LeftAttempts:
+    """The attempts of an earlier daemon whose end the broker may not know, or which still run: looked at once."""
+
+    def __init__(self, machine: AttemptProcesses, mono: Callable[[], float]) -> None:
+        self._machine = machine
+        self._mono = mono
+        self._left: deque[AttemptId] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def begin(self, attempts: Iterable[AttemptId]) -> None:
+        """Take these attempts, unless some were taken before."""
+        if self._left is None:
+            self._left = deque(attempts)
+
+    def looked_at(self, most: int, until: float, known: Container[AttemptId]) -> Iterator[tuple[AttemptId, RunState]]:
+        """Look at some attempts that are not known, up to a time; yield those that have ended or still run.
+
+        The broker asks about the others if it believes them to run: only it knows the boot in which they began.
+        """
+        left = self._left or deque()
+        for _ in range(min(LOOKS_MAX, len(left), most)):
+            if self._mono() > until:
+                return
+            attempt = left.popleft()
+            if attempt in known:
+                continue
+            try:
+                found = self._machine.look(attempt)
+            except OSError as error:
+                log.error("outbox_put_off job=%s attempt=%s error=%s", *attempt, error)
+                left.append(attempt)
+                continue
+            if found.exit is not None or found.shim_alive or found.command_alive:
+                yield attempt, found
 
 
 def due_for_a_look(held: Iterable[HeldAttempt], now: float) -> list[HeldAttempt]:
