@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
 from tests.compat.batches import BatchProcess, Desk, events
-from tests.e2e.world import eventually
+from tests.e2e.world import BIN, eventually
 from tests.machines.site import MachineSite, SshMachine
 
 from grassq.compat.execute_batch.results import RECORD
 
 LITTLE = "--memory-required=10"
+#: More than a pipe holds, and less than the longest word of a command.
+PIPE_BYTES = 100_000
 #: Counts its starts, then waits for a file there, which the test makes.
 GATED = "echo begun; echo x >> ~/starts.{0}; echo part > made; until [ -e ~/open.{0} ]; do sleep 0.05; done; echo done"
 
@@ -158,6 +161,29 @@ def test_f102_an_interrupt_ends_the_jobs_there_and_brings_their_files_back(
     assert again.code == 0, again
     assert [event for event, _ in events(again.out)].count("finished") == 3
     assert desk.out("batch.sh.1") == "begun\ndone\n"
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_f102_no_job_starts_after_a_signal_whatever_the_call_is_busy_with(
+    desk: Desk, two: SshMachine, sig: signal.Signals
+) -> None:
+    desk.yaml("m.yaml", two)
+    for name in "abc":
+        for kind in ("starts", "open"):
+            (two.home / f"{kind}.{name}").unlink(missing_ok=True)
+    desk.batch(*(f"{GATED.format(name)} # {'x' * PIPE_BYTES}" for name in "abc"))
+    words = [os.fsencode(BIN / "execute_batch"), b"batch.sh", b"--machines", b"m", LITTLE.encode()]
+    call = subprocess.Popen(words, cwd=desk.cwd, env=desk.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    desk.foreground.append(call)
+    eventually(lambda: starts(two, "a") and starts(two, "b"), "two jobs run")
+    call.send_signal(sig)  # the call waits for a reader of its stdout
+    eventually(lambda: running(two) == [], "the jobs are ended")
+    open_gates(two, "a", "b", "c")
+    desk.ended(1, 2, 3)
+    assert starts(two, "c") == 0
+    _, said = call.communicate(timeout=60)
+    assert call.returncode == 128 + sig, said
+    assert b"interrupting tasks" in said
 
 
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGHUP])

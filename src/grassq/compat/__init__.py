@@ -4,7 +4,8 @@ Each command is a client of the daemon. It translates its arguments into jobs, q
 what the original program prints. So two schedulers, or a scheduler and any queue, never give one device to two jobs.
 
 Enter at `simple_gpu_scheduler/entry.py`, `simple_hypersearch.py` and `execute_batch/entry.py`. They share the modules
-here: `event_reader.py` receives the events of a queue on a thread, `messages.py` prints, `signals.py` handles ctrl-C.
+here: `event_reader.py` receives the events of a queue on a thread, `messages.py` prints, `signals.py` handles ctrl-C,
+`interruption.py` ends jobs after it.
 
 May import `sdk`, `net`, `home`, `core.syntax`, `files`, and the parts of `cli` that read files or draw on a terminal.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
@@ -27,9 +28,10 @@ class Signals:
     and a supervisor sends both; none of them means that running commands should be ended.
     """
 
-    def __init__(self, leave_at: int = LEAVE) -> None:
-        """`leave_at` is the ctrl-C that ends the process, counted from 1."""
+    def __init__(self, leave_at: int = LEAVE, on_first: Callable[[int], None] = lambda number: None) -> None:
+        """`leave_at` is the ctrl-C that ends the process, counted from 1; `on_first` is called in the first handler."""
         self._leave_at = leave_at
+        self._on_first = on_first
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._interrupts = 0
         #: The first signal; 0 if there was none.
@@ -51,7 +53,9 @@ class Signals:
         return max(self._interrupts, STOP) if self.first else 0
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        self.first = self.first or number
+        if not self.first:
+            self.first = number
+            self._on_first(number)
         self._interrupts += number == signal.SIGINT
         # Raised once: a ctrl-C that is held down would interrupt the exit itself.
         if number == signal.SIGINT and self._interrupts == self._leave_at:

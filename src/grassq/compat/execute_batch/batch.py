@@ -157,7 +157,8 @@ class BatchCall:
         flight = NotedSubmission(queue.name, new_key(), client.home, homes.umask(), machines, by_gpu, documents, jobs)
         note.write(flight)
         flight = self._submit(client, flight, note)
-        self._watch(client, flight, {line.number: line for line in left}, note, watch)
+        watch.take(_jobs_of(flight, {line.number: line for line in left}))
+        self._watch(client, flight, note, watch)
 
     def _submit(self, client: ApiClient, flight: NotedSubmission, note: BatchNote) -> NotedSubmission:
         """Submit jobs, or learn their ids if they were submitted; write them down."""
@@ -177,14 +178,9 @@ class BatchCall:
         note.write(flight)
         return flight
 
-    def _watch(
-        self, client: ApiClient, flight: NotedSubmission, lines: dict[int, BatchLine], note: BatchNote, watch: JobWatch
-    ) -> None:
+    def _watch(self, client: ApiClient, flight: NotedSubmission, note: BatchNote, watch: JobWatch) -> None:
         queue = BatchQueue(client, flight.queue, flight.machines, by_gpu=flight.by_gpu)
-        jobs = {
-            each.job: lines[number] for number, each in flight.jobs.items() if each.job is not None and number in lines
-        }
-        if watch.run(queue, jobs) and not watch.unread:
+        if watch.run(queue) and not watch.unread:
             note.remove()
             remove_held(client.home, flight.queue)
 
@@ -208,14 +204,15 @@ class BatchCall:
         _, done = self._left()
         self._warn(done)
         watch.skip(done)
+        unfinished = {id_ for id_, document in known.items() if document["state"] not in FINAL_STATES}
+        running = {number: line for number, line in lines.items() if flight.jobs[number].job in unfinished}
+        watch.take(_jobs_of(flight, running))
         for number, line in lines.items():
             job = flight.jobs[number].job
             document = known.get(job or 0)
             if document is not None and document["state"] in FINAL_STATES:
                 watch.end_of(document, line)
-        unfinished = {id_ for id_, document in known.items() if document["state"] not in FINAL_STATES}
-        running = {number: line for number, line in lines.items() if flight.jobs[number].job in unfinished}
-        self._watch(client, flight, running, note, watch)
+        self._watch(client, flight, note, watch)
         return {line.number for line in done} | lines.keys()
 
     def _check_unchanged(self, flight: NotedSubmission, known: dict[int, dict[str, Any]]) -> None:
@@ -226,3 +223,8 @@ class BatchCall:
             if runs and now.get(number, each.command) != each.command:
                 what = f"line {number} has changed while its earlier command is job {each.job}"
                 raise Refused(f"{what}; wait for its end, or `grass kill {each.job}`")
+
+
+def _jobs_of(flight: NotedSubmission, lines: dict[int, BatchLine]) -> dict[int, BatchLine]:
+    """Return these lines by their jobs."""
+    return {each.job: lines[number] for number, each in flight.jobs.items() if each.job and number in lines}

@@ -16,16 +16,15 @@ from grassq.compat.execute_batch.copies import UnchangedFiles, stored_trees
 from grassq.compat.execute_batch.output import BatchOutput
 from grassq.compat.execute_batch.queue import BatchQueue
 from grassq.compat.execute_batch.results import Record, Results
+from grassq.compat.interruption import Interruption
 from grassq.compat.messages import Messages
 from grassq.compat.signals import Signals
 from grassq.core.outcome import exit_code, in_words, is_own_end
 from grassq.core.syntax.resource_names import SLOTS_OF
-from grassq.errors import GrassError, NotFound, Refused, Unreachable
-from grassq.net.client import ApiClient, compact
+from grassq.errors import GrassError, NotFound, Refused
+from grassq.net.client import ApiClient
 from grassq.net.event_stream import Frame, JobEnded, JobOutput, JobShown, JobStarted
 
-#: Seconds until a daemon that did not answer is told again to cancel jobs.
-CANCEL_AGAIN_S = 1.0
 #: How long the output of an ended job is asked for, and the pause between two questions.
 OUTPUT_S, PAUSE_S = 60.0, 0.5
 #: Failed jobs that are listed at the end.
@@ -57,9 +56,9 @@ class JobWatch:
         self._running: set[int] = set()
         self._last = 0
         self._done = 0
-        self._has_cancelled = False
-        #: The jobs are to be cancelled, and the daemon has not been told yet.
-        self._must_cancel = False
+        self._interruption: Interruption | None = None
+        #: A signal was noticed that ends the jobs.
+        self._is_interrupted = False
         #: The failed lines, each with how its job ended.
         self.failed: list[tuple[BatchLine, str]] = []
         #: The numbers of lines whose jobs have ended and whose output cannot be read now.
@@ -69,19 +68,29 @@ class JobWatch:
 
     def listen(self) -> None:
         """Take signals as wishes about the jobs from now on: before the first job is submitted."""
-        self._signals = self._signals or Signals(leave_at=2)
+        self._signals = self._signals or Signals(leave_at=2, on_first=self._end_jobs)
 
     @property
     def signal(self) -> int:
         """The first signal since `listen`; 0 if there was none."""
         return 0 if self._signals is None else self._signals.first
 
-    def run(self, queue: BatchQueue, jobs: dict[int, BatchLine]) -> bool:
-        """Watch the jobs of a queue; return whether all of them have ended, False if the call leaves them."""
-        self._jobs, self._last = dict(jobs), max(jobs, default=0)
-        if not jobs:
-            return True
+    def take(self, jobs: dict[int, BatchLine]) -> None:
+        """Take jobs that have not ended; from now on a signal ends them, whatever else the call does."""
         self.listen()
+        self._jobs, self._last = dict(jobs), max(jobs, default=0)
+        self._interruption = Interruption(self._client.home, self._jobs)
+        if self.signal:
+            self._end_jobs(self.signal)
+
+    def _end_jobs(self, number: int) -> None:
+        if self._interruption is not None and number != SIGHUP:
+            self._interruption.begin()
+
+    def run(self, queue: BatchQueue) -> bool:
+        """Watch the jobs, which are of one queue; return whether all have ended, False if the call leaves them."""
+        if not self._jobs:
+            return True
         # `known` is called on the reader's thread.
         reader = EventReader(self._client.subscribe(queue.name, known=lambda: (self._last, list(self._jobs))))
         resubscription = Resubscription(reader, queue.create, self._messages.say)
@@ -98,19 +107,15 @@ class JobWatch:
     def _await(self, reader: EventReader, resubscription: Resubscription) -> None:
         """Wait for signals and events, and handle them."""
         assert self._signals is not None
-        if self._must_cancel:
-            self._cancel()
         poll = select.poll()
         poll.register(self._signals, select.POLLIN)
         poll.register(reader, select.POLLIN)
         total = self._done + len(self._jobs)
         again_s = self._messages.draw(self._done, total, len(self._running), len(self.failed))
-        if self._must_cancel:
-            again_s = CANCEL_AGAIN_S
         ready = {descriptor for descriptor, _ in poll.poll(None if again_s is None else again_s * 1000)}
         if self._signals.fileno() in ready:
             self._signals.take()
-            self._interrupt()
+            self._notice_signal()
         if reader.fileno() in ready:
             try:
                 frames = reader.take()
@@ -118,6 +123,8 @@ class JobWatch:
                 resubscription.after(error)
                 return
             for frame in frames:
+                # Before each frame: it may be the end of a job that the signal ended.
+                self._notice_signal()
                 self._handle(frame)
 
     def _handle(self, frame: Frame) -> None:
@@ -163,7 +170,7 @@ class JobWatch:
         self._jobs.pop(end.job, None)
         has_run = end.job in self._running
         self._running.discard(end.job)
-        if end.state == CANCELLED and self._has_cancelled and not has_run:
+        if end.state == CANCELLED and self._is_interrupted and not has_run:
             return
         self._results.close(line.name)
         why = self._write_streams(end, line) if has_run else ""
@@ -201,7 +208,7 @@ class JobWatch:
         """Put what came back in its place; return why the job is not done, "" if it is."""
         how = in_words(end.outcome, end.exit_code, end.signal)
         if end.state == CANCELLED:
-            why = f"it was {'interrupted' if self._has_cancelled else 'cancelled'}"
+            why = f"it was {'interrupted' if self._is_interrupted else 'cancelled'}"
         elif end.error or not is_own_end(end.outcome):
             # Its files could not be brought back, or it is not known how the job ended.
             why = end.error or how
@@ -227,23 +234,14 @@ class JobWatch:
         self._output.line(output.ended_line(line, is_ok=False))
         self.failed.append((line, f"the daemon has no record of job {job}"))
 
-    def _interrupt(self) -> None:
-        """End all jobs after the first signal. What running jobs leave comes back, and their lines are not done."""
-        if self._has_cancelled or self.signal == SIGHUP:
+    def _notice_signal(self) -> None:
+        """Say once that the jobs are ended. What running jobs leave comes back, and their lines are not done."""
+        if self._is_interrupted or self.signal in (0, SIGHUP):
             return
-        self._has_cancelled = self._must_cancel = True
+        self._is_interrupted = True
         running = len(self._running)
         ends = f"; waiting for {running} of them to end and for their files (another ctrl-C leaves at once)"
         self._messages.say("interrupting tasks" + (ends if running else ""))
-
-    def _cancel(self) -> None:
-        try:
-            self._client.kill(compact(self._jobs))
-        except (NotFound, Refused):
-            pass  # all of them have ended
-        except Unreachable:
-            return  # the daemon restarts, and is asked again
-        self._must_cancel = False
 
     def skip(self, lines: Iterable[BatchLine]) -> None:
         """Tell of lines whose results exist, each when its turn has come."""
