@@ -113,6 +113,44 @@ def test_a_machine_that_the_user_has_added_is_used_under_its_name(desk: Desk, tw
     assert [machine["name"] for machine in desk.json("machine", "list")["machines"]] == ["mine"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "ip"), [("ann@{address}", "{address}"), ("two", "{address}"), ("two", "two"), ("ann@two", "{address}")]
+)
+def test_a_machine_that_the_user_has_added_is_known_by_where_ssh_finds_it(
+    desk: Desk, two: SshMachine, typed: str, ip: str
+) -> None:
+    desk.yaml("m.yaml", two, ip=ip.format(address=two.address))
+    desk.batch("true")
+    desk.ok("machine", "add", "mine", typed.format(address=two.address))
+    desk.crash()  # the next daemon has not connected the machine when the batch asks
+    done = desk.execute("batch.sh", "--machines", "m", LITTLE, "--verbose")
+    assert "batch.sh.1 is job 1 on mine" in done.err, done
+    assert [machine["name"] for machine in desk.json("machine", "list")["machines"]] == ["mine"]
+
+
+def test_two_names_of_one_machine_are_found_out(desk: Desk, two: SshMachine) -> None:
+    desk.ok("machine", "add", "mine", "two")
+    desk.yaml("m.yaml", two)
+    desk.yaml("n.yaml", two, ip="two")
+    desk.batch("true")
+    assert "m and n are the same machine, mine" in desk.refused(2, "batch.sh", "--machines", "m", "n", LITTLE)
+
+
+def test_a_machine_that_the_user_adds_later_wins_and_slots_of_the_earlier_one_count(
+    desk: Desk, two: SshMachine
+) -> None:
+    call = gated(desk, two, "a", "b")
+    eventually(lambda: starts(two, "a") and starts(two, "b"), "two jobs run")
+    desk.ok("machine", "add", "mine", two.target)
+    desk.batch("true", name="other.sh")
+    refused = desk.execute("other.sh", "--machines", "m", LITTLE)
+    assert refused.code == 1 and "GPUs: each of them has a job" in refused.err, refused
+    open_gates(two, "a", "b")
+    assert call.end().code == 0
+    done = desk.execute("other.sh", "--machines", "m", LITTLE, "--verbose")
+    assert "other.sh.1 is job 3 on mine" in done.err, done
+
+
 def gated(desk: Desk, two: SshMachine, *names: str) -> BatchProcess:
     """Start a batch of jobs that wait for files there."""
     desk.yaml("m.yaml", two)

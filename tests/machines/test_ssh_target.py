@@ -6,7 +6,7 @@ import pytest
 
 from grassq.errors import BadInput
 from grassq.machines.ssh.options import master_argv, person_argv
-from grassq.machines.ssh.target import SshTarget, parse_target
+from grassq.machines.ssh.target import SshTarget, addresses, parse_target
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,24 @@ def test_a_new_host_key_is_accepted_only_where_it_was_asked_for() -> None:
     assert "StrictHostKeyChecking=yes" in strict
     assert "StrictHostKeyChecking=accept-new" in accepting
     assert not any("StrictHostKeyChecking=no" in word for word in (*strict, *accepting))
+
+
+FOUND = {"user": "ann", "hostname": "10.0.0.7", "port": "2222"}
+
+
+@pytest.mark.parametrize(
+    ("host", "settings", "found"),
+    [
+        ("gpu1", FOUND, {"ann@gpu1:2222", "ann@10.0.0.7:2222"}),
+        ("10.0.0.7", FOUND, {"ann@10.0.0.7:2222"}),
+        ("GPU1", {**FOUND, "hostname": "gpu1"}, {"ann@gpu1:2222"}),
+        ("::1", {**FOUND, "hostname": "::1"}, {"ann@[::1]:2222"}),
+        ("gpu1", {**FOUND, "proxyjump": "bastion"}, {"ann@gpu1:2222"}),
+        ("gpu1", {**FOUND, "proxycommand": "nc %h %p"}, {"ann@gpu1:2222"}),
+        ("gpu1", {**FOUND, "proxyjump": "none"}, {"ann@gpu1:2222", "ann@10.0.0.7:2222"}),
+        ("gpu1", {}, set()),
+    ],
+)
+def test_addresses_are_where_ssh_finds_a_machine(host: str, settings: dict[str, str], found: set[str]) -> None:
+    # Behind a jump host, the same address may be another machine of another network.
+    assert set(addresses(SshTarget(host), settings)) == found

@@ -79,6 +79,8 @@ class MachineRow(Struct, frozen=True):
     labels: tuple[str, ...] = ()
     #: What the machine offers, such as `cpu 16, mem 65536, gpu 2`; "" while that is not known.
     offers: str = ""
+    #: Where the user's ssh finds the machine, as `user@host:port`; None while that is not known yet.
+    addresses: tuple[str, ...] | None = None
 
 
 class AddedMachine(Struct, frozen=True):

@@ -267,6 +267,7 @@ class MachineKeeper:
             runs=None if greeting is None else greeting.python or "sh",
             jobs=thread.jobs if thread.connected else None,
             offers=capacity_text(thread.capacity),
+            addresses=thread.addresses,
         )
 
     def _folder(self, name: str) -> str:

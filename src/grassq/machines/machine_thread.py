@@ -78,6 +78,8 @@ class MachineThread:
         self._folder = f"{context.folder}/{entry.name}"
         #: What the last greeting said; None before the first.
         self.greeting: FarGreeting | None = None
+        #: Where ssh finds the machine, as user@host:port; None while that is not known yet.
+        self.addresses: tuple[str, ...] | None = None
         self.connected = False
         #: Why the machine is not connected, and whether only a person can change that.
         self.trouble = "no connection has been tried yet"
@@ -182,6 +184,8 @@ class MachineThread:
         entry = self.entry
         transport = SshTransport(entry.target, self._folder, agent=self._agent, program=self._context.ssh)
         self._transport = transport
+        # Before the login, which may have to wait: a batch asks for it to know the machine of its file.
+        self.addresses = transport.addresses()
         try:
             with _logins:
                 if self._stopping:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from time import monotonic, sleep
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grassq import home as homes
 from grassq.cli import machine_file
@@ -21,12 +21,15 @@ from grassq.net.encoding import percent
 #: How long a machine that was added may take to connect as a worker, and how often the daemon is asked.
 CONNECT_S = 60.0
 LOOK_S = 0.05
+#: How long a daemon that has just started may take to know where ssh finds its machines.
+ADDRESSES_S = 10.0
 #: How long a machine that waited for a person may take to try again.
 STALE_S = 10.0
 #: Machines of one batch that are asked at the same time.
 AT_ONCE = 16
 
 _ODD = re.compile(r"[^A-Za-z0-9.-]+")
+_OWN_NAME = re.compile(r"m-.+-[0-9a-f]{8}")
 
 
 class MachineUnusable(GrassError):
@@ -46,6 +49,12 @@ class NamedMachine(NamedTuple):
         host = _ODD.sub("-", self.file.host).strip("-.")[:40]
         return f"m-{host or 'host'}-{sha256(said.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
 
+    @property
+    def address(self) -> str:
+        """The machine as user@host:port."""
+        host = self.file.host.lower()
+        return f"{self.file.user}@{f'[{host}]' if ':' in host else host}:{self.file.port}"
+
 
 class BatchMachine(NamedTuple):
     """A machine that takes part in a batch."""
@@ -61,8 +70,8 @@ class MachineAnswer(NamedTuple):
     """What a machine has free, or why it cannot be used."""
 
     machine: NamedMachine
-    #: The name of its worker.
-    worker: str
+    #: The name of its worker, and other names of the same machine.
+    names: tuple[str, ...]
     free: FreeResources | None
     trouble: str = ""
 
@@ -111,10 +120,10 @@ def _ask(home: str, machine: NamedMachine, accepts_key: bool) -> MachineAnswer:
     with ApiClient(home) as client:
         try:
             with _about(client, machine):
-                worker = _connect(client, machine, accepts_key=accepts_key)
-                return MachineAnswer(machine, worker, read_free(client.get(f"machines/{percent(worker)}/free")))
+                names = _connect(client, machine, accepts_key=accepts_key)
+                return MachineAnswer(machine, names, read_free(client.get(f"machines/{percent(names[0])}/free")))
         except MachineUnusable as error:
-            return MachineAnswer(machine, "", None, str(error))
+            return MachineAnswer(machine, (), None, str(error))
 
 
 @contextmanager
@@ -134,14 +143,30 @@ def connect(client: ApiClient, machine: NamedMachine, *, accepts_key: bool) -> s
     A machine that the user has added is used as it is. Raise MachineUnusable if the machine cannot be used.
     """
     with _about(client, machine):
-        return _connect(client, machine, accepts_key=accepts_key)
+        return _connect(client, machine, accepts_key=accepts_key)[0]
 
 
-def _connect(client: ApiClient, machine: NamedMachine, *, accepts_key: bool) -> str:
+def _rows(client: ApiClient, machine: NamedMachine) -> list[dict[str, Any]]:
+    """Return what the daemon says of a machine under each of its names, first of all the name that the user gave it."""
+    began = monotonic()
+    while True:
+        rows = client.get("machines")["machines"]
+        found = [row for row in rows if machine.address in (row["host"], *(row.get("addresses") or ()))]
+        is_known = all(row.get("addresses", ()) is not None for row in rows)
+        if is_known or monotonic() > began + ADDRESSES_S:
+            return sorted(found, key=lambda row: _rank(str(row["name"]), machine))
+        sleep(LOOK_S)
+
+
+def _rank(name: str, machine: NamedMachine) -> tuple[bool, bool, str]:
+    return _OWN_NAME.fullmatch(name) is not None, name != machine.worker, name
+
+
+def _connect(client: ApiClient, machine: NamedMachine, *, accepts_key: bool) -> tuple[str, ...]:
     file = machine.file
     host = f"[{file.host}]" if ":" in file.host else file.host
-    rows = {str(row["host"]): row for row in client.get("machines")["machines"]}
-    row = rows.get(f"{file.user}@{host}:{file.port}")
+    rows = _rows(client, machine)
+    row = rows[0] if rows else None
     name = machine.worker if row is None else str(row["name"])
     agent = homes.ssh_agent()
     if row is not None and name != machine.worker:
@@ -166,7 +191,7 @@ def _connect(client: ApiClient, machine: NamedMachine, *, accepts_key: bool) -> 
         # Queue `default` is on every machine. Without this, a job with --gpu=1 of another queue could get here.
         words = ["default", "--worker", name, "--capacity", '{"gpu": 0}']
         client.create_queue([word.encode() for word in words], cwd=b"/")
-    return name
+    return tuple(dict.fromkeys([name, *(str(row["name"]) for row in rows)]))
 
 
 def _await_connection(client: ApiClient, name: str) -> None:
@@ -186,12 +211,17 @@ def _await_connection(client: ApiClient, name: str) -> None:
 
 
 def usable(answers: Sequence[MachineAnswer], *, skips: bool, say: Callable[[str], None]) -> list[MachineAnswer]:
-    """Return the machines that answered; unless `skips`, raise MachineUnusable if one did not."""
+    """Return the machines that answered, each once; unless `skips`, raise MachineUnusable if one did not."""
     troubles = [each.trouble for each in answers if each.free is None]
     found = [each for each in answers if each.free is not None]
     if troubles and (not skips or not found):
         hint = "" if skips else "; --skip-unreachable goes on without it"
         raise MachineUnusable("; ".join(troubles) + hint)
+    words: dict[str, str] = {}
+    for machine, names, _, _ in found:
+        if names[0] in words:
+            raise BadInput(f"{words[names[0]]} and {machine.word} are the same machine, {names[0]}; name it once")
+        words[names[0]] = machine.word
     for trouble in troubles:
         say(f"{trouble}; going on without it")
     return found
@@ -206,10 +236,10 @@ def machine_slots(
     """Return the slots of each machine beside those that other batches hold; MachineUnusable if there are none."""
     found: list[BatchMachine] = []
     empty: list[str] = []
-    for machine, worker, free, _ in answers:
+    for machine, names, free, _ in answers:
         assert free is not None
-        slots = slots_of(beside(free, held.get(worker, ())), needs)
-        found.append(BatchMachine(machine.word, worker, slots.gpus))
+        slots = slots_of(beside(free, [slot for name in names for slot in held.get(name, ())]), needs)
+        found.append(BatchMachine(machine.word, names[0], slots.gpus))
         if not slots.gpus:
             empty.append(f"{machine.word} has no room for a job; {slots.limit}")
     if len(empty) == len(found):

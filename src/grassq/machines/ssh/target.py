@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import IPv6Address
 
 from msgspec import Struct
@@ -62,6 +63,20 @@ def parse_target(text: str) -> SshTarget:
     if number is not None and not is_number(number, 5):
         raise BadInput(f"'{printable(text, 80)}' has no port from 1 to 65535; {_HOW}")
     return SshTarget(host, user if at else None, None if number is None else int(number))
+
+
+def addresses(target: SshTarget, settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where ssh finds a machine by the user's settings for it, as user@host:port; none without settings.
+
+    The host is the typed one, and the one it stands for. Behind a jump host it is only the typed one: the address may
+    be that of another machine in another network.
+    """
+    user, port, host = (settings.get(name) for name in ("user", "port", "hostname"))
+    if user is None or port is None or host is None:
+        return ()
+    is_direct = all(settings.get(name, "none") == "none" for name in ("proxyjump", "proxycommand"))
+    hosts = dict.fromkeys([target.host.lower(), *([host.lower()] if is_direct else [])])
+    return tuple(f"{user}@[{each}]:{port}" if ":" in each else f"{user}@{each}:{port}" for each in hosts)
 
 
 def _is_ipv6(host: str) -> bool:

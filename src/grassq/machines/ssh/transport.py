@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from grassq.machines.ssh.failures import LoginFailed, agent_gone, keys_not_kept
 from grassq.machines.ssh.master import Master
 from grassq.machines.ssh.mux import MuxSession, TooManySessions
 from grassq.machines.ssh.options import master_argv, person_argv, settings_argv
-from grassq.machines.ssh.target import SshTarget
+from grassq.machines.ssh.target import SshTarget, addresses
 from grassq.machines.transport import LinkLost, Stream, check_command
 
 #: How long a login may take, with all jump hosts.
@@ -133,6 +134,10 @@ class SshTransport:
         master = self._master
         return person_argv(self._program, self._target, master.control if master else None, command)
 
+    def addresses(self) -> tuple[str, ...]:
+        """Return where ssh finds the machine, as user@host:port, without a login; none if it is not known."""
+        return addresses(self._target, self._settings())
+
     def _start(self) -> Master:
         folder = ControlFolder(self._folder)
         argv = master_argv(self._program, self._target, folder.socket, agent=self._agent, new_key=self._new_key)
@@ -151,14 +156,19 @@ class SshTransport:
         return None
 
     def _keeps_no_keys(self) -> bool:
+        return self._settings().get("userknownhostsfile") == "/dev/null"
+
+    def _settings(self) -> dict[str, str]:
+        """Return the user's configuration for the machine; empty if ssh does not say it."""
         argv = settings_argv(self._program, self._target)
         try:
             found = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=SETTINGS_S, check=False
             ).stdout
         except (OSError, subprocess.TimeoutExpired):
-            return False
-        return b"userknownhostsfile /dev/null" in found.splitlines()
+            return {}
+        pairs = (line.partition(" ") for line in os.fsdecode(found).splitlines())
+        return {name: value for name, _, value in pairs}
 
     def _session(self, control: str, command: str) -> MuxSession:
         while True:

@@ -204,4 +204,6 @@ async def _slowly(request: web.Request, answer: Awaitable[dict[str, object]]) ->
 def _printable(row: MachineRow) -> MachineRow:
     """Return a row whose words may come from the machine, each on one line and without control characters."""
     texts = {name: getattr(row, name) for name in ("host", "why", "boot", "runs", "offers")}
-    return replace(row, **{name: printable(text, 500) for name, text in texts.items() if text is not None})
+    words = {name: printable(text, 500) for name, text in texts.items() if text is not None}
+    addresses = None if row.addresses is None else tuple(printable(each, 500) for each in row.addresses)
+    return replace(row, **words, addresses=addresses)
