@@ -294,10 +294,10 @@ def test_a_dry_run_asks_the_machines_and_starts_and_writes_nothing(desk: Desk, t
 
 def test_two_batches_share_a_machine_and_never_a_reserved_gpu(desk: Desk, two: SshMachine) -> None:
     desk.yaml("m.yaml", two)
-    desk.batch("until [ -e ~/open ]; do sleep 0.05; done", name="a.sh")
+    desk.batch(*["until [ -e ~/open ]; do sleep 0.05; done"] * 2, name="a.sh")
     desk.batch("true", name="b.sh")
     first = desk.call("a.sh", "--machines", "m", LITTLE)
-    first.until("started: a.sh.1")
+    first.until("started: a.sh.2")
     beside = desk.execute("b.sh", "--machines", "m", LITTLE)
     assert beside.code == 1 and "m has no room for a job; GPUs: each of them has a job" in beside.err
     (two.home / "open").touch()
@@ -305,6 +305,24 @@ def test_two_batches_share_a_machine_and_never_a_reserved_gpu(desk: Desk, two: S
     (two.home / "open").unlink()
     assert desk.execute("b.sh", "--machines", "m", LITTLE).code == 0
     assert len(desk.json("machine", "list")["machines"]) == 1
+
+
+def test_a_batch_holds_no_more_slots_than_it_has_lines_left(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("until [ -e ~/end.1 ]; do sleep 0.05; done", "until [ -e ~/end.2 ]; do sleep 0.05; done", name="a.sh")
+    desk.batch("true", name="b.sh")
+    first = desk.call("a.sh", "--machines", "m", LITTLE)
+    first.until("started: a.sh.2")
+    assert desk.execute("b.sh", "--machines", "m", LITTLE).code == 1
+    (two.home / "end.1").touch()
+    first.until("finished: a.sh.1")
+    beside = desk.execute("b.sh", "--machines", "m", LITTLE)
+    assert beside.code == 0, beside
+    assert beside.out.splitlines()[:2] == ["machine limits:  {'m': 1}", "machine gpu choices: [[0]]"]
+    (two.home / "end.2").touch()
+    assert first.end().code == 0
+    for number in (1, 2):
+        (two.home / f"end.{number}").unlink()
 
 
 def test_jobs_of_other_queues_do_not_go_to_the_machines_of_a_batch(desk: Desk, two: SshMachine) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,21 +159,62 @@ def test_a_note_that_cannot_be_read_starts_nothing(tmp_path: Path, content: str)
     note.close()
 
 
+def queue_of(
+    name: str, worker: str, *, running: int = 0, queued: int = 0, jobs: Sequence[int | None] = ()
+) -> dict[str, Any]:
+    """A queue on a worker, as `show` has it."""
+    return {
+        "name": name,
+        "worker": worker,
+        "running": running,
+        "queued": queued,
+        "slots": [{"job": job} for job in jobs],
+    }
+
+
 def test_slots_of_batches_are_held_while_their_queues_exist(tmp_path: Path) -> None:
     home = str(tmp_path)
-    assert held_slots(home, {"batch-1"}) == {}
+    queues = [queue_of("batch-1", "m-1", jobs=[None, None]), queue_of("batch-1", "m-2", jobs=[None])]
+    assert held_slots(home, queues) == {}
     needs = Needs(gpu_utilisation=Fraction("0.4"), reserves_gpu=False)
     put_held(home, "batch-1", needs, [BatchMachine("m.yaml", "m-1", (0, 1)), BatchMachine("n.yaml", "m-2", (None,))])
     put_held(home, "batch-2", Needs(), [BatchMachine("m.yaml", "m-1", (2,))])
-    assert held_slots(home, {"batch-1"}) == {
+    assert held_slots(home, queues) == {
         "m-1": [HeldSlot(needs, 0), HeldSlot(needs, 1)],
         "m-2": [HeldSlot(needs, None)],
     }
     assert [path.name for path in (tmp_path / "batches").iterdir()] == ["batch-1"]
     (tmp_path / "batches/batch-1").write_text("{}")
-    assert held_slots(home, {"batch-1"}) == {}
+    assert held_slots(home, queues) == {}
     remove_held(home, "batch-1")
     remove_held(home, "batch-1")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "queued", "held"),
+    [
+        ([None, 7], [None], 0, ([1], [])),
+        ([None, 7], [8], 0, ([1], [5])),
+        ([None, 7], [None], 1, ([1, 0], [])),
+        ([None, 7], [None], 2, ([1, 0], [5])),
+        ([6, 7], [8], 900, ([0, 1], [5])),
+    ],
+)
+def test_a_batch_holds_the_slots_of_its_running_jobs_and_one_for_each_that_waits(
+    tmp_path: Path, first: list[int | None], second: list[int | None], queued: int, held: tuple[list[int], list[int]]
+) -> None:
+    put_held(str(tmp_path), "b", Needs(), [BatchMachine("m", "m-1", (0, 1)), BatchMachine("n", "m-2", (5,))])
+    queues = [
+        queue_of("b", worker, running=len([job for job in jobs if job]), queued=queued, jobs=jobs)
+        for worker, jobs in (("m-1", first), ("m-2", second))
+    ]
+    found = held_slots(str(tmp_path), queues)
+    assert tuple([slot.gpu for slot in found[worker]] for worker in ("m-1", "m-2")) == held
+
+
+def test_a_batch_without_gpus_holds_as_many_slots_as_it_has_jobs(tmp_path: Path) -> None:
+    put_held(str(tmp_path), "b", Needs(), [BatchMachine("m", "m-1", (None,) * 4)])
+    assert len(held_slots(str(tmp_path), [queue_of("b", "m-1", running=1, queued=2)])["m-1"]) == 3
 
 
 @pytest.fixture

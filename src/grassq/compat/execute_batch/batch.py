@@ -107,8 +107,8 @@ class BatchCall:
         arguments, say = self._arguments, self._messages.say
         answers = ask_all(client.home, self._machines, accepts_key=arguments.accepts_key)
         found = usable(answers, skips=arguments.skips_unreachable, say=say)
-        queues = {str(queue["name"]) for queue in client.show()["queues"]}
-        machines = machine_slots(found, arguments.needs, held_slots(client.home, queues), say)
+        held = held_slots(client.home, client.show()["queues"])
+        machines = machine_slots(found, arguments.needs, held, say)
         self._print_slots({machine.word: machine.gpus for machine in machines})
         return machines
 

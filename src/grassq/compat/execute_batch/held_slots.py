@@ -6,9 +6,10 @@ Each batch has a file of the name of its queue. The file of a queue that is gone
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from grassq.compat.execute_batch.machines import BatchMachine
 from grassq.compat.execute_batch.slots import HeldSlot, Needs
@@ -35,8 +36,12 @@ def remove_held(home: str, queue: str) -> None:
     Path(home, FOLDER, queue).unlink(missing_ok=True)
 
 
-def held_slots(home: str, queues: Collection[str]) -> dict[str, list[HeldSlot]]:
-    """Return the slots of the batches whose queues exist, by worker; remove the files of the others."""
+def held_slots(home: str, queues: Sequence[Mapping[str, Any]]) -> dict[str, list[HeldSlot]]:
+    """Return the slots that batches hold, by worker; remove the files of batches whose queues are gone.
+
+    `queues` are the queues of each worker, as `show` has them. A batch holds the slots of its running jobs, and one
+    more for each job that waits.
+    """
     held: dict[str, list[HeldSlot]] = {}
     folder = Path(home, FOLDER)
     try:
@@ -44,12 +49,34 @@ def held_slots(home: str, queues: Collection[str]) -> dict[str, list[HeldSlot]]:
     except FileNotFoundError:
         return {}
     for file in files:
-        if file.name not in queues:
+        on_workers = {str(queue["worker"]): queue for queue in queues if queue["name"] == file.name}
+        if not on_workers:
             file.unlink(missing_ok=True)
             continue
-        for worker, slots in _read(file).items():
+        for worker, slots in _needed(_read(file), on_workers).items():
             held.setdefault(worker, []).extend(slots)
     return held
+
+
+def _needed(slots: dict[str, list[HeldSlot]], on_workers: Mapping[str, Mapping[str, Any]]) -> dict[str, list[HeldSlot]]:
+    """Return the slots of a batch that its unfinished jobs need; all slots while no job is there: they come soon."""
+    waiting = max(int(queue["queued"]) for queue in on_workers.values())
+    if not waiting and not any(queue["running"] for queue in on_workers.values()):
+        return slots
+    needed: dict[str, list[HeldSlot]] = {}
+    for worker, own in slots.items():
+        queue = on_workers.get(worker, {})
+        jobs = [slot["job"] for slot in queue.get("slots") or ()]
+        # A queue whose slots have no GPUs only counts its jobs.
+        if len(jobs) == len(own):
+            used = [slot for slot, job in zip(own, jobs, strict=True) if job is not None]
+            free = [slot for slot, job in zip(own, jobs, strict=True) if job is None]
+        else:
+            count = int(queue.get("running", 0))
+            used, free = own[:count], own[count:]
+        needed[worker] = [*used, *free[:waiting]]
+        waiting -= len(free[:waiting])
+    return needed
 
 
 def _read(file: Path) -> dict[str, list[HeldSlot]]:
