@@ -239,7 +239,9 @@ def test_f97_f98_f99_failed_and_done_lines_are_skipped_and_nothing_is_replaced(d
     assert desk.execute(*words).code == 1
     before = checksum(desk.results)
     again = desk.execute(*words)
-    assert again.code == 0
+    assert again.code == 1
+    assert again.err == "execute_batch: 1 of 3 skipped lines failed earlier; --rerun-failed runs failed lines again\n"
+    assert desk.execute(*words, "--always-zero").code == 0
     assert again.out.splitlines() == [
         *(
             f"WARNING: job results already exists for line {number}, skipping evaluation: delete if you wish to rerun"

@@ -47,8 +47,8 @@ signals:
   leaves at once. SIGHUP, or SIGKILL: all jobs go on; the same call goes on with them and starts none of them twice.
 
 exit code:
-  0 all succeeded, 1 a job failed or a machine cannot be used, 2 invalid arguments or files, 4 no daemon answers,
-  5 refused, 129, 130 or 143 after SIGHUP, SIGINT or SIGTERM
+  0 all succeeded, 1 a job failed, now or earlier, or a machine cannot be used, 2 invalid arguments or files,
+  4 no daemon answers, 5 refused, 129, 130 or 143 after SIGHUP, SIGINT or SIGTERM
 """
 
 REMOTE_ABOUT = """\

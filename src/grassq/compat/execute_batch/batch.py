@@ -55,6 +55,8 @@ class BatchCall:
         self._machines: list[NamedMachine] = named_machines(arguments.machines)
         self._results = Results(self._cwd)
         self._output = BatchOutput(messages)
+        #: The lines that are skipped because their results exist.
+        self._skipped: list[BatchLine] = []
 
     def run(self, client: ApiClient) -> int:
         """Run the lines that are not done; return the exit code."""
@@ -85,7 +87,16 @@ class BatchCall:
             return EXIT_SIGNAL + watch.signal
         watch.skip_rest()
         watch.summarise()
-        return EXIT_JOB_FAILED if watch.failed and not self._arguments.always_zero else EXIT_OK
+        has_failed = bool(watch.failed) | self._tell_failed_earlier()
+        return EXIT_JOB_FAILED if has_failed and not self._arguments.always_zero else EXIT_OK
+
+    def _tell_failed_earlier(self) -> bool:
+        """Say how many of the skipped lines failed in earlier calls; return whether there are any."""
+        failed = sum(self._results.has_failed(line.name) for line in self._skipped)
+        if failed:
+            again = "--rerun-failed runs failed lines again"
+            self._messages.say(f"{failed} of {len(self._skipped)} skipped lines failed earlier; {again}")
+        return failed > 0
 
     def _left(self, told: Collection[int] = ()) -> tuple[list[BatchLine], list[BatchLine]]:
         """Return the lines to run, and the lines that are done, without those of `told` that are done."""
@@ -99,6 +110,7 @@ class BatchCall:
         return left, done
 
     def _warn(self, done: Sequence[BatchLine]) -> None:
+        self._skipped += done
         for line in done:
             self._output.line(output.warning_line(line.number))
 
