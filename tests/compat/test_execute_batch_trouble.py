@@ -30,6 +30,7 @@ GATED = "echo begun; echo x >> ~/starts.{0}; echo part > made; until [ -e ~/open
         (["batch.sh", "--machines", "bad"], "bad.yaml line 2 is not YAML"),
         (["batch.sh", "--machines", "short"], "port is missing"),
         (["batch.sh", "--machines", "keyless"], "ssh_key_path"),
+        (["batch.sh", "--machines", "option"], "ip '-oProxyCommand=x' begins with '-'"),
         (["batch.sh", "--machines", "m", "n"], "m and n are the same machine"),
         (["batch.sh", "--machines", "m", "--memory-required=lots"], "'lots' is not a whole number of megabytes"),
         (["batch.sh", "--machines", "m", "--copy-forward", "nothing"], "there is no file or folder nothing"),
@@ -46,6 +47,7 @@ def test_mistakes_are_one_line_and_exit_2_and_nothing_is_started(
     desk.batch(name="empty.sh")
     desk.yaml("m.yaml", two)
     desk.yaml("n.yaml", two)
+    desk.yaml("option.yaml", two, ip="-oProxyCommand=x")
     desk.yaml("keyless.yaml", two, ssh_key_path="/nowhere/key")
     (desk.cwd / "bad.yaml").write_text("username: [\n")
     (desk.cwd / "short.yaml").write_text(f"username: ann\nip: h\nssh_key_path: {desk.site.key}\n")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grassq.core.syntax.addresses import wrong_ssh_host, wrong_ssh_user
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 
@@ -44,6 +45,8 @@ def read(path: str) -> MachineFile:
     if missing := [key for key in KEYS if found.get(key) is None]:
         raise BadInput(f"{path}: {missing[0]} is missing; a machine file has {_KEYS_TEXT}")
     user, host, key = (_text(path, name, found[name]) for name in ("username", "ip", "ssh_key_path"))
+    if wrong := wrong_ssh_host("ip", host) or wrong_ssh_user("username", user):
+        raise BadInput(f"{path}: {wrong}")
     return MachineFile(path, user, host, _port(path, found["port"]), _key(path, key))
 
 

@@ -1,7 +1,8 @@
-"""The address of a broker: HOST, HOST:PORT or [IPV6]:PORT."""
+"""Where others are: the address of a broker, as HOST, HOST:PORT or [IPV6]:PORT, and hosts and users for ssh."""
 
 from __future__ import annotations
 
+from grassq.core.printable import printable
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 
@@ -9,9 +10,14 @@ PORT = 7500
 ADDRESSES_MAX = 16
 #: The longest name DNS can hold.
 HOST_MAX = 253
+#: The longest user name that ssh is given.
+USER_MAX = 255
 _HEX = frozenset("0123456789abcdefABCDEF")
 #: Characters that would change the meaning of a URL.
 _NOT_IN_NAMES = frozenset(' /@,[]#?%\\<>^`{|}"')
+#: Characters that mean something to a shell, to ssh's own patterns, or to a URL.
+_NOT_IN_HOSTS = frozenset("'`\"$\\;&<>|(){},*?![]^#/=@ ")
+_NOT_IN_USERS = frozenset("'`\"$\\;&<>|(){},*?![]^#/=%: ")
 
 
 class Address:
@@ -52,6 +58,33 @@ def parse_addresses(text: str, what: str = "the address") -> list[Address]:
     if len(found) > ADDRESSES_MAX:
         raise BadInput(f"{what} names more than {ADDRESSES_MAX} places")
     return found
+
+
+def wrong_ssh_host(what: str, host: str) -> str:
+    """Return in words why ssh is not given a host, "" if it is; `what` names the host."""
+    wrong = _wrong_word(what, host, HOST_MAX, _NOT_IN_HOSTS)
+    if not wrong and ":" in host and not _is_ipv6(host.partition("%")[0]):
+        return f"{what} '{host}' has a colon and is not an IPv6 address"
+    return wrong
+
+
+def wrong_ssh_user(what: str, user: str) -> str:
+    """Return in words why ssh is not given a user, "" if it is; `what` names the user."""
+    return _wrong_word(what, user, USER_MAX, _NOT_IN_USERS)
+
+
+def _wrong_word(what: str, name: str, most: int, refused: frozenset[str]) -> str:
+    if not name:
+        return f"{what} is missing"
+    if name.startswith("-"):
+        return f"{what} '{printable(name, 80)}' begins with '-': ssh would read it as an option"
+    if len(name) > most:
+        return f"{what} is longer than {most} characters"
+    wrong = sorted({char for char in name if char in refused or not char.isprintable()})
+    if not wrong:
+        return ""
+    some = printable(" ".join(map(repr, wrong)), 60)
+    return f"{what} '{printable(name, 80)}' has characters that ssh refuses, or that mean more than themselves: {some}"
 
 
 def _is_host(host: str) -> bool:

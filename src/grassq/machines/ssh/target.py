@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import IPv6Address
 
 from msgspec import Struct
 
 from grassq.core.printable import printable
-from grassq.core.syntax.addresses import HOST_MAX
+from grassq.core.syntax.addresses import wrong_ssh_host, wrong_ssh_user
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 
-#: The longest user name that ssh is given.
-USER_MAX = 255
-#: Characters that mean something to a shell, to ssh's own patterns, or to a URL.
-_NOT_IN_HOSTS = frozenset("'`\"$\\;&<>|(){},*?![]^#/=@ ")
-_NOT_IN_USERS = frozenset("'`\"$\\;&<>|(){},*?![]^#/=%: ")
 _HOW = "write user@host, user@host:port or [IPv6]:port; everything else belongs into ~/.ssh/config"
 
 
@@ -29,11 +23,11 @@ class SshTarget(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     key: str | None = None
 
     def __post_init__(self) -> None:
-        _check_name("host", self.host, HOST_MAX, _NOT_IN_HOSTS)
-        if ":" in self.host and not _is_ipv6(self.host):
-            raise BadInput(f"the host '{self.host}' has a colon and is not an IPv6 address; {_HOW}")
-        if self.user is not None:
-            _check_name("user", self.user, USER_MAX, _NOT_IN_USERS)
+        wrong = wrong_ssh_host("the host", self.host)
+        if not wrong and self.user is not None:
+            wrong = wrong_ssh_user("the user", self.user)
+        if wrong:
+            raise BadInput(f"{wrong}; {_HOW}")
         if self.port is not None and not 1 <= self.port <= 65535:
             raise BadInput(f"the port {self.port} is not from 1 to 65535")
 
@@ -77,26 +71,3 @@ def addresses(target: SshTarget, settings: Mapping[str, str]) -> tuple[str, ...]
     is_direct = all(settings.get(name, "none") == "none" for name in ("proxyjump", "proxycommand"))
     hosts = dict.fromkeys([target.host.lower(), *([host.lower()] if is_direct else [])])
     return tuple(f"{user}@[{each}]:{port}" if ":" in each else f"{user}@{each}:{port}" for each in hosts)
-
-
-def _is_ipv6(host: str) -> bool:
-    try:
-        IPv6Address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _check_name(what: str, name: str, most: int, refused: frozenset[str]) -> None:
-    if not name:
-        raise BadInput(f"the {what} of the machine is missing; {_HOW}")
-    if name.startswith("-"):
-        raise BadInput(f"the {what} '{printable(name, 80)}' begins with '-': ssh would read it as an option; {_HOW}")
-    if len(name) > most:
-        raise BadInput(f"the {what} of the machine is longer than {most} characters")
-    wrong = sorted({char for char in name if char in refused or not char.isprintable()})
-    if wrong:
-        raise BadInput(
-            f"the {what} '{printable(name, 80)}' has characters that ssh refuses, or that mean more than themselves: "
-            f"{printable(' '.join(wrong), 40)}; {_HOW}"
-        )
