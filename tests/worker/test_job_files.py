@@ -202,5 +202,5 @@ def test_a_target_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 
 def test_a_root_that_is_gone_matches_nothing(tmp_path: Path) -> None:
-    assert "no file matches --fetch 'a'" in (fetch(order(tmp_path / "gone", tmp_path / "to", b"a"), "1-1") or "")
+    assert "no file matches 'a'" in (fetch(order(tmp_path / "gone", tmp_path / "to", b"a"), "1-1") or "")
     assert not (tmp_path / "to").exists()

@@ -112,9 +112,7 @@ def with_fetch_error(path: str, end: Exited) -> Exited:
 
 def unmatched(patterns: Iterable[bytes], paths: Collection[bytes]) -> list[str]:
     """Return a sentence for each pattern that none of the found paths matches."""
-    return [
-        f"no file matches --fetch {shown(each)}" for each in patterns if not any(map(Patterns((each,)).match, paths))
-    ]
+    return [f"no file matches {shown(each)}" for each in patterns if not any(map(Patterns((each,)).match, paths))]
 
 
 def not_fetched(problems: list[str], where: str) -> str | None:
