@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import sys
 import pytest
 from tests.compat.batches import BatchProcess, Desk, events
 from tests.e2e.world import BIN, eventually
+from tests.machines.proxy import Proxies
 from tests.machines.site import MachineSite, SshMachine
 
 from grassq.compat.execute_batch.results import RECORD
@@ -18,6 +20,8 @@ from grassq.compat.execute_batch.results import RECORD
 LITTLE = "--memory-required=10"
 #: More than a pipe holds, and less than the longest word of a command.
 PIPE_BYTES = 100_000
+#: A line so slow that files take longer than the first words about their transfer.
+SLOW_BYTES_S = 300_000
 #: Counts its starts, then waits for a file there, which the test makes.
 GATED = "echo begun; echo x >> ~/starts.{0}; echo part > made; until [ -e ~/open.{0} ]; do sleep 0.05; done; echo done"
 
@@ -430,3 +434,19 @@ def test_the_progress_on_a_terminal_is_not_in_the_way_of_the_lines(desk: Desk, t
     assert "1/2" in terminal.out and "1 failed" in terminal.out
     printed = (desk.cwd / "printed").read_text().splitlines()
     assert len(printed) == 6 and "\x1b" not in "".join(printed)
+
+
+def test_a_terminal_shows_how_far_the_files_of_a_job_are(desk: Desk, two: SshMachine) -> None:
+    with contextlib.closing(Proxies(desk.site.near.space)) as proxies:
+        proxy = proxies.proxy(two.address, two.port)
+        desk.yaml("m.yaml", ip=proxy.address, port=proxy.port)
+        desk.batch("ls")
+        # Connected over a fast line first.
+        assert desk.execute("batch.sh", "--machines", "m", LITTLE, "--dry-run", "--accept-key").code == 0
+        for number in range(20):
+            (desk.cwd / f"data.{number}").write_bytes(os.urandom(SLOW_BYTES_S))
+        proxy.slow(SLOW_BYTES_S)
+        line = f"execute_batch batch.sh --machines m {LITTLE} --copy-backwards m.yaml"
+        terminal = desk.program("script", "-qec", line, "/dev/null", timeout_s=100.0)
+        assert terminal.code == 0, terminal
+    assert "sending its files: " in terminal.out and " MiB/s" in terminal.out

@@ -39,7 +39,12 @@ class Messages:
         except OSError:
             return
 
-    def draw(self, done: int, total: int, running: int, failed: int) -> float | None:
+    @property
+    def is_watched(self) -> bool:
+        """Whether stderr is a terminal, so that a bar is drawn."""
+        return self._is_watched
+
+    def draw(self, done: int, total: int, running: int, failed: int, remark: str = "") -> float | None:
         """Draw the bar; return the seconds until the next redraw, or None if stderr is no terminal."""
         if not self._is_watched:
             return None
@@ -50,7 +55,7 @@ class Messages:
             from grassq.cli.progress import ProgressBar
 
             self._bar = ProgressBar(self._unit)
-        remarks = [f"{running} running", f"{failed} failed" if failed else ""]
+        remarks = [f"{running} running", f"{failed} failed" if failed else "", remark]
         try:
             self._bar.show(done, total, ", ".join(filter(None, remarks)))
         except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterable
+from contextlib import suppress
 from math import inf
 from signal import SIGHUP
 from time import monotonic, sleep
@@ -22,15 +23,17 @@ from grassq.compat.signals import Signals
 from grassq.core.outcome import exit_code, in_words, is_own_end
 from grassq.core.syntax.resource_names import SLOTS_OF
 from grassq.errors import GrassError, NotFound, Refused
-from grassq.net.client import ApiClient
+from grassq.net.client import ApiClient, compact
 from grassq.net.event_stream import Frame, JobEnded, JobOutput, JobShown, JobStarted
 
 #: How long the output of an ended job is asked for, and the pause between two questions.
 OUTPUT_S, PAUSE_S = 60.0, 0.5
+#: For a terminal: how often the daemon is asked what jobs wait for that were started there, and about how many jobs.
+REMARK_S, REMARK_JOBS = 2.0, 100
 #: Failed jobs that are listed at the end.
 LISTED_MAX = 20
 
-SUCCEEDED, CANCELLED = "succeeded", "cancelled"
+PLACED, SUCCEEDED, CANCELLED = "placed", "succeeded", "cancelled"
 
 
 class JobWatch:
@@ -56,6 +59,7 @@ class JobWatch:
         self._running: set[int] = set()
         self._last = 0
         self._done = 0
+        self._remark, self._remark_at = "", 0.0
         self._interruption: Interruption | None = None
         #: A signal was noticed that ends the jobs.
         self._is_interrupted = False
@@ -111,7 +115,8 @@ class JobWatch:
         poll.register(self._signals, select.POLLIN)
         poll.register(reader, select.POLLIN)
         total = self._done + len(self._jobs)
-        again_s = self._messages.draw(self._done, total, len(self._running), len(self.failed))
+        self._ask_remark()
+        again_s = self._messages.draw(self._done, total, len(self._running), len(self.failed), self._remark)
         ready = {descriptor for descriptor, _ in poll.poll(None if again_s is None else again_s * 1000)}
         if self._signals.fileno() in ready:
             self._signals.take()
@@ -126,6 +131,19 @@ class JobWatch:
                 # Before each frame: it may be the end of a job that the signal ended.
                 self._notice_signal()
                 self._handle(frame)
+
+    def _ask_remark(self) -> None:
+        """Ask now and then, for a terminal, what a job waits for that has its slot, such as how far its files are."""
+        now = monotonic()
+        if not self._messages.is_watched or now < self._remark_at + REMARK_S:
+            return
+        self._remark, self._remark_at = "", now
+        if self._running:
+            with suppress(GrassError, OSError):  # it is only a remark
+                jobs = self._client.glance(compact(self._running)[:1], limit=REMARK_JOBS)
+                self._remark = next(
+                    (str(job["reason"]) for job in jobs if job["state"] == PLACED and job["reason"]), ""
+                )
 
     def _handle(self, frame: Frame) -> None:
         if isinstance(frame, JobShown):
