@@ -42,6 +42,8 @@ def test_the_word_is_looked_for_in_the_order_of_ml_scheduler(user: Path) -> None
 def test_a_word_that_no_file_has_names_both_places(user: Path) -> None:
     with pytest.raises(BadInput, match=r"no machine file m or m\.yaml, neither here nor in .*/\.local/var$"):
         machine_file.find("m")
+    with pytest.raises(BadInput, match=r"no machine file m\.yaml, neither here nor in .*/\.local/var$"):
+        machine_file.find("m.yaml")
 
 
 @pytest.mark.parametrize("word", ["", ".", "..", "/", "/nowhere/m", "a\nb"])

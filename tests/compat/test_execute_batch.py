@@ -340,6 +340,17 @@ def test_jobs_of_other_queues_do_not_go_to_the_machines_of_a_batch(desk: Desk, t
     (two.home / "leave").unlink()
 
 
+def test_why_says_that_a_job_waits_for_a_slot_of_its_batch(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("until [ -e ~/why ]; do sleep 0.05; done", "true")
+    call = desk.call("batch.sh", "--machines", "m", LITTLE, "--reserve")
+    call.until("started: ")
+    assert re.search(r"slots_of_batch_[0-9a-f]{8} 1 needed, 0 free", desk.ok("why", "2"))
+    (two.home / "why").touch()
+    assert call.end().code == 0
+    (two.home / "why").unlink()
+
+
 def test_jobs_of_a_batch_are_shown_by_name(desk: Desk, two: SshMachine) -> None:
     desk.yaml("m.yaml", two)
     desk.batch("echo hello")

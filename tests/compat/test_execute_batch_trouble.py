@@ -60,6 +60,16 @@ def test_mistakes_are_one_line_and_exit_2_and_nothing_is_started(
     assert not (desk.home / "daemon.lock").exists(), "not even a daemon was needed"
 
 
+def test_results_that_cannot_be_a_folder_are_a_mistake(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("true")
+    desk.results.write_text("mine")
+    assert "job_results is not a folder; results are put there, so move it away" in desk.refused(
+        2, "batch.sh", "--machines", "m"
+    )
+    assert desk.results.read_text() == "mine"
+
+
 def test_t46_a_machine_that_does_not_answer_ends_the_call_unless_it_is_skipped(
     desk: Desk, two: SshMachine, shared_site: MachineSite
 ) -> None:

@@ -58,6 +58,7 @@ def test_both_spellings_of_the_copies_are_taken() -> None:
         (["f", "--machines", "m", "--memory-required=-1"], "'-1' is not a whole number of megabytes"),
         (["f", "--machines", "m", "--gpu-utilization", "half"], "'half' is not a number"),
         (["f", "--machines", "m", "--gpu-utilization", "nan"], "'nan' is not a number"),
+        (["f", "--machines", "m", "--gpu-utilization=-1"], "'-1' is not a number from 0 up, such as 8 or 0.5"),
         (["f", "--machines", "m", "--num-cpus", "1e9"], "'1e9' is not a number"),
         (["f", "--machines", "m", "--gpu-mem", "5"], "unrecognized arguments"),
     ],

@@ -19,7 +19,9 @@ def remote(desk: Desk, *words: str) -> Done:
 def test_f103_the_exit_code_is_that_of_the_command(desk: Desk, two: SshMachine, command: str, code: int) -> None:
     desk.yaml("m.yaml", two)
     done = remote(desk, "--machine", "m", f"echo out; echo err >&2; {command}")
-    assert (done.code, done.out, done.err) == (code, "out\n", "err\n")
+    (name,) = desk.listed()
+    assert (done.code, done.out) == (code, "out\n")
+    assert done.err == f"err\nexecute_remote: the results are in job_results/{name}\n"
 
 
 def test_f103_copies_are_those_of_the_job(desk: Desk, one: SshMachine) -> None:
@@ -28,7 +30,7 @@ def test_f103_copies_are_those_of_the_job(desk: Desk, one: SshMachine) -> None:
         (desk.cwd / name).write_text(name)
     words = ["ls; echo made > made; echo no > no", "--copy-forward", "a", "--copy-backwards", "made", "--job-name", "x"]
     done = remote(desk, "--machine", "m", *words)
-    assert (done.code, done.out) == (0, "a\n")
+    assert (done.code, done.out, done.err) == (0, "a\n", "")
     assert (desk.results / "x/made").read_text() == "made\n"
     assert not (desk.results / "x/no").exists()
     again = remote(desk, "--machine", "m", *words)

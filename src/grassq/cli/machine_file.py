@@ -13,6 +13,7 @@ from grassq.errors import BadInput
 #: The folder that is searched after the current one, below the user's directory.
 FOLDER = ".local/var"
 SUFFIX = ".yaml"
+SUFFIXES = (SUFFIX, ".yml")
 FILE_MAX = 64 << 10
 PORT_MAX = 65535
 KEYS = ("username", "ip", "port", "ssh_key_path")
@@ -36,7 +37,8 @@ def find(word: str) -> str:
         for path in (place, place.with_name(place.name + SUFFIX) if place.name else place):
             if path.is_file():
                 return str(path)
-    raise BadInput(f"there is no machine file {word} or {word}{SUFFIX}, neither here nor in {below}")
+    names = word if word.endswith(SUFFIXES) else f"{word} or {word}{SUFFIX}"
+    raise BadInput(f"there is no machine file {names}, neither here nor in {below}")
 
 
 def read(path: str) -> MachineFile:
@@ -52,7 +54,7 @@ def read(path: str) -> MachineFile:
 
 def is_file_word(word: str) -> bool:
     """Tell whether a word is meant as a machine file, and not as a host: it ends like one, or it is a path."""
-    return word.endswith((SUFFIX, ".yml")) or ("/" in word and not word.startswith("ssh://"))
+    return word.endswith(SUFFIXES) or ("/" in word and not word.startswith("ssh://"))
 
 
 def _document(path: str) -> dict[Any, Any]:

@@ -275,5 +275,5 @@ def _whole(text: str) -> Fraction:
 
 def _decimal(text: str) -> Fraction:
     if not _DECIMAL.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number, such as 8 or 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 up, such as 8 or 0.5")
     return Fraction(text)

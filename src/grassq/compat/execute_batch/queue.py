@@ -25,7 +25,7 @@ class BatchQueue:
         self._machines = [machine for machine in machines if machine.gpus]
         self.by_gpu = by_gpu
         #: The resource that a job asks for if slots have no GPUs.
-        self._resource = name.replace("-", "_")
+        self._resource = f"slots_of_{name.replace('-', '_')}"
 
     def create(self) -> None:
         """Make the queue on every machine; a queue that is there stays as it is."""

@@ -109,6 +109,8 @@ class RemoteCall:
         if job["state"] != "cancelled" and not job["error"] and is_own_end(job["outcome"]):
             code = exit_code(*how)
             self._results.put(self._line.name, Record(code, int(job["id"]), self._arguments.job.command))
+            if self._arguments.job.name is None:
+                self._messages.say(f"the results are in job_results/{self._line.name}")
             return code
         place = self._results.put_partial(self._line.name)
         kept = "" if place is None else f"; what came back is in job_results/{place.name}"

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from grassq.errors import Refused
+from grassq.errors import BadInput, Refused
 
 FOLDER = "job_results"
 OWN = ".grass"
@@ -48,7 +48,10 @@ class Results:
         self._outputs: dict[str, int] = {}
 
     def prepare(self) -> None:
-        """Make the folders."""
+        """Make the folders; raise BadInput if something else has their name."""
+        for folder in (self.folder, self.own):
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise BadInput(f"{folder} is not a folder; results are put there, so move it away")
         self.own.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def has(self, name: str) -> bool:
