@@ -300,10 +300,8 @@ class MachineKeeper:
             hint = f"`grass machine remove --force {entry.name}` forgets the machine, and leaves what is there"
             raise Refused(f"{error}; {hint}") from error
         if rest.running:
-            jobs, is_one = (
-                ", ".join(each.partition("/")[0] for each in rest.running[:SHOWN_MAX]),
-                len(rest.running) == 1,
-            )
+            jobs = ", ".join(each.partition("/")[0] for each in rest.running[:SHOWN_MAX])
+            is_one = len(rest.running) == 1
             raise Refused(
                 f"{len(rest.running)} {'job runs' if is_one else 'jobs run'} on {entry.name} ({jobs});"
                 f" `grass machine remove --force {entry.name}` ends {'it' if is_one else 'them'}"
