@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,19 +10,14 @@ from pathlib import Path
 import pytest
 from tests.e2e.small_disk import fill, free, mounted, needs_root
 from tests.machines.far_site import SHELLS, FarSite
-from tests.machines.test_ssh_machine import a_machine
-from tests.worker.test_machine import Stage, Test, on_stage, until
+from tests.machines.test_slow_machine import play
+from tests.worker.test_machine import Stage, until
 
 from grassq.core.syntax.file_words import SentTree
 from grassq.files.blobs import BlobStore
 from grassq.files.snapshot import snapshot
 from grassq.machines.file_fetch import fetch
-from grassq.machines.transport import LocalTransport, Transport
-
-
-def play(folder: Path, transport: Transport, test: Test) -> None:
-    home = folder / ".grass-ssh" / "5eed"
-    asyncio.run(on_stage(lambda: a_machine(transport, folder, python=False), home, test))
+from grassq.machines.transport import LocalTransport
 
 
 def tool(folder: Path, name: str, text: str) -> Path:
