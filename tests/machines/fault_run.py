@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,9 @@ from tests.machines.site import NOISY_BASHRC, MachineSite, SshMachine, missing
 
 from grassq.errors import GrassError
 from grassq.sdk.client import Client
+
+#: What went wrong, in sentences, by seed.
+Wrong = dict[int, list[str]]
 
 LANES = 20
 #: How long everything may take to settle when the last fault is over.
@@ -89,7 +92,7 @@ class FaultRun:
 
     # One round.
 
-    def round(self, schedules: Sequence[Schedule]) -> dict[int, list[str]]:
+    def round(self, schedules: Sequence[Schedule]) -> Wrong:
         """Run a schedule in each lane; return what went wrong, by seed."""
         placed: dict[int, list[Placed]] = {}
         with Client(self._near.home) as client:
@@ -240,13 +243,23 @@ class FaultRun:
         return True
 
 
-def run(folder: Path, seeds: Sequence[int], lanes: int = LANES) -> dict[int, list[str]]:
-    """Run the schedules of seeds; return what went wrong, by seed."""
-    wrong: dict[int, list[str]] = {}
+def run(
+    folder: Path,
+    seeds: Sequence[int],
+    lanes: int = LANES,
+    tell: Callable[[int, Wrong], None] = lambda done, wrong: None,
+) -> Wrong:
+    """Run the schedules of seeds; return what went wrong, by seed.
+
+    `tell` is called after each round with the number of schedules that are done, and what went wrong in the round.
+    """
+    wrong: Wrong = {}
     with contextlib.ExitStack() as stack:
         faults = FaultRun(folder, stack, min(lanes, len(seeds)))
         for at in range(0, len(seeds), lanes):
-            wrong |= faults.round([schedule(seed) for seed in seeds[at : at + lanes]])
+            found = faults.round([schedule(seed) for seed in seeds[at : at + lanes]])
+            tell(min(at + lanes, len(seeds)), found)
+            wrong |= found
     return wrong
 
 
@@ -262,11 +275,15 @@ def main() -> int:
         parser.error(words)
     seeds = [options.seed] if options.seeds is None else range(options.first, options.first + options.seeds)
     began = time.monotonic()
+
+    def tell(done: int, wrong: Wrong) -> None:
+        for seed, sentences in wrong.items():
+            sys.stderr.write("".join(f"seed {seed}: {sentence}\n" for sentence in sentences))
+            sys.stderr.write(f"run it again:  make ssh-faults SEED={seed}\n")
+        sys.stderr.write(f"{done:,} of {len(seeds):,} schedules, {time.monotonic() - began:.0f} s\n")
+
     with tempfile.TemporaryDirectory(prefix="grass-faults.") as folder:
-        wrong = run(Path(folder), seeds)
-    for seed, sentences in wrong.items():
-        sys.stderr.write("".join(f"seed {seed}: {sentence}\n" for sentence in sentences))
-        sys.stderr.write(f"run it again:  make ssh-faults SEED={seed}\n")
+        wrong = run(Path(folder), seeds, tell=tell)
     sys.stdout.write(f"{len(seeds)} schedules, {time.monotonic() - began:.0f} s: {len(wrong)} failed\n")
     return 1 if wrong else 0
 
