@@ -13,7 +13,7 @@ if [ -x "$environment/bin/python" ] && [ ! -d "$original/simple_gpu_scheduler" ]
 fi
 missing=
 for pair in ip:iproute2 nft:nftables openssl:openssl curl:curl setsid:util-linux sshd:openssh-server \
-    ssh:openssh-client busybox:busybox-static fish:fish zsh:zsh tcsh:tcsh rsync:rsync; do
+    ssh:openssh-client tmux:tmux man:man-db busybox:busybox-static fish:fish zsh:zsh tcsh:tcsh rsync:rsync; do
     program=${pair%%:*} package=${pair#*:}
     # As a service finds them: some are in sbin.
     PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing="$missing $package"

@@ -11,7 +11,7 @@ import pytest
 from tests.cli import calls
 from tests.cli.fake import FakeDaemon, document, stored
 
-from grassq.cli.commands import sweep
+from grassq.cli.commands.jobs import sweep
 from grassq.cli.enqueue import BYTES_MAX
 from grassq.core.syntax.shell_lines import LINES_MAX
 

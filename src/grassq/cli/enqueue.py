@@ -76,7 +76,7 @@ def _answered(
         raise Unreachable("the daemon's answer cannot be read; `grass restart` (jobs keep running)")
     _print(response.body[: int(length)], response.body[int(length) :], verb)
     if code == "0" and is_number(job):
-        from grassq.cli.commands.run import follow
+        from grassq.cli.commands.jobs.run import follow
 
         return follow(int(job), broker, strict=strict, away_s=away_s)
     return int(code)

@@ -34,7 +34,7 @@ def _run(argv: list[str]) -> int:
         typed, words = take_option("--broker", argv[1:])
         return enqueue(words, typed)
     if argv and argv[0] in SHOWS and all(word == "--json" or not word.startswith("-") for word in argv[1:]):
-        from grassq.cli.commands.show import show
+        from grassq.cli.commands.looking.show import show
 
         return show([word for word in argv[1:] if word != "--json"], as_json="--json" in argv)
     from grassq.cli.main import dispatch

@@ -1,4 +1,4 @@
-"""The commands of `grass`, one file per family: `job_actions.py`, `logs.py`, `daemon.py` and so on.
+"""The commands of `grass`, one file per family: `jobs/`, `looking/`, `queues.py`, `daemon.py` and so on.
 
 Each file has `build(name, parser)`, which adds arguments and sets the function to run, or `words(name, argv)` if the
 daemon splits the words. `grassq.cli.main` imports only the file of the command that was typed.

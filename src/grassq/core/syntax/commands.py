@@ -9,7 +9,7 @@ class CommandInfo(NamedTuple):
     """One command of `grass`."""
 
     name: str
-    #: The file in `cli/commands` that holds the command.
+    #: The module in `cli/commands` that holds the command.
     module: str
     #: The heading under which `grass help` lists the command.
     group: str
@@ -26,25 +26,27 @@ JOBS, LOOKING, QUEUES, MACHINES, DAEMON = "Jobs", "Looking", "Queues", "Several 
 
 #: In the order of `grass help`.
 COMMANDS = (
-    CommandInfo("enqueue", "run", JOBS, "put a command into the queue and print its id", takes_words=True),
+    CommandInfo("enqueue", "jobs.run", JOBS, "put a command into the queue and print its id", takes_words=True),
     CommandInfo(
-        "run", "run", JOBS, "enqueue, print the output, and exit with the exit code of the job", takes_words=True
+        "run", "jobs.run", JOBS, "enqueue, print the output, and exit with the exit code of the job", takes_words=True
     ),
     CommandInfo(
-        "sweep", "sweep", JOBS, "enqueue a command for every combination of parameter values", takes_words=True
+        "sweep", "jobs.sweep", JOBS, "enqueue a command for every combination of parameter values", takes_words=True
     ),
-    CommandInfo("kill", "job_actions", JOBS, "end jobs"),
-    CommandInfo("rerun", "job_actions", JOBS, "submit jobs again"),
-    CommandInfo("hold", "job_actions", JOBS, "keep waiting jobs from starting"),
-    CommandInfo("release", "job_actions", JOBS, "let held jobs start"),
-    CommandInfo("priority", "job_actions", JOBS, "start jobs earlier or later"),
-    CommandInfo("clean", "job_actions", JOBS, "remove finished jobs and their logs"),
-    CommandInfo("show", "show", LOOKING, "list jobs and queues (also: info, status)", aliases=("info", "status")),
-    CommandInfo("why", "why", LOOKING, "explain why a job is not running"),
-    CommandInfo("log", "logs", LOOKING, "print the output of a job"),
-    CommandInfo("follow", "logs", LOOKING, "print the output of a job until the job ends"),
-    CommandInfo("wait", "wait", LOOKING, "wait until jobs are done"),
-    CommandInfo("events", "events", LOOKING, "print changes of jobs as they happen"),
+    CommandInfo("kill", "jobs.job_actions", JOBS, "end jobs"),
+    CommandInfo("rerun", "jobs.job_actions", JOBS, "submit jobs again"),
+    CommandInfo("hold", "jobs.job_actions", JOBS, "keep waiting jobs from starting"),
+    CommandInfo("release", "jobs.job_actions", JOBS, "let held jobs start"),
+    CommandInfo("priority", "jobs.job_actions", JOBS, "start jobs earlier or later"),
+    CommandInfo("clean", "jobs.job_actions", JOBS, "remove finished jobs and their logs"),
+    CommandInfo(
+        "show", "looking.show", LOOKING, "list jobs and queues (also: info, status)", aliases=("info", "status")
+    ),
+    CommandInfo("why", "looking.why", LOOKING, "explain why a job is not running"),
+    CommandInfo("log", "looking.logs", LOOKING, "print the output of a job"),
+    CommandInfo("follow", "looking.logs", LOOKING, "print the output of a job until the job ends"),
+    CommandInfo("wait", "looking.wait", LOOKING, "wait until jobs are done"),
+    CommandInfo("events", "looking.events", LOOKING, "print changes of jobs as they happen"),
     CommandInfo("create-queue", "queues", QUEUES, "create a queue with limits and a command", takes_words=True),
     CommandInfo("delete-queue", "queues", QUEUES, "remove a queue"),
     CommandInfo("pause", "queues", QUEUES, "start no new jobs in a queue, or in all queues"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grassq.cli import job_text, render
-from grassq.cli.commands.logs import follow_to_end, writer
+from grassq.cli.commands.looking.logs import follow_to_end, writer
 from grassq.cli.connect import connect
 from grassq.cli.enqueue import enqueue
 from grassq.cli.typed import VALUE_OPTIONS, take_flag, take_option

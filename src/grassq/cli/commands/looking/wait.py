@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from grassq.cli import job_text, render
-from grassq.cli.commands.logs import never_started
+from grassq.cli.commands.looking.logs import never_started
 from grassq.cli.connect import add_patient, connect
 from grassq.cli.progress import progress
 from grassq.core.syntax.durations import duration_s

@@ -1,0 +1,8 @@
+"""Commands that look at jobs and change nothing: `show`, `log`, `why`, `wait`, `events`, one file per family.
+
+`grassq.core.syntax.commands` says which command is in which file; `grassq.cli.commands` says how such a file looks.
+
+May import what `grassq.cli` may. `show` is the most frequent command, so its file imports little.
+
+When the daemon goes away while a command follows something, the command waits for the daemon and goes on from there.
+"""
