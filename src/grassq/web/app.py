@@ -18,6 +18,7 @@ from grassq.web.access.bodies import REMOTE_BODY_MAX
 from grassq.web.access.principal import CALLER
 from grassq.web.events.json_lines import serve_events
 from grassq.web.events.temporary_queues import TemporaryQueues
+from grassq.web.logs.last_lines import LastLines
 from grassq.web.logs.serve import serve_log
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
@@ -59,7 +60,8 @@ class Api:
         self.guard = guard
         self.tokens = Tokens(engine, self.guard)
         self._removal = FolderRemoval(engine, directory)
-        self._jobs = Jobs(engine, self._removal)
+        self._last_lines = LastLines(directory)
+        self._jobs = Jobs(engine, self._removal, self._last_lines)
         self._submissions = Submissions(engine, default, check_files)
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary, machines)
@@ -99,7 +101,7 @@ class Api:
             Route("POST", "/v1/redeem", tokens.redeem, "open"),
             Route("POST", "/v1/logout", tokens.logout, "read"),
             Route("GET", "/v1/show", jobs.show, "read"),
-            Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine), "read"),
+            Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine, last_lines=self._last_lines), "read"),
             Route("GET", "/v1/why", jobs.why, "read"),
             Route("GET", "/v1/wait", jobs.wait, "read", waits=True),
             Route("GET", "/v1/events", partial(serve_events, engine=engine), "read", waits=True),

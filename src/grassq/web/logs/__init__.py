@@ -1,7 +1,8 @@
 """Logs: the output of jobs, whole or as it grows, from this machine or another.
 
 `serve.py` answers a request for a log; `tail.py` reads one log as it grows; `cache.py` keeps copies of the logs of
-ended jobs of other machines, for the time when the worker is not connected.
+ended jobs of other machines, for the time when the worker is not connected; `last_lines.py` reads the ends of many logs
+for lists of jobs: the last line, how far a job is, and why it probably failed.
 
 May import what `grassq.web` may.
 

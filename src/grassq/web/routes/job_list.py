@@ -18,21 +18,25 @@ from grassq.core.names import shown
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import BadInput
 from grassq.store.base import Sort
+from grassq.web.logs.last_lines import LastLines
 from grassq.web.requests import number, selectors
 from grassq.web.responses import document
 
 SORTS: dict[str, Sort] = {"id": "id", "created": "id", "finished": "finished"}
 FILTERS = ("state", "queue", "name", "worker", "text")
 TIMES = ("created_since", "created_until", "finished_since", "finished_until")
-KNOWN = ("selector", *FILTERS, *TIMES, "sort", "order", "limit", "cursor")
+KNOWN = ("selector", *FILTERS, *TIMES, "sort", "order", "limit", "cursor", "look")
 TEXT_MAX = 1000
 
 
-async def serve_jobs(request: web.Request, engine: Engine) -> web.Response:
-    """Answer with one page of jobs, where the next page begins, and the position in the changes it was read at."""
+async def serve_jobs(request: web.Request, engine: Engine, last_lines: LastLines) -> web.Response:
+    """Answer with one page of jobs, where the next page begins, and the position in the changes it was read at.
+
+    With `look=1`, the first jobs have what the ends of their logs tell.
+    """
     query, chosen = read_query(request), selectors(request)
-    if chosen and set(request.query) - {"selector", "limit"}:
-        raise BadInput("a selector goes with `limit` only; state, queue, name and the others do without one")
+    if chosen and set(request.query) - {"selector", "limit", "look"}:
+        raise BadInput("a selector goes with `limit` and `look` only; state, queue, name and the others do without one")
     cursor: str | None = None
     if chosen:
         jobs, more, seq = await _selected(engine, chosen, query.limit)
@@ -40,6 +44,7 @@ async def serve_jobs(request: web.Request, engine: Engine) -> web.Response:
         jobs, after, seq = await engine.read(partial(_page, query=query))
         more = after is not None
         cursor = None if after is None else f"{after[0]!r}:{after[1]}"
+    await last_lines.describe_if_asked(request, jobs)
     epoch, _ = engine.subscriptions.position
     return document({"schema": views.SCHEMA, "jobs": jobs, "more": more, "next": cursor, "since": f"{epoch}.{seq}"})
 

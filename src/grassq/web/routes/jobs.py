@@ -28,6 +28,7 @@ from grassq.errors import BadInput, GrassError, StoreFull, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER, Principal
+from grassq.web.logs.last_lines import LastLines
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import SlowAnswer, bulk_document, digest, document, job_lines
 
@@ -52,15 +53,23 @@ Page = Callable[[Reading, Batch], tuple[list[Document], Reading]]
 class Jobs:
     """The handlers of the routes."""
 
-    def __init__(self, engine: Engine, removal: FolderRemoval) -> None:
+    def __init__(self, engine: Engine, removal: FolderRemoval, last_lines: LastLines) -> None:
         self._engine = engine
         self._removal = removal
+        self._last_lines = last_lines
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read."""
+        """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read.
+
+        With `look=1`, the first jobs have what the ends of their logs tell.
+        """
         chosen = requests.selectors(request)
         if not chosen:
-            return document(await self._engine.read(views.glance))
+            shown = await self._engine.read(views.glance)
+            jobs = shown["jobs"]
+            assert isinstance(jobs, list)
+            await self._last_lines.describe_if_asked(request, jobs)
+            return document(shown)
         return await self._pages(request, chosen, views.overview, views.show_page)
 
     async def why(self, request: web.Request) -> web.StreamResponse:
@@ -79,6 +88,8 @@ class Jobs:
         about, jobs, reading = await self._engine.read(first)
         while not jobs and not reading.is_over:
             jobs, reading = await self._engine.read(partial(page, reading))
+        if page is views.show_page:
+            await self._last_lines.describe_if_asked(request, jobs)
         if reading.is_over:
             return document({**about, "jobs": jobs})
         return job_lines(request, about, jobs, self._rest(reading, page))

@@ -1,0 +1,208 @@
+"""The last lines of the logs of some jobs, and what they tell: how far a job is, or why it probably failed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+
+from aiohttp import web
+from msgspec import Struct
+
+from grassq.core.diagnosis import cause, progress
+from grassq.core.diagnosis.progress import JobProgress
+from grassq.errors import GrassError
+from grassq.web.logs.tail import OFFSET_MAX, Sources
+
+#: Of more jobs, only the first are looked at.
+JOBS_MAX = 200
+#: The last bytes of a log that are read, and how many lines of them are kept, each with how many characters.
+BYTES_READ = 8 << 10
+LINES_KEPT = 12
+LINE_CHARS = 500
+#: A look ends after this long. Workers that have not answered by then are left out.
+LOOK_S = 0.3
+#: Logs that are read at the same time.
+READS_AT_ONCE = 16
+#: Logs whose end is remembered; with more, the oldest are forgotten.
+REMEMBERED_MAX = 2000
+#: The states whose logs may still grow.
+UNFINISHED = ("placed", "running")
+
+#: Sequences that colour text or move the cursor, and other control characters.
+_CONTROLS = re.compile(
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_=>])|[\x00-\x08\x0b-\x1f\x7f]"
+)
+
+Document = dict[str, object]
+
+
+class LogEnd(Struct, frozen=True):
+    """The end of one log: its last lines as a terminal would show them, the newest last, and the progress they tell."""
+
+    size: int
+    lines: tuple[str, ...] = ()
+    progress: JobProgress | None = None
+
+    @property
+    def last_line(self) -> str | None:
+        """The last line that is not empty."""
+        return self.lines[-1] if self.lines else None
+
+
+class LogPlace(Struct, frozen=True):
+    """One log to look at: the attempt of a job, its worker, and the stream."""
+
+    job: int
+    attempt: int
+    stream: str
+    worker: str
+    #: The log may still grow.
+    is_growing: bool = True
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        """What the end of the log is remembered by."""
+        return self.job, self.attempt, self.stream
+
+
+class LastLines:
+    """Reads the ends of logs, on this machine and on other workers, and remembers those that did not grow."""
+
+    def __init__(self, sources: Sources, look_s: float = LOOK_S) -> None:
+        self._sources = sources
+        self._look_s = look_s
+        #: The end of a log, and whether the log was complete when it was read.
+        self._remembered: dict[tuple[int, int, str], tuple[LogEnd, bool]] = {}
+
+    async def describe_if_asked(self, request: web.Request, jobs: Sequence[Document]) -> None:
+        """Do what `describe` does if the request says `look=1`: most clients need no log."""
+        if request.query.get("look") == "1":
+            await self.describe(jobs)
+
+    async def describe(self, jobs: Sequence[Document]) -> None:
+        """Add `last_line`, `progress` and `cause` to the documents of jobs, as far as logs can be read in time."""
+        places = {id_: _places(job) for job in jobs[:JOBS_MAX] if isinstance(id_ := job.get("id"), int)}
+        ends = await self.read(place for some in places.values() for place in some)
+        for job in jobs[:JOBS_MAX]:
+            found = [ends[place] for place in places.get(int(str(job["id"])), ()) if place in ends]
+            job.update(_told(job, found))
+
+    async def read(self, places: Iterable[LogPlace]) -> dict[LogPlace, LogEnd]:
+        """Return the ends of logs; a log that cannot be read in time is left out."""
+        found: dict[LogPlace, LogEnd] = {}
+        fresh: dict[LogPlace, tuple[bytes, int]] = {}
+        turns = asyncio.Semaphore(READS_AT_ONCE)
+
+        async def look(place: LogPlace) -> None:
+            async with turns:
+                known, is_complete = self._remembered.get(place.key, (None, False))
+                if known is not None and is_complete and not place.is_growing:
+                    found[place] = known
+                    return
+                reader = self._sources.source(place.worker, *place.key).reader
+                _, size = await reader.read(*place.key, OFFSET_MAX)
+                if known is not None and known.size == size:
+                    self._remember(place, known)
+                    found[place] = known
+                    return
+                data, size = await reader.read(*place.key, max(0, size - BYTES_READ))
+                fresh[place] = data[-BYTES_READ:], size
+
+        tasks = [asyncio.ensure_future(_quietly(look(place))) for place in list(places)[: 2 * JOBS_MAX]]
+        if tasks:
+            try:
+                await asyncio.wait(tasks, timeout=self._look_s)
+            finally:
+                for task in tasks:
+                    task.cancel()
+        if fresh:
+            # The tasks that were cancelled may still write into `fresh`.
+            ends = await asyncio.to_thread(_ends, dict(fresh))
+            for place, end in ends.items():
+                self._remember(place, end)
+            found |= ends
+        return found
+
+    def _remember(self, place: LogPlace, end: LogEnd) -> None:
+        self._remembered.pop(place.key, None)
+        self._remembered[place.key] = end, not place.is_growing
+        while len(self._remembered) > REMEMBERED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+
+
+async def _quietly(look: Awaitable[None]) -> None:
+    """Await a look at one log; a log that cannot be read is left out."""
+    try:
+        await look
+    except (GrassError, OSError):
+        return
+
+
+def _places(job: Mapping[str, object]) -> list[LogPlace]:
+    """Return the logs of the last attempt of a job; a job with two streams has two."""
+    id_, attempt, worker = job.get("id"), job.get("attempt"), job.get("worker")
+    if not isinstance(id_, int) or not isinstance(attempt, int) or attempt < 1 or not isinstance(worker, str):
+        return []
+    streams = ("out", "err") if job.get("split") else ("log",)
+    return [LogPlace(id_, attempt, stream, worker, job.get("state") in UNFINISHED) for stream in streams]
+
+
+def _told(job: Mapping[str, object], ends: Sequence[LogEnd]) -> Document:
+    """Return what the ends of the logs of a job add to its document."""
+    with_progress = [end for end in ends if end.progress is not None]
+    # Of two streams, stderr says why a job failed, and the stream with a bar says how far the job is.
+    order = [*reversed(ends)] if job.get("state") == "failed" else [*with_progress, *ends]
+    told: Document = {"last_line": next((end.last_line for end in order if end.last_line), None)}
+    if job.get("state") in UNFINISHED:
+        found = with_progress[0].progress if with_progress else None
+        told["progress"] = None if found is None else progress_document(found)
+    if job.get("state") == "failed":
+        lines = [line for end in ends for line in end.lines]
+        signal, code = _whole(job.get("signal")), _whole(job.get("exit_code"))
+        outcome, error = _text(job.get("outcome")), _text(job.get("error"))
+        guessed = cause.guess(outcome, signal, code, lines, error)
+        told["cause"] = None if guessed is None else guessed.text
+    return told
+
+
+def progress_document(found: JobProgress) -> Document:
+    """Return progress as a document."""
+    return {
+        "done": found.done,
+        "total": found.total,
+        "fraction": None if found.fraction is None else round(found.fraction, 4),
+        "left_s": found.left_s,
+    }
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _ends(fresh: Mapping[LogPlace, tuple[bytes, int]]) -> dict[LogPlace, LogEnd]:
+    """Return the ends of logs from their last bytes; runs on a thread."""
+    return {place: end_of(data, size) for place, (data, size) in fresh.items()}
+
+
+def end_of(data: bytes, size: int) -> LogEnd:
+    """Return the end of a log from its last bytes and its size."""
+    lines = [line for line in _folded(data, is_whole=len(data) >= size) if line][-LINES_KEPT:]
+    return LogEnd(size, tuple(line[:LINE_CHARS] for line in lines), progress.read(lines))
+
+
+def _folded(data: bytes, is_whole: bool) -> list[str]:
+    """Return lines as a terminal shows them after their carriage returns."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    if not is_whole and len(lines) > 1:
+        del lines[0]  # its begin is missing
+    return [_after_returns(line) for line in lines]
+
+
+def _after_returns(line: str) -> str:
+    parts = [_CONTROLS.sub("", part).rstrip() for part in line.split("\r")]
+    return next((part for part in reversed(parts) if part), "")
