@@ -56,8 +56,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # Where a layer may use another one only in part: (importing module or layer, imported layer) to the packages or
 # modules allowed.
 ONLY: dict[tuple[str, str], set[str]] = {
-    # What people type, and how an attempt ended in words; nothing of what is decided.
-    ("cli", "core"): {"core.syntax", "core.outcome", "core.job_options"},
+    # What people type, how an attempt ended in words, and what a log shows; nothing of what is decided.
+    ("cli", "core"): {"core.syntax", "core.outcome", "core.job_options", "core.term"},
     ("compat", "core"): {"core.syntax", "core.outcome", "core.names"},
     ("sdk", "core"): {"core.syntax", "core.names", "core.outcome", "core.job_options", "core.printable"},
     ("files", "core"): {"core.names"},  # how a path is quoted
@@ -85,6 +85,7 @@ PURE = {
     "__future__",
     "array",
     "binascii",
+    "codecs",
     "bisect",
     "collections",
     "dataclasses",
