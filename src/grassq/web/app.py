@@ -18,6 +18,8 @@ from grassq.web.access.bodies import REMOTE_BODY_MAX
 from grassq.web.access.principal import CALLER
 from grassq.web.events.json_lines import serve_events
 from grassq.web.events.temporary_queues import TemporaryQueues
+from grassq.web.forecast.eta import Eta
+from grassq.web.forecast.forecaster import Forecaster
 from grassq.web.logs.last_lines import LastLines
 from grassq.web.logs.serve import serve_log
 from grassq.web.removal import FolderRemoval
@@ -66,6 +68,7 @@ class Api:
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary, machines)
         self._machines = Machines(machines)
+        self._eta = Eta(engine, Forecaster(engine))
 
     def app(self) -> web.Application:
         """Return the application: routes, and the access check that also answers errors."""
@@ -103,6 +106,7 @@ class Api:
             Route("GET", "/v1/show", jobs.show, "read"),
             Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine, last_lines=self._last_lines), "read"),
             Route("GET", "/v1/why", jobs.why, "read"),
+            *self._eta.routes(),
             Route("GET", "/v1/wait", jobs.wait, "read", waits=True),
             Route("GET", "/v1/events", partial(serve_events, engine=engine), "read", waits=True),
             Route("GET", r"/v1/jobs/{id:\d{1,15}}/log", log, "read", waits=True),

@@ -43,6 +43,7 @@ COMMANDS = (
         "show", "looking.show", LOOKING, "list jobs and queues (also: info, status)", aliases=("info", "status")
     ),
     CommandInfo("why", "looking.why", LOOKING, "explain why a job is not running"),
+    CommandInfo("eta", "looking.eta", LOOKING, "tell when jobs start and end, as intervals"),
     CommandInfo("log", "looking.logs", LOOKING, "print the output of a job"),
     CommandInfo("follow", "looking.logs", LOOKING, "print the output of a job until the job ends"),
     CommandInfo("wait", "looking.wait", LOOKING, "wait until jobs are done"),

@@ -1,4 +1,4 @@
-"""Commands that look at jobs and change nothing: `show`, `log`, `why`, `wait`, `events`, one file per family.
+"""Commands that look at jobs and change nothing: `show`, `log`, `why`, `eta`, `wait`, `events`, one file per family.
 
 `grassq.core.syntax.commands` says which command is in which file; `grassq.cli.commands` says how such a file looks.
 

@@ -1,0 +1,11 @@
+"""When jobs start and end: the routes, and the forecaster behind them.
+
+`forecaster.py` learns how long ended jobs ran, takes a picture of the board in a batch and plays it forward in a
+thread; `eta.py` has GET /v1/eta.
+
+May import what `web` may. Asynchronous; the plays are `core.forecast` and run in a thread, never on the event loop and
+never inside a batch.
+
+One forecast is made at a time, for at most `BUDGET_S`, and it answers every question that comes meanwhile: many clients
+that ask all the time cost as much as one. When the store cannot be read, the question fails like any other.
+"""

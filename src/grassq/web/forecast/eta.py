@@ -1,0 +1,90 @@
+"""GET /v1/eta: when jobs start and end, as intervals, and when all of them are over."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from aiohttp import web
+
+from grassq.broker import selection
+from grassq.broker.batch import Batch
+from grassq.broker.engine import Engine
+from grassq.broker.forecasts import reading
+from grassq.broker.forecasts.documents import eta_document, forecast_document, interval_document
+from grassq.broker.forecasts.reading import Asked
+from grassq.broker.selection import Reading
+from grassq.core.forecast.forecast import Forecast
+from grassq.core.model import FINAL, State
+from grassq.core.syntax.selectors import Selector
+from grassq.web import requests
+from grassq.web.access.auth import Route
+from grassq.web.forecast.forecaster import Forecaster
+from grassq.web.responses import document
+
+#: Without a selector: how many running and how many queued jobs are in an answer.
+RUNNING_SHOWN = 100
+NEXT_SHOWN = 20
+#: With a selector: how many jobs are in an answer, and how many are looked at to tell when the last of them ends.
+SELECTED_SHOWN = 500
+SELECTED_MAX = 20_000
+
+
+class Eta:
+    """The handlers of the routes about when."""
+
+    def __init__(self, engine: Engine, forecaster: Forecaster) -> None:
+        self._engine = engine
+        self._forecaster = forecaster
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [Route("GET", "/v1/eta", self.eta, "read")]
+
+    async def eta(self, request: web.Request) -> web.Response:
+        """Answer with when jobs start and end."""
+        chosen = requests.selectors(request)
+        asked, is_whole = await self._asked(chosen) if chosen else ([], True)
+        forecast = await self._forecaster.latest()
+        if not chosen:
+            return document(await self._engine.read(partial(_overview, forecast=forecast)))
+        shown = [each for each in asked if each.job.state not in FINAL][:SELECTED_SHOWN] or asked[:SELECTED_SHOWN]
+        unfinished = [(each.job, each.rank) for each in asked if each.job.state not in FINAL]
+        return document(
+            {
+                **forecast_document(forecast),
+                "jobs": [eta_document(each.job, forecast.of(each.job, each.rank)) for each in shown],
+                "done": interval_document(forecast.over(unfinished) if unfinished and is_whole else None),
+                "selected": len(asked),
+                "unfinished": len(unfinished),
+                "more": not is_whole or len(shown) < len(unfinished),
+            }
+        )
+
+    async def _asked(self, chosen: list[Selector]) -> tuple[list[Asked], bool]:
+        """Return the selected jobs and whether these are all: at most SELECTED_MAX are looked at."""
+
+        def first(batch: Batch) -> tuple[list[Asked], Reading]:
+            return reading.asked_page(selection.begin(batch, chosen), batch)
+
+        found, rest = await self._engine.read(first)
+        while not rest.is_over and len(found) < SELECTED_MAX:
+            more, rest = await self._engine.read(partial(reading.asked_page, rest))
+            found += more
+        return found, rest.is_over
+
+
+def _overview(batch: Batch, forecast: Forecast) -> dict[str, object]:
+    """Return the running jobs, the next ones, and when all is over, of what a forecast knows."""
+    scene = forecast.scene
+    running = sorted((job for job in scene.holding if job.state is State.RUNNING), key=lambda job: job.id)
+    queued = sorted((job for job in scene.queued if job.state is State.QUEUED), key=lambda job: job.order)
+    shown = reading.ranked(batch, [*running[:RUNNING_SHOWN], *queued[:NEXT_SHOWN]])
+    waiting = batch.board.queued()
+    return {
+        **forecast_document(forecast),
+        "jobs": [eta_document(each.job, forecast.of(each.job, each.rank)) for each in shown],
+        "done": interval_document(forecast.everything()),
+        "running": len(running),
+        "queued": waiting,
+        "more": len(running) > RUNNING_SHOWN or waiting > NEXT_SHOWN,
+    }

@@ -1,0 +1,121 @@
+"""The forecaster: one forecast of the whole queue at a time, made in a thread, that answers many questions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+
+from msgspec import Struct
+
+from grassq.broker.engine import Engine
+from grassq.broker.forecasts import reading
+from grassq.broker.subscriptions import Position
+from grassq.core.forecast.forecast import Forecast, forecast
+from grassq.core.forecast.history import RunHistory
+from grassq.core.forecast.scene import Scene
+from grassq.core.forecast.stretch import Stretch
+from grassq.core.model import Job
+
+#: How long the plays of one forecast may take, and when even the first play is broken off.
+BUDGET_S = 0.4
+LATE_S = 1.5
+#: A forecast of an unchanged board is used again for this time; after a change, for this multiple of its own cost.
+KEPT_S = 2.0
+KEPT_COSTS = 4.0
+#: How many ended jobs are read at the first forecast, and at each later one.
+HISTORY_FIRST = 4000
+HISTORY_LATER = 1000
+#: How many names of jobs without a like run are looked up in the store for each forecast.
+NAMES_MAX = 8
+
+
+class _Kept(Struct, frozen=True):
+    """A forecast, what the board was like, when it was made and what it cost."""
+
+    forecast: Forecast
+    position: Position
+    made: float
+    cost_s: float
+
+
+class Forecaster:
+    """Makes forecasts from the engine's board."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.history = RunHistory()
+        self.stretch = Stretch()
+        self._lock = asyncio.Lock()
+        self._kept: _Kept | None = None
+        #: The end and the id of the newest job that the history knows.
+        self._newest: tuple[float, int] | None = None
+        self._names: set[str] = set()
+
+    async def latest(self) -> Forecast:
+        """Return a forecast of the board as it is now, or as it was a moment ago."""
+        async with self._lock:
+            kept, now = self._kept, time.monotonic()
+            if kept is not None:
+                is_same = kept.position == self._engine.subscriptions.position
+                if now - kept.made < (KEPT_S if is_same else KEPT_COSTS * kept.cost_s):
+                    return kept.forecast
+            position = self._engine.subscriptions.position
+            scene = await self._scene()
+            began = time.monotonic()
+            made = await asyncio.to_thread(self.play, scene)
+            over = time.monotonic()
+            self._kept = _Kept(made, position, over, over - began)
+            return made
+
+    async def fresh_scene(self) -> Scene:
+        """Return a picture of the board, with the history up to date."""
+        async with self._lock:
+            return await self._scene()
+
+    async def _scene(self) -> Scene:
+        await self._learn()
+        scene = await self._engine.read(reading.scene)
+        await self._learn_names(scene)
+        return scene
+
+    def play(self, scene: Scene, budget_s: float = BUDGET_S) -> Forecast:
+        """Play a scene as often as the budget allows; called in a thread."""
+        began = time.monotonic()
+        return forecast(
+            scene,
+            self.history,
+            lambda plays: time.monotonic() - began > budget_s,
+            stretch=self.stretch,
+            is_late=lambda: time.monotonic() - began > LATE_S,
+        )
+
+    async def _learn(self) -> None:
+        """Read the jobs that ended since the last time, newest first and within a bound."""
+        found: list[Job] = []
+        before: tuple[float, int] | None = None
+        most = HISTORY_FIRST if self._newest is None else HISTORY_LATER
+        while len(found) < most:
+            page = await self._engine.read(partial(reading.ended_page, before=before))
+            new = [job for job in page if self._newest is None or _ended(job) > self._newest]
+            found += new
+            if not page or len(new) < reading.HISTORY_PAGE:
+                break
+            before = _ended(page[-1])
+        for job in reversed(found):
+            self.history.add(job)
+        if found:
+            self._newest = _ended(found[0])
+
+    async def _learn_names(self, scene: Scene) -> None:
+        """Read earlier jobs of names that the history does not know: many others may have ended since."""
+        names = {job.name for job in (*scene.holding, *scene.queued) if job.name is not None} - self._names
+        for name in sorted(names)[:NAMES_MAX]:
+            self._names.add(name)
+            if not self.history.knows(("sweep", name)):
+                for job in reversed(await self._engine.read(partial(reading.named_page, name=name))):
+                    self.history.add(job)
+
+
+def _ended(job: Job) -> tuple[float, int]:
+    return job.finished or 0.0, job.id

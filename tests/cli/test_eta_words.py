@@ -1,0 +1,92 @@
+"""`grass eta` prints intervals, never bare times."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.cli import calls
+from tests.cli.fake import FakeDaemon, document
+
+
+def stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(NOON + seconds))
+
+
+def clock(seconds: float) -> str:
+    return time.strftime("%H:%M", time.localtime(NOON + seconds))
+
+
+def noon() -> float:
+    local = time.localtime()
+    return time.mktime((local.tm_year, local.tm_mon, local.tm_mday, 12, 0, 0, 0, 0, -1))
+
+
+NOON = noon()
+
+
+def span(low: float, likely: float, high: float) -> dict[str, str]:
+    return {"low": stamp(low), "likely": stamp(likely), "high": stamp(high)}
+
+
+def a_job(id: int, state: str = "queued", **more: Any) -> dict[str, Any]:
+    job = {"id": id, "name": None, "queue": "default", "state": state, "command": ["train"], "shell": False}
+    return {**job, "starts": None, "ends": None, "basis": "", "n": 0, "reason": None, **more}
+
+
+def eta(home: Path, answer: dict[str, Any], *words: str) -> str:
+    with FakeDaemon(home, lambda request: document({"now": stamp(0), "plays": 64, "more": False, **answer})):
+        done = calls.grass(home, "eta", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_one_job_is_told_in_sentences(home: Path) -> None:
+    job = a_job(7, starts=span(600, 900, 1500), ends=span(4000, 7200, 9000), basis="12 like runs (same name)")
+    assert eta(home, {"jobs": [job], "done": None, "selected": 1, "unfinished": 1}, "7").splitlines() == [
+        f"job 7 is queued: starts in about 15m, {clock(900)} ({clock(600)} to {clock(1500)}), "
+        f"ends in about 2h, {clock(7200)} ({clock(4000)} to {clock(9000)})",
+        "  from 12 like runs (same name); 8 of 10 such intervals are meant to hold",
+    ]
+
+
+def test_a_job_without_an_estimate_says_why(home: Path) -> None:
+    job = a_job(7, reason="no estimate yet: 0 like runs")
+    said = eta(home, {"jobs": [job], "done": None, "selected": 1, "unfinished": 1}, "7")
+    assert said.splitlines() == ["job 7 is queued", "  no estimate yet: 0 like runs"]
+
+
+def test_several_jobs_are_a_table_and_the_end_of_all_of_them(home: Path) -> None:
+    jobs = [
+        a_job(1, "running", starts=span(-600, -600, -600), ends=span(60, 600, 900), basis="3 like runs (same name)"),
+        a_job(2, reason="no estimate: queue q is paused"),
+    ]
+    lines = eta(home, {"jobs": jobs, "done": span(60, 600, 900), "running": 1, "queued": 1}).splitlines()
+    assert lines[0].split() == ["ID", "STATE", "STARTS", "ENDS", "FROM", "COMMAND"]
+    assert f"since {clock(-600)}:00" in lines[1] and f"{clock(600)} ({clock(60)} to {clock(900)})" in lines[1]
+    assert "no estimate: queue q is paused" in lines[2]
+    assert lines[3] == f"all jobs end in about 10m, {clock(600)} ({clock(60)} to {clock(900)})"
+
+
+def test_nothing_to_do_and_ended_jobs(home: Path) -> None:
+    assert eta(home, {"jobs": [], "done": None, "running": 0, "queued": 0}) == "nothing runs and nothing is queued\n"
+    jobs = [a_job(i, "succeeded", reason="the job has ended (succeeded)") for i in (1, 2)]
+    said = eta(home, {"jobs": jobs, "done": None, "selected": 2, "unfinished": 0}, "1-2")
+    assert said.endswith("all selected jobs have ended\n")
+
+
+def test_json_is_the_answer(home: Path) -> None:
+    answer = {"jobs": [a_job(1)], "done": None}
+    assert json.loads(eta(home, answer, "--json"))["jobs"] == [a_job(1)]
+
+
+def test_a_narrow_terminal_gets_rows_that_fit(home: Path) -> None:
+    jobs = [a_job(i, starts=span(600, 900, 1500), ends=span(4000, 7200, 9000), basis="x" * 99) for i in range(3)]
+    jobs[0]["command"] = ["evil\x1b[2J", "x" * 200]
+    answer = {"now": stamp(0), "jobs": jobs, "done": span(60, 600, 900), "running": 0, "queued": 3}
+    with FakeDaemon(home, lambda request: document(answer)):
+        shown = calls.on_terminal(home, calls.ROOT / "bin" / "grass", "eta", COLUMNS="80", TERM="dumb").decode()
+    assert "\x1b" not in shown and "~15m (10m to 25m)" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())

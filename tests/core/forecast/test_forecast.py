@@ -1,0 +1,166 @@
+"""What a forecast says of jobs, and what it says where there is no estimate."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+from msgspec.structs import replace
+from tests.builders import T0, a_board, a_job, a_placement, a_worker, an_offer
+
+from grassq.core.forecast.forecast import Forecast, Interval, forecast
+from grassq.core.forecast.history import KINDS_MAX, RUNS_KEPT, RunHistory
+from grassq.core.forecast.scene import first_queued, picture
+from grassq.core.forecast.stretch import Stretch
+from grassq.core.model import Job, Outcome, State
+from grassq.core.planner.board import Board
+
+WALL = 1_700_000_000.0
+PLAYS = 20
+
+
+def ended(id: int, seconds: float, *, state: State = State.SUCCEEDED, name: str = "sweep") -> Job:
+    outcome = Outcome.CANCELLED if state is State.CANCELLED else Outcome.EXITED
+    job = replace(a_job(id, gpu=1), state=state, outcome=outcome, name=name)
+    return replace(job, started=WALL - 1e6, finished=WALL - 1e6 + seconds)
+
+
+def a_history(*seconds: float) -> RunHistory:
+    history = RunHistory()
+    for number, each in enumerate(seconds, 9000):
+        history.add(ended(number, each))
+    return history
+
+
+def running(id: int, device: str, since_s: float) -> Job:
+    placement = a_placement(allocation={"gpu": {device: 1_000_000}})
+    return replace(a_job(id, state=State.RUNNING, gpu=1, placement=placement), name="sweep", started=WALL - since_s)
+
+
+def queued(id: int, **more: object) -> Job:
+    return replace(a_job(id, gpu=1), name="sweep", **more)
+
+
+def forecast_of(board: Board, history: RunHistory, stretch: Stretch | None = None) -> Forecast:
+    scene = picture(board, T0, WALL, [board.jobs[id_] for id_ in first_queued(board)])
+    return forecast(scene, history, lambda plays: plays >= PLAYS, stretch=stretch)
+
+
+def contains(interval: Interval | None, seconds: float) -> bool:
+    assert interval is not None
+    return interval.low <= WALL + seconds <= interval.high
+
+
+def test_a_job_behind_a_running_one_starts_within_an_interval_and_says_on_what_that_rests() -> None:
+    board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 40.0), queued(2)])
+    found = forecast_of(board, a_history(*[95.0, 100.0, 105.0] * 4))
+    next_one, first = found.of(board.jobs[2]), found.of(board.jobs[1])
+    assert contains(next_one.starts, 60.0) and contains(next_one.ends, 160.0) and contains(first.ends, 60.0)
+    assert next_one.basis == "12 like runs (same name), 1 running job" and next_one.count == 12
+    assert next_one.where is not None and next_one.where.worker == "w"
+    over = found.over([(board.jobs[1], 0), (board.jobs[2], 0)])
+    assert contains(over, 160.0) and over == found.everything()
+
+
+def test_a_forecast_of_the_same_scene_is_the_same() -> None:
+    board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 40.0), queued(2)])
+    history = a_history(50.0, 80.0, 120.0)
+    assert forecast_of(board, history).of(board.jobs[2]) == forecast_of(board, history).of(board.jobs[2])
+
+
+def test_without_like_runs_there_is_no_estimate_and_it_says_so() -> None:
+    board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 40.0), queued(2)])
+    found = forecast_of(board, RunHistory())
+    assert found.of(board.jobs[1]).why == "no estimate yet: 0 like runs"
+    assert found.of(board.jobs[2]).why == "no estimate yet: 0 like runs of the jobs that run now"
+    assert found.over([(board.jobs[2], 0)]) is None and found.everything() is None
+
+
+def test_jobs_ahead_without_like_runs_are_judged_by_any_job_but_their_end_is_not_told() -> None:
+    history = RunHistory()
+    history.add(replace(ended(9000, 100.0), name=None, spec=replace(a_job(1, "other").spec, command=(b"x",))))
+    board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 1.0), queued(2)])
+    found = forecast_of(board, history).of(board.jobs[2])
+    assert found.starts is not None and found.ends is None and found.why == "no estimate of the end yet: 0 like runs"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda board: board.paused.add("default"), "no estimate: queue default is paused"),
+        (lambda board: board.paused.add(""), "no estimate: everything is paused"),
+        (lambda board: board.unreconciled.add("w"), "no estimate: the store was restored from a backup"),
+        (lambda board: setattr(board.workers["w"], "drained", True), "no estimate: worker w is drained"),
+        (lambda board: board.lose_touch("w", T0, T0), "no estimate: worker w is out of touch"),
+    ],
+)
+def test_what_cannot_start_has_no_estimate_and_a_reason(change: object, why: str) -> None:
+    board = a_board(a_worker(gpu=1), jobs=[queued(2)])
+    change(board)  # type: ignore[operator]
+    found = forecast_of(board, a_history(100.0)).of(board.jobs[2])
+    assert found.starts is None and found.why is not None and found.why.startswith(why)
+
+
+def test_held_blocked_and_ended_jobs_say_so() -> None:
+    found = forecast_of(a_board(a_worker(gpu=1)), a_history(100.0))
+    assert found.of(queued(5, state=State.HELD)).why == "no estimate: the job is held"
+    blocked = replace(a_job(6, state=State.WAITING), reason="no queue 'x'")
+    assert found.of(blocked).why == "no estimate: no queue 'x'"
+    assert found.of(ended(7, 3.0)).why == "the job has ended (succeeded)"
+
+
+def test_a_job_far_behind_is_estimated_from_the_throughput() -> None:
+    board = a_board(a_worker(gpu=4), jobs=[queued(i) for i in range(1, 3001)])
+    found = forecast_of(board, a_history(*[10.0] * 30)).of(queued(3000), 2999)
+    assert "estimate from throughput" in found.basis
+    assert found.starts is not None and abs(found.starts.likely - WALL - 7500.0) < 750.0
+
+
+def test_runs_that_were_cancelled_count_as_at_least_so_long_and_lost_ones_not_at_all() -> None:
+    plain, cut, lost = a_history(100.0, 100.0), a_history(100.0, 100.0), a_history(100.0, 100.0)
+    cut.add(ended(1, 400.0, state=State.CANCELLED))
+    lost.add(replace(ended(1, 4000.0, state=State.FAILED), outcome=Outcome.LOST))
+
+    def middle(history: RunHistory) -> float:
+        estimate = history.lens().estimate(queued(5))
+        assert estimate is not None and estimate.count == 2
+        return estimate.times.quantile(0.5)
+
+    assert middle(cut) > middle(plain) == middle(lost)
+
+
+def test_of_each_kind_the_newest_runs_are_kept_and_the_oldest_kinds_are_forgotten() -> None:
+    history = a_history(*[1000.0] * RUNS_KEPT, *[10.0] * RUNS_KEPT)
+    estimate = history.lens().estimate(queued(5))
+    assert estimate is not None and estimate.count == RUNS_KEPT and log(estimate.times.quantile(0.9)) < log(20.0)
+    for number in range(KINDS_MAX):
+        history.add(ended(number, 1.0, name=f"other-{number}"))
+    assert not history.knows(("sweep", "sweep"))
+
+
+def test_a_clock_that_was_set_back_makes_no_estimate_before_now() -> None:
+    back = replace(ended(9001, 5.0), finished=WALL - 2e6)
+    history = a_history(100.0, 90.0)
+    history.add(back)
+    board = a_board(a_worker(gpu=1), jobs=[running(1, "0", -500.0), queued(2)])
+    for job in board.jobs.values():
+        found = forecast_of(board, history).of(job)
+        assert found.ends is not None and WALL <= found.ends.low <= found.ends.likely <= found.ends.high
+
+
+def test_another_queue_on_another_machine_is_not_behind_a_long_line() -> None:
+    offers = [a_worker("v", gpu=1, offers=[an_offer("a")]), a_worker("w", gpu=1, offers=[an_offer("b")])]
+    jobs = [replace(a_job(i, "a", gpu=1), name="sweep") for i in range(1, 1001)]
+    board = a_board(*offers, jobs=[*jobs, replace(a_job(1001, "b", gpu=1), name="sweep")])
+    found = forecast_of(board, a_history(*[60.0] * 20)).of(board.jobs[1001])
+    assert found.starts is not None and found.starts.high - WALL < 1.0
+
+
+def test_intervals_learn_to_hold_what_they_are_meant_to_hold() -> None:
+    stretch = Stretch()
+    stretch.learn("end", [(0.0, 10.0, 50.0)] * 20)
+    assert stretch.ends.high > 2.0 > 1.0 > stretch.ends.low and stretch.starts.high == 1.0
+    board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 1.0)])
+    history = a_history(*[90.0, 110.0] * 10)
+    plain, wide = (forecast_of(board, history, each).of(board.jobs[1]).ends for each in (None, stretch))
+    assert plain is not None and wide is not None and wide.high > plain.high and wide.likely == plain.likely

@@ -1,0 +1,80 @@
+"""GET /v1/eta over HTTP: what it says, who may ask, and what it costs to ask often."""
+
+from __future__ import annotations
+
+import pytest
+from tests.web.subscribed import QUEUE, Rig, with_rig
+
+from grassq.broker.inbox import FromWorker
+from grassq.core.forecast.forecast import Forecast
+from grassq.core.forecast.scene import Scene
+from grassq.core.messages import Report
+from grassq.core.states import Started
+from grassq.web.forecast import forecaster
+
+
+async def run_for(rig: Rig, job: int, seconds: float) -> None:
+    """Let a placed job run for a time, and end."""
+    rig.fixture.engine.post(FromWorker("w", Report(job, Started(1, 7))))
+    await rig.fixture.engine.read(lambda batch: None)
+    rig.fixture.clock.now += seconds
+    await rig.end(job)
+
+
+def test_jobs_get_intervals_from_like_runs_and_a_reader_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        for seconds in (60.0, 62.0, 64.0, 61.0):
+            await run_for(rig, await rig.submit(name="s", request={"cpu": 4}), seconds)
+        jobs = [await rig.submit(name="s", request={"cpu": 4}) for _ in range(3)]
+        rig.fixture.engine.post(FromWorker("w", Report(jobs[0], Started(1, 7))))
+        token = await rig.fixture.token("read")
+        answer = (await rig.fixture.ask("GET", "/v1/eta?selector=s", token=token)).json
+        assert [job["id"] for job in answer["jobs"]] == jobs and answer["unfinished"] == 3
+        for job in answer["jobs"]:
+            assert job["starts"]["low"] <= job["starts"]["likely"] <= job["starts"]["high"]
+            assert job["n"] == 4 and job["basis"].startswith("4 like runs (same name)") and job["reason"] is None
+        assert answer["jobs"][1]["starts"]["likely"] < answer["jobs"][2]["starts"]["likely"]
+        assert answer["done"]["likely"] >= answer["jobs"][2]["ends"]["likely"] > answer["now"]
+        overview = (await rig.fixture.ask("GET", "/v1/eta", token=token)).json
+        assert [job["state"] for job in overview["jobs"]] == ["running", "queued", "queued"]
+        assert (overview["running"], overview["queued"]) == (1, 2) and overview["done"] is not None
+        assert (await rig.fixture.ask("GET", "/v1/eta")).status == 401
+
+    with_rig(test, monkeypatch)
+
+
+def test_no_history_a_held_job_and_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        job, held = await rig.submit(request={"cpu": 4}), await rig.submit(hold=True)
+        rig.fixture.engine.post(FromWorker("w", Report(job, Started(1, 7))))
+        answer = (await rig.fixture.ask("GET", f"/v1/eta?selector={QUEUE}", local=True)).json
+        assert [each["reason"] for each in answer["jobs"]] == [
+            "no estimate yet: 0 like runs",
+            "no estimate: the job is held",
+        ]
+        assert answer["done"] is None and answer["jobs"][1]["id"] == held
+        assert (await rig.fixture.ask("GET", "/v1/eta?selector=77", local=True)).status == 404
+        assert (await rig.fixture.ask("GET", "/v1/eta?selector=3-", local=True)).status == 400
+
+    with_rig(test, monkeypatch)
+
+
+def test_a_forecast_answers_many_questions_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        made: list[Scene] = []
+        play = forecaster.Forecaster.play
+
+        def counted(self: forecaster.Forecaster, scene: Scene) -> Forecast:
+            made.append(scene)
+            return play(self, scene)
+
+        monkeypatch.setattr(forecaster.Forecaster, "play", counted)
+        for _ in range(5):
+            await rig.fixture.ask("GET", "/v1/eta", local=True)
+        assert len(made) == 1
+        monkeypatch.setattr(forecaster, "KEPT_COSTS", 0.0)
+        job = await rig.submit(hold=True)
+        answer = (await rig.fixture.ask("GET", f"/v1/eta?selector={job}", local=True)).json
+        assert answer["jobs"][0]["reason"] == "no estimate: the job is held" and len(made) == 2
+
+    with_rig(test, monkeypatch)
