@@ -90,3 +90,39 @@ def test_a_narrow_terminal_gets_rows_that_fit(home: Path) -> None:
         shown = calls.on_terminal(home, calls.ROOT / "bin" / "grass", "eta", COLUMNS="80", TERM="dumb").decode()
     assert "\x1b" not in shown and "~15m (10m to 25m)" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_why_says_when_and_what_would_help(home: Path) -> None:
+    when = {"starts": span(600, 900, 1500), "ends": None, "basis": "2 running jobs", "n": 0, "reason": None}
+    job = {"id": 7, "state": "queued", "text": "job 7 waits", "story": [], "when": when}
+    with FakeDaemon(home, lambda request: document({"jobs": [{**job, "hints": ["with gpu 0.5 it would start now"]}]})):
+        lines = calls.grass(home, "why", "7").stdout.splitlines()
+    assert lines[0] == "job 7 waits" and f"{clock(900)} ({clock(600)} to {clock(1500)}); from 2 running" in lines[1]
+    assert lines[2] == "  with gpu 0.5 it would start now"
+
+
+def test_what_if_prints_a_job_or_a_comparison(home: Path) -> None:
+    job = {**a_job(0, starts=span(0, 60, 300), basis="2 running jobs"), "id": None, "worker": "desk"}
+    job["allocation"] = {"gpu": {"0": 1}}
+    with FakeDaemon(home, lambda request: document({"now": stamp(0), "job": job, "warnings": []})) as daemon:
+        said = calls.grass(home, "what-if", "--gpu=1", "--", "train").stdout.splitlines()
+    assert said == [
+        f"it would start in about 1m, {clock(60)} ({clock(0)} to {clock(300)}) on desk (gpu:0)",
+        "from 2 running jobs",
+    ]
+    assert daemon.requests[0].document["words"] == ["--gpu=1", "--", "train"]
+    outcomes = {
+        "before": {"done": span(0, 600, 900), "mean_wait_s": 60.0},
+        "after": {"done": None, "mean_wait_s": None},
+    }
+    with FakeDaemon(home, lambda request: document({"now": stamp(0), "notes": ["n"], **outcomes})) as daemon:
+        done = calls.grass(home, "what-if", "--capacity", "{gpu: 8}", "sweep")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["CAPACITY", "now", "{gpu:"]
+    assert "no estimate" in done.stdout and "grass: n" in done.stderr
+    assert daemon.requests[0].target == "/v1/what-if?selector=sweep&capacity=%7Bgpu%3A%208%7D"
+
+
+def test_what_if_without_a_job_is_one_line_and_exit_2(home: Path) -> None:
+    for words in ((), ("--on", "w", "true"), ("--capacity",)):
+        done = calls.grass(home, "what-if", *words)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.web.broker_fixture import key
 from tests.web.subscribed import QUEUE, Rig, with_rig
 
 from grassq.broker.inbox import FromWorker
@@ -64,9 +67,9 @@ def test_a_forecast_answers_many_questions_until_something_changes(monkeypatch: 
         made: list[Scene] = []
         play = forecaster.Forecaster.play
 
-        def counted(self: forecaster.Forecaster, scene: Scene) -> Forecast:
+        def counted(self: forecaster.Forecaster, scene: Scene, *more: Any) -> Forecast:
             made.append(scene)
-            return play(self, scene)
+            return play(self, scene, *more)
 
         monkeypatch.setattr(forecaster.Forecaster, "play", counted)
         for _ in range(5):
@@ -76,5 +79,58 @@ def test_a_forecast_answers_many_questions_until_something_changes(monkeypatch: 
         job = await rig.submit(hold=True)
         answer = (await rig.fixture.ask("GET", f"/v1/eta?selector={job}", local=True)).json
         assert answer["jobs"][0]["reason"] == "no estimate: the job is held" and len(made) == 2
+
+    with_rig(test, monkeypatch)
+
+
+def test_why_says_when_a_queued_job_starts_and_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        await run_for(rig, await rig.submit(name="s", request={"cpu": 3}), 60.0)
+        running = await rig.submit(name="s", request={"cpu": 3})
+        rig.fixture.engine.post(FromWorker("w", Report(running, Started(1, 7))))
+        waiting = await rig.submit(name="s", request={"cpu": 2})
+        answer = (
+            await rig.fixture.ask("GET", f"/v1/why?selector={waiting}", token=await rig.fixture.token("read"))
+        ).json
+        [job] = answer["jobs"]
+        assert job["when"]["starts"]["low"] <= job["when"]["starts"]["high"] and job["when"]["n"] == 1
+        assert job["hints"] == ["with cpu 1 it would start now"]
+        ended = (await rig.fixture.ask("GET", "/v1/why?selector=1", local=True)).json["jobs"][0]
+        assert "when" not in ended and "hints" not in ended
+
+    with_rig(test, monkeypatch)
+
+
+def words(*typed: str, **more: object) -> dict[str, object]:
+    return {"words": [*typed], "key": key(), "cwd": "/", "env": [["PATH", "/bin:/usr/bin"]], "umask": 18, **more}
+
+
+def test_what_if_tells_when_a_job_would_start_and_stores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        ask, token = rig.fixture.ask, await rig.fixture.token("read")
+        await run_for(rig, await rig.submit(name="s", request={"cpu": 4}), 60.0)
+        for _ in range(3):
+            await rig.submit(name="s", request={"cpu": 4})
+        before = (await ask("GET", "/v1/show?selector=all", local=True)).body
+        position = rig.fixture.engine.subscriptions.position
+        answer = await ask(
+            "POST", "/v1/what-if", words("--queue", QUEUE, "--cpu=2", "--name=s", "--", "true"), local=True
+        )
+        job = answer.json["job"]
+        assert job["id"] is None and job["worker"] == "w" and job["starts"] is not None and job["ends"] is not None
+        for typed in (("--cpu=9", "--", "true"), ("--cpu=x", "--", "true"), ("--stdin",), ("--",)):
+            refused = await ask("POST", "/v1/what-if", words("--queue", QUEUE, *typed), local=True)
+            assert refused.status in (400, 409), typed
+        assert (await ask("POST", "/v1/what-if", words("--", "true"), token=token)).status == 403
+        plain = (await ask("GET", "/v1/what-if?capacity=%7Bcpu:8%7D", token=token)).json
+        assert plain["after"]["done"]["likely"] < plain["before"]["done"]["likely"]
+        assert plain["after"]["mean_wait_s"] < plain["before"]["mean_wait_s"]
+        some = (await ask("GET", "/v1/what-if?capacity=%7Bcpu:1%7D&selector=s", token=token)).json
+        assert some["before"]["without_estimate"] == 0 and some["after"]["without_estimate"] == 1, "of each shape one"
+        for bad in ("", "?capacity=8", "?capacity=%7Bcpu:-1%7D", "?capacity=%7Bcpu:8", "?capacity=" + "x" * 5000):
+            assert (await ask("GET", f"/v1/what-if{bad}", token=token)).status == 400, bad
+        assert (await ask("GET", "/v1/what-if?capacity=%7Bcpu:8%7D&on=nowhere", token=token)).status == 404
+        assert (await ask("GET", "/v1/show?selector=all", local=True)).body == before
+        assert rig.fixture.engine.subscriptions.position == position
 
     with_rig(test, monkeypatch)

@@ -104,6 +104,13 @@ def insert(
     return jobs
 
 
+def imagined(batch: Batch, draft: Draft, bearer: Bearer = tokens.OWNER) -> Job:
+    """Return the job that a draft would become now, and store nothing; raise Refused if it could never run."""
+    eligibility = Eligibility(batch)
+    refuse_what_never_fits(eligibility, [(draft.spec.queue, draft.spec.request, draft.spec.constraints)])
+    return _new_job(batch, draft, batch.next_id, eligibility, None, bearer.token)
+
+
 def sweep_name(first: int) -> str:
     """Return the name of a sweep that was given none: ids are never used again, so neither is this name."""
     return f"sweep-{first}"

@@ -117,6 +117,26 @@ What is printed:
   -h, --help           this text
 """
 
+WHAT_IF = """\
+usage: grass what-if [QUEUE] [options] [--] COMMAND...
+       grass what-if --capacity JSON5 [--on WORKER] [SELECTOR...]
+
+Tell when a job would start and end, and where, if it were submitted now; or when jobs would end if a worker had another
+capacity. Nothing is stored and nothing starts. The words of a job are those of `grass enqueue`.
+
+  grass what-if --gpu=2 -- python train.py
+  grass what-if --capacity "{gpu: 8}"
+  grass what-if --capacity "{gpu: 8}" my-sweep
+
+  --capacity JSON5     what the worker would have; resources that are not named stay. The limits of queues stay too
+  --on WORKER          the worker that would have it (default: the only one, or the one on this machine)
+  --json               the answer as a JSON document
+  -h, --help           this text
+
+JOB_OPTIONS
+Exit: 0 answered, 2 invalid arguments, 3 no such queue, program or job, 4 no daemon or broker, 5 can never run.
+"""
+
 CREATE_QUEUE = """\
 usage: grass create-queue NAME [options] [COMMAND...]
 
@@ -183,7 +203,14 @@ Use other computers as workers over ssh. Nothing is installed there by hand: it 
 """
 
 #: The commands that read their words as typed.
-_TEXTS = {"enqueue": ENQUEUE, "run": RUN, "sweep": SWEEP, "create-queue": CREATE_QUEUE, "machine": MACHINE}
+_TEXTS = {
+    "enqueue": ENQUEUE,
+    "run": RUN,
+    "sweep": SWEEP,
+    "what-if": WHAT_IF,
+    "create-queue": CREATE_QUEUE,
+    "machine": MACHINE,
+}
 
 
 def text_of(name: str) -> str:

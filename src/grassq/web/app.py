@@ -20,6 +20,8 @@ from grassq.web.events.json_lines import serve_events
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.forecast.eta import Eta
 from grassq.web.forecast.forecaster import Forecaster
+from grassq.web.forecast.what_if import WhatIf
+from grassq.web.forecast.when import When
 from grassq.web.logs.last_lines import LastLines
 from grassq.web.logs.serve import serve_log
 from grassq.web.removal import FolderRemoval
@@ -63,12 +65,14 @@ class Api:
         self.tokens = Tokens(engine, self.guard)
         self._removal = FolderRemoval(engine, directory)
         self._last_lines = LastLines(directory)
-        self._jobs = Jobs(engine, self._removal, self._last_lines)
+        forecaster = Forecaster(engine, self._last_lines)
+        self._jobs = Jobs(engine, self._removal, self._last_lines, When(engine, forecaster))
         self._submissions = Submissions(engine, default, check_files)
+        self._eta = Eta(engine, forecaster)
+        self._what_if = WhatIf(engine, forecaster, self._submissions)
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary, machines)
         self._machines = Machines(machines)
-        self._eta = Eta(engine, Forecaster(engine))
 
     def app(self) -> web.Application:
         """Return the application: routes, and the access check that also answers errors."""
@@ -107,6 +111,7 @@ class Api:
             Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine, last_lines=self._last_lines), "read"),
             Route("GET", "/v1/why", jobs.why, "read"),
             *self._eta.routes(),
+            *self._what_if.routes(),
             Route("GET", "/v1/wait", jobs.wait, "read", waits=True),
             Route("GET", "/v1/events", partial(serve_events, engine=engine), "read", waits=True),
             Route("GET", r"/v1/jobs/{id:\d{1,15}}/log", log, "read", waits=True),

@@ -138,6 +138,15 @@ class EnqueueBody(From, kw_only=True):
     sent: list[str] | None = None
 
 
+class WhatIfBody(EnqueueBody, kw_only=True):
+    """A job that is not submitted, as it would be typed after `grass enqueue`, and another capacity."""
+
+    #: What a worker would have, in JSON5.
+    capacity: str | None = None
+    #: The worker that would have it.
+    on: str | None = None
+
+
 class SentBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A folder that a job is sent, by its manifest."""
 

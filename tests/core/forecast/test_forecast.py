@@ -10,6 +10,7 @@ from tests.builders import T0, a_board, a_job, a_placement, a_worker, an_offer
 
 from grassq.core.forecast.forecast import Forecast, Interval, forecast
 from grassq.core.forecast.history import KINDS_MAX, RUNS_KEPT, RunHistory
+from grassq.core.forecast.run_times import times_by_progress
 from grassq.core.forecast.scene import first_queued, picture
 from grassq.core.forecast.stretch import Stretch
 from grassq.core.model import Job, Outcome, State
@@ -58,8 +59,8 @@ def test_a_job_behind_a_running_one_starts_within_an_interval_and_says_on_what_t
     assert contains(next_one.starts, 60.0) and contains(next_one.ends, 160.0) and contains(first.ends, 60.0)
     assert next_one.basis == "12 like runs (same name), 1 running job" and next_one.count == 12
     assert next_one.where is not None and next_one.where.worker == "w"
-    over = found.over([(board.jobs[1], 0), (board.jobs[2], 0)])
-    assert contains(over, 160.0) and over == found.everything()
+    over, unknown = found.over([(board.jobs[1], 0), (board.jobs[2], 0), (queued(3, state=State.HELD), 0)])
+    assert contains(over, 160.0) and over == found.everything() and unknown == 1
 
 
 def test_a_forecast_of_the_same_scene_is_the_same() -> None:
@@ -73,7 +74,7 @@ def test_without_like_runs_there_is_no_estimate_and_it_says_so() -> None:
     found = forecast_of(board, RunHistory())
     assert found.of(board.jobs[1]).why == "no estimate yet: 0 like runs"
     assert found.of(board.jobs[2]).why == "no estimate yet: 0 like runs of the jobs that run now"
-    assert found.over([(board.jobs[2], 0)]) is None and found.everything() is None
+    assert found.over([(board.jobs[2], 0)]) == (None, 1) and found.everything() is None
 
 
 def test_jobs_ahead_without_like_runs_are_judged_by_any_job_but_their_end_is_not_told() -> None:
@@ -164,3 +165,22 @@ def test_intervals_learn_to_hold_what_they_are_meant_to_hold() -> None:
     history = a_history(*[90.0, 110.0] * 10)
     plain, wide = (forecast_of(board, history, each).of(board.jobs[1]).ends for each in (None, stretch))
     assert plain is not None and wide is not None and wide.high > plain.high and wide.likely == plain.likely
+
+
+def test_a_progress_bar_tells_more_than_like_runs() -> None:
+    board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 100.0)])
+    scene = picture(board, T0, WALL, [])
+    known = times_by_progress(100.0, 0.5, 95.0)
+    assert known is not None
+    found = forecast(scene, a_history(*[1000.0] * 9), lambda plays: True, known={1: known}).of(board.jobs[1])
+    assert contains(found.ends, 97.0) and found.basis == "its progress bar"
+    assert found.ends is not None and found.ends.high < WALL + 200.0
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "fraction", "left"), [(100.0, None, 5.0), (100.0, 0.001, None), (0.1, 0.5, 0.1), (3600.0, 0.5, 3.0)]
+)
+def test_a_bar_of_one_part_of_the_job_or_of_no_use_is_not_believed(
+    elapsed: float, fraction: float | None, left: float | None
+) -> None:
+    assert times_by_progress(elapsed, fraction, left) is None

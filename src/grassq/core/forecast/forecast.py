@@ -84,16 +84,21 @@ class Forecast:
         ends = self._interval(self._ends(job, starts, like), self._stretch.ends)
         return JobForecast(starts=at, ends=ends, basis=basis, count=count, where=where)
 
-    def over(self, jobs: Iterable[tuple[Job, int]]) -> Interval | None:
-        """Return when the last of some jobs ends, each with its rank; None if that is not known of one of them."""
-        last = [-inf] * len(self.plays)
+    def over(self, jobs: Iterable[tuple[Job, int]]) -> tuple[Interval | None, int]:
+        """Return when the last of some jobs ends, each with its rank, and how many have no estimate: they are left out.
+
+        Of jobs behind the played ones, the last of each shape stands for all of its shape.
+        """
+        last, unknown = [-inf] * len(self.plays), 0
         for job, rank in self._last_ones(jobs):
             like = self._like(job)
             starts = None if like is None or self._stopped(job) else self._starts(job, rank)
-            if starts is None or like is None:
-                return None
-            last = [*map(max, last, self._ends(job, starts, like))]
-        return None if any(map(isinf, last)) else self._interval(last, self._stretch.ends)
+            ends = None if starts is None or like is None else self._ends(job, starts, like)
+            if ends is None or any(map(isinf, ends)):
+                unknown += 1
+            else:
+                last = [*map(max, last, ends)]
+        return None if any(map(isinf, last)) else self._interval(last, self._stretch.ends), unknown
 
     def everything(self) -> Interval | None:
         """Return when all jobs have ended that run or can start; None if that is not known."""
@@ -226,6 +231,8 @@ class Forecast:
             words.append(f"{self._running} running {_jobs(self._running)}")
         if ahead:
             words.append(f"{ahead} queued {_jobs(ahead)} ahead")
+        if any(self._known[each.id].level == "any" for each in self.scene.holding if each.id in self._known):
+            words.append("some of them without like runs")
         if any(job.id not in played.starts for played in self.plays):
             words[-1:] = [f"more than {len(self.scene.queued)} jobs ahead: estimate from throughput"]
         return ", ".join(words)

@@ -27,6 +27,11 @@ SPREAD_MIN, SPREAD_MAX = 0.01, 1.0
 SPREAD_WORTH, MIDDLE_WORTH = 3.0, 0.5
 #: With this many runs their own ranks and the fitted line count the same.
 RANKS_WORTH = 8.0
+#: A progress counts from this fraction and this time on. The time that it leaves may differ from the time that follows
+#: from the fraction by this factor, and by these seconds.
+FRACTION_MIN, ELAPSED_MIN_S, FACTOR_MAX, SLACK_S = 0.02, 2.0, 2.5, 5.0
+#: The spread of a run time that a progress bar tells: at the begin of the run, and near its end.
+PROGRESS_SPREAD, PROGRESS_SPREAD_MIN = 0.15, 0.01
 #: Log-odds beyond which shares do not differ.
 ODDS_MAX = 500.0
 
@@ -105,6 +110,20 @@ def exactly(seconds: float) -> RunTimes:
 def around(seconds: float, spread: float) -> RunTimes:
     """Return a distribution with this middle and spread."""
     return RunTimes([0.0], [log(min(max(seconds, SHORTEST_S), LONGEST_S))], max(spread, 1e-9), 0)
+
+
+def times_by_progress(elapsed_s: float, fraction: float | None, left_s: float | None) -> RunTimes | None:
+    """Return the run time of a job that says how far it is; None if that is too little, or contradicts itself.
+
+    A bar may be about one part of the job only. Then the time it leaves does not go with the time the job has run.
+    """
+    if fraction is None or not FRACTION_MIN <= fraction <= 1.0 or elapsed_s < ELAPSED_MIN_S:
+        return None
+    by_fraction = elapsed_s * (1.0 - fraction) / fraction
+    left_s = by_fraction if left_s is None else left_s
+    if not by_fraction / FACTOR_MAX - SLACK_S <= left_s <= by_fraction * FACTOR_MAX + SLACK_S:
+        return None
+    return around(elapsed_s + left_s, max(PROGRESS_SPREAD * (1.0 - fraction), PROGRESS_SPREAD_MIN))
 
 
 def fit_runs(runs: Iterable[Run], prior: RunTimes | None = None) -> RunTimes | None:

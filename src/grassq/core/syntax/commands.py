@@ -44,6 +44,13 @@ COMMANDS = (
     ),
     CommandInfo("why", "looking.why", LOOKING, "explain why a job is not running"),
     CommandInfo("eta", "looking.eta", LOOKING, "tell when jobs start and end, as intervals"),
+    CommandInfo(
+        "what-if",
+        "looking.what_if",
+        LOOKING,
+        "tell when a job would start, or what another capacity would change; store nothing",
+        takes_words=True,
+    ),
     CommandInfo("log", "looking.logs", LOOKING, "print the output of a job"),
     CommandInfo("follow", "looking.logs", LOOKING, "print the output of a job until the job ends"),
     CommandInfo("wait", "looking.wait", LOOKING, "wait until jobs are done"),

@@ -53,7 +53,7 @@ _SCOPES_FOR: dict[str, frozenset[Scope]] = {
     "worker": frozenset({"worker"}),
 }
 #: The owner's own submissions are not in the audit: they would push out everything else, and the store has the jobs.
-_SUBMISSIONS = frozenset({"/v1/enqueue", "/v1/submit", "/v1/submit-many"})
+_SUBMISSIONS = frozenset({"/v1/enqueue", "/v1/submit", "/v1/submit-many", "/v1/what-if"})
 _CREDENTIALS = struct.Struct("3i")
 
 

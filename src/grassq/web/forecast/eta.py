@@ -43,34 +43,37 @@ class Eta:
     async def eta(self, request: web.Request) -> web.Response:
         """Answer with when jobs start and end."""
         chosen = requests.selectors(request)
-        asked, is_whole = await self._asked(chosen) if chosen else ([], True)
+        asked, is_whole = await read_asked(self._engine, chosen) if chosen else ([], True)
         forecast = await self._forecaster.latest()
         if not chosen:
             return document(await self._engine.read(partial(_overview, forecast=forecast)))
         shown = [each for each in asked if each.job.state not in FINAL][:SELECTED_SHOWN] or asked[:SELECTED_SHOWN]
         unfinished = [(each.job, each.rank) for each in asked if each.job.state not in FINAL]
+        over, unknown = forecast.over(unfinished)
         return document(
             {
                 **forecast_document(forecast),
                 "jobs": [eta_document(each.job, forecast.of(each.job, each.rank)) for each in shown],
-                "done": interval_document(forecast.over(unfinished) if unfinished and is_whole else None),
+                "done": interval_document(over if is_whole else None),
+                "without_estimate": unknown,
                 "selected": len(asked),
                 "unfinished": len(unfinished),
                 "more": not is_whole or len(shown) < len(unfinished),
             }
         )
 
-    async def _asked(self, chosen: list[Selector]) -> tuple[list[Asked], bool]:
-        """Return the selected jobs and whether these are all: at most SELECTED_MAX are looked at."""
 
-        def first(batch: Batch) -> tuple[list[Asked], Reading]:
-            return reading.asked_page(selection.begin(batch, chosen), batch)
+async def read_asked(engine: Engine, chosen: list[Selector]) -> tuple[list[Asked], bool]:
+    """Return the selected jobs and whether these are all: at most SELECTED_MAX are looked at."""
 
-        found, rest = await self._engine.read(first)
-        while not rest.is_over and len(found) < SELECTED_MAX:
-            more, rest = await self._engine.read(partial(reading.asked_page, rest))
-            found += more
-        return found, rest.is_over
+    def first(batch: Batch) -> tuple[list[Asked], Reading]:
+        return reading.asked_page(selection.begin(batch, chosen), batch)
+
+    found, rest = await engine.read(first)
+    while not rest.is_over and len(found) < SELECTED_MAX:
+        more, rest = await engine.read(partial(reading.asked_page, rest))
+        found += more
+    return found, rest.is_over
 
 
 def _overview(batch: Batch, forecast: Forecast) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -12,10 +13,12 @@ from grassq.broker.engine import Engine
 from grassq.broker.forecasts import reading
 from grassq.broker.subscriptions import Position
 from grassq.core.forecast.forecast import Forecast, forecast
-from grassq.core.forecast.history import RunHistory
+from grassq.core.forecast.history import RunHistory, elapsed_of
+from grassq.core.forecast.run_times import RunTimes, times_by_progress
 from grassq.core.forecast.scene import Scene
 from grassq.core.forecast.stretch import Stretch
-from grassq.core.model import Job
+from grassq.core.model import Job, State
+from grassq.web.logs.last_lines import LastLines, LogPlace
 
 #: How long the plays of one forecast may take, and when even the first play is broken off.
 BUDGET_S = 0.4
@@ -28,6 +31,8 @@ HISTORY_FIRST = 4000
 HISTORY_LATER = 1000
 #: How many names of jobs without a like run are looked up in the store for each forecast.
 NAMES_MAX = 8
+#: Of how many running jobs the progress is read.
+PROGRESS_MAX = 64
 
 
 class _Kept(Struct, frozen=True):
@@ -42,8 +47,10 @@ class _Kept(Struct, frozen=True):
 class Forecaster:
     """Makes forecasts from the engine's board."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, last_lines: LastLines) -> None:
+        """Make forecasts of an engine's board; `last_lines` tells how far running jobs are."""
         self._engine = engine
+        self._last_lines = last_lines
         self.history = RunHistory()
         self.stretch = Stretch()
         self._lock = asyncio.Lock()
@@ -52,7 +59,7 @@ class Forecaster:
         self._newest: tuple[float, int] | None = None
         self._names: set[str] = set()
 
-    async def latest(self) -> Forecast:
+    async def latest(self, budget_s: float = BUDGET_S) -> Forecast:
         """Return a forecast of the board as it is now, or as it was a moment ago."""
         async with self._lock:
             kept, now = self._kept, time.monotonic()
@@ -62,8 +69,9 @@ class Forecaster:
                     return kept.forecast
             position = self._engine.subscriptions.position
             scene = await self._scene()
+            known = await self._progress(scene)
             began = time.monotonic()
-            made = await asyncio.to_thread(self.play, scene)
+            made = await asyncio.to_thread(self.play, scene, known, budget_s)
             over = time.monotonic()
             self._kept = _Kept(made, position, over, over - began)
             return made
@@ -79,16 +87,35 @@ class Forecaster:
         await self._learn_names(scene)
         return scene
 
-    def play(self, scene: Scene, budget_s: float = BUDGET_S) -> Forecast:
-        """Play a scene as often as the budget allows; called in a thread."""
+    def play(self, scene: Scene, known: Mapping[int, RunTimes] | None = None, budget_s: float = BUDGET_S) -> Forecast:
+        """Play a scene as often as the budget allows; called in a thread. `known` is what jobs say of themselves."""
         began = time.monotonic()
         return forecast(
             scene,
             self.history,
             lambda plays: time.monotonic() - began > budget_s,
+            known=known,
             stretch=self.stretch,
             is_late=lambda: time.monotonic() - began > LATE_S,
         )
+
+    async def _progress(self, scene: Scene) -> dict[int, RunTimes]:
+        """Return the run times of running jobs that write how far they are."""
+        running = {job.id: job for job in scene.holding if job.state is State.RUNNING}
+        ends = await self._last_lines.read(
+            LogPlace(job.id, job.attempt, stream, job.placement.worker)
+            for job in [*running.values()][:PROGRESS_MAX]
+            if job.placement is not None
+            for stream in (("out", "err") if job.spec.split else ("log",))
+        )
+        found: dict[int, RunTimes] = {}
+        for place, end in ends.items():
+            if (said := end.progress) is not None:
+                elapsed_s = elapsed_of(running[place.job], scene.wall)
+                times = times_by_progress(elapsed_s, said.fraction, said.left_s)
+                if times is not None:
+                    found[place.job] = times
+        return found
 
     async def _learn(self) -> None:
         """Read the jobs that ended since the last time, newest first and within a bound."""

@@ -28,6 +28,7 @@ from grassq.errors import BadInput, GrassError, StoreFull, StoreUnavailable
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER, Principal
+from grassq.web.forecast.when import When
 from grassq.web.logs.last_lines import LastLines
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import SlowAnswer, bulk_document, digest, document, job_lines
@@ -53,8 +54,9 @@ Page = Callable[[Reading, Batch], tuple[list[Document], Reading]]
 class Jobs:
     """The handlers of the routes."""
 
-    def __init__(self, engine: Engine, removal: FolderRemoval, last_lines: LastLines) -> None:
+    def __init__(self, engine: Engine, removal: FolderRemoval, last_lines: LastLines, when: When) -> None:
         self._engine = engine
+        self._when = when
         self._removal = removal
         self._last_lines = last_lines
 
@@ -73,7 +75,7 @@ class Jobs:
         return await self._pages(request, chosen, views.overview, views.show_page)
 
     async def why(self, request: web.Request) -> web.StreamResponse:
-        """Answer with the reasons why jobs wait or run where they do."""
+        """Answer with the reasons why jobs wait or run where they do; of a few jobs, also when they start and end."""
         chosen = _check_some(requests.selectors(request))
         return await self._pages(request, chosen, lambda batch: {}, views.why_page)
 
@@ -90,6 +92,8 @@ class Jobs:
             jobs, reading = await self._engine.read(partial(page, reading))
         if page is views.show_page:
             await self._last_lines.describe_if_asked(request, jobs)
+        elif reading.is_over:
+            await self._when.describe(jobs)
         if reading.is_over:
             return document({**about, "jobs": jobs})
         return job_lines(request, about, jobs, self._rest(reading, page))

@@ -132,6 +132,15 @@ class Submissions:
         request[ENTRY].about = f"job {ids[0]} in {options.queue}"
         return enqueued(0, enqueue_text(typed, ids[0], state), notes, follow=follow)
 
+    async def drafted(self, body: requests.EnqueueBody, request: web.Request) -> tuple[service.Draft, tuple[str, ...]]:
+        """Return the one job that was typed, checked as by `enqueue` and not stored, and warnings."""
+        words = [requests.word_bytes(word) for word in body.words]
+        builder = await self._builder(body, request)
+        typed, drafts = await self._check(partial(_read, body, words), builder, request[BODY], 1)
+        if typed.command.stdin or len(drafts) != 1:
+            raise BadInput("--stdin puts many commands into a queue; `grass what-if` is about one job")
+        return drafts[0], typed.warnings
+
     @_in_turn
     async def submit(self, request: web.Request) -> web.Response:
         """Store jobs that a program made."""

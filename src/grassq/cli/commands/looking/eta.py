@@ -68,7 +68,7 @@ def interval(found: Mapping[str, Any], now: float) -> str:
     seconds = _width(found) < SHORT_S
     low, high = (_clock(found.get(side), now, with_seconds=seconds) for side in ("low", "high"))
     middle = _clock(found.get("likely"), now, with_seconds=seconds)
-    about = f"in about {job_text.span(likely - now)}" if likely - now >= 1 else "now"
+    about = f"in about {job_text.span(likely - now)}" if likely - now >= 1 else "any moment"
     return f"{about}, {middle} ({low} to {high})"
 
 
@@ -117,8 +117,10 @@ def _rest(answer: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]], now: flo
     """Print when all is over, and what was left out."""
     done = answer.get("done")
     what = "all selected jobs" if is_selection else "all jobs"
+    unknown = int(answer.get("without_estimate") or 0)
     if done:
-        render.line(f"{what} end {interval(done, now)}")
+        left_out = f"; without an estimate, not counted: {unknown}" if unknown else ""
+        render.line(f"{what} end {interval(done, now)}{left_out}")
     elif is_selection and not answer.get("unfinished"):
         render.line(f"{what} have ended")
     else:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grassq.cli import job_text, render
+from grassq.cli.commands.looking.eta import interval
 from grassq.cli.connect import connect
 
 
@@ -28,6 +29,8 @@ def why(arguments: argparse.Namespace) -> int:
             render.line(line)
         if job.get("turn"):
             render.line(f"  {_turn(job['turn'])}")
+        for line in _when(job):
+            render.line(f"  {line}")
         if len(answer["jobs"]) == 1:
             _story(job.get("story", []))
     return 0
@@ -43,6 +46,19 @@ def _turn(turn: Mapping[str, Any]) -> str:
     if turn.get("kept_on") is not None:
         return f"{place}; {kept}, from jobs of lower priority"
     return f"{place}; room is kept for it from {latest} at the latest" if latest else place
+
+
+def _when(job: Mapping[str, Any]) -> list[str]:
+    """Return when a job starts or ends, and what would let it start now."""
+    when, now, said = job.get("when") or {}, job_text.now(), []
+    if when.get("starts") and job.get("state") == "queued":
+        said.append(f"starts {interval(when['starts'], now)}")
+    if when.get("ends"):
+        said.append(f"ends {interval(when['ends'], now)}")
+    lines = [f"{', '.join(said)}; from {when.get('basis')}"] if said else []
+    if not said and when.get("reason"):
+        lines.append(str(when["reason"]))
+    return lines + [str(hint) for hint in job.get("hints") or []]
 
 
 def _place(turn: Mapping[str, Any]) -> str:
