@@ -42,6 +42,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     token_priority_max: int = 30
     #: More names this broker answers to when it is bound, separated by commas.
     hosts: str = ""
+    #: The most that a log takes of the disk, unless its job has a --log-max: the middle of a longer log is cut out and
+    #: marked. "none" is no limit. With --split it holds for out and err each.
+    log_max: str = "2G"
     #: How many MiB of logs a broker keeps of jobs that ran on other machines.
     log_cache_mib: int = 1024
     #: How many MiB of files that jobs are sent a broker keeps; what an unfinished job or the last day needs stays.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 VALUE_OPTIONS = frozenset({
     "--require", "--gpu", "--cpu", "--mem", "--vram", "--disk", "--env", "-e", "--cwd", "--queue", "--name",
     "--priority", "--grace", "--on-lost", "--tries", "--retries", "--broker", "--worker", "--label",
-    "--send", "--fetch", "--fetch-to", "--env-from", "--python", "--setup", "--setup-files",
+    "--send", "--fetch", "--fetch-to", "--env-from", "--python", "--setup", "--setup-files", "--log-max",
 })
 # fmt: on
 

@@ -31,6 +31,9 @@ NEUTRAL_PRIORITY = 30
 TRIES_MAX = 1_000
 STOP_GRACE_S = 10.0
 
+#: The most bytes that a log can be limited to.
+LOG_MAX_MAX = 1 << 50
+
 #: How often an option that names files or folders may be given.
 FILE_WORDS_MAX = 100
 
@@ -122,6 +125,13 @@ def seconds(option: Option, values: Sequence[bytes]) -> float:
     return duration_s(text(option, values), option.typed, unit="s")
 
 
+def log_size(option: Option, values: Sequence[bytes]) -> int:
+    """Return the limit of a log in bytes; 0 for none."""
+    from grassq.core.resources.amounts import log_limit  # imports the options of amounts, which are made from this file
+
+    return log_limit(text(option, values), option.typed)
+
+
 def one_of(*words: str) -> Parse:
     """Return a parser of a value that is one of these words."""
 
@@ -209,6 +219,11 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
         name="grace", least=0, most=DURATION_MAX_S,
     )] = STOP_GRACE_S
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
+    #: In bytes; 0 for no limit, None for the setting `log_max` of the worker.
+    log_max: Annotated[int | None, Option(
+        log_size, "cut the middle out of a log above this, such as 500M or none (default 2G); with --split, of each",
+        value="SIZE", least=0, most=LOG_MAX_MAX,
+    )] = None
     keep_children: Annotated[bool, _flag("do not kill background processes when the command ends")] = False
     send: Annotated[tuple[SentTree, ...], Option(
         sent, "run in a copy of this folder, or with a copy at DEST in there; repeat for more", "given",
@@ -325,6 +340,8 @@ class SubmitOptions(TypedDict, total=False):
     hold: bool
     #: Keep stdout and stderr apart.
     split: bool
+    #: Cut the middle out of a log above this many bytes; 0 for no limit (default: the setting `log_max`).
+    log_max: int | None
     #: A folder, or folders, whose copy the job runs in; a mapping names the place of each copy in there.
     send: Path | Sequence[Path] | Mapping[Any, Path] | None
     #: Patterns of the files to bring back from the job's directory when it ends.

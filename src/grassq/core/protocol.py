@@ -112,6 +112,22 @@ class TailLog(Struct, frozen=True, tag="tail_log"):
     lines: int
 
 
+class LogCut(Struct, frozen=True):
+    """What was cut out of a log above its limit, for a reader inside the cut: where it goes on, and what it shows."""
+
+    end: int
+    #: Takes the last bytes before `end`.
+    mark: bytes
+
+
+class FindCut(Struct, frozen=True, tag="find_cut"):
+    """Asks where a reader goes on that is inside what was cut out of a stream, and for the mark of the cut."""
+
+    job: int
+    attempt: int
+    stream: str
+
+
 class MakeOffer(Struct, frozen=True, tag="make_offer"):
     """Make or replace a queue."""
 
@@ -128,7 +144,7 @@ class Probe(Struct, frozen=True, tag="probe"):
     """Asks whether the worker is alive, when a second connection has the same name."""
 
 
-Question = ReadLog | TailLog | MakeOffer | DropOffer | Probe
+Question = ReadLog | TailLog | FindCut | MakeOffer | DropOffer | Probe
 
 
 class Ask(Struct, frozen=True, tag="ask"):

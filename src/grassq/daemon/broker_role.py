@@ -150,6 +150,7 @@ def _worker(
         unknown_jobs=unknown,
         nofile=raise_file_limit(),
         blobs=f"{setup.home}/{homes.BLOBS_NAME}",
+        log_max=setup.log_max,
     )
     return Worker(machine, offers.Offers(offer_file, run_root if durable else None), send, labels=setup.mode.labels)
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from grassq import atomic_files
 from grassq.broker.views import timestamp
+from grassq.core.resources.amounts import log_limit
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
 from grassq.daemon.home_lock import user_socket
 from grassq.errors import Refused
@@ -86,6 +87,11 @@ class DaemonContext(Struct, frozen=True):
         if not text:
             return None
         return capacity_of(text)
+
+    @property
+    def log_max(self) -> int:
+        """The limit of the logs of a job that has none of its own, in bytes; 0 for none."""
+        return log_limit(self.values.log_max, "the setting log_max")
 
     def describe(self, store: str, store_id: str) -> dict[str, object]:
         """Return what `grass doctor` shows of the process."""

@@ -46,6 +46,7 @@ def make_keeper(setup: DaemonContext, engine: Engine, links: WorkerRegistry, blo
         asyncio.get_running_loop(),
         ssh=setup.values.ssh,
         probe_s=setup.values.probe_s,
+        log_max=setup.log_max,
     )
     return MachineKeeper(
         Book(setup.home),

@@ -50,6 +50,7 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         environment=setup.default_env,
         remote_broker=True,
         nofile=raise_file_limit(),
+        log_max=setup.log_max,
     )
     worker = Worker(machine, offers.Offers(offer_file, run_root), link.send, labels=setup.mode.labels)
     ticking = await worker.start()

@@ -19,7 +19,8 @@ from grassq.machines.far_greeting import FarGreeting, FarUnusable, read_greeting
 from grassq.machines.far_stream import ANSWER_MAX, NOISE_MAX, REQUEST_MAX, FarStream, NotRun, Sections, escaped
 from grassq.machines.run_script import run_script
 from grassq.machines.transport import LinkLost, Stream, Transport
-from grassq.run import exit_record, log_files, rundir
+from grassq.run import attempt_notes, exit_record, log_files, rundir
+from grassq.run.attempt_notes import CutNote
 from grassq.run.rundir import Lease
 from grassq.worker.run_spec import Launch
 
@@ -229,26 +230,37 @@ class FarEnd:
         return _numbers(self._ask("folders", most).get("folders", b""))[:most]
 
     def read(self, job: int, attempt: int, stream: str, offset: int, most: int) -> tuple[bytes, int]:
-        """Return bytes of a stream from an offset on, and the stream's size."""
+        """Return bytes of a stream from an offset on, up to what was cut out of it, and the stream's size."""
+        data, size, found = self._read_log(job, attempt, stream, offset, most)
+        return log_files.without(found, offset, data), size
+
+    def cut(self, job: int, attempt: int, stream: str) -> CutNote | None:
+        """Return what was cut out of a stream; None if nothing was."""
+        return self._read_log(job, attempt, stream, 0, 0)[2]
+
+    def _read_log(
+        self, job: int, attempt: int, stream: str, offset: int, most: int
+    ) -> tuple[bytes, int, CutNote | None]:
         rundir.log_path("", stream)
-        return self._read(("read", job, attempt, stream), offset, min(most, log_files.READ_LIMIT))
+        data, size, answer = self._read(("read", job, attempt, stream), offset, min(most, log_files.READ_LIMIT))
+        return data, size, attempt_notes.parse_cut(answer.get("cut", b""), size)
 
     def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Return where the last lines of a stream begin, not before its last TAIL_MAX bytes."""
-        _, end = self.read(job, attempt, stream, 0, 0)
+        _, end, found = self._read_log(job, attempt, stream, 0, 0)
 
         def pread(size: int, start: int) -> bytes:
             return self.read(job, attempt, stream, start, size)[0]
 
-        return log_files.begin_of_last(lines, end, pread, max(0, end - TAIL_MAX))
+        return log_files.begin_around(found, lines, end, pread, max(0, end - TAIL_MAX))
 
     def changed(self) -> list[tuple[AttemptId, str]]:
         """Return what the journal has got since the last call: attempts, and `started` or `exited`."""
-        data, size = self._read(("changed", JOURNAL_MAX), self._journal_at, JOURNAL_READ)
+        data, size, _ = self._read(("changed", JOURNAL_MAX), self._journal_at, JOURNAL_READ)
         if size < self._journal_at:
             # It was emptied.
             self._journal_at = 0
-            data, _ = self._read(("changed", JOURNAL_MAX), 0, JOURNAL_READ)
+            data, _, _ = self._read(("changed", JOURNAL_MAX), 0, JOURNAL_READ)
         whole = data.rfind(b"\n") + 1
         self._journal_at += whole
         return [event for line in data[:whole].split(b"\n") if (event := journal_event(line)) is not None]
@@ -346,14 +358,14 @@ class FarEnd:
         finally:
             stream.close()
 
-    def _read(self, request: tuple[object, ...], offset: int, most: int) -> tuple[bytes, int]:
+    def _read(self, request: tuple[object, ...], offset: int, most: int) -> tuple[bytes, int, Sections]:
         offset, most = max(0, offset), max(0, most)
         block = offset // BLOCK
         blocks = (offset + most + BLOCK - 1) // BLOCK - block
         answer = self._ask(*request, block, blocks, most=blocks * BLOCK + BLOCK)
         data = answer.get("bytes", b"")[offset - block * BLOCK :][:most] if blocks else b""
         size = _number(answer.get("size", b""))
-        return data, max(size, offset + len(data)) if data else size
+        return data, max(size, offset + len(data)) if data else size, answer
 
 
 def journal_event(line: bytes) -> tuple[AttemptId, str] | None:

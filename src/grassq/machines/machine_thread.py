@@ -65,6 +65,8 @@ class MachineContext(Struct, frozen=True):
     ssh: str = "ssh"
     #: How often a machine is asked what others use there, in seconds; 0: only once per connection.
     probe_s: float = PROBE_S
+    #: The limit of logs in bytes; 0 for none.
+    log_max: int = 0
     times: LinkTimes = LinkTimes()
 
 
@@ -208,7 +210,13 @@ class MachineThread:
         name, context = self.entry.name, self._context
         files = FarJobFiles(transport, far, context.blobs, self._folder, name)
         machine = SshMachine(
-            transport, far, files, store=context.store_id, capacity=self._capacity, probe_s=context.probe_s
+            transport,
+            far,
+            files,
+            store=context.store_id,
+            capacity=self._capacity,
+            probe_s=context.probe_s,
+            log_max=context.log_max,
         )
         session: BrokerSession | None = None
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
-from grassq.core.protocol import READ_MAX
+from grassq.core.protocol import READ_MAX, LogCut
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
 from grassq.core.states import Exited
@@ -69,9 +69,13 @@ class SshMachine:
         store: str,
         capacity: Capacity | None,
         probe_s: float = PROBE_S,
+        log_max: int = 0,
         clock: Callable[[], float] = boottime,
     ) -> None:
-        """`far` is open on the transport. `capacity` None means: measure it, and what others use."""
+        """`far` is open on the transport. `capacity` None means: measure it, and what others use.
+
+        `log_max` is the limit of logs in bytes, 0 for none.
+        """
         greeting = far.greeting
         self.boot = greeting.boot
         self.detects = capacity is None
@@ -80,6 +84,7 @@ class SshMachine:
         self._home = os.fsdecode(greeting.home)
         self._store = store
         self._capacity = capacity
+        self._log_max = log_max
         self._files = files
         self._probe_s = probe_s
         self._measure = MachineWatch(partial(probe.ask, transport, greeting.home), time.monotonic)
@@ -214,6 +219,7 @@ class SshMachine:
             default_env=self._environment,
             variables=self._variables,
             shares_disk=False,
+            log_max=self._log_max,
         )
         self._files.note_fetch(start, path, launch.cwd)
         if not self._files.is_sent(start):
@@ -385,6 +391,11 @@ class _FarLogs:
                 return data, size
             await asyncio.sleep(min(pause_s, left))
             pause_s = min(2 * pause_s, LOG_PAUSE_MAX_S)
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        """Return what was cut out of a stream; None if nothing was."""
+        found = self._far.cut(job, attempt, stream)
+        return None if found is None else LogCut(found.end, found.mark)
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Return where the last lines of a stream begin."""

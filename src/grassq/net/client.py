@@ -193,7 +193,7 @@ class ApiClient:
 
         def ask(offset: int, attempt: int | None, tail: int | None) -> tuple[Response, Iterator[bytes], Connection]:
             pairs = [("stream", stream), ("offset", offset), ("attempt", attempt), ("tail", tail)]
-            path = f"/v1/jobs/{job}/log" + query([*pairs, ("follow", int(follow))])
+            path = f"/v1/jobs/{job}/log" + query([*pairs, ("follow", int(follow)), ("resume", 1)])
             # A job that waits for its turn may write nothing for days.
             return self._stream(path, None if follow else ANSWER_TIMEOUT_S)
 

@@ -1,7 +1,8 @@
-"""Notes in a run dir beside its records: why a command did not start, what to fetch, and what came of it."""
+"""Notes in a run dir beside its records: why a command did not start, what was cut out of its log, what to fetch."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from grassq import atomic_files
@@ -17,6 +18,71 @@ if TYPE_CHECKING:
 ERROR_LIMIT = 4 << 10
 #: The exit code of a wrapper (grassq.run.wrapper) that has not started its command.
 UNSTARTED_CODE = 127
+#: Above the size of every log.
+OFFSET_MAX = 1 << 60
+CUT_LIMIT = 1 << 10
+
+
+class CutNote:
+    """The part of a log that is not there any more, because the log was above its limit."""
+
+    __slots__ = ("begin", "begins_line", "end", "exact", "limit", "lines")
+
+    def __init__(self, begin: int, end: int, lines: int, exact: bool, limit: int, begins_line: bool) -> None:
+        self.begin = begin
+        self.end = end
+        self.lines = lines
+        self.exact = exact  # the lines were counted, not estimated
+        self.limit = limit
+        self.begins_line = begins_line  # what is before the cut ends with a whole line
+
+    @property
+    def mark(self) -> bytes:
+        """The line that readers see in place of the part; shorter than the part."""
+        size = f"{self.limit / (1 << 30):,.1f} GiB" if self.limit >= 1 << 30 else f"{self.limit / (1 << 20):,.1f} MiB"
+        lines = f"{'' if self.exact else 'about '}{self.lines:,} line{'' if self.lines == 1 else 's'}"
+        words = f"{self.end - self.begin:,} bytes ({lines}) of the log were cut here; the limit is {size} (--log-max)"
+        return f"{'' if self.begins_line else chr(10)}[grass: {words}]\n".encode("ascii")
+
+
+def note_cut(path: str, stream: str, cut: CutNote) -> None:
+    """Write what is cut out of a stream."""
+    words = {
+        "from": cut.begin,
+        "to": cut.end,
+        "lines": cut.lines,
+        "exact": cut.exact,
+        "limit": cut.limit,
+        "begins_line": cut.begins_line,
+    }
+    atomic_files.write_aside(path, f"{stream}.cut", atomic_files.line({"v": rundir.FORMAT, **words}), sync=False)
+
+
+def forget_cut(path: str, stream: str) -> None:
+    """Remove the note of a cut: the log has begun again."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{path}/{stream}.cut")
+
+
+def read_cut(path: str, stream: str, size: int) -> CutNote | None:
+    """Return what was cut out of a stream of this size; None if nothing was."""
+    name = f"{rundir.log_path(path, stream)}.cut"
+    if not os.access(name, os.F_OK):
+        return None  # nearly always, and quicker than a read that fails
+    return parse_cut(atomic_files.read(name, CUT_LIMIT) or b"", size)
+
+
+def parse_cut(data: bytes, size: int) -> CutNote | None:
+    """Return the cut in the contents of a note; None if it is invalid: a job can write it."""
+    found = atomic_files.parse(data) or {}
+    begin, end, lines, limit = (found.get(name) for name in ("from", "to", "lines", "limit"))
+    for number in (begin, end, lines, limit):
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= OFFSET_MAX:
+            return None
+    cut = CutNote(begin, end, lines, found.get("exact") is True, limit, found.get("begins_line") is True)  # type: ignore[arg-type]
+    if found.get("v") != rundir.FORMAT or not cut.begin + len(cut.mark) <= cut.end <= size:
+        return None
+    return cut
 
 
 def note_unstarted(path: str, why: str) -> None:

@@ -11,6 +11,7 @@ it does not know, and nothing here changes its meaning without a new FORMAT.
                          stop         {"v", "grace_s", "reason"}: end the job
                          lease        {"v", "until", "length_s", "boot"}: until when on CLOCK_BOOTTIME it may run
                          log          stdout and stderr (`out` and `err` when split)
+                         log.cut      {"v", "from", "to", "lines", ...}: what was cut out of `log`
                          exit         JSON, a space, crc32 as eight hex digits, newline
                          acked        empty: the broker has its end on disk
                          unrecorded   empty: the broker's store, restored from a backup, has no record of it
@@ -50,7 +51,7 @@ STREAMS = ("log", "out", "err")
 #: The names of the two empty files that mark an attempt.
 ACKED, UNRECORDED = "acked", "unrecorded"
 #: Fields of a RunSpec that a spec.json of an earlier release lacks, and what they are then.
-LATER = {"lease": False}
+LATER = {"lease": False, "log_max": 0}
 
 
 class RunSpec:
@@ -67,10 +68,10 @@ class RunSpec:
     leave_grace_s: float
     with_daemon: bool
     lease: bool  # it may run only under a lease
-    # Options of the job; core/job_options.py describes each.
-    split: bool
+    split: bool  # these are options of the job; core/job_options.py describes each
     grace_s: float
     keep_children: bool
+    log_max: int  # bytes of each stream that are kept; 0: all
 
     #: Every field in the order of the names, which is the order of the values that an order carries.
     FIELDS = __slots__ = tuple(sorted(__annotations__))

@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 
-from grassq.run import attempt_notes, exit_record, lease_timer, own_daemon, processes, rundir, spawn
+from grassq.run import attempt_notes, exit_record, lease_timer, log_cap, own_daemon, processes, rundir, spawn
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class _Attempt:
     guard: lease_timer.LeaseTimer | None = None  # of an attempt that may run only under a lease
     lease_ended = False
     stuck = False
+    caps: log_cap.LogCaps | None = None  # of an attempt that lasts
 
     def __init__(self, path: str, spec: rundir.RunSpec) -> None:
         self.path = path
@@ -165,6 +166,7 @@ class Shim:
         finally:
             os.close(claim)
         if lasts:
+            attempt.caps = log_cap.of(attempt.path, attempt.spec)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _CHILD)
             self._wait(attempt)
             signal.pthread_sigmask(signal.SIG_BLOCK, _CHILD)
@@ -238,6 +240,7 @@ class Shim:
             timeout_s = self._press(attempt)
             if attempt.ended and self._only_kept(attempt):
                 return
+            timeout_s = timeout_s if attempt.caps is None else attempt.caps.look(timeout_s)
             if self.unsent:
                 poll.register(self.reports, select.POLLOUT)
             for fd, event in poll.poll(None if timeout_s is None else max(0, timeout_s) * 1000 + 1):
@@ -364,6 +367,7 @@ class Shim:
         if attempt.pid == 0:
             attempt.record["ended"] = time.time()
         else:
+            log_cap.last_look(attempt.path, attempt.spec, attempt.caps, attempt.record)
             if attempt.record["outcome"] == exit_record.EXITED:
                 attempt_notes.add_unstarted(attempt.path, attempt.record)
             rundir.add_result(attempt.path, attempt.record)

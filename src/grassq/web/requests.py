@@ -24,6 +24,7 @@ from grassq.core.job_options import (
 )
 from grassq.core.model import State
 from grassq.core.names import DEFAULT_QUEUE, check_name
+from grassq.core.resources.amounts import LOG_MAX_MIN
 from grassq.core.syntax import shell_lines
 from grassq.core.syntax.file_words import SentTree, check_dest, check_manifest, check_path
 from grassq.core.syntax.numbers import is_number
@@ -178,7 +179,9 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     setup_files: tuple[Word, ...] = ()  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        check_bounds(priority=self.priority, tries=self.tries, grace_s=self.grace_s)
+        check_bounds(priority=self.priority, tries=self.tries, grace_s=self.grace_s, log_max=self.log_max)
+        if self.log_max is not None and 0 < self.log_max < LOG_MAX_MIN:
+            raise ValueError(f"log_max must be at least {LOG_MAX_MIN} bytes, or 0 for no limit")
         if len(self.labels) > LABELS_MAX:
             raise ValueError(f"a job asks for {LABELS_MAX} labels at most")
         if len(self.send) > FILE_WORDS_MAX:

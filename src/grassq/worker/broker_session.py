@@ -20,6 +20,7 @@ from grassq.core.protocol import (
     Ask,
     CancelAsk,
     DropOffer,
+    FindCut,
     LinkTimes,
     MakeOffer,
     Ping,
@@ -212,6 +213,9 @@ class BrokerSession:
                 return Answer(number, data=data[: protocol.READ_MAX], amount=size)
             case TailLog(job, attempt, stream, lines):
                 return Answer(number, amount=await self._host.logs.tail_offset(job, attempt, stream, lines))
+            case FindCut(job, attempt, stream):
+                cut = await self._host.logs.cut(job, attempt, stream)
+                return Answer(number) if cut is None else Answer(number, data=cut.mark, amount=cut.end)
             case MakeOffer(offer):
                 status, notes = await self._host.offer(offer)
                 return Answer(number, words=(status, *notes))

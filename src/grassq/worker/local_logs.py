@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from grassq.core.protocol import LONG_POLLS_MAX
+from grassq.core.protocol import LONG_POLLS_MAX, LogCut
 from grassq.errors import Refused
 from grassq.run import log_files, rundir
 
@@ -32,6 +32,12 @@ class LocalLogs:
             return b"", size
         data = await asyncio.to_thread(log_files.read, path, stream, offset)
         return data, max(size, offset + len(data))
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        """Return what was cut out of a stream that is above its limit; None if nothing was."""
+        path = rundir.attempt_dir(self._home, job, attempt)
+        found = await asyncio.to_thread(log_files.cut, path, stream)
+        return None if found is None else LogCut(found.end, found.mark)
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Return where the last lines of a stream begin."""

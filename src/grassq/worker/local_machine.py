@@ -60,6 +60,7 @@ class LocalMachine:
         unknown_jobs: Iterable[int] = (),
         nofile: int | None = None,
         blobs: str | None = None,
+        log_max: int = 0,
     ) -> None:
         """`capacity` None means: detect it. `with_daemon` ends jobs with this process, for a store in memory.
 
@@ -68,7 +69,7 @@ class LocalMachine:
         process has the same disk and asks at every start about the attempts it believes to run. A home may have
         100,000 old run dirs, so inventory and marks are left out then, except that the broker is told which attempts
         still run of `unknown_jobs`, which it has no record of. `blobs` is the folder with the content of what jobs are
-        sent; without it jobs with files do not run here.
+        sent; without it jobs with files do not run here. `log_max` is the limit of logs in bytes, 0 for none.
         """
         self.boot = processes.boot_id()
         self.detects = capacity is None
@@ -80,6 +81,7 @@ class LocalMachine:
         self._home = home
         self._store = store
         self._capacity = capacity
+        self._log_max = log_max
         self._with_daemon = with_daemon
         self._environment = environment or DefaultEnvironment()
         self._remote_broker = remote_broker
@@ -176,6 +178,7 @@ class LocalMachine:
             with_daemon=self._with_daemon,
             default_env=self._environment,
             variables=self._variables,
+            log_max=self._log_max,
         )
         rundir.prepare(path, launch.content)
         if lease is not None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
+from grassq.core.protocol import LogCut
 from grassq.core.reconcile import RunState
 from grassq.core.resources.amounts import Allocation
 from grassq.core.resources.capacity import Capacity
@@ -110,8 +111,12 @@ class AttemptLogs(Protocol):
     async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
         """Return bytes of a stream from an offset on, up to a bound, and the stream's size, smaller if it shrank.
 
-        At the end of the stream, wait up to `wait_s` seconds until the stream grows or shrinks.
+        At the end of the stream, wait up to `wait_s` seconds until the stream grows or shrinks. No bytes before the
+        end of the stream mean that they were cut out: `cut` says where to go on.
         """
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        """Return what was cut out of a stream that is above its limit; None if nothing was."""
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Return where the last lines of a stream begin."""

@@ -66,11 +66,13 @@ def run_spec(
     default_env: DefaultEnvironment,
     variables: DeviceVariables,
     shares_disk: bool = True,
+    log_max: int = 0,
 ) -> Launch:
     """Return the run spec of an order.
 
     `default_env` is for a job sent from another machine, and for a machine that does not share the submitter's disk;
-    `variables` tell a job which devices it holds. The paths are those of the machine.
+    `variables` tell a job which devices it holds. The paths are those of the machine. `log_max` is the limit of the
+    logs of a job that has none of its own, in bytes.
     """
     spec, where = start.spec, start.placement
     held = placeholders(where.allocation)
@@ -100,6 +102,8 @@ def run_spec(
         "lease": where.lease_s is not None,
         **{name: getattr(spec, name) for name in _OPTIONS},
     }
+    if spec.log_max is None:
+        fields["log_max"] = log_max
     submitted = _submitted(start) | {"wrapper": len(argv) - len(command)}
     return Launch(_values(fields), _content(fields | {"submitted": submitted}, own, base), fields["cwd"])
 

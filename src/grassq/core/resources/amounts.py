@@ -9,11 +9,15 @@ import re
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
+from grassq.core.job_options import LOG_MAX_MAX
+from grassq.core.names import shown
 from grassq.core.syntax.options import resource_name_fault
 from grassq.core.syntax.resource_names import SIZES
 from grassq.errors import BadInput
 
 ONE = 1_000_000
+#: The least a log can be limited to: the line that marks the cut must fit into what is cut out.
+LOG_MAX_MIN = 64 << 10
 UNITS_MAX = 10**9
 #: Resources in one request or one capacity.
 NAMES_MAX = 64
@@ -72,6 +76,24 @@ def _decimal(name: str, value: object) -> tuple[Decimal, Decimal]:
     except InvalidOperation:
         hint = "a number of MiB, or 512M, 16G" if name in SIZES else "a number such as 1 or 0.5"
         raise BadInput(f"{name}: {value!r} is not an amount; write {hint}") from None
+
+
+def size_bytes(text: str, what: str, example: str = "500M or 2G") -> int:
+    """Read a size such as 500M, 2G or 1.5T as bytes; a number without a unit counts MiB."""
+    try:
+        return -(-parse_amount("disk", text) * (1 << 20) // ONE)
+    except BadInput:
+        raise BadInput(f"{what} needs a size such as {example}, not {shown(text)}") from None
+
+
+def log_limit(text: str, what: str) -> int:
+    """Read the limit of a log as bytes: a size, or 0 or `none` for no limit."""
+    if text.strip().lower() in ("", "0", "none"):
+        return 0
+    size = size_bytes(text, what, "500M or 2G, or none")
+    if not LOG_MAX_MIN <= size <= LOG_MAX_MAX:
+        raise BadInput(f"{what} must be from {LOG_MAX_MIN >> 10}K to {LOG_MAX_MAX >> 40}T, or none, not {shown(text)}")
+    return size
 
 
 def parse_request(amounts: Mapping[str, object]) -> Request:

@@ -268,6 +268,8 @@ far_do_mark() { # JOB ATTEMPT MARKER
 far_do_read() { # JOB ATTEMPT STREAM BLOCK BLOCKS
     far_at "$1" "$2"
     far_send "$far_path/$3" "$4" "$5"
+    # After the bytes: the note is written before the bytes are gone.
+    far_attach cut "$far_path/$3.cut" 1000
 }
 
 # Send blocks of 4096 bytes of a file from one on, and its size.

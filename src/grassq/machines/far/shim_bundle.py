@@ -16,6 +16,7 @@ MODULES = (
     "run.exit_record",
     "run.launcher",
     "run.lease_timer",
+    "run.log_cap",
     "run.lone_shim",
     "run.own_daemon",
     "run.processes",

@@ -18,9 +18,10 @@ from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL, Job
+from grassq.core.protocol import LogCut
 from grassq.errors import GrassError
 from grassq.run import log_files
-from grassq.web.logs.tail import OFFSET_MAX, LogReader
+from grassq.web.logs.tail import MARK_MAX, OFFSET_MAX, LogReader
 from grassq.web.workers.connection import OutOfTouch
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,10 @@ class Copy(Struct, frozen=True):
         if not data:
             await asyncio.sleep(min(wait_s, COPY_WAIT_S))
         return data, size
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        """Return None: in a copy of a log that was cut, the mark is a line like any other."""
+        return None
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Return where the last lines of the copy begin."""
@@ -176,21 +181,23 @@ class LogCache:
     async def _fetch(self, reader: LogReader, key: Key) -> None:
         _, size = await reader.read(*key, OFFSET_MAX)
         half = self._log_max // 2
-        cut = size > self._log_max
-        name = "{}.{}.{}".format(*key) + (f".cut{half}" if cut else "")
+        is_long = size > self._log_max
+        name = "{}.{}.{}".format(*key)
         part = self._folder / (name + _PART)
         try:
             _append(part, b"")
-            await _pull(reader, key, part, 0, half if cut else size)
-            if cut:
-                _append(part, b"\n[grass: %d bytes are not in this copy]\n" % (size - 2 * half))
-                await _pull(reader, key, part, size - half, size)
+            at, cut_at = await _pull(reader, key, part, 0, half if is_long else size)
+            if is_long:
+                cut_at = half if cut_at is None else cut_at
+                if size - half > at:
+                    _append(part, b"\n[grass: %d bytes are not in this copy]\n" % (size - half - at))
+                await _pull(reader, key, part, max(at, size - half), size)
             self._forget(key)
-            path = part.rename(self._folder / name)
+            path = part.rename(self._folder / (name if cut_at is None else f"{name}.cut{cut_at}"))
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        self._keep(key, Copy(path, path.stat().st_size, half if cut else None))
+        self._keep(key, Copy(path, path.stat().st_size, cut_at))
         self._evict()
 
     def _keep(self, key: Key, copy: Copy) -> None:
@@ -233,13 +240,21 @@ def _append(part: Path, data: bytes) -> None:
         file.write(data)
 
 
-async def _pull(reader: LogReader, key: Key, part: Path, offset: int, end: int) -> None:
+async def _pull(reader: LogReader, key: Key, part: Path, offset: int, end: int) -> tuple[int, int | None]:
+    """Copy a part of a log; return the offset after it, and where the first cut began that a mark stands for."""
+    cut_at = None
     while offset < end:
-        data = (await reader.read(*key, offset))[0][: end - offset]
+        data, size = await reader.read(*key, offset)
+        if not data and size > offset and (cut := await reader.cut(*key)) is not None and offset < cut.end <= size:
+            _append(part, cut.mark[:MARK_MAX])
+            cut_at, offset = offset if cut_at is None else cut_at, cut.end
+            continue
+        data = data[: end - offset]
         if not data:
-            return
+            break
         _append(part, data)
         offset += len(data)
+    return offset, cut_at
 
 
 def _logs_of(batch: Batch, ids: list[int]) -> list[tuple[str, Key]]:

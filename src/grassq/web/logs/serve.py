@@ -64,6 +64,8 @@ class _LogAnswer:
             )
         self._offset = number(request, "offset", 0, OFFSET_MAX)
         self._lines = number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
+        #: The client counts its offset by the bytes it receives, and asks again where the offset jumps.
+        self._counts = request.query.get("resume") == "1"
 
     async def serve(self, changes: Subscription | None) -> web.StreamResponse:
         """Send the log; with `changes`, follow it until the attempt is over."""
@@ -84,7 +86,7 @@ class _LogAnswer:
             if changes is None:
                 if tail is not None:
                     tail.end()
-                    await _write_rest(response, tail)
+                    await self._write_rest(response, tail)
             elif not await write_until_hangup(self._request, self._follow(response, tail, changes)):
                 raise Refused("the client hung up")
         except (GrassError, OSError):
@@ -128,7 +130,7 @@ class _LogAnswer:
             tail = self._tail()
         watching = asyncio.create_task(self._end_with_attempt(tail, changes))
         try:
-            await _write_rest(response, tail)
+            await self._write_rest(response, tail)
             await watching  # raises when it cannot be known whether the attempt is over
         finally:
             watching.cancel()
@@ -142,12 +144,15 @@ class _LogAnswer:
         finally:
             tail.end()
 
-
-async def _write_rest(response: web.StreamResponse, tail: LogTail) -> None:
-    async for part in tail:
-        if not part.data:
-            raise Refused("the log shrank; the next answer says so in its headers")
-        await _write(response, part.data)
+    async def _write_rest(self, response: web.StreamResponse, tail: LogTail) -> None:
+        at = tail.offset
+        async for part in tail:
+            if not part.data:
+                raise Refused("the log shrank; the next answer says so in its headers")
+            if self._counts and part.offset != at:
+                raise Refused("a part of the log was cut out; the next answer begins with the mark, and says where")
+            await _write(response, part.data)
+            at = part.offset + len(part.data)
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:

@@ -8,13 +8,15 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from grassq.core.protocol import LONG_POLL_S
+from grassq.core.protocol import LONG_POLL_S, LogCut
 from grassq.errors import GrassError
 
 #: While an attempt runs, a worker that cannot be asked is asked again after this long.
 RETRY_S = 0.5
 #: Above the size of every log.
 OFFSET_MAX = 1 << 60
+#: Bytes of the mark that stands for what was cut out of a log.
+MARK_MAX = 1000
 
 
 class LogReader(Protocol):
@@ -23,8 +25,12 @@ class LogReader(Protocol):
     async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
         """Return bytes of a stream from an offset on, up to a bound, and the size of the stream.
 
-        At the end of the stream, wait up to `wait_s` seconds until the stream grows or shrinks.
+        At the end of the stream, wait up to `wait_s` seconds until the stream grows or shrinks. No bytes before the
+        end of the stream mean that they were cut out: `cut` says where to go on.
         """
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        """Return what was cut out of a stream that is above its limit; None if nothing was."""
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Return where the last lines begin."""
@@ -88,10 +94,20 @@ class LogTail:
         if size < self.offset:
             return self._restart()
         if not data:
-            return None
+            cut = await source.reader.cut(*self._log) if size > self.offset else None
+            return None if cut is None else self._skip(cut, size)
         part = LogPart(self.offset, data, self.offset + len(data) >= size)
         self.offset += len(data)
         return part
+
+    def _skip(self, cut: LogCut, size: int) -> LogPart | None:
+        """Go to the end of what was cut out of the log; return the mark, or what is left of it after the offset."""
+        mark = cut.mark[:MARK_MAX]
+        begin = max(self.offset, cut.end - len(mark))
+        if not begin < cut.end <= size:
+            return None  # the log has changed since it was read, or its worker says what cannot be
+        self.offset = cut.end
+        return LogPart(begin, mark[begin - cut.end :])
 
     def _restart(self) -> LogPart:
         part = LogPart(self.offset, b"")

@@ -23,7 +23,9 @@ from grassq.core.protocol import (
     NO_PING,
     Answer,
     DropOffer,
+    FindCut,
     LinkTimes,
+    LogCut,
     MakeOffer,
     Ping,
     Pong,
@@ -159,6 +161,11 @@ class WorkerConnection:
         else:
             answer = await self._ask(question, self._polls, wait_s + self._times.ask_s)
         return answer.data, answer.amount
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        """Return what was cut out of a log; None if nothing was."""
+        answer = await self.ask(FindCut(job, attempt, stream))
+        return LogCut(answer.amount, answer.data) if answer.data else None
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         """Return where the last lines of a log begin."""
