@@ -45,6 +45,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     #: The most that a log takes of the disk, unless its job has a --log-max: the middle of a longer log is cut out and
     #: marked. "none" is no limit. With --split it holds for out and err each.
     log_max: str = "2G"
+    #: With less than this free on the disk of its home, a worker starts no new job until there is room again: a size
+    #: such as 5G, a part such as 2%, "auto" for the smaller of 1G and 1%, or "none".
+    disk_floor: str = "auto"
     #: How many MiB of logs a broker keeps of jobs that ran on other machines.
     log_cache_mib: int = 1024
     #: How many MiB of files that jobs are sent a broker keeps; what an unfinished job or the last day needs stays.

@@ -12,6 +12,7 @@ from tests.link.harness import QUICK, Line, Worker, World, certificate, play, un
 
 from grassq.core.messages import Forget, Report
 from grassq.core.model import Offer
+from grassq.core.protocol import LogCut
 from grassq.core.states import Started
 from grassq.errors import Refused
 from grassq.web.logs.cache import LogCache
@@ -239,8 +240,56 @@ class _Slow:
         await asyncio.sleep(0)
         return b"x", 1000
 
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        return None
+
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         return 0
+
+
+class _WithCut:
+    """A reader of a log of 3000 bytes whose middle was cut out."""
+
+    mark = b"[grass: 1000 bytes were cut]\n"
+
+    async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
+        if offset < 1000:
+            return b"a" * min(300, 1000 - offset), 3000
+        return b"z" * min(300, max(0, 3000 - offset)) if offset >= 2000 else b"", 3000
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        return LogCut(2000, self.mark)
+
+    async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("log_max", "cut_at", "expected"),
+    [
+        (1 << 20, 1000, b"a" * 1000 + _WithCut.mark + b"z" * 1000),
+        (2400, 1000, b"a" * 1000 + _WithCut.mark + b"z" * 1000),
+        (1000, 500, b"a" * 500 + b"\n[grass: 2000 bytes are not in this copy]\n" + b"z" * 500),
+        (2800, 1000, b"a" * 1000 + _WithCut.mark + b"z" * 1000),
+    ],
+)
+def test_a_copy_of_a_log_that_was_cut_has_its_mark(log_max: int, cut_at: int, expected: bytes, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            id_ = await a_job(one, worker, b"all of it")
+            await copied(one, id_)
+            folder = tmp_path / "other"
+            cache = LogCache(folder, one.broker.engine, lambda worker: _WithCut(), most_bytes=8 * MIB, log_max=log_max)
+            cache.start()
+            cache.greet(worker.info.name)
+            await until(lambda: cache.copy(id_, 1, "log") is not None)
+            copy = cache.copy(id_, 1, "log")
+            assert copy is not None and copy.cut_at == cut_at
+            assert (await copy.read(id_, 1, "log", 0))[0] == expected
+            await cache.close()
+
+    play(test)
 
 
 def open_below(folder: Path) -> list[Path]:

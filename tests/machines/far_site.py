@@ -92,6 +92,7 @@ class FarSite:
             "grace_s": 10.0,
             "leave_grace_s": 2.0,
             "keep_children": False,
+            "log_max": 0,
             "with_daemon": False,
             "lease": False,
             **changes,

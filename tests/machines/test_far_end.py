@@ -421,3 +421,20 @@ def test_a_far_home_belongs_to_one_computer_whatever_its_boot_or_its_name(far_si
     anyway = FarEnd(far_site.transport, STORE, python=far_site.with_python)
     assert anyway.open(on_any=True).other == "login1"
     anyway.close()
+
+
+def test_a_log_above_its_limit_is_cut_there_and_read_around_the_cut(far_site: FarSite) -> None:
+    record = far_site.script(1, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo line $i; done", log_max=64 << 10)
+    assert record["code"] == 0
+    cut, size = far_site.far.cut(1, 1, "log"), far_site.far.read(1, 1, "log", 0, 0)[1]
+    if not far_site.with_python:
+        assert cut is None, "the supervisor of sh keeps no limit"
+        return
+    assert cut is not None and cut.exact
+    head, _ = far_site.far.read(1, 1, "log", 0, 1 << 20)
+    tail, _ = far_site.far.read(1, 1, "log", cut.end, 1 << 20)
+    assert head.startswith(b"line 1\n") and tail.endswith(b"line 20000\n") and len(head) + len(tail) <= 64 << 10
+    assert far_site.far.read(1, 1, "log", cut.begin, 100) == (b"", size)
+    assert len(head.splitlines()) + cut.lines + len(tail.splitlines()) == 20_000
+    assert far_site.far.tail_offset(1, 1, "log", 1) == size - len(b"line 20000\n")
+    assert far_site.far.tail_offset(1, 1, "log", 20_000) == 0

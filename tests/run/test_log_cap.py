@@ -68,7 +68,7 @@ def test_a_log_above_its_limit_keeps_its_head_and_its_tail_and_counts_what_is_cu
     assert head == list(range(len(head))) and tail == list(range(tail[0], count))
     cut = tail[0] - len(head)
     assert mark == (
-        b"[grass: %s bytes (%s lines) of the log were cut here; the limit is 0.1 MiB (--log-max)]"
+        b"[grass: %s bytes (%s lines) of the log were cut here; the limit is 64.0 KiB (--log-max)]"
         % (f"{16 * cut:,}".encode(), f"{cut:,}".encode())
     )
     assert LIMIT * 7 // 16 <= 16 * len(head) <= LIMIT // 2

@@ -16,6 +16,7 @@ from tests.web.broker_fixture import BrokerFixture, answer_from, key, play, unti
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Hello, Report
 from grassq.core.model import Outcome
+from grassq.core.protocol import LogCut
 from grassq.core.states import Exited
 from grassq.web.logs.tail import Source
 
@@ -51,6 +52,9 @@ class Rig:
                 await until(lambda: len(self.logs.get(job, b"")) != offset, wait_s)
         log = self.logs.get(job, b"")
         return log[offset : offset + (1 << 20)], len(log)
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        return None
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         return 0

@@ -11,6 +11,7 @@ from tests.builders import BOOT, a_capacity
 
 from grassq.core.messages import LeftFolder, Start
 from grassq.core.model import AttemptId
+from grassq.core.protocol import LogCut
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
 from grassq.core.states import Exited
@@ -132,6 +133,9 @@ class FakeMachine:
     async def read(self, job: int, attempt: int, stream: str, offset: int, wait_s: float = 0.0) -> tuple[bytes, int]:
         log = self.dirs.get((job, attempt), Dir()).log
         return log[offset:], len(log)
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        return None
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         kept = self.dirs[job, attempt].log.splitlines(keepends=True)

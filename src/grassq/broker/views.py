@@ -13,9 +13,10 @@ from grassq.broker.selection import Reading, read
 from grassq.core import outcome
 from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, Spec, State
 from grassq.core.planner.board import EVERYTHING, Board
-from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn
+from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn, short_text
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import WorkerState
+from grassq.core.printable import printable
 from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
 from grassq.core.resources.capacity import Pool
 from grassq.core.resources.fit import FreeView, free_json, supply_json
@@ -299,7 +300,16 @@ def worker_document(batch: Batch, worker: WorkerState) -> Document:
         # For an offline worker: the time it was last heard.
         "since": timestamp(worker.since if worker.online else batch.now - silent_s),
         "detecting": bool(worker.info.looked_for),
+        "disk_short": _disk_short(worker),
     }
+
+
+def _disk_short(worker: WorkerState) -> Document | None:
+    """Return that a worker starts no job because its disk is short of space; None if it is not."""
+    short = worker.info.disk_short
+    if short is None:
+        return None
+    return {"path": printable(short.path), "free": short.free, "floor": short.floor, "text": short_text(worker)}
 
 
 def _why(batch: Batch, job: Job, outlook: Outlook) -> Document:

@@ -257,6 +257,15 @@ class QueueTemplate(Struct, frozen=True):
     labels: tuple[str, ...] = ()
 
 
+class DiskShortage(Struct, frozen=True):
+    """A worker's disk has less free space than its floor: the worker starts no new job."""
+
+    path: str
+    #: In bytes.
+    free: int
+    floor: int
+
+
 class WorkerInfo(Struct, frozen=True):
     """What a worker says of itself when it connects."""
 
@@ -281,6 +290,8 @@ class WorkerInfo(Struct, frozen=True):
     takes_files: bool = False
     #: Whether the machine was added by its address and has no files of the submitter: it takes only jobs meant for it.
     apart: bool = False
+    #: Why the worker starts no new job now; None while its disk has room.
+    disk_short: DiskShortage | None = None
 
     @property
     def detecting(self) -> frozenset[str]:
@@ -291,8 +302,10 @@ class WorkerInfo(Struct, frozen=True):
 
     @property
     def lasting(self) -> WorkerInfo:
-        """This description without what others use, which changes often: so it is stored."""
-        return replace(self, used_by_others={}) if self.used_by_others else self
+        """This description without what others use and the shortage of disk, which change often: so it is stored."""
+        if not self.used_by_others and self.disk_short is None:
+            return self
+        return replace(self, used_by_others={}, disk_short=None)
 
     def may_appear(self, resource: str) -> bool:
         """Tell whether a device that this worker does not have may yet be found."""

@@ -9,6 +9,15 @@ from __future__ import annotations
 TEXT_CHARS_MAX = 2000
 
 
+_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes in the largest unit that it has one of: 2.0 GiB."""
+    power = min(max(count.bit_length() - 1, 0) // 10, len(_SIZES) - 1)
+    return f"{count / (1 << 10 * power):.{min(power, 1)}f} {_SIZES[power]}"
+
+
 def printable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Return a text on one line, without control characters, cut to `chars_max` characters."""
     if len(text) > chars_max:

@@ -112,6 +112,10 @@ def _check_info(info: WorkerInfo) -> None:
     _check_resources(info.detecting)
     _check_limits(info.given)
     _check_used(info.used_by_others)
+    if (short := info.disk_short) is not None and not all(
+        0 <= each <= NUMBER_MAX for each in (short.free, short.floor)
+    ):
+        raise BadInput(f"no disk has {short.free} bytes free and a floor of {short.floor}")
     queues: set[str] = set()
     for offer in info.offers:
         check_existing_name(offer.queue, "queue name")

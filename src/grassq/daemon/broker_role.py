@@ -152,7 +152,8 @@ def _worker(
         blobs=f"{setup.home}/{homes.BLOBS_NAME}",
         log_max=setup.log_max,
     )
-    return Worker(machine, offers.Offers(offer_file, run_root if durable else None), send, labels=setup.mode.labels)
+    offered = offers.Offers(offer_file, run_root if durable else None)
+    return Worker(machine, offered, send, labels=setup.mode.labels, disk=setup.watch_disk(run_root))
 
 
 async def _open_sockets(

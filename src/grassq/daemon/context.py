@@ -18,8 +18,10 @@ from msgspec import Struct
 
 from grassq import atomic_files
 from grassq.broker.views import timestamp
+from grassq.core.model import DiskShortage
 from grassq.core.resources.amounts import log_limit
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
+from grassq.core.resources.disk_floor import DiskFloor, parse_floor, shortage
 from grassq.daemon.home_lock import user_socket
 from grassq.errors import Refused
 from grassq.settings import STORE_MEMORY, Settings
@@ -92,6 +94,22 @@ class DaemonContext(Struct, frozen=True):
     def log_max(self) -> int:
         """The limit of the logs of a job that has none of its own, in bytes; 0 for none."""
         return log_limit(self.values.log_max, "the setting log_max")
+
+    @property
+    def disk_floor(self) -> DiskFloor:
+        """How much of a disk stays free."""
+        return parse_floor(self.values.disk_floor)
+
+    def watch_disk(self, path: str) -> Callable[[DiskShortage | None], DiskShortage | None]:
+        """Return what tells whether the disk of a folder is short of space, given what it told before."""
+        floor = self.disk_floor
+
+        def look(before: DiskShortage | None) -> DiskShortage | None:
+            status = os.statvfs(path)
+            free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+            return shortage(floor, path, free, total, before)
+
+        return look
 
     def describe(self, store: str, store_id: str) -> dict[str, object]:
         """Return what `grass doctor` shows of the process."""

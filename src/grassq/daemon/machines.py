@@ -47,6 +47,7 @@ def make_keeper(setup: DaemonContext, engine: Engine, links: WorkerRegistry, blo
         ssh=setup.values.ssh,
         probe_s=setup.values.probe_s,
         log_max=setup.log_max,
+        disk_floor=setup.disk_floor,
     )
     return MachineKeeper(
         Book(setup.home),

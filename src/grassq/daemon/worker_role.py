@@ -52,7 +52,8 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
         nofile=raise_file_limit(),
         log_max=setup.log_max,
     )
-    worker = Worker(machine, offers.Offers(offer_file, run_root), link.send, labels=setup.mode.labels)
+    offered = offers.Offers(offer_file, run_root)
+    worker = Worker(machine, offered, link.send, labels=setup.mode.labels, disk=setup.watch_disk(run_root))
     ticking = await worker.start()
     stack.push_async_callback(worker.close)
     dialling = asyncio.create_task(link.run(worker))

@@ -17,6 +17,7 @@ from msgspec import Struct
 from grassq.core.messages import StorePosition, WorkerMessage
 from grassq.core.protocol import LinkTimes, Welcome
 from grassq.core.resources.capacity import Capacity
+from grassq.core.resources.disk_floor import DiskFloor
 from grassq.errors import GrassError
 from grassq.files.blobs import BlobStore
 from grassq.link.connection import ConnectionEnded
@@ -67,6 +68,8 @@ class MachineContext(Struct, frozen=True):
     probe_s: float = PROBE_S
     #: The limit of logs in bytes; 0 for none.
     log_max: int = 0
+    #: What must be free of a machine's disk for a new job.
+    disk_floor: DiskFloor = DiskFloor()
     times: LinkTimes = LinkTimes()
 
 
@@ -217,6 +220,7 @@ class MachineThread:
             capacity=self._capacity,
             probe_s=context.probe_s,
             log_max=context.log_max,
+            floor=context.disk_floor,
         )
         session: BrokerSession | None = None
 

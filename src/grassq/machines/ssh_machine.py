@@ -15,6 +15,7 @@ from grassq.core.model import AttemptId
 from grassq.core.protocol import READ_MAX, LogCut
 from grassq.core.reconcile import RunState
 from grassq.core.resources.capacity import Capacity
+from grassq.core.resources.disk_floor import DiskFloor
 from grassq.core.states import Exited
 from grassq.errors import GrassError
 from grassq.machines.far_end import FarEnd, journal_event
@@ -70,11 +71,12 @@ class SshMachine:
         capacity: Capacity | None,
         probe_s: float = PROBE_S,
         log_max: int = 0,
+        floor: DiskFloor | None = None,
         clock: Callable[[], float] = boottime,
     ) -> None:
         """`far` is open on the transport. `capacity` None means: measure it, and what others use.
 
-        `log_max` is the limit of logs in bytes, 0 for none.
+        `log_max` is the limit of logs in bytes, 0 for none; `floor` is what must be free of the disk there.
         """
         greeting = far.greeting
         self.boot = greeting.boot
@@ -87,7 +89,7 @@ class SshMachine:
         self._log_max = log_max
         self._files = files
         self._probe_s = probe_s
-        self._measure = MachineWatch(partial(probe.ask, transport, greeting.home), time.monotonic)
+        self._measure = MachineWatch(partial(probe.ask, transport, greeting.home), time.monotonic, floor)
         self._environment = DefaultEnvironment(greeting.env, greeting.user_home, greeting.umask)
         #: The variables that name devices to jobs.
         self._variables = variables_of(DETECTORS)

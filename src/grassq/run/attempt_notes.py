@@ -6,7 +6,7 @@ import contextlib
 import os
 
 from grassq import atomic_files
-from grassq.core.printable import printable
+from grassq.core.printable import printable, size_text
 from grassq.run import exit_record, rundir
 
 TYPE_CHECKING = False  # `typing` costs every shim memory; type checkers read this name as true
@@ -39,9 +39,9 @@ class CutNote:
     @property
     def mark(self) -> bytes:
         """The line that readers see in place of the part; shorter than the part."""
-        size = f"{self.limit / (1 << 30):,.1f} GiB" if self.limit >= 1 << 30 else f"{self.limit / (1 << 20):,.1f} MiB"
         lines = f"{'' if self.exact else 'about '}{self.lines:,} line{'' if self.lines == 1 else 's'}"
-        words = f"{self.end - self.begin:,} bytes ({lines}) of the log were cut here; the limit is {size} (--log-max)"
+        limit = size_text(self.limit)
+        words = f"{self.end - self.begin:,} bytes ({lines}) of the log were cut here; the limit is {limit} (--log-max)"
         return f"{'' if self.begins_line else chr(10)}[grass: {words}]\n".encode("ascii")
 
 

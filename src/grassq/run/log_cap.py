@@ -31,13 +31,15 @@ FIRST_S, PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 0.01, 1.0
 LEAD = 8
 #: Bytes that are cut at a time: while a hole is punched the writer waits for the file system, some milliseconds.
 STEP = 32 << 20
+#: A multiple of the block size of every file system.
+BLOCK = 64 << 10
 #: Seconds of cutting after which the shim looks at its other duties.
 TURN_S = 0.2
 #: Seconds of cutting when the attempt has ended; what is left then stays.
 LAST_S = 10.0
 #: The part of the time that may be spent on counting lines, the bytes counted at a time, and the first allowance.
 COUNT_SHARE, COUNT_BYTES, COUNT_FIRST_S = 0.1, 256 << 10, 0.02
-#: A cut begins and ends at the end of a line if there is one within so many bytes, and within 1/16 of the limit.
+#: A cut begins and ends at the end of a line that is within these bytes, and within 1/16 of the limit.
 LINE_BYTES = 64 << 10
 
 _PUNCH_AND_KEEP_SIZE = 0x02 | 0x01
@@ -148,7 +150,9 @@ class LogCap:
         if is_named:
             self._note()
         try:
-            _punch(self._fd, begin, end - begin)
+            # From the block on that the last step has left in part: only whole blocks are given back.
+            first = max(self._begin, begin - begin % BLOCK)
+            _punch(self._fd, first, end - first)
         except OSError:
             # Nothing more is gone than before: readers are to see it.
             self._end, self._lines = begin, lines

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from grassq.core.messages import LeftFolder, Start
-from grassq.core.model import AttemptId
+from grassq.core.model import AttemptId, DiskShortage
 from grassq.core.protocol import LogCut
 from grassq.core.reconcile import RunState
 from grassq.core.resources.amounts import Allocation
@@ -103,6 +103,7 @@ class Detected(Struct, frozen=True):
     looked_for: frozenset[str]
     #: As in `WorkerInfo`.
     used_by_others: Allocation = {}
+    disk_short: DiskShortage | None = None
 
 
 class AttemptLogs(Protocol):

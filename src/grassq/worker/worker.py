@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from grassq import __version__
 from grassq.core.messages import LeftFolder, Order, WorkerMessage
-from grassq.core.model import Offer, WorkerInfo
+from grassq.core.model import DiskShortage, Offer, WorkerInfo
 from grassq.core.offer_changes import change_note
 from grassq.core.resources.capacity import Capacity
 from grassq.run.lease_timer import boottime
@@ -22,6 +22,8 @@ from grassq.worker.machine import Machine
 
 log = logging.getLogger(__name__)
 
+#: How often the free space of the disk is looked at.
+DISK_S = 2.0
 TICK_S = 1.0
 IDLE_TICK_S = 5.0
 #: How long orders are executed before heartbeats and answers have a turn: on another machine each takes a round trip.
@@ -38,11 +40,14 @@ class Worker:
         send: Callable[[WorkerMessage], None],
         *,
         labels: tuple[str, ...] = (),
+        disk: Callable[[DiskShortage | None], DiskShortage | None] | None = None,
     ) -> None:
+        """`disk` returns whether the disk is short of space, given what it returned before."""
         self.name = offered.name
         self.logs = machine.logs
         self._machine = machine
         self._offered = offered
+        self._disk = disk
         #: Set, and replaced by a new event, whenever resources were found.
         self._news = asyncio.Event()
         info = WorkerInfo(
@@ -80,10 +85,12 @@ class Worker:
     async def start(self) -> asyncio.Task[None]:
         """Send the hello and begin; return the task that ends only by `close`, or by a bug."""
         given = await self._machine.open(self._agent)
-        self._agent.info = replace(self._agent.info, given=given)
+        self._agent.info = replace(self._agent.info, given=given, disk_short=self._look_at_disk())
         self._agent.hello()
         ticking = asyncio.create_task(self._tick())
         self._tasks.append(ticking)
+        if self._disk is not None:
+            self._tasks.append(asyncio.create_task(self._watch_disk()))
         if self._machine.detects:
             self._tasks.append(asyncio.create_task(self._detect()))
         return ticking
@@ -122,12 +129,35 @@ class Worker:
                 # Descriptors or memory ran out for a moment; the next tick does what is left.
                 log.error("tick_failed error=%s", error)
 
+    def _look_at_disk(self) -> DiskShortage | None:
+        before = self._agent.info.disk_short
+        if self._disk is None:
+            return before
+        try:
+            return self._disk(before)
+        except OSError as error:
+            # A disk that cannot be measured stops nothing: starting a job says what is wrong with it.
+            log.error("disk_not_measured error=%s", error)
+            return None
+
+    async def _watch_disk(self) -> None:
+        """Tell the broker when the disk is short of space, and when it has room again."""
+        while True:
+            await asyncio.sleep(DISK_S)
+            before, short = self._agent.info.disk_short, self._look_at_disk()
+            if short != before:
+                if short is None or before is None:
+                    log.warning("disk_%s", "has_room" if short is None else f"short free={short.free}")
+                self._agent.describe(replace(self._agent.info, disk_short=short))
+
     async def _detect(self) -> None:
         async for detected in self._machine.detect():
             info = self._agent.info
             given = {**info.given, **detected.found}
-            used = detected.used_by_others
-            self._agent.describe(replace(info, given=given, looked_for=detected.looked_for, used_by_others=used))
+            used, short = detected.used_by_others, info.disk_short if self._disk else detected.disk_short
+            self._agent.describe(
+                replace(info, given=given, looked_for=detected.looked_for, used_by_others=used, disk_short=short)
+            )
             self._news.set()
             self._news = asyncio.Event()
 

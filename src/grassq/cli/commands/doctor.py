@@ -239,6 +239,9 @@ def _devices(detecting: bool, workers: list[dict[str, object]], version: object)
         else:
             advice = "its jobs keep running; if the machine is lost for good: `grass remove NAME --lost`"
             yield "warn", f"worker {worker.get('name')}", f"silent since {worker.get('since')}", advice
+        if isinstance(short := worker.get("disk_short"), dict):
+            found, _, advice = str(short.get("text")).partition("; ")
+            yield "fail", f"worker {worker.get('name')}", f"starts no job: {found}", advice
         if worker.get("version") not in (None, version):
             words = f"version {worker['version']}, the broker is {version}"
             yield (

@@ -13,6 +13,7 @@ from grassq.core.planner.plan import PLACEMENTS_MAX
 from grassq.core.planner.reservations import Reservation, first_of, joined
 from grassq.core.planner.scan import Scan
 from grassq.core.planner.workers import WorkerState
+from grassq.core.printable import printable, size_text
 from grassq.core.resources.amounts import Request, amount_text
 from grassq.core.resources.capacity import Devices
 from grassq.core.resources.fit import FreeView, Shortage, fit, fits_ever
@@ -23,6 +24,8 @@ from grassq.core.syntax.slots import device_order
 WORKER = "worker"
 #: How many of the jobs that keep room are named.
 KEEPERS_SHOWN = 3
+#: Characters of a path in a sentence.
+PATH_SHOWN = 200
 
 
 class Blocker(Struct, frozen=True):
@@ -145,7 +148,18 @@ def _closed(worker: WorkerState) -> str | None:
             f"worker {name} may run attempt {attempt} of job {job}, which the store has no record of since it was lost "
             "or restored from a backup; `grass resume --restored` goes on without waiting for its end"
         )
-    return None
+    return None if worker.info.disk_short is None else f"worker {name} starts no job: {short_text(worker)}"
+
+
+def short_text(worker: WorkerState) -> str | None:
+    """Return in words that the worker's disk is short of space, and what to do; None if it is not."""
+    short = worker.info.disk_short
+    if short is None:
+        return None
+    return (
+        f"the disk of {printable(short.path, PATH_SHOWN)} has {size_text(short.free)} free, less than its floor of "
+        f"{size_text(short.floor)}; `grass clean` removes ended jobs, or lower `disk_floor` in the settings"
+    )
 
 
 def _group(resource: str) -> str:

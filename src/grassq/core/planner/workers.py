@@ -92,7 +92,7 @@ class WorkerState(Struct):
     @property
     def takes(self) -> bool:
         """Whether jobs may be placed here now."""
-        return self.online and not self.drained and not self.unrecorded
+        return self.online and not self.drained and not self.unrecorded and self.info.disk_short is None
 
     def silent_s(self, now: float) -> float:
         """Return for how many seconds this worker has been offline."""

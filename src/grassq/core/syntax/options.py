@@ -91,6 +91,7 @@ RESERVED = frozenset(
         "probe_s",
     }
     | {"token_jobs", "token_mib", "token_priority_max", "cert_pass"}
+    | {"log_max", "disk_floor", "keep", "keep_jobs", "keep_disk"}
     # What an attempt in a slot holds beside the slot's devices.
     | {"slot"}
     | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from grassq.core.resources.amounts import ONE, Allocation
 from grassq.core.resources.capacity import Capacity, Devices, union
+from grassq.core.resources.disk_floor import DiskFloor, shortage
 from grassq.machines.measure.gpu_probe import GpuProbe
 from grassq.machines.measure.probe import MachineProbe, capacity_of, variables_for
 from grassq.worker.machine import Detected
@@ -148,9 +149,10 @@ class AskMachine(Protocol):
 class MachineWatch:
     """Looks at a machine again and again, and tells what has changed for its worker. Used on one thread at a time."""
 
-    def __init__(self, ask: AskMachine, clock: Callable[[], float]) -> None:
+    def __init__(self, ask: AskMachine, clock: Callable[[], float], floor: DiskFloor | None = None) -> None:
         self._ask = ask
         self._clock = clock
+        self._floor = floor or DiskFloor()
         self._gpus_at = clock()
         self._capacity: Capacity = {}
         self._use = OthersUse()
@@ -182,7 +184,10 @@ class MachineWatch:
             # The driver of cards that were never seen may only be slow; without a driver there is nothing to wait for.
             self._may_appear = has_failed and not probe.gpus.has_no_driver and "gpu" not in self._capacity
         looked_for = frozenset({"gpu"}) if self._may_appear else frozenset[str]()
-        told = Detected(self._capacity, looked_for, self._use.allocation(self._capacity))
+        short = None if self._told is None else self._told.disk_short
+        if (disk := probe.disk) is not None:
+            short = shortage(self._floor, disk.mounted, disk.free_mib << 20, disk.total_mib << 20, short)
+        told = Detected(self._capacity, looked_for, self._use.allocation(self._capacity), short)
         if told == self._told:
             return None
         self._told = told

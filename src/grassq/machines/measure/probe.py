@@ -49,10 +49,11 @@ class CpuSample(Struct, frozen=True):
 
 
 class Disk(Struct, frozen=True):
-    """A file system: its free space in MiB, and where it is mounted."""
+    """A file system: its free space in MiB, where it is mounted, and its size in MiB."""
 
     free_mib: int
     mounted: str
+    total_mib: int = 0
 
 
 class MachineProbe(Struct, frozen=True, kw_only=True):
@@ -76,6 +77,8 @@ class MachineProbe(Struct, frozen=True, kw_only=True):
     gpus: GpuReport | None = None
     #: The bytes that the login shell printed before the report.
     noise: int = 0
+    #: The file system that the far home is on, or will be on.
+    disk: Disk | None = None
     #: What only a full report has.
     user: str = ""
     login_shell: str = ""
@@ -83,8 +86,6 @@ class MachineProbe(Struct, frozen=True, kw_only=True):
     tools: frozenset[str] = frozenset()
     python: str | None = None
     rsync: str | None = None
-    #: The file system that the far home is on, or will be on.
-    disk: Disk | None = None
     is_writable: bool | None = None
     linger: bool | None = None
     kills_at_logout: bool | None = None
@@ -280,4 +281,4 @@ def _disk(line: str) -> Disk | None:
     """Read a line of `df -Pk`: device, blocks, used, free, share, folder."""
     fields = line.split(None, 5)
     free = number(fields[3], KIB_MAX) if len(fields) == 6 else None
-    return None if free is None else Disk(free // 1024, text(fields[5]))
+    return None if free is None else Disk(free // 1024, text(fields[5]), (number(fields[1], KIB_MAX) or 0) // 1024)

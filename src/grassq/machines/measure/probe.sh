@@ -27,6 +27,7 @@ far_probe() {
     probe_memory
     probe_control_groups
     probe_own_processes
+    probe_disk
     for probe_word in "$@"; do
         case $probe_word in
             all) probe_all ;;
@@ -213,14 +214,18 @@ probe_all() {
     probe_login_manager
 }
 
-#: The space where the far home is or will be, and whether it can be written there.
-probe_space() {
+#: The space where the far home is or will be.
+probe_disk() {
     probe_at=$probe_home
     while [ ! -d "$probe_at" ] && [ -n "$probe_at" ]; do
         probe_at=${probe_at%/*}
     done
     # A file system of another machine may be out of reach.
     probe_within "$probe_tool_s" df df -Pk "${probe_at:-/}" && tail -n 1 "$probe_out" | probe_say df
+}
+
+#: Whether it can be written where the far home is or will be.
+probe_space() {
     if probe_rest=$(mktemp -d "$probe_at/.grass-probe.XXXXXX" 2>/dev/null); then
         # A full disk may have room for a folder, and not for a byte.
         { printf x >"$probe_rest/x"; } 2>/dev/null

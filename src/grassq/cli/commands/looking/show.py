@@ -320,4 +320,5 @@ def _workers_table(workers: Sequence[Mapping[str, Any]], version: str | None) ->
 def _worker_state(worker: Mapping[str, Any], now: float) -> str:
     since = job_text.clock(worker.get("since"), now)
     state = "online" if worker.get("online") else f"silent since {since}" if since else "silent"
+    state = f"{state}, disk full" if worker.get("disk_short") else state
     return f"{state}, drained" if worker.get("drained") else state
