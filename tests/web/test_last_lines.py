@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.web.subscribed import Rig, with_rig
 
+from grassq.core.protocol import LogCut
 from grassq.errors import Refused
 from grassq.web.logs import last_lines
 from grassq.web.logs.last_lines import BYTES_READ, JOBS_MAX, LINE_CHARS, LastLines, LogPlace, end_of
@@ -37,6 +38,9 @@ class _Reader:
         if offset < len(data):
             self._logs.reads.append((job, len(data) - offset))
         return data[offset:], len(data)
+
+    async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
+        return None
 
     async def tail_offset(self, job: int, attempt: int, stream: str, lines: int) -> int:
         raise NotImplementedError

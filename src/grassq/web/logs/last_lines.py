@@ -107,6 +107,9 @@ class LastLines:
                     found[place] = known
                     return
                 data, size = await reader.read(*place.key, max(0, size - BYTES_READ))
+                if not data and size and (cut := await reader.cut(*place.key)) is not None:
+                    # Inside what was cut out of the log: what is left after it is shorter than BYTES_READ.
+                    data, size = await reader.read(*place.key, cut.end)
                 fresh[place] = data[-BYTES_READ:], size
 
         tasks = [asyncio.ensure_future(_quietly(look(place))) for place in list(places)[: 2 * JOBS_MAX]]
