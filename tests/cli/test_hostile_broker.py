@@ -52,7 +52,7 @@ ANSWERS: Mapping[str, object] = {
 }
 CHANGED = {
     "name": EVIL, "status": EVIL, "queues": [EVIL], "worker": EVIL, "drained": True, "id": EVIL, "code": EVIL,
-    "expires": EVIL, "notes": [EVIL], "ids": [5], "jobs": [JOB], "print": {},
+    "expires": EVIL, "notes": [EVIL], "changed": {EVIL: EVIL}, "ids": [5], "jobs": [JOB], "print": {},
 }  # fmt: skip
 EVENT = {"event": EVIL, "job": EVIL, "last": EVIL, "name": EVIL, "queue": EVIL, "detail": EVIL, "at": EVIL}
 
@@ -66,6 +66,7 @@ LINES = {
     "hold": [["hold", "5"], ["hold", "-q", "5"]],
     "release": [["release", "5"]],
     "priority": [["priority", "5", "10"]],
+    "edit": [["edit", "5", "--set", "name=x"]],
     "clean": [["clean", "5"]],
     "show": [["show"], ["show", "5"], ["show", "all"], ["show", "--json"], ["show", "all", "--json"]],
     "why": [["why", "5"]],

@@ -12,7 +12,7 @@ from grassq.cli.synonyms import ADVICE, HARMFUL, UNDERSTOOD
 from grassq.core.syntax.commands import BY_NAME
 
 OTHER_TOOLS = """
-ls ps list top tail cat cancel submit add rm retry logs stat queue jobs del delete stop-job restart-job edit move
+ls ps list top tail cat cancel submit add rm retry logs stat queue jobs del delete stop-job restart-job move
 history eta completion nodes workers squeue sbatch scancel qsub qstat qdel watch attach resubmit requeue suspend gpus
 """
 

@@ -18,6 +18,7 @@ from grassq.core.states import (
     LOST_ATTEMPTS_MAX,
     RETRY_DELAY_S,
     Cancel,
+    Edit,
     Event,
     Exited,
     Hold,
@@ -49,6 +50,7 @@ EVENTS: dict[type[Event], Callable[[int], Event]] = {
     Release: lambda attempt: Release(),
     Ready: lambda attempt: Ready(ForQueue()),
     Unready: lambda attempt: Unready("no queue"),
+    Edit: lambda attempt: Edit(a_job(queue="other", gpu=1, tries=3).spec, "name", 40, "what"),
 }
 
 HELD, WAITING, QUEUED, PLACED, RUNNING = State.HELD, State.WAITING, State.QUEUED, State.PLACED, State.RUNNING
@@ -58,14 +60,17 @@ SUCCEEDED, FAILED, CANCELLED = State.SUCCEEDED, State.FAILED, State.CANCELLED
 MOVES: dict[tuple[State, type[Event]], set[State]] = {
     (HELD, Release): {QUEUED},
     (HELD, Cancel): {CANCELLED},
+    (HELD, Edit): {HELD},
     (WAITING, Ready): {QUEUED, WAITING},
     (WAITING, Unready): {WAITING},
     (WAITING, Hold): {HELD},
     (WAITING, Cancel): {CANCELLED},
+    (WAITING, Edit): {WAITING},
     (QUEUED, Place): {PLACED},
     (QUEUED, Unready): {WAITING},
     (QUEUED, Hold): {HELD},
     (QUEUED, Cancel): {CANCELLED},
+    (QUEUED, Edit): {QUEUED},
     (PLACED, Started): {RUNNING},
     (PLACED, Exited): {SUCCEEDED, FAILED, WAITING, CANCELLED},
     (PLACED, Lost): {FAILED, QUEUED, HELD, CANCELLED},
@@ -130,9 +135,10 @@ class Life(RuleBasedStateMachine):
         assert after.cancel_requested >= before.cancel_requested
         if isinstance(event, Lost) and after.state is QUEUED:
             assert after.lost < LOST_ATTEMPTS_MAX, "what is lost again and again waits for somebody to look"
-        assert (after.id, after.spec, after.created) == (before.id, before.spec, before.created)
+        assert (after.id, after.created) == (before.id, before.created)
+        assert after.spec == (event.spec if isinstance(event, Edit) else before.spec)
 
-    @rule(event_class=st.sampled_from([Hold, Release, Ready, Unready]))
+    @rule(event_class=st.sampled_from([Hold, Release, Ready, Unready, Edit]))
     def user(self, event_class: type[Event]) -> None:
         self.happen(EVENTS[event_class](0))
 
@@ -337,3 +343,17 @@ def test_a_report_with_a_result_that_no_shim_writes_is_invalid(text: str) -> Non
     sent = msgspec.msgpack.encode({"type": "exited", "attempt": 1, "outcome": "exited", "code": 0, "result": text})
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(sent, type=Exited)
+
+
+def test_an_edit_changes_what_was_asked_for_and_nothing_else() -> None:
+    held = replace(a_job(7, state=HELD), reason="held", lost=2, attempt=2)
+    edit = Edit(a_job(queue="other", gpu=1).spec, "name", 40, "what")
+    after = advance(held, edit, LATER)
+    assert after == replace(held, spec=edit.spec, name="name", priority=40)
+
+
+def test_the_reason_of_a_job_that_waits_for_its_next_try_counts_the_tries_that_it_has_now() -> None:
+    waiting = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, code=1), LATER)
+    assert waiting.reason is not None and "try 1 of 2" in waiting.reason
+    after = advance(waiting, Edit(replace(waiting.spec, tries=5), None, 30), LATER)
+    assert after.reason is not None and "try 1 of 5" in after.reason and after.waits == waiting.waits

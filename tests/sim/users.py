@@ -8,12 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 from tests import at_once
 
 from grassq.broker import selection, service
+from grassq.broker.actions.edit import EditedJob, Editor, edit, why_not
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.service import Draft
+from grassq.broker.tokens import OWNER
 from grassq.core.job_options import Pairs
 from grassq.core.model import ANYWHERE, FINAL, Constraints, Offer, RemoteSubmitter, Spec, State
 from grassq.core.resources.amounts import ONE, Request
@@ -66,6 +69,7 @@ class Users:
             self._pause: 3,
             self._resume: 6,
             self._priority: 4,
+            self._edit: 6,
             self._make_queue: 5,
             self._delete_queue: 2,
             self._clean: 2,
@@ -181,6 +185,27 @@ class Users:
     def _priority(self) -> None:
         priority = self._rng.choice((0, 30, 90))
         self._on_a_job(lambda batch, chosen: at_once.set_priority(batch, chosen, priority))
+
+    def _edit(self) -> None:
+        """Some jobs ask for something else from now on, if they have not started; the command stays what it was."""
+        rng, play = self._rng, self._play
+        chosen = [each for _ in range(rng.choice((1, 1, 3))) if (each := self._some_job()) is not None]
+        request, queue, priority = rng.choice(REQUESTS), rng.choice((None, "default", "q1", "q2")), rng.choice((10, 30))
+        constraints, tries, grace_s = self._constraints(), rng.choice((0, 1)), rng.choice((0.0, 5.0))
+        key, digest = self._key()
+
+        def change(batch: Batch) -> object:
+            edits = []
+            for job in selection.select(batch, chosen):
+                if (play.has_slots and "q1" in (queue, job.spec.queue)) or why_not(job) is not None:
+                    continue
+                spec = replace(job.spec, request=request, queue=queue or job.spec.queue, grace_s=grace_s)
+                spec = replace(spec, constraints=constraints, tries=spec.tries + tries)
+                edits.append(EditedJob(job, spec, job.name, priority))
+            return edit(batch, edits, Editor("ann", OWNER), key, digest)
+
+        if chosen:
+            self._ask(change, key=key)
 
     def _rerun(self) -> None:
         if self._sent >= JOBS_MAX or self._play.rewind.is_unsettled or (chosen := self._some_job()) is None:

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.builders import T0, a_job, a_placement, a_worker, an_offer
+from tests.builders import T0, a_job, a_placement, a_request, a_worker, an_offer
 from tests.store.batches import DIGEST, ENV, MANY, ended, kept, new, text
 
 from grassq.core.model import HOLDING, Constraints, Job, Outcome, QueueTemplate, State
+from grassq.core.planner.request_classes import shape_of
 from grassq.core.syntax.file_words import SentTree
 from grassq.errors import GuardFailed, StoreUnavailable
 from grassq.store import rows
@@ -100,6 +101,29 @@ def test_a_job_with_files_comes_back_with_them_and_other_jobs_are_stored_as_befo
     store.commit(changes)
     assert (kept(store, 1).spec, kept(store, 2).spec) == (sent.spec, plain.spec)
     assert "files" not in str(msgspec.msgpack.decode(rows.encode(Constraints(labels=("gpu",)))))
+
+
+def test_an_edited_job_comes_back_as_it_was_edited(store: Store) -> None:
+    store.commit(new(a_job(1, gpu=1), a_job(2, gpu=1)))
+    job = kept(store, 1)
+    spec = replace(
+        job.spec,
+        command=(b"\xff", b"x"),
+        queue="other",
+        request=a_request(gpu=0.5, mem="1G"),
+        constraints=Constraints("w", ("a",)),
+        python=b"/venv",
+        tries=4,
+    )
+    after = replace(job, spec=spec, name="name", priority=7)
+    store.commit(Changes(updated={1: (job, after)}, story=[Story(1, 0.0, "submitted", "queue default")]))
+    assert kept(store, 1) == after and kept(store, 2).spec == job.spec
+    assert text(store, "queue:other") == text(store, "name:name") == [1] and text(store, "queue:default") == [2]
+    groups = {group.shape: [*group.orders] for group in store.load(0).groups}
+    assert groups[shape_of(after)] == [after.order] and len(groups) == 2
+    assert [(line.kind, line.detail) for line in store.story(1)] == [("submitted", "queue default")]
+    store.commit(Changes(updated={1: (after, replace(after, name=None))}))
+    assert kept(store, 1).name is None
 
 
 def test_workers_and_pauses_are_kept(store: Store) -> None:

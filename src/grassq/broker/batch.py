@@ -15,7 +15,7 @@ from grassq.core import states
 from grassq.core.model import FINAL, HOLDING, Job, State
 from grassq.core.outcome import in_words
 from grassq.core.planner.board import Board
-from grassq.core.states import Cancel, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
+from grassq.core.states import Cancel, Edit, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
 from grassq.errors import GuardFailed, InvalidMove
 from grassq.store.base import Attempt, Changes, Story, Submission, TokenUsage, WorkerRecord
 from grassq.store.relational import Store
@@ -30,6 +30,7 @@ _KINDS: dict[type[Event], str] = {
     Hold: "held",
     Release: "released",
     Unready: "waiting",
+    Edit: "edited",
 }
 
 
@@ -200,6 +201,8 @@ def _detail(event: Event, after: Job) -> str:
             return f"{why} -> {after.state}"
         case Unready(reason):
             return reason
+        case Edit(what=what):
+            return what
         case Hold(why) if why != Hold().why:
             return why
         case _:

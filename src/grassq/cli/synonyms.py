@@ -20,7 +20,7 @@ _END = "to end jobs: grass kill {words}"
 _ADD = "to put a command into the queue: grass enqueue {words}"
 _REMOVE = f"{_END}; to remove finished jobs and their logs, see `grass clean --help`"
 _AGAIN = "to submit jobs again: grass rerun {words}"
-_CHANGE = "a job cannot be changed after it was submitted, except `grass priority`; kill it and enqueue it again"
+_CHANGE = "to change a job that has not started: grass edit {words}"
 
 _ANSWERS = (
     ("cancel stop-job abort terminate end scancel qdel", _END),
@@ -32,6 +32,8 @@ _ANSWERS = (
     ("create add-queue new-queue mkqueue", "to create a queue: grass create-queue {words}"),
     ("rm-queue del-queue remove-queue", "to remove a queue: grass delete-queue {words}"),
     ("unpause continue", "to start jobs again: grass resume; to let held jobs start: grass release {words}"),
+    ("modify update alter", _CHANGE),
+    ("move mv switch", f"{_CHANGE} --set queue=QUEUE"),
     ("unhold", "to let held jobs start: grass release {words}"),
     ("watch", "to see the output of a job: grass follow {words}; to see all jobs: watch grass show"),
     (
@@ -45,8 +47,6 @@ _ANSWERS_FOR_NOW = (
     ("top monitor", "for now: watch grass show"),
     ("eta", "for now `grass why JOB` says what a job waits for, and `grass wait` shows how many are done"),
     ("history", "for now: grass show all, or grass show failed,cancelled"),
-    ("edit modify update alter", f"for now {_CHANGE}"),
-    ("move mv switch", f"for now {_CHANGE} with --queue"),
     (
         "suspend",
         "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",

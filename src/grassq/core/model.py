@@ -101,7 +101,7 @@ ANYWHERE = Constraints()
 
 
 class Spec(SpecOptions, frozen=True, omit_defaults=True):
-    """What was asked for, with the options of `SpecOptions`; never changes after the submit."""
+    """What was asked for, with the options of `SpecOptions`; changes only by the event `Edit`, before a start."""
 
     command: tuple[bytes, ...]
     queue: str

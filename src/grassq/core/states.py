@@ -21,6 +21,7 @@ from grassq.core.model import (
     Outcome,
     Placement,
     ResultText,
+    Spec,
     State,
     Wait,
     Words,
@@ -120,7 +121,17 @@ class Unready(Struct, frozen=True):
     reason: str
 
 
-Event = Place | Started | Exited | Lost | RefusedByWorker | Stuck | Cancel | Hold | Release | Ready | Unready
+class Edit(Struct, frozen=True):
+    """The user changes what was asked for: the spec, the name and the priority."""
+
+    spec: Spec
+    name: str | None
+    priority: int
+    #: What changed, and the name of the caller, for the story.
+    what: str = ""
+
+
+Event = Place | Started | Exited | Lost | RefusedByWorker | Stuck | Cancel | Hold | Release | Ready | Unready | Edit
 Report = Started | Exited | Lost | RefusedByWorker | Stuck
 
 #: Returns the job after an event of its row in RULES, at this time.
@@ -259,6 +270,13 @@ def _unready(job: Job, event: Unready, at: float) -> Job:
     return replace(job, state=State.WAITING, reason=event.reason, waits=waits)
 
 
+def _edited(job: Job, event: Edit, at: float) -> Job:
+    edited = replace(job, spec=event.spec, name=event.name, priority=event.priority)
+    if job.ready_at is None or job.waits_for_queue:
+        return edited
+    return replace(edited, reason=_retry_reason(edited))
+
+
 _REPORTS: dict[type[Event], Rule] = {
     Started: _running,
     Exited: _exited,
@@ -271,14 +289,17 @@ _REPORTS: dict[type[Event], Rule] = {
 RULES: dict[tuple[State, type[Event]], Rule] = {
     (State.HELD, Release): _released,
     (State.HELD, Cancel): _cancelled,
+    (State.HELD, Edit): _edited,
     (State.WAITING, Ready): _ready,
     (State.WAITING, Unready): _unready,
     (State.WAITING, Hold): _held,
     (State.WAITING, Cancel): _cancelled,
+    (State.WAITING, Edit): _edited,
     (State.QUEUED, Place): _placed,
     (State.QUEUED, Unready): _unready,
     (State.QUEUED, Hold): _held,
     (State.QUEUED, Cancel): _cancelled,
+    (State.QUEUED, Edit): _edited,
     **{(State.PLACED, event): rule for event, rule in _REPORTS.items()},
     **{(State.RUNNING, event): rule for event, rule in _REPORTS.items() if event is not RefusedByWorker},
 }

@@ -22,6 +22,7 @@ from grassq.sdk.submission import (
     Command,
     Word,
     command_document,
+    edit_document,
     env_words,
     options_document,
     word_bytes,
@@ -230,6 +231,15 @@ class Client:
     def priority(self, which: Which | Iterable[Which], priority: int) -> JobList:
         """Set the priority of jobs, where larger is sooner and 30 is neutral."""
         return self._change("priority", [which], priority=priority)
+
+    def edit(self, which: Which | Iterable[Which], **changes: Any) -> JobList:
+        """Change jobs that have not started: `command`, amounts such as `gpu`, and any option of `submit` but `send`.
+
+        All of them are changed or none. None is the default of an option; `env` sets single variables, of which None
+        removes one. The changed jobs are returned.
+        """
+        cwd = word_value(Sender.to(self.broker).cwd)
+        return self._change("edit", [which], set=edit_document(changes), cwd=cwd)
 
     def rerun(self, *which: Which | Iterable[Which], failed: bool = False, cancelled: bool = False) -> JobList:
         """Submit ended jobs again and return the new jobs.

@@ -199,6 +199,12 @@ class Job:
         self._client.priority(self, priority)
         return self
 
+    def edit(self, **changes: Any) -> Job:
+        """Change what the job asks for, as `Client.edit` does, if it has not started; return this handle."""
+        for changed in self._client.edit(self, **changes):
+            self._learn(changed._info)
+        return self
+
     def rerun(self) -> Job:
         """Submit the job again, now that it has ended; return the handle of the new job."""
         return self._client.rerun(self)[0]

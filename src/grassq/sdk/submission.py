@@ -117,6 +117,21 @@ def env_words(env: Mapping[str, Word]) -> list[bytes]:
     return [word_bytes(name) + b"=" + word_bytes(value) for name, value in env.items()]
 
 
+def edit_document(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes of an edit as sent to the daemon."""
+    return {name: _changed(value) for name, value in changes.items()}
+
+
+def _changed(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {os.fsdecode(word_bytes(name)): _changed(each) for name, each in value.items()}
+    if isinstance(value, (str, bytes, os.PathLike, Number)):
+        return word_value(word_bytes(value))  # type: ignore[arg-type]  # NumPy's numbers are numbers too
+    return [word_value(word_bytes(each)) for each in value]
+
+
 def _amount(value: object) -> object:
     # A number of another package is no JSON; as text it is exact.
     return str(value) if isinstance(value, Number) and not isinstance(value, int | float) else value

@@ -43,6 +43,10 @@ class Submission(Struct, frozen=True):
     ids: tuple[int, ...] = ()
 
 
+#: The kind of the first line of every story.
+SUBMITTED = "submitted"
+
+
 class Story(Struct, frozen=True):
     """One line of a job's story."""
 

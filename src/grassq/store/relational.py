@@ -18,6 +18,7 @@ from grassq.store.base import (
     CODE_KEPT_S,
     INCARNATIONS_KEPT,
     SUBMISSION_KEPT_S,
+    SUBMITTED,
     TIME_MAX,
     Attempt,
     Changes,
@@ -339,8 +340,11 @@ class Store(Database):
         """Return what happened to a job, oldest first, beginning with its submission."""
         with self._foreign_errors():
             born = self._all(sql.SELECT_SUBMITTED, job)
-            lines = [Story(job, created, "submitted", f"queue {queue}") for created, queue in born]
-            return lines + [Story(*row) for row in self._all(sql.SELECT_STORY, job)]
+            lines = [Story(*row) for row in self._all(sql.SELECT_STORY, job)]
+            # A job that was given another queue has a line with the queue it was submitted to.
+            stated = [line for line in lines if line.kind == SUBMITTED][:1]
+            first = [Story(job, created, SUBMITTED, f"queue {queue}") for created, queue in born]
+            return (stated or first) + [line for line in lines if line.kind != SUBMITTED]
 
     def removals(self, after: int, limit: int) -> list[int]:
         """Return removed jobs whose folders may still be there, by id from `after` on, at most `limit`."""

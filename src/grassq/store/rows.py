@@ -97,7 +97,7 @@ _usual = tuple(_USUAL.values())
 _others_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_USUAL)
 
 # What can change in a job, and in an attempt.
-_CHANGING = ("state", "priority", *(name for name in _USUAL if name not in ("name", "rerun_of")))
+_CHANGING = ("state", "priority", *(name for name in _USUAL if name != "rerun_of"))
 _changing_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_CHANGING)
 _TOLD = ("pid", "started", "ended", "outcome", "exit_code", "signal", "error")
 _told_of: Callable[[Attempt], tuple[object, ...]] = attrgetter(*_TOLD)
@@ -168,6 +168,9 @@ def job_update(before: Job, after: Job) -> Write:
         else:
             given.append(name)
             values.append(_plain(new))
+    if before.spec is not after.spec and before.spec != after.spec:
+        given += ["queue", "shape", "env_digest", "spec"]
+        values += spec_columns(after.spec)
     statement = sql.update_job(tuple(given), tuple(cleared))
     return statement, (*values, after.id, _plain_text(before.state), before.attempt)
 
@@ -201,6 +204,12 @@ def job_from(row: tuple[Any, ...]) -> Job:
         token=row[26],
         placement=_placement(row[27]) if row[27] is not None and state in _SHOWS_PLACEMENT else None,
     )
+
+
+def spec_columns(spec: Spec) -> list[str | bytearray]:
+    """Return the columns queue, shape, env_digest and spec of a job; of equal specs they are equal."""
+    asked = _asked_column(spec.request, spec.constraints)
+    return [spec.queue, bytearray(asked), bytearray(spec.env_digest), bytearray(encode(_stored(spec)))]
 
 
 def stored_bytes(spec: Spec) -> int:

@@ -31,6 +31,7 @@ from grassq.web.routes.jobs import CHANGES, Jobs
 from grassq.web.routes.machines import Machines
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
+from grassq.web.submit.edit import Edits
 from grassq.web.submit.handler import FileCheck, Submissions
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.machine_admin import MachineAdmin
@@ -70,6 +71,7 @@ class Api:
         self._submissions = Submissions(engine, default, check_files)
         self._eta = Eta(engine, forecaster)
         self._what_if = WhatIf(engine, forecaster, self._submissions)
+        self._edits = Edits(engine, self._submissions)
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary, machines)
         self._machines = Machines(machines)
@@ -120,6 +122,7 @@ class Api:
             Route("POST", "/v1/submit", submissions.submit, "submit", REMOTE_BODY_MAX),
             Route("POST", "/v1/submit-many", submissions.submit_many, "submit", REMOTE_BODY_MAX),
             *(Route("POST", f"/v1/jobs/{verb}", partial(jobs.change, verb), "submit") for verb in CHANGES),
+            *self._edits.routes(),
             Route("POST", "/v1/create-queue", queues.create_queue, "admin"),
             Route("POST", "/v1/delete-queue", queues.delete_queue, "admin"),
             Route("POST", "/v1/pause", queues.pause, "admin"),

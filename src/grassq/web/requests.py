@@ -345,6 +345,13 @@ def parse_selectors(texts: list[str], *, is_remote: bool = False) -> list[Select
     return [parse_selector(text) for text in texts]
 
 
+def check_some(chosen: list[Selector]) -> list[Selector]:
+    """Return the selectors; raise BadInput if there is none."""
+    if not chosen:
+        raise BadInput("say which jobs: an id, 3-7, @, all, a state, a queue or a name")
+    return chosen
+
+
 def number(request: web.Request, name: str, default: int, most: int) -> int:
     """Return a number from a request's query; raise BadInput if it is none from 0 to `most`."""
     text = request.query.get(name)

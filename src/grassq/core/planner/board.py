@@ -100,6 +100,8 @@ class Board:
         old = self.jobs.pop(job.id, None) or before
         if old is not None:
             self._forget(old)
+            if old.spec is not job.spec and shape_of(old) != shape_of(job):
+                self._forget_head(job.id)
         if job.state in HOLDING:
             self._hold(job)
         gone = None if old is None or old.state not in HOLDING else old.attempt_id
@@ -247,6 +249,12 @@ class Board:
             self.timed.pop(job.id, None)
             if job.waits_for_queue:
                 self._unblock(job)
+
+    def _forget_head(self, id_: int) -> None:
+        """Let a job that asks for something else now wait anew, like any other: nothing is kept for it yet."""
+        self.kept.pop(id_, None)
+        for queue in [queue for queue, head in self.heads.items() if head.job == id_]:
+            del self.heads[queue]
 
     def _count(self, job: Job, *, taking: bool) -> None:
         assert job.placement is not None

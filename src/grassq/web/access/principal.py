@@ -30,6 +30,11 @@ class Principal(Struct, frozen=True):
         return self.token is None
 
     @property
+    def limited_to(self) -> str | None:
+        """The token whose jobs alone the caller may change; None if the caller may change all jobs."""
+        return self.token if self.scope == "submit" else None
+
+    @property
     def bearer(self) -> Bearer:
         """The token that answers for what the caller submits, and its limits."""
         return Bearer(self.token, self.limits)

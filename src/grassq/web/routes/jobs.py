@@ -76,7 +76,7 @@ class Jobs:
 
     async def why(self, request: web.Request) -> web.StreamResponse:
         """Answer with the reasons why jobs wait or run where they do; of a few jobs, also when they start and end."""
-        chosen = _check_some(requests.selectors(request))
+        chosen = requests.check_some(requests.selectors(request))
         return await self._pages(request, chosen, lambda batch: {}, views.why_page)
 
     async def _pages(
@@ -105,7 +105,7 @@ class Jobs:
 
     async def wait(self, request: web.Request) -> web.StreamResponse:
         """Answer when the jobs have ended, or when the time is over. Of the jobs only the ids are kept meanwhile."""
-        chosen = _check_some(requests.selectors(request))
+        chosen = requests.check_some(requests.selectors(request))
         timeout_s = _seconds(request.query.get("timeout_s", "0"))
         any_one = request.query.get("any") == "1"
         # Before the first look, so that an end between the look and the subscription is not missed.
@@ -157,7 +157,7 @@ class Jobs:
         chosen = requests.parse_selectors(body.selectors, is_remote=not request[CALLER].is_local)
         states = body.rerun_states
         if not states:
-            _check_some(chosen)
+            requests.check_some(chosen)
         request[ENTRY].about = " ".join(body.selectors)[:ABOUT_MAX]
         if verb == "clean" and body.dry_run:
             return await self._would_remove(request, chosen, actions.CleanJobs(body.older_s))
@@ -170,7 +170,7 @@ class Jobs:
             key=body.key,
             # The path too: the same body can kill or clean, and a repeated key must not turn a hold into a removal.
             digest=digest(request.path.encode() + b" " + raw),
-            visible_to=_owner(request),
+            visible_to=request[CALLER].limited_to,
             required=bool(chosen),
         )
         answer = SlowAnswer(request)
@@ -216,7 +216,7 @@ class Jobs:
     ) -> AsyncIterator[list[int]]:
         """Yield the ids of the jobs that a clean would remove now, some at a time."""
         seen = seen or Removable()
-        reading = await self._engine.read(lambda batch: selection.begin(batch, chosen, _owner(request)))
+        reading = await self._engine.read(lambda batch: selection.begin(batch, chosen, request[CALLER].limited_to))
         while not reading.is_over:
             ids, reading = await self._engine.read(partial(seen.read, clean, reading))
             yield ids
@@ -253,18 +253,6 @@ def _refuse_history(batch: Batch, chosen: list[Selector]) -> None:
                 f"{selection.describe(selector)} stands for every job that ever ended there; say which to run again: "
                 "--failed, a state such as failed,cancelled, a name or ids"
             )
-
-
-def _check_some(chosen: list[Selector]) -> list[Selector]:
-    if not chosen:
-        raise BadInput("say which jobs: an id, 3-7, @, all, a state, a queue or a name")
-    return chosen
-
-
-def _owner(request: web.Request) -> str | None:
-    """Return the token whose jobs alone may be changed; None if the caller may change all jobs."""
-    caller = request[CALLER]
-    return caller.token if caller.scope == "submit" else None
 
 
 class _Over:

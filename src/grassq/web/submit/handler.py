@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from grassq.broker import service
 from grassq.broker.engine import BRIEF_MAX, Engine
-from grassq.core.model import State
+from grassq.core.job_options import JobOptions
+from grassq.core.model import Spec, State
 from grassq.core.names import shown
 from grassq.core.resources.amounts import Request
 from grassq.core.syntax import enqueue as enqueue_syntax
@@ -23,6 +24,7 @@ from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY
 from grassq.web.access.principal import CALLER
 from grassq.web.access.turns import CallerTurns
+from grassq.web.requests import Submitter
 from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text, written_words
 from grassq.web.submit import bulk
 from grassq.web.submit.file_options import unmade
@@ -72,14 +74,15 @@ class Submissions:
         self._program_check = ProgramCheck()
         self.turns = CallerTurns(1)
 
-    async def _builder(self, body: requests.From, request: web.Request) -> DraftBuilder:
+    async def builder(self, submitter: Submitter) -> DraftBuilder:
+        """Return what makes drafts of this submitter's jobs, with the queues as they are now."""
         generation = self._engine.status.generation
         if generation != self._generation:
             self._snapshot = await self._engine.read(lambda batch: snapshot_of(batch.board), short=True)
             self._generation = generation
-        return DraftBuilder(body.submitter(request[CALLER]), self._snapshot, self._default, self._program_check)
+        return DraftBuilder(submitter, self._snapshot, self._default, self._program_check)
 
-    async def _check(self, read: Callable[[DraftBuilder], T], builder: DraftBuilder, raw: bytes, count: int) -> T:
+    async def check(self, read: Callable[[DraftBuilder], T], builder: DraftBuilder, raw: bytes, count: int) -> T:
         """Read and check a request of `count` jobs with what the cache knows; check the rest on a thread."""
         if len(raw) <= LARGE and count <= BRIEF_MAX:
             cached = self._program_check.cached()
@@ -101,9 +104,9 @@ class Submissions:
         try:
             body = await _decoded(raw, requests.EnqueueBody)
             words = [requests.word_bytes(word) for word in body.words]
-            builder = await self._builder(body, request)
+            builder = await self.builder(body.submitter(request[CALLER]))
             try:
-                typed, drafts = await self._check(partial(_read, body, words), builder, raw, _lines(body))
+                typed, drafts = await self.check(partial(_read, body, words), builder, raw, _lines(body))
             except GrassError as error:
                 ids = await self._stored_ids(error, body.key, raw)
                 typed = builder.known.split(words, lambda word: True)
@@ -135,8 +138,8 @@ class Submissions:
     async def drafted(self, body: requests.EnqueueBody, request: web.Request) -> tuple[service.Draft, tuple[str, ...]]:
         """Return the one job that was typed, checked as by `enqueue` and not stored, and warnings."""
         words = [requests.word_bytes(word) for word in body.words]
-        builder = await self._builder(body, request)
-        typed, drafts = await self._check(partial(_read, body, words), builder, request[BODY], 1)
+        builder = await self.builder(body.submitter(request[CALLER]))
+        typed, drafts = await self.check(partial(_read, body, words), builder, request[BODY], 1)
         if typed.command.stdin or len(drafts) != 1:
             raise BadInput("--stdin puts many commands into a queue; `grass what-if` is about one job")
         return drafts[0], typed.warnings
@@ -145,7 +148,7 @@ class Submissions:
     async def submit(self, request: web.Request) -> web.Response:
         """Store jobs that a program made."""
         body = await _decoded(request[BODY], requests.SubmitBody)
-        builder = await self._builder(body, request)
+        builder = await self.builder(body.submitter(request[CALLER]))
         builder.submitter.check_count(len(body.jobs), requests.JOBS_MAX)
         ids, warnings = await self._submitted(
             request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body, len(body.jobs)
@@ -162,7 +165,7 @@ class Submissions:
         def read(builder: DraftBuilder) -> list[service.Draft]:
             return bulk.of_commands(body.commands, bulk.JobTemplate(body.job.options(), builder))
 
-        builder = await self._builder(body, request)
+        builder = await self.builder(body.submitter(request[CALLER]))
         ids, warnings = await self._submitted(request, read, builder, body, len(body.commands))
         # The ids are consecutive, so the first id and the count are enough.
         return document({"first": ids[0], "count": len(ids), "warnings": warnings})
@@ -178,7 +181,7 @@ class Submissions:
         """Store the drafts that `read` makes; return their ids, and warnings."""
         raw, warnings = request[BODY], []
         try:
-            drafts = await self._check(read, builder, raw, count)
+            drafts = await self.check(read, builder, raw, count)
             missing = sorted({draft.spec.queue for draft in drafts} - builder.known.offers.keys())
             if missing and not body.wait_for_queue:
                 raise _no_queue(missing[0], builder.known.offers)
@@ -195,13 +198,17 @@ class Submissions:
     ) -> list[int]:
         if not drafts:
             return []
-        for send, fetch in {(draft.spec.send, draft.spec.fetch) for draft in drafts if draft.spec.constraints.files}:
-            await asyncio.to_thread(self._check_files, send, fetch)
+        await self.check_files(draft.spec for draft in drafts)
         request_digest, bearer = await _off_loop(digest, request[BODY]), request[CALLER].bearer
         handler = partial(
             service.submit, drafts=drafts, key=key, digest=request_digest, as_sweep=as_sweep, bearer=bearer
         )
         return await self._engine.change(handler, key=key, recall=service.ids_of, short=len(drafts) <= BRIEF_MAX)
+
+    async def check_files(self, specs: Iterable[Spec]) -> None:
+        """Raise BadInput for trees that are not here, and for patterns that are none."""
+        for send, fetch in {(spec.send, spec.fetch) for spec in specs if spec.constraints.files}:
+            await asyncio.to_thread(self._check_files, send, fetch)
 
     async def _stored_ids(self, error: GrassError, key: str, raw: bytes) -> list[int]:
         """Return the jobs of a repeated request, which may be invalid by now; raise the error if none are stored."""
@@ -244,11 +251,15 @@ def _no_queue(queue: str, known: Iterable[str]) -> NotFound:
     return NotFound(f"there is no queue {shown(queue)}; {hint} With wait_for_queue its jobs wait until it is created")
 
 
+def check_command(words: tuple[bytes, ...], options: JobOptions, known: QueueSnapshot) -> None:
+    """Refuse an empty command in a queue without a command of its own, and a line for a shell that is no line."""
+    if not words and not known.has_prefix(options.queue):
+        raise BadInput("there is nothing to run: the command is empty")
+    if options.shell is not None and len(words) != 1:
+        raise BadInput("a shell job is one line")
+
+
 def _draft(job: requests.JobBody, builder: DraftBuilder) -> service.Draft:
     words, options = tuple([requests.word_bytes(word) for word in job.command]), job.options()
-    offer = builder.known.offers.get(options.queue)
-    if not words and not (offer and offer.prefix):
-        raise BadInput("there is nothing to run: the command is empty")
-    if job.shell and len(words) != 1:
-        raise BadInput("a shell job is one line")
+    check_command(words, options, builder.known)
     return builder.draft(words, options, builder.request_of(options))

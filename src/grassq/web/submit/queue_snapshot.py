@@ -41,6 +41,11 @@ class QueueSnapshot(Struct, frozen=True):
         """Tell whether the jobs of a queue take slots on every worker."""
         return queue in self.slotted
 
+    def has_prefix(self, queue: str) -> bool:
+        """Tell whether a queue has a command of its own."""
+        offer = self.offers.get(queue)
+        return offer is not None and bool(offer.prefix)
+
     def may_name(self, queue: str) -> frozenset[str]:
         """Return the resources that a placeholder in a line for this queue surely means."""
         known = self.queues.get(queue)
