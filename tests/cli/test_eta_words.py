@@ -126,3 +126,15 @@ def test_what_if_without_a_job_is_one_line_and_exit_2(home: Path) -> None:
     for words in ((), ("--on", "w", "true"), ("--capacity",)):
         done = calls.grass(home, "what-if", *words)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_check_says_how_often_intervals_held(home: Path) -> None:
+    none = {"count": 0, "held": 0, "early": 0, "late": 0, "by_basis": {}}
+    answer: dict[str, Any] = {"share": 0.8, "starts": none, "ends": none, "waiting": 3}
+    assert eta(home, answer, "--check") == "no finished predictions yet; 3 wait for their time\n"
+    counts = {"count": 20, "held": 16, "early": 1, "late": 3}
+    answer["ends"] = {**counts, "by_basis": {"same name": counts}}
+    lines = eta(home, answer, "--check").splitlines()
+    assert lines[1].split() == ["ends", "all", "20", "80", "%", "5", "%", "15", "%"]
+    assert lines[2].split()[:3] == ["ends", "same", "name"] and lines[-1] == "meant to hold: 80 %"
+    assert calls.grass(home, "eta", "--check", "7").returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,17 @@ from tests.store.batches import MANY, kept, new
 from grassq.core.model import State
 from grassq.errors import Deposed, GuardFailed, StoreUnavailable
 from grassq.store import sql
-from grassq.store.base import CODE_KEPT_S, INCARNATIONS_KEPT, Changes, Scope, Submission, Token, WorkerRecord
+from grassq.store.base import (
+    CODE_KEPT_S,
+    INCARNATIONS_KEPT,
+    PREDICTIONS_KEPT,
+    Changes,
+    Prediction,
+    Scope,
+    Submission,
+    Token,
+    WorkerRecord,
+)
 from grassq.store.relational import Store
 
 Opened = Callable[[str], Store]
@@ -208,3 +219,26 @@ def test_the_highest_id_of_a_replaced_store_is_kept(store: Store) -> None:
     store.commit(Changes(restored_to=7))
     store.commit(Changes(restored_to=9))
     assert store.load(MANY).restored_to == 9
+
+
+# Predictions.
+
+
+def a_prediction(job: int, kind: Literal["start", "end"] = "end", made: float = 1.0) -> Prediction:
+    """What was said of a job."""
+    return Prediction(job=job, kind=kind, made=made, low=2.25, likely=3.5, high=1e10, basis="same name")
+
+
+def test_of_each_kind_a_job_keeps_its_first_prediction_and_what_came_of_it(store: Store) -> None:
+    store.commit(Changes(predicted=[a_prediction(1), a_prediction(1, "start"), a_prediction(2)]))
+    store.commit(Changes(predicted=[a_prediction(1, made=9.0)]))
+    assert store.predictions() == [a_prediction(1), a_prediction(1, "start"), a_prediction(2)]
+    store.commit(Changes(judged={(1, "end"): 7.5, (2, "end"): None, (3, "end"): 1.0}))
+    assert store.predictions() == [replace(a_prediction(1), actual=7.5), a_prediction(1, "start")]
+
+
+def test_the_newest_predictions_are_kept(store: Store) -> None:
+    store.commit(Changes(predicted=[a_prediction(job) for job in range(PREDICTIONS_KEPT)]))
+    store.commit(Changes(predicted=[a_prediction(job, "start") for job in (1, 2)]))
+    found = store.predictions()
+    assert len(found) == PREDICTIONS_KEPT and found[0] == a_prediction(2) and found[-1] == a_prediction(2, "start")

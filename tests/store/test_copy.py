@@ -14,7 +14,7 @@ from tests.store.test_conformance_broker import a_token
 
 from grassq.core.model import State
 from grassq.errors import BadInput, NotFound, Refused
-from grassq.store.base import Attempt, Changes, Story, Submission, WorkerRecord
+from grassq.store.base import Attempt, Changes, Prediction, Story, Submission, WorkerRecord
 from grassq.store.copy import copy
 from grassq.store.open import open_store
 from grassq.store.relational import ROWS_AT_ONCE, Store
@@ -42,6 +42,7 @@ def used(url: str) -> None:
     changes.worker_records = {"w": WorkerRecord(True, "a", "b")}
     changes.tokens = {"t": replace(a_token("t"), queues=("q",)), "u": a_token("u")}
     changes.paused, changes.unreconciled = {"", "q"}, {"w"}
+    changes.predicted = [Prediction(job=1, kind="end", made=1.5, low=2.0, likely=3.0, high=4.0, basis="é")]
     store.commit(changes)
     ended(store, 2)
     store.commit(Changes(removed=[2]))

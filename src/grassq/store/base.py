@@ -15,6 +15,7 @@ from grassq.core.planner.request_classes import Shape
 SUBMISSION_KEPT_S = 7 * 86400.0
 CODE_KEPT_S = 7 * 86400.0
 INCARNATIONS_KEPT = 1000
+PREDICTIONS_KEPT = 2000
 Row = tuple[Any, ...]
 #: By job: the worker that has an attempt, and the number of the attempt.
 NewerAttempts = dict[int, tuple[str, int]]
@@ -115,6 +116,20 @@ class TokenUsage(Struct):
     bytes: int = 0
 
 
+class Prediction(Struct, frozen=True, kw_only=True):
+    """What was said about when a job starts or ends, in seconds since the epoch; there is one of each kind per job."""
+
+    job: int
+    kind: Literal["start", "end"]
+    made: float
+    low: float
+    likely: float
+    high: float
+    basis: str
+    #: When it really happened; None until then.
+    actual: float | None = None
+
+
 class WorkerRecord(Struct, frozen=True):
     """What the broker itself keeps about a worker, whatever the worker says."""
 
@@ -156,6 +171,9 @@ class Changes(Struct):
     removed: list[int] = field(default_factory=list)
     #: Removed jobs whose folders are gone.
     cleared: list[int] = field(default_factory=list)
+    #: New predictions, and those whose time has come; None for a prediction whose time will never come.
+    predicted: list[Prediction] = field(default_factory=list)
+    judged: dict[tuple[int, str], float | None] = field(default_factory=dict)
 
     def put(self, before: Job, after: Job) -> None:
         """Note that a job is now `after`; several changes of one job become one write."""
@@ -181,7 +199,8 @@ class Changes(Struct):
         sets = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
         copies = [copy(each) if each else each is None for each in (*small, *sets)]
-        sizes = (*map(len, jobs), len(self.environments), len(self.submissions))
+        few: tuple[Sized, ...] = (self.environments, self.submissions, self.predicted, self.judged)
+        sizes = (*map(len, jobs), *map(len, few))
         return (*sizes, *copies, self.restored_to, self.lost_jobs)
 
 

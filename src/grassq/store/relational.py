@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterable, Sequence
 from itertools import groupby, starmap
 from operator import itemgetter
 
+from msgspec.structs import astuple
+
 from grassq.core.model import ID_MAX, Job, State
 from grassq.core.syntax import selectors
 from grassq.core.syntax.selectors import Selector
@@ -17,6 +19,7 @@ from grassq.store import rows, sql, tallies
 from grassq.store.base import (
     CODE_KEPT_S,
     INCARNATIONS_KEPT,
+    PREDICTIONS_KEPT,
     SUBMISSION_KEPT_S,
     SUBMITTED,
     TIME_MAX,
@@ -24,6 +27,7 @@ from grassq.store.base import (
     Changes,
     JobScan,
     Loaded,
+    Prediction,
     Row,
     Story,
     Submission,
@@ -241,6 +245,18 @@ class Store(Database):
                 self._execute(sql.PUT["meta"], (key, str(number)))
         if changes.newer is not None:
             self._execute(sql.PUT["meta"], ("newer", rows.newer_text(changes.newer)))
+        if changes.predicted or changes.judged:
+            self._write_predictions(changes)
+
+    def _write_predictions(self, changes: Changes) -> None:
+        """Store predictions, at most one of a kind per job, and forget the oldest above PREDICTIONS_KEPT."""
+        self._many(sql.INSERT_PREDICTION, [astuple(each) for each in changes.predicted])
+        for (job, kind), actual in changes.judged.items():
+            if actual is None:
+                self._execute(sql.REMOVE_PREDICTION, (job, kind))
+            else:
+                self._execute(sql.JUDGE_PREDICTION, (actual, job, kind))
+        self._execute(sql.FORGET_PREDICTIONS, (PREDICTIONS_KEPT,))
 
     def submission(self, key: str) -> Submission | None:
         """Return what a key was used for; keys are kept for SUBMISSION_KEPT_S."""
@@ -345,6 +361,11 @@ class Store(Database):
             stated = [line for line in lines if line.kind == SUBMITTED][:1]
             first = [Story(job, created, SUBMITTED, f"queue {queue}") for created, queue in born]
             return (stated or first) + [line for line in lines if line.kind != SUBMITTED]
+
+    def predictions(self) -> list[Prediction]:
+        """Return all predictions that are kept, oldest first: at most PREDICTIONS_KEPT."""
+        fields = Prediction.__struct_fields__
+        return self._read(lambda row: Prediction(**dict(zip(fields, row, strict=True))), sql.SELECT_ALL["prediction"])
 
     def removals(self, after: int, limit: int) -> list[int]:
         """Return removed jobs whose folders may still be there, by id from `after` on, at most `limit`."""

@@ -59,6 +59,7 @@ _TABLES = {
     "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became, priority_max", "id"),
     "life": ("life, number", "seq"),
     "removal": ("job", "job"),
+    "prediction": ("job, kind, made, low, likely, high, basis, actual", "seq"),
 }
 # Not part of a store's content: the schema's version in PostgreSQL, and that there is a mark beside this copy.
 _KEPT = {"meta": " where key not in ('schema', 'marked')"}
@@ -102,6 +103,11 @@ FORGET_CODES = "delete from token where is_code = 1 and coalesce(ended, expires)
 
 INSERT_LIFE = "insert into life (life, number) values (?, ?) on conflict (life) do nothing"
 FORGET_LIVES = "delete from life where seq not in (select seq from life order by seq desc limit ?)"
+
+INSERT_PREDICTION = INSERT["prediction"] + " on conflict (job, kind) do nothing"
+JUDGE_PREDICTION = "update prediction set actual = ? where job = ? and kind = ?"
+REMOVE_PREDICTION = "delete from prediction where job = ? and kind = ?"
+FORGET_PREDICTIONS = "delete from prediction where seq not in (select seq from prediction order by seq desc limit ?)"
 
 GET_META = "select value from meta where key = ?"
 # Commits are numbered; the guard is the number of the commit before.

@@ -20,6 +20,7 @@ from grassq.web.events.json_lines import serve_events
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.forecast.eta import Eta
 from grassq.web.forecast.forecaster import Forecaster
+from grassq.web.forecast.recorder import Recorder
 from grassq.web.forecast.what_if import WhatIf
 from grassq.web.forecast.when import When
 from grassq.web.logs.last_lines import LastLines
@@ -70,6 +71,7 @@ class Api:
         self._jobs = Jobs(engine, self._removal, self._last_lines, When(engine, forecaster))
         self._submissions = Submissions(engine, default, check_files)
         self._eta = Eta(engine, forecaster)
+        self._recorder = Recorder(engine, forecaster)
         self._what_if = WhatIf(engine, forecaster, self._submissions)
         self._edits = Edits(engine, self._submissions)
         self._temporary = TemporaryQueues(engine, directory)
@@ -95,8 +97,10 @@ class Api:
         await self.tokens.load()
         self._temporary.start()
         self._removal.start()
+        self._recorder.start()
 
     async def _end(self, app: web.Application) -> None:
+        await self._recorder.close()
         await self._temporary.close()
         await self._removal.close()
         self._engine.subscriptions.close()

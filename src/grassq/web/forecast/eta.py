@@ -9,11 +9,11 @@ from aiohttp import web
 from grassq.broker import selection
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
-from grassq.broker.forecasts import reading
+from grassq.broker.forecasts import predictions, reading
 from grassq.broker.forecasts.documents import eta_document, forecast_document, interval_document
 from grassq.broker.forecasts.reading import Asked
 from grassq.broker.selection import Reading
-from grassq.core.forecast.forecast import Forecast
+from grassq.core.forecast.forecast import SHARE, Forecast
 from grassq.core.model import FINAL, State
 from grassq.core.syntax.selectors import Selector
 from grassq.web import requests
@@ -38,7 +38,7 @@ class Eta:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        return [Route("GET", "/v1/eta", self.eta, "read")]
+        return [Route("GET", "/v1/eta", self.eta, "read"), Route("GET", "/v1/eta/check", self.check, "read")]
 
     async def eta(self, request: web.Request) -> web.Response:
         """Answer with when jobs start and end."""
@@ -61,6 +61,11 @@ class Eta:
                 "more": not is_whole or len(shown) < len(unfinished),
             }
         )
+
+    async def check(self, request: web.Request) -> web.Response:
+        """Answer with how often the intervals of starts and ends held whose time has come."""
+        stored = await self._engine.read(predictions.stored)
+        return document({"share": SHARE, **predictions.calibration(stored)})
 
 
 async def read_asked(engine: Engine, chosen: list[Selector]) -> tuple[list[Asked], bool]:

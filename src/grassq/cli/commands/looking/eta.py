@@ -9,6 +9,7 @@ from typing import Any
 
 from grassq.cli import job_text, render
 from grassq.cli.connect import connect
+from grassq.errors import BadInput
 
 #: How many jobs the table has; `--json` has all of the answer.
 ROWS_MAX = 60
@@ -21,12 +22,15 @@ SHORT_S = 120
 def build(_: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `eta`."""
     parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs (default: what runs and what is next)")
+    parser.add_argument("--check", action="store_true", help="tell how often past intervals held")
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")
     parser.set_defaults(run=eta)
 
 
 def eta(arguments: argparse.Namespace) -> int:
     """Print when jobs start and end."""
+    if arguments.check:
+        return check(arguments)
     with connect(arguments.broker) as client:
         answer = client.get("eta", arguments.selectors)
     if arguments.json:
@@ -42,6 +46,28 @@ def eta(arguments: argparse.Namespace) -> int:
     _table(jobs[:ROWS_MAX], now)
     _rest(answer, jobs, now, is_selection=bool(arguments.selectors))
     return 0
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Print how often past intervals of starts and of ends held."""
+    if arguments.selectors:
+        raise BadInput("--check is about all past predictions; it takes no job")
+    with connect(arguments.broker) as client:
+        answer = client.get("eta/check")
+    if arguments.json:
+        return render.document(answer)
+    kinds = [(name, answer.get(name) or {}) for name in ("starts", "ends")]
+    if not any(counts.get("count") for _, counts in kinds):
+        waiting = f"; {answer['waiting']} wait for their time" if answer.get("waiting") else ""
+        return render.line(f"no finished predictions yet{waiting}")
+    rows = []
+    for name, counts in kinds:
+        for basis, each in [("all", counts), *sorted((counts.get("by_basis") or {}).items())]:
+            if count := int(each.get("count") or 0):
+                shares = [f"{100 * int(each.get(key) or 0) / count:.0f} %" for key in ("held", "early", "late")]
+                rows.append([name, str(basis), str(count), *shares])
+    render.table(["WHAT", "FROM", "COUNT", "HELD", "CAME EARLIER", "CAME LATER"], rows, flexible="FROM")
+    return render.line(f"meant to hold: {100 * float(answer.get('share') or 0.8):.0f} %")
 
 
 def sentences(job: Mapping[str, Any], now: float) -> list[str]:
