@@ -25,6 +25,7 @@ APART = {
     "fairness": "bench.fairness",
     "ssh": "bench.ssh",
     "machines": "bench.machines",
+    "completion": "bench.completion",
     "plot": "bench.plot",
 }
 #: What `--quick` is for the peers.

@@ -1,5 +1,7 @@
 """Writes docs/reference from the code: the commands from their parsers, the settings from their class.
 
+The table of words for the shells is written too, into the package.
+
 `make docs` runs it; a test fails when the files that are checked in differ from what it writes.
 """
 
@@ -14,10 +16,11 @@ from pathlib import Path
 
 from grassq import settings
 from grassq.cli import help as texts
+from grassq.cli.completion.table import table as completion_table
 from grassq.cli.main import parsers
 from grassq.core.syntax.commands import BY_NAME
 
-PLACE = Path(__file__).parent / "reference"
+ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Made by docs/generate.py (`make docs`); edits here are lost. -->"
 _COMMENT = re.compile(r"((?:^    #: .*\n)+)^    (\w+): (\w+) = (.*)$", re.MULTILINE)
 
@@ -25,13 +28,17 @@ _COMMENT = re.compile(r"((?:^    #: .*\n)+)^    (\w+): (\w+) = (.*)$", re.MULTIL
 def main() -> int:
     """Write every page anew."""
     for name, content in pages().items():
-        (PLACE / name).write_text(content, encoding="utf-8")
+        (ROOT / name).write_text(content, encoding="utf-8")
     return 0
 
 
 def pages() -> dict[str, str]:
-    """Every page with its content."""
-    return {"commands.md": commands(), "settings.md": settings_page()}
+    """Every file with its content."""
+    return {
+        "docs/reference/commands.md": commands(),
+        "docs/reference/settings.md": settings_page(),
+        "src/grassq/cli/completion/table.tsv": completion_table(),
+    }
 
 
 def commands() -> str:

@@ -13,11 +13,14 @@ if [ -x "$environment/bin/python" ] && [ ! -d "$original/simple_gpu_scheduler" ]
 fi
 missing=
 for pair in ip:iproute2 nft:nftables openssl:openssl curl:curl setsid:util-linux sshd:openssh-server \
-    ssh:openssh-client tmux:tmux man:man-db busybox:busybox-static fish:fish zsh:zsh tcsh:tcsh rsync:rsync; do
+    ssh:openssh-client tmux:tmux man:man-db busybox:busybox-static fish:fish zsh:zsh tcsh:tcsh rsync:rsync \
+    crontab:cron mandoc:mandoc; do
     program=${pair%%:*} package=${pair#*:}
     # As a service finds them: some are in sbin.
     PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing="$missing $package"
 done
+# It has no program.
+[ -e /usr/share/bash-completion/bash_completion ] || missing="$missing bash-completion"
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing$missing, which some tests need"

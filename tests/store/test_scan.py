@@ -64,3 +64,11 @@ def all_of(store: Store, scan: JobScan) -> list[int]:
 )
 def test_every_page_goes_on_where_the_last_one_ended(filled: Store, scan: JobScan, ids: list[int]) -> None:
     assert all_of(filled, scan) == ids
+
+
+def test_every_name_is_listed_once_from_a_prefix_on(store: Store) -> None:
+    names = [None, "train", "fit", "train", "train-2", "Train", "eval", "zürich"]
+    store.commit(new(*(replace(a_job(id_), name=name) for id_, name in enumerate(names, 1))))
+    assert set(store.names("", 10)) == {"train", "fit", "train-2", "Train", "eval", "zürich"}
+    assert sorted(store.names("train", 10)) == ["train", "train-2"] and len(store.names("", 2)) == 2
+    assert store.names("zü", 10) == ["zürich"] and store.names("no", 10) == []

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: `show` and its other names.
 SHOWS = ("show", "info", "status")
+#: What the scripts of the shells call at every TAB; no command for people.
+COMPLETE = "__complete"
 
 
 def main(argv: list[str]) -> int:
@@ -37,6 +39,10 @@ def _run(argv: list[str]) -> int:
         from grassq.cli.commands.looking.show import show
 
         return show([word for word in argv[1:] if word != "--json"], as_json="--json" in argv)
+    if argv and argv[0] == COMPLETE:
+        from grassq.cli.completion.answer import answer
+
+        return answer(argv[1:])
     from grassq.cli.main import dispatch
 
     return dispatch(argv)

@@ -53,7 +53,6 @@ _ANSWERS_FOR_NOW = (
     ),
     ("limit", "for now the limits are those of a queue: grass create-queue --help"),
     ("notify", "for now: grass wait {words} && COMMAND"),
-    ("completion", "for now there is no shell completion; `grass help` lists the commands"),
     ("config settings", "for now see docs/reference/settings.md, and `grass doctor` for what is in use"),
     ("web", "for now: grass show --json"),
     ("install-service", "for now: add `@reboot grass start` to your crontab"),

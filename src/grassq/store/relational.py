@@ -38,6 +38,8 @@ from grassq.store.database import Database
 from grassq.store.rows import Part
 from grassq.store.tallies import Tallies
 
+#: The most names that `names` reads: in some orders of PostgreSQL, other names stand among those with a prefix.
+NAMES_READ_MAX = 500
 #: How many rows of a store are in memory at once while it is copied, and while waiting jobs are grouped.
 ROWS_AT_ONCE, WAITING_AT_ONCE = 500, 2000
 #: How many ids one page of succeeded jobs looks at: no index lists them by id, and most rows may be other jobs.
@@ -325,6 +327,11 @@ class Store(Database):
         statement = sql.scan(wanted.sort, wanted.descending, condition)
         values = (*(() if value is None else (value,)), *position, limit)
         return self._read(rows.job_from, statement, *values)
+
+    def names(self, prefix: str, limit: int) -> list[str]:
+        """Return the names of jobs that begin with a prefix, each once, at most `limit`; reads NAMES_READ_MAX names."""
+        found = self._read(itemgetter(0), sql.SELECT_NAMES, prefix, NAMES_READ_MAX)
+        return [name for name in found if name.startswith(prefix)][:limit]
 
     def some(self, ids: Sequence[int]) -> list[Job]:
         """Return the stored jobs of these ids, by id; an id without a job is left out."""

@@ -208,6 +208,16 @@ from job where state <> 'succeeded' and state = '{state}' and waits = '{waits}' 
     for state, waits in (("queued", ""), ("waiting", "queue"))
 }
 
+# Every name once, from a prefix on: each step finds the next name in the index, whatever number of jobs share a name.
+SELECT_NAMES = """
+with recursive found (name) as (
+    select * from (select name from job where name is not null and name >= ? order by name limit 1) as first
+    union all
+    select (select name from job where name is not null and name > found.name order by name limit 1)
+    from found where found.name is not null
+)
+select name from found where name is not null limit ?
+"""
 SELECT_HIGHEST = "select max(id) from job"
 COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group by state"
 COUNT_FINISHED = "select count(*) from job where finished is not null"

@@ -27,6 +27,7 @@ from grassq.web.logs.last_lines import LastLines
 from grassq.web.logs.serve import serve_log
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
+from grassq.web.routes.complete import serve_completion
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.routes.jobs import CHANGES, Jobs
 from grassq.web.routes.machines import Machines
@@ -62,6 +63,7 @@ class Api:
         self._directory = directory
         self._stop = stop
         self._about = about
+        self._complete = partial(serve_completion, engine=engine, machines=machines)
         self._link = link
         self.guard = guard
         self.tokens = Tokens(engine, self.guard)
@@ -111,6 +113,7 @@ class Api:
         engine, directory = self._engine, self._directory
         log = partial(serve_log, engine=engine, sources=directory)
         return [
+            Route("GET", "/v1/complete", self._complete, "read"),
             Route("POST", "/v1/redeem", tokens.redeem, "open"),
             Route("POST", "/v1/logout", tokens.logout, "read"),
             Route("GET", "/v1/show", jobs.show, "read"),

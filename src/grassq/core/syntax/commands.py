@@ -83,6 +83,7 @@ COMMANDS = (
     CommandInfo("daemon", "daemon", DAEMON, "run the daemon in the foreground", is_local=True),
     CommandInfo("doctor", "doctor", DAEMON, "check this machine and print advice", is_local=True),
     CommandInfo("store", "store", DAEMON, "copy all jobs to another store", is_local=True),
+    CommandInfo("completion", "completion", DAEMON, "print the completion script of a shell", is_local=True),
 )
 
 #: Each command under its name and under its aliases; the aliases come last.
