@@ -43,6 +43,7 @@ from grassq.web.access.auth import Guard
 from grassq.web.app import Api
 from grassq.web.listen.tcp import Identity, families, is_wildcard, listen, only_here
 from grassq.web.logs.cache import LogCache
+from grassq.web.logs.index import LogIndexes
 from grassq.web.routes.tokens import Reach
 from grassq.web.submit.json5_text import parse_object
 from grassq.web.workers.directory import WorkerDirectory
@@ -57,6 +58,8 @@ STORE_NAME = "store.db"
 #: The mark of a store elsewhere. Not beside a `store.db` of this home, which has a mark of its own.
 MARK_NAME = "postgres.mark"
 CACHE_NAME = "cache"
+#: The indexes of logs.
+INDEX_NAME = "log-index"
 REMIND_S = 86400.0
 
 
@@ -223,7 +226,7 @@ def _directory(
     stack.push_async_callback(cache.close)
     if setup.mode.bind is not None or has_machines:
         cache.start()
-    return WorkerDirectory(links, worker, cache)
+    return WorkerDirectory(links, worker, cache, LogIndexes(Path(setup.home) / INDEX_NAME))
 
 
 def _alarm(audit: Audit, words: str) -> None:

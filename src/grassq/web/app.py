@@ -24,6 +24,8 @@ from grassq.web.forecast.recorder import Recorder
 from grassq.web.forecast.what_if import WhatIf
 from grassq.web.forecast.when import When
 from grassq.web.logs.last_lines import LastLines
+from grassq.web.logs.lines import LogLines
+from grassq.web.logs.search import LogSearch
 from grassq.web.logs.serve import serve_log
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
@@ -79,6 +81,8 @@ class Api:
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary, machines)
         self._machines = Machines(machines)
+        self._log_lines = LogLines(engine, directory)
+        self._log_search = LogSearch(engine, directory)
 
     def app(self) -> web.Application:
         """Return the application: routes, and the access check that also answers errors."""
@@ -105,6 +109,7 @@ class Api:
         await self._recorder.close()
         await self._temporary.close()
         await self._removal.close()
+        await self._log_lines.close()
         self._engine.subscriptions.close()
 
     def routes(self) -> list[Route]:
@@ -124,6 +129,8 @@ class Api:
             Route("GET", "/v1/wait", jobs.wait, "read", waits=True),
             Route("GET", "/v1/events", partial(serve_events, engine=engine), "read", waits=True),
             Route("GET", r"/v1/jobs/{id:\d{1,15}}/log", log, "read", waits=True),
+            Route("GET", r"/v1/jobs/{id:\d{1,15}}/log/lines", self._log_lines.serve, "read", waits=True),
+            Route("GET", r"/v1/jobs/{id:\d{1,15}}/log/search", self._log_search.serve, "read", waits=True),
             Route("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit", waits=True),
             Route("POST", "/v1/enqueue", submissions.enqueue, "submit", REMOTE_BODY_MAX),
             Route("POST", "/v1/submit", submissions.submit, "submit", REMOTE_BODY_MAX),

@@ -11,7 +11,9 @@ from tests.core.term.pyte_screen import our_lines, pyte_lines
 
 from grassq.core.term.line import Line
 from grassq.core.term.row import COLUMNS_MAX, MARKS_MAX
-from grassq.core.term.screen import STRING_MAX, WINDOW, Screen, fold
+from grassq.core.term.scan import scan
+from grassq.core.term.screen import WINDOW, Screen, fold
+from grassq.core.term.sequences import STRING_MAX
 from grassq.core.term.style import words
 
 
@@ -186,7 +188,17 @@ def test_a_restored_screen_goes_on_as_if_nothing_had_happened(data: bytes, cut: 
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.one_of(wild, st.just(b"plain line\n" * 250), st.just(b"crlf\r\n" * 250)), max_size=4))
+@given(
+    st.lists(
+        st.one_of(
+            wild,
+            st.just(b"plain line\n" * 250),
+            st.just(b"crlf\r\n" * 250),
+            st.just(b"\x1b[31mred\x1b[0;1m\rx\x1b[K\n\x1b[4mq\x1b[2Dz\n" * 150),
+        ),
+        max_size=4,
+    )
+)
 def test_skimming_counts_the_same_lines(parts: list[bytes]) -> None:
     skimmed, fed = Screen(), Screen()
     for part in parts:
@@ -212,3 +224,24 @@ def test_a_damaged_state_is_refused_or_harmless(damaged: bytes | tuple[bytes, in
         return
     screen.feed(b"more\x1b[2Atext\x1b[K\n" * 150)
     screen.finish()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            wild,
+            st.just("plain\u202e line\n".encode() * 500),
+            st.just(b"crlf\t\r\n" * 600),
+            st.just(b"\x1b[31mred\x1b[0;1mx\x1b[K\n\x1b[mq\n" * 300),
+        ),
+        max_size=4,
+    )
+)
+def test_scanning_gives_the_same_texts_in_blocks(parts: list[bytes]) -> None:
+    scanned, fed = Screen(), Screen()
+    for part in parts:
+        blocks, lines = scan(scanned, part), fed.feed(part)
+        texts = [(block.number + at, text) for block in blocks for at, text in enumerate(block.text.split("\n"))]
+        assert texts == [(line.number, line.text) for line in lines]
+    assert scanned.state() == fed.state()

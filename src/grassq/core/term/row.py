@@ -205,6 +205,11 @@ def is_simple(text: str) -> bool:
     return len(text) <= COLUMNS_MAX and "\t" not in text and _NARROW.fullmatch(text) is not None
 
 
+def escaped(text: str) -> str:
+    """Return a text with the characters as escapes that a line shows as escapes."""
+    return text if text.isascii() else _REORDERING.sub(lambda found: _escape(found.group()), text)
+
+
 @lru_cache(maxsize=8192)
 def _size(character: str) -> int:
     """Return the columns of a character: 0 for marks, more than 2 for a character that is shown as an escape."""

@@ -9,31 +9,27 @@ lines or characters, scroll regions and the alternate screen are ignored.
 
 from __future__ import annotations
 
-import codecs
-import re
 from collections.abc import Iterator
 
 from grassq.core.term.line import Line, Span
+from grassq.core.term.linear import is_linear, style_after
 from grassq.core.term.row import COLUMNS_MAX, Row, is_simple
+from grassq.core.term.sequences import (
+    CONTROL,
+    ESCAPE,
+    OPEN,
+    SPECIAL,
+    STRING_BEGIN,
+    STRING_END,
+    STRING_MAX,
+    unfinished,
+)
 from grassq.core.term.style import apply
 
 #: Lines that can still change.
 WINDOW = 100
-#: Bytes of a title or another string that are skipped; what follows them is text again.
-STRING_MAX = 1 << 20
 #: A window that was written within this many bytes, from top to bottom, is read again rather than saved.
 READ_AGAIN_MAX = 1 << 20
-
-_CONTROLS = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
-_SPECIAL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\xc2[\x80-\x9f]")
-_C1 = re.compile(rb"\xc2[\x80-\x9f]")
-_STRING_BEGIN = re.compile(rb"\x1b[\]PX^_]|\xc2[\x90\x98\x9d\x9e\x9f]")
-#: A control sequence is skipped if a control character or a character beyond ASCII breaks it.
-_CSI = re.compile(rb"(?:\x1b\[|\xc2\x9b)([0-?]{0,128})([ -/]{0,16})([@-~]|(?=[\x00-\x1f\x7f-\xff]))")
-_ESCAPE = re.compile(rb"\x1b[ -/]{0,16}(?:[0-~]|(?=[\x00-\x1f\x7f-\xff]))")
-_OPEN = re.compile(rb"(?:\x1b(?:\[[0-?]{0,128}[ -/]{0,16}|[ -/]{0,16})?|\xc2(?:\x9b[0-?]{0,128}[ -/]{0,16})?)\Z")
-#: What ends a string; an escape at the end of a piece may be half of an end.
-_STRING_END = re.compile(rb"\x07|\x1b\\|\xc2\x9c|(?=\n)|(?=\x1b[^\\])|(?=\x1b\Z)|(?=\xc2\Z)")
 
 
 class Screen:
@@ -78,6 +74,24 @@ class Screen:
         finally:
             self._keeps = True
         return self.first - before
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no character and no sequence is unfinished."""
+        return not self.pending and not self.skipped
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the cursor is at the begin of a new line below all others."""
+        return self.row == len(self.rows) and self.column == 0 and self.fresh[0] >= 0
+
+    def skip(self, data: bytes) -> None:
+        """Take whole linear lines below all others, as if the window had no room for lines."""
+        self.offset += len(data)
+        self.style = style_after(self.style, data)
+        self.first += len(self.rows) + data.count(b"\n")
+        self.rows, self.row, self.column, self.has_moved = [], 0, 0, False
+        self.fresh = (self.offset, self.style)
 
     def lines(self) -> list[Line]:
         """Return the lines that may still change."""
@@ -128,19 +142,19 @@ class Screen:
         if self.pending:
             data, self.pending = self.pending + data, b""
         at = 0
-        if not self.skipped and not self._keeps and is_plain(data):
+        if not self.skipped and not self._keeps:
             at = self._skip_lines(data, base)
         while at < len(data):
             if self.skipped:
                 at = self._skip_string(data, at)
                 continue
-            found = _SPECIAL.search(data, at)
+            found = SPECIAL.search(data, at)
             stop = found.start() if found else len(data)
             if stop == at:
                 at = self._special(data, at, base)
                 continue
             if found is None:
-                stop -= _unfinished(data[-4:])
+                stop -= unfinished(data[-4:])
                 self.pending = data[stop:]
             self._text(data[at:stop], base + at)
             at = stop
@@ -148,14 +162,17 @@ class Screen:
                 return
 
     def _skip_lines(self, data: bytes, base: int) -> int:
-        """Count the lines that begin and become final within plain text; return where the others begin."""
+        """Count the lines that begin and become final within this data; return where the others begin."""
         newlines = data.count(b"\n")
         if newlines <= 2 * WINDOW:
             return 0
-        stop = len(data)
-        for _ in range(WINDOW + 1):
-            stop = data.rfind(b"\n", 0, stop)
-        at = stop + 1
+        end = at = data.rfind(b"\n") + 1
+        for _ in range(WINDOW):
+            at = data.rfind(b"\n", 0, at - 1) + 1
+        # Whole lines: no sequence is cut.
+        if not is_linear(data[:end]):
+            return 0
+        self.style = style_after(self.style, data[:at])
         self.first += self.row + newlines - WINDOW
         self.rows, self.row, self.column, self.has_moved = [], 0, 0, False
         self.fresh = (base + at, self.style)
@@ -265,13 +282,13 @@ class Screen:
         return at + 1
 
     def _sequence(self, data: bytes, at: int, base: int) -> int:
-        if _OPEN.match(data, at):
+        if OPEN.match(data, at):
             self.pending = data[at:]
             return len(data)
-        if found := _STRING_BEGIN.match(data, at):
+        if found := STRING_BEGIN.match(data, at):
             self.skipped = 1
             return found.end()
-        if found := _CSI.match(data, at):
+        if found := CONTROL.match(data, at):
             parameters, between, final = found.groups()
             if final == b"m" and not between:
                 if parameters[:1] not in (b"<", b"=", b">", b"?"):
@@ -279,7 +296,7 @@ class Screen:
             elif final and not between:
                 self._control(final, parameters, base + found.end())
             return found.end()
-        if found := _ESCAPE.match(data, at):
+        if found := ESCAPE.match(data, at):
             self._escape(found.group(), base + found.end())
             return found.end()
         # No sequence that is known: only its first byte, or the two bytes of a control character, are left out.
@@ -287,7 +304,7 @@ class Screen:
 
     def _skip_string(self, data: bytes, at: int) -> int:
         """Skip a string up to its end; return where the next begins."""
-        found = _STRING_END.search(data, at)
+        found = STRING_END.search(data, at)
         stop = found.start() if found else len(data)
         room = STRING_MAX - self.skipped + 1
         if stop - at > room:
@@ -413,27 +430,8 @@ def folded(parts: Iterator[bytes]) -> Iterator[Line]:
     yield from screen.finish()
 
 
-def is_plain(data: bytes) -> bool:
-    """Tell whether bytes are text, newlines and tabs only, so that every newline ends a line."""
-    if b"\x1b" in data or len(data.translate(None, _CONTROLS)) != len(data):
-        return False
-    if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
-        return False
-    return b"\xc2" not in data or _C1.search(data) is None
-
-
 def _simple_line(row: Row, number: int) -> Line:
     if row.updates or row.marks or not isinstance(row.styles, int) or "\x00" in row.text:
         return row.line(number)
     spans = (Span(row.styles, row.text),) if row.text else ()
     return Line(number, row.begin, row.end, spans, 0, row.cut)
-
-
-def _unfinished(tail: bytes) -> int:
-    """Return how many bytes at the end are the begin of a character."""
-    for size in range(1, min(3, len(tail)) + 1):
-        if tail[-size] >= 0xC0:
-            return size - (codecs.utf_8_decode(tail[-size:], "replace", False)[1])
-        if tail[-size] < 0x80:
-            return 0
-    return 0

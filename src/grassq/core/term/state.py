@@ -7,7 +7,8 @@ from itertools import groupby
 import msgspec
 
 from grassq.core.term.row import COLUMNS_MAX, MARKS_MAX, Row
-from grassq.core.term.screen import STRING_MAX, WINDOW, Screen
+from grassq.core.term.screen import WINDOW, Screen
+from grassq.core.term.sequences import STRING_MAX
 from grassq.core.term.style import is_style
 
 #: Changes whenever a state means something else.

@@ -2,7 +2,9 @@
 
 `serve.py` answers a request for a log; `tail.py` reads one log as it grows; `cache.py` keeps copies of the logs of
 ended jobs of other machines, for the time when the worker is not connected; `last_lines.py` reads the ends of many logs
-for lists of jobs: the last line, how far a job is, and why it probably failed.
+for lists of jobs: the last line, how far a job is, and why it probably failed. `lines.py` answers with lines as people
+see them, from any place of a long log: `index.py` counts lines once and remembers places, `index_file.py` keeps them.
+`search.py` searches a log with a process of its own, `search_process.py`.
 
 May import what `grassq.web` may.
 

@@ -1,4 +1,4 @@
-"""GET /v1/jobs/ID/log: a log from an offset on, whole or as it grows."""
+"""GET /v1/jobs/ID/log: a log from an offset on, whole, up to a limit, or as it grows."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ async def serve_log(request: web.Request, engine: Engine, sources: Sources) -> w
     """Answer with a log from an offset on; with `follow=1`, until the attempt is over."""
     id_ = int(request.match_info["id"])
     if request.query.get("follow") != "1":
-        return await _LogAnswer(request, engine, sources, await _find(engine, id_)).serve(None)
+        return await _LogAnswer(request, engine, sources, await find(engine, id_)).serve(None)
     with engine.subscriptions.subscribe(Filter(frozenset({id_}))) as changes:
         # The job is read after the subscription has begun, so that no change is missed.
-        return await _LogAnswer(request, engine, sources, await _find(engine, id_)).serve(changes)
+        return await _LogAnswer(request, engine, sources, await find(engine, id_)).serve(changes)
 
 
 class _LogAnswer:
@@ -51,17 +51,11 @@ class _LogAnswer:
         self._engine = engine
         self._sources = sources
         self._found = found
-        job = found.job
-        self._stream = request.query.get("stream") or ("out" if job.spec.split else "log")
-        if self._stream not in STREAMS or (self._stream == "log") == job.spec.split:
-            has = "out and err" if job.spec.split else "one log"
-            raise BadInput(f"job {job.id} has {has}, no stream {self._stream!r}")
-        self._attempt = number(request, "attempt", job.attempt, ATTEMPTS_MAX)
-        if self._attempt > job.attempt:
-            has = "1 attempt" if job.attempt == 1 else f"{job.attempt} attempts" if job.attempt else "not started"
-            raise NotFound(
-                f"job {job.id} has {has}{' so far' if job.state not in FINAL else ''}, no attempt {self._attempt}"
-            )
+        self._attempt, self._stream = chosen(request, found.job)
+        #: Bytes that are still to be written; None for all.
+        self._left = number(request, "limit", 0, OFFSET_MAX) if "limit" in request.query else None
+        if self._left is not None and request.query.get("follow") == "1":
+            raise BadInput("limit= and follow=1 cannot go together")
         self._offset = number(request, "offset", 0, OFFSET_MAX)
         self._lines = number(request, "tail", 0, LINES_MAX) if "tail" in request.query else None
         #: The client counts its offset by the bytes it receives, and asks again where the offset jumps.
@@ -82,8 +76,10 @@ class _LogAnswer:
         await response.prepare(self._request)
         try:
             if first is not None:
-                await _write(response, first.data)
-            if changes is None:
+                await _write(response, first.data[: self._left])
+            if self._left is not None and tail is not None:
+                await self._write_limited(response, tail, self._left - (len(first.data) if first else 0))
+            elif changes is None:
                 if tail is not None:
                     tail.end()
                     await self._write_rest(response, tail)
@@ -96,6 +92,13 @@ class _LogAnswer:
             return response
         await response.write_eof()
         return response
+
+    async def _write_limited(self, response: web.StreamResponse, tail: LogTail, left: int) -> None:
+        while left > 0 and (part := await tail.read()) is not None:
+            if not part.data:
+                raise Refused("the log shrank; the next answer says so in its headers")
+            await _write(response, part.data[:left])
+            left -= len(part.data)
 
     def _tail(self) -> LogTail | None:
         """Return the log of the attempt; None before the first attempt has a worker."""
@@ -124,7 +127,7 @@ class _LogAnswer:
             if self._found.job.state in FINAL or self._found.job.attempt > self._attempt > 0:
                 return
             await changes.next()
-            self._found = await _find(self._engine, self._found.job.id)
+            self._found = await find(self._engine, self._found.job.id)
             # A job that has not started yet is followed from its first attempt on.
             self._attempt = self._attempt or (1 if self._found.job.attempt else 0)
             tail = self._tail()
@@ -140,7 +143,7 @@ class _LogAnswer:
         try:
             while self._found.job.state not in FINAL and self._found.job.attempt <= tail.attempt:
                 await changes.next()
-                self._found = await _find(self._engine, tail.job)
+                self._found = await find(self._engine, tail.job)
         finally:
             tail.end()
 
@@ -155,6 +158,19 @@ class _LogAnswer:
             at = part.offset + len(part.data)
 
 
+def chosen(request: web.Request, job: Job) -> tuple[int, str]:
+    """Return the attempt and the stream that a request asks for; raise if the job has no such log."""
+    stream = request.query.get("stream") or ("out" if job.spec.split else "log")
+    if stream not in STREAMS or (stream == "log") == job.spec.split:
+        has = "out and err" if job.spec.split else "one log"
+        raise BadInput(f"job {job.id} has {has}, no stream {stream!r}")
+    attempt = number(request, "attempt", job.attempt, ATTEMPTS_MAX)
+    if attempt > job.attempt:
+        has = "1 attempt" if job.attempt == 1 else f"{job.attempt} attempts" if job.attempt else "not started"
+        raise NotFound(f"job {job.id} has {has}{' so far' if job.state not in FINAL else ''}, no attempt {attempt}")
+    return attempt, stream
+
+
 async def _write(response: web.StreamResponse, data: bytes) -> None:
     """Write bytes of a log; other clients have a turn after every piece, however fast this one takes it."""
     for at in range(0, len(data), PIECE):
@@ -162,7 +178,8 @@ async def _write(response: web.StreamResponse, data: bytes) -> None:
         await asyncio.sleep(0)
 
 
-async def _find(engine: Engine, id_: int) -> FoundLog:
+async def find(engine: Engine, id_: int) -> FoundLog:
+    """Return a job and the worker of each of its attempts; raise NotFound if there is no such job."""
     return await engine.read(partial(_look_up, id_=id_))
 
 

@@ -42,6 +42,8 @@ class Source(Struct, frozen=True):
     reader: LogReader
     #: A copy that leaves out the middle of a long log equals the log only up to here.
     cut_at: int | None = None
+    #: Every byte comes from another machine.
+    is_far: bool = False
 
 
 class Sources(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from grassq.core.messages import Forget, LeftFolder
@@ -9,6 +10,7 @@ from grassq.core.model import Offer
 from grassq.core.names import shown
 from grassq.errors import Refused
 from grassq.web.logs.cache import LogCache
+from grassq.web.logs.index import LogIndexes
 from grassq.web.logs.tail import LogReader, Source
 from grassq.web.workers.connection import OutOfTouch
 from grassq.web.workers.registry import WorkerRegistry
@@ -63,9 +65,15 @@ class WorkerDirectory:
     """Finds the worker to ask; raises OutOfTouch when that worker is not connected."""
 
     def __init__(
-        self, links: WorkerRegistry, local: LocalWorkerApi | None = None, cache: LogCache | None = None
+        self,
+        links: WorkerRegistry,
+        local: LocalWorkerApi | None = None,
+        cache: LogCache | None = None,
+        indexes: LogIndexes | None = None,
     ) -> None:
         self._links = links
+        #: The indexes of logs; without a folder for them there are none.
+        self.indexes = indexes
         self._local = local
         self._cache = cache
 
@@ -84,7 +92,7 @@ class WorkerDirectory:
         if self._local is not None and worker == self._local.name:
             return Source(self._local.logs)
         if (link := self._links.get(worker)) is not None:
-            return Source(link)
+            return Source(link, is_far=True)
         copy = None if self._cache is None else self._cache.copy(job, attempt, stream)
         if copy is not None:
             return Source(copy, cut_at=copy.cut_at)
@@ -99,6 +107,8 @@ class WorkerDirectory:
         """
         if self._cache is not None:
             self._cache.remove(ids)
+        if self.indexes is not None:
+            await asyncio.to_thread(self.indexes.remove, ids)
         for link in self._links.all():
             link.send(Forget(tuple(ids), tuple(spare)))
         return [] if self._local is None else await self._local.remove(ids, spare)
