@@ -12,7 +12,7 @@ from grassq.core.term.line import Line
 from grassq.core.term.screen import fold
 from grassq.web.logs import index_file
 from grassq.web.logs.index import Bound, LogBytes, LogChanged, LogIndex, LogIndexes
-from grassq.web.logs.index_file import Place, Places
+from grassq.web.logs.index_file import IndexPlace, IndexPlaces
 from grassq.web.logs.tail import Source
 
 PLAIN = b"".join(b"line %d of a log that has some length\n" % at for at in range(1, 30_001))
@@ -176,9 +176,9 @@ def test_two_readers_that_write_one_file_leave_an_index_that_works(tmp_path: Pat
 
 
 def test_the_places_of_an_endless_log_are_bounded() -> None:
-    places = Places()
+    places = IndexPlaces()
     for at in range(index_file.PLACES_MAX + 10):
-        places.add(Place(at, at, 0.0, 0, b""))
+        places.add(IndexPlace(at, at, 0.0, 0, b""))
     assert len(places.all) < index_file.PLACES_MAX and places.step == 512 << 10
     assert (found := places.before_line(1000)) is not None and 998 <= found.line <= 1000
 

@@ -20,7 +20,7 @@ from grassq.core.term.line import Line
 from grassq.core.term.screen import Screen
 from grassq.web.logs import index_file
 from grassq.web.logs.cache import Key
-from grassq.web.logs.index_file import SAMPLE, Place, Places
+from grassq.web.logs.index_file import SAMPLE, IndexPlace, IndexPlaces
 from grassq.web.logs.tail import MARK_MAX, OFFSET_MAX, Source
 
 #: Indexes that are in memory; the one that was not used for the longest time is dropped. All are in files.
@@ -84,11 +84,11 @@ class LogIndex:
         self._reset()
 
     def _reset(self) -> None:
-        self.places = Places()
+        self.places = IndexPlaces()
         #: Counts the lines; everything before `screen.offset` is indexed.
         self.screen = Screen()
         self._tail = b""
-        self._unwritten: list[Place] = []
+        self._unwritten: list[IndexPlace] = []
         self._written_at = 0
         self._thinned = False
         #: What was cut out of the log when it was indexed.
@@ -126,14 +126,14 @@ class LogIndex:
         """Begin where the file ends, and compare what it says with the log."""
         if not self._is_loaded:
             self._is_loaded = True
-            self.places = Places(await asyncio.to_thread(index_file.load, self._path))
+            self.places = IndexPlaces(await asyncio.to_thread(index_file.load, self._path))
             self._go_to_last_place()
         if (cut_end := await log.cut_end()) != self._cut_end:
             # More of the middle was cut out: only what is before the cut is as it was.
             self.places.all = [place for place in self.places.all if place.offset <= self._cut_begin]
             kept, is_known = self.places, self._cut_begin
             await self.forget()
-            self.places = kept if is_known else Places()
+            self.places = kept if is_known else IndexPlaces()
             self._cut_end = cut_end
             self._go_to_last_place()
         if self.screen.offset:
@@ -198,7 +198,7 @@ class LogIndex:
         if begin < SAMPLE or (last is not None and (offset <= last.offset or self.screen.first < last.line)):
             return  # the bytes before this place are not in this piece: the next place will do
         sample = index_file.sample(data[begin - SAMPLE : begin])
-        place = Place(offset, self.screen.first, seen, sample, zlib.compress(state, 1))
+        place = IndexPlace(offset, self.screen.first, seen, sample, zlib.compress(state, 1))
         self._thinned |= self.places.add(place)
         self._unwritten.append(place)
 
@@ -213,7 +213,7 @@ class LogIndex:
             elif places:
                 await asyncio.to_thread(index_file.append, self._path, places)
 
-    async def lines_from(self, log: LogBytes, place: Place | None, first: int, most: Bound) -> list[Line]:
+    async def lines_from(self, log: LogBytes, place: IndexPlace | None, first: int, most: Bound) -> list[Line]:
         """Return lines from number `first` on, read from a place on; the bytes must be indexed."""
         if place is None:
             screen = Screen()

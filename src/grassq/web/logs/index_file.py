@@ -27,7 +27,7 @@ VERSION = b"grass-log-index 1\n"
 _HEAD = struct.Struct("<II")
 
 
-class Place(Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class IndexPlace(Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """A byte of the log from which it can be read on."""
 
     offset: int
@@ -49,17 +49,17 @@ class Place(Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"the state of a screen is damaged: {error}") from None
 
 
-class Places:
+class IndexPlaces:
     """The places of one log, in order. The first is the begin of the log."""
 
-    def __init__(self, found: list[Place] | None = None) -> None:
-        self.all: list[Place] = found or []
+    def __init__(self, found: list[IndexPlace] | None = None) -> None:
+        self.all: list[IndexPlace] = found or []
         #: Bytes of the log between two places.
         self.step = 256 << 10
         while len(self.all) > PLACES_MAX:
             self._thin()
 
-    def add(self, place: Place) -> bool:
+    def add(self, place: IndexPlace) -> bool:
         """Add a place behind the last; return whether others were left out for it."""
         self.all.append(place)
         if len(self.all) <= PLACES_MAX:
@@ -67,19 +67,19 @@ class Places:
         self._thin()
         return True
 
-    def before_line(self, line: int) -> Place | None:
+    def before_line(self, line: int) -> IndexPlace | None:
         """Return the last place from which this line can be read; None for the begin of the log."""
         return self._before(bisect_right(self.all, line, key=lambda place: place.line))
 
-    def before_byte(self, offset: int) -> Place | None:
+    def before_byte(self, offset: int) -> IndexPlace | None:
         """Return the last place not behind this byte; None for the begin of the log."""
         return self._before(bisect_right(self.all, offset, key=lambda place: place.offset))
 
-    def seen_before(self, time: float) -> Place | None:
+    def seen_before(self, time: float) -> IndexPlace | None:
         """Return the last place whose bytes were seen up to this time; None if there is none."""
         return self._before(bisect_right(self.all, time, key=lambda place: place.seen))
 
-    def _before(self, at: int) -> Place | None:
+    def _before(self, at: int) -> IndexPlace | None:
         return self.all[at - 1] if at else None
 
     def _thin(self) -> None:
@@ -87,18 +87,18 @@ class Places:
         self.step *= 2
 
 
-def load(path: Path) -> list[Place]:
+def load(path: Path) -> list[IndexPlace]:
     """Return the places in a file, up to the first that is damaged or out of order."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_MAX)
     except OSError:
         return []
-    found: list[Place] = []
+    found: list[IndexPlace] = []
     at = len(VERSION)
     if data[:at] != VERSION:
         return []
-    decoder = msgspec.msgpack.Decoder(Place)
+    decoder = msgspec.msgpack.Decoder(IndexPlace)
     while at + _HEAD.size <= len(data):
         size, checksum = _HEAD.unpack_from(data, at)
         at += _HEAD.size
@@ -116,7 +116,7 @@ def load(path: Path) -> list[Place]:
     return found
 
 
-def append(path: Path, places: list[Place]) -> None:
+def append(path: Path, places: list[IndexPlace]) -> None:
     """Write places behind those in the file; make the file if it is not there."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -128,7 +128,7 @@ def append(path: Path, places: list[Place]) -> None:
         os.close(descriptor)
 
 
-def replace(path: Path, places: list[Place]) -> None:
+def replace(path: Path, places: list[IndexPlace]) -> None:
     """Write places instead of those in the file."""
     path.unlink(missing_ok=True)
     if places:
@@ -140,6 +140,6 @@ def sample(data: bytes) -> int:
     return zlib.crc32(data[-SAMPLE:])
 
 
-def _record(place: Place) -> bytes:
+def _record(place: IndexPlace) -> bytes:
     body = msgspec.msgpack.encode(place)
     return _HEAD.pack(len(body), zlib.crc32(body)) + body

@@ -19,7 +19,7 @@ from grassq.core.term.screen import Screen
 from grassq.core.term.style import words
 from grassq.errors import BadInput, Refused
 from grassq.web.logs.index import Bound, LogBytes, LogChanged, LogIndex
-from grassq.web.logs.index_file import Place
+from grassq.web.logs.index_file import IndexPlace
 from grassq.web.logs.serve import chosen, find
 from grassq.web.logs.tail import OFFSET_MAX
 from grassq.web.requests import number
@@ -50,7 +50,7 @@ class LogLines:
 
     async def serve(self, request: web.Request) -> web.Response:
         """Answer with lines."""
-        place = Asked(request)
+        place = AskedLines(request)
         found = await find(self._engine, int(request.match_info["id"]))
         attempt, stream = chosen(request, found.job)
         key = found.job.id, attempt, stream
@@ -71,7 +71,7 @@ class LogLines:
             task.cancel()
         await asyncio.gather(*self._building, return_exceptions=True)
 
-    async def _answer(self, index: LogIndex, log: LogBytes, asked: Asked) -> dict[str, object]:
+    async def _answer(self, index: LogIndex, log: LogBytes, asked: AskedLines) -> dict[str, object]:
         if asked.is_from_end and not index.lock.locked():
             index.size = await log.size()
         if asked.is_from_end and (index.lock.locked() or index.size - index.screen.offset > TAIL_LAG_MAX):
@@ -88,7 +88,7 @@ class LogLines:
                     await index.forget()
         raise Refused("the log changes while it is read; ask again")
 
-    async def _indexed(self, index: LogIndex, log: LogBytes, asked: Asked, deadline: float) -> dict[str, object]:
+    async def _indexed(self, index: LogIndex, log: LogBytes, asked: AskedLines, deadline: float) -> dict[str, object]:
         loop = asyncio.get_running_loop()
         enough = asked.enough()
         most = FAR_BYTES_MAX if log.is_far else OFFSET_MAX
@@ -118,7 +118,7 @@ class LogLines:
             await index.extend(log, lambda index: False, OFFSET_MAX)
 
 
-class Asked:
+class AskedLines:
     """What a request asks for."""
 
     def __init__(self, request: web.Request) -> None:
@@ -148,7 +148,7 @@ class Asked:
             return lambda index: False
         return lambda index: index.screen.first >= self.line + self.count
 
-    def place(self, index: LogIndex) -> tuple[Place | None, int]:
+    def place(self, index: LogIndex) -> tuple[IndexPlace | None, int]:
         """Return from where the lines are read, and the number of the first line."""
         if self.byte is not None:
             return index.places.before_byte(self.byte), 1
