@@ -18,11 +18,12 @@ from grassq import settings
 from grassq.cli import help as texts
 from grassq.cli.completion.table import table as completion_table
 from grassq.cli.main import parsers
+from grassq.core.notices.rules import OCCASIONS, NotifyRule
 from grassq.core.syntax.commands import BY_NAME
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Made by docs/generate.py (`make docs`); edits here are lost. -->"
-_COMMENT = re.compile(r"((?:^    #: .*\n)+)^    (\w+): (\w+) = (.*)$", re.MULTILINE)
+_COMMENT = re.compile(r"((?:^    #: .*\n)+)^    (\w+): ([\w\[\], .|]+) = (.*)$", re.MULTILINE)
 
 
 def main() -> int:
@@ -63,7 +64,7 @@ def commands() -> str:
 def settings_page() -> str:
     """The page of all settings."""
     rows = [
-        f"| `{name}` | `GRASS_{name.upper()}` | {kind} | `{default}` | {_cell(text)} |"
+        f"| `{name}` | {_variable(name)} | {_cell(kind)} | `{default}` | {_cell(text)} |"
         for name, kind, default, text in declared()
     ]
     intro = (
@@ -76,7 +77,24 @@ def settings_page() -> str:
         "`GRASS_HOME` is not a setting but the place of everything; without it the home is `$XDG_STATE_HOME/grass`,"
         " else `~/.local/state/grass`."
     )
-    return "\n\n".join([NOTE, "# Settings", intro, "\n".join([*head, *rows]), home]) + "\n"
+    parts = [NOTE, "# Settings", intro, "\n".join([*head, *rows]), home, "## Rules of notices", *_notify_rules()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _variable(name: str) -> str:
+    return "none" if name in settings.TABLES else f"`{settings.variable(name)}`"
+
+
+def _notify_rules() -> list[str]:
+    """The keys of a `[[notify]]` table, and what can be told."""
+    keys = ", ".join(f"`{name}`" for name in NotifyRule.__struct_fields__)
+    occasions = ", ".join(f"`{word}`" for word in OCCASIONS)
+    example = '[[notify]]\non = ["failed", "sweep"]\nto = "https://ntfy.sh/my-topic"\nqueue = "gpu"'
+    text = (
+        f"Each `[[notify]]` table of `{settings.FILE_NAME}` is a rule. Its keys are {keys}; the last two are optional."
+        f" `on` lists occasions: {occasions}. [Be told when it is over](../howto/notices.md) explains them."
+    )
+    return [text, f"```toml\n{example}\n```"]
 
 
 def declared() -> Iterator[tuple[str, str, str, str]]:

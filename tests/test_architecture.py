@@ -17,7 +17,7 @@ PACKAGE = "grassq"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "core": set(),
-    "settings": set(),
+    "settings": {"core"},
     "home": set(),
     "gc_pause": set(),
     "descriptors": set(),
@@ -31,7 +31,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worker": {"core", "run", "link", "files", "atomic_files", "pins"},
     "files": {"core", "atomic_files", "descriptors"},
     "machines": {"core", "run", "worker", "link", "files", "atomic_files", "descriptors"},
-    "web": {"core", "broker", "store", "run", "link", "machines", "gc_pause", "atomic_files", "pins"},
+    # Reads what the broker has stored to be told, and sends it: beside the broker, below what people ask.
+    "notify": {"core", "broker", "store", "atomic_files"},
+    "web": {"core", "broker", "notify", "store", "run", "link", "machines", "gc_pause", "atomic_files", "pins"},
     "sdk": {"net", "home", "core", "gc_pause", "files"},
     "daemon": {
         "core",
@@ -45,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "web",
         "files",
         "machines",
+        "notify",
         "atomic_files",
     },
     "cli": {"sdk", "net", "home", "core", "daemon", "descriptors", "files"},
@@ -69,6 +72,8 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("cli", "daemon"): set(),
     ("cli.commands.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
     ("cli.commands.store", "daemon"): {"daemon"},  # `grass store copy` needs the code that opens stores
+    ("settings", "core"): {"core.names", "core.notices", "core.syntax"},  # the rules of notices are checked there
+    ("notify", "store"): {"store.base"},  # how jobs are asked for
     ("web", "store"): {"store.base"},  # the shape of a submission, never the store itself
     # Whether a job's program is there, asked as the job will ask; and how words that are no text are written.
     ("web", "run"): {"run.which", "run.rundir", "run.log_files"},
@@ -119,6 +124,11 @@ ASYNC = (
     "machines.keeper",
     "machines.machine_thread",
     "machines.ssh_machine",
+    "notify.bounded_command",
+    "notify.notifier",
+    "notify.outbox",
+    "notify.senders",
+    "notify.sweep_watch",
     "worker.local_logs",
     "worker.local_machine",
     "worker.machine",

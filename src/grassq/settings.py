@@ -10,6 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from grassq.core.names import shown
+from grassq.core.notices.rules import RULES_MAX, NotifyRule
+from grassq.core.syntax.options import closest
 from grassq.errors import BadInput
 
 FILE_NAME = "grass.toml"
@@ -56,20 +59,30 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ssh: str = "ssh"
     #: How often, in seconds, machines over ssh are asked what others use there; 0 asks once per connection.
     probe_s: float = 10.0
+    #: The hosts, separated by commas, to which jobs of tokens may send notices over https; empty for none.
+    token_notify: str = ""
+    #: The targets that are told when jobs end: tables `[[notify]]` in the file, see below.
+    notify: tuple[NotifyRule, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.lease_s >= LEASE_MIN_S:
             raise ValueError(f"lease_s must be at least {LEASE_MIN_S:g}: heartbeats and a takeover have to fit into it")
         if not 0.0 <= self.probe_s <= PROBE_MAX_S:
             raise ValueError(f"probe_s must be from 0 to {PROBE_MAX_S:g} seconds")
+        if len(self.notify) > RULES_MAX:
+            raise ValueError(f"there are {len(self.notify)} [[notify]] tables; {RULES_MAX} is the most")
+
+
+#: Settings that are tables in the file; they have no variable.
+TABLES = ("notify",)
 
 
 def load(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
     """Return the settings in force."""
     values: dict[str, Any] = _from_file(Path(home) / FILE_NAME)
     for name in Settings.__struct_fields__:
-        text = environ.get(f"GRASS_{name.upper()}")
-        if text is not None:
+        text = environ.get(variable(name))
+        if text is not None and name not in TABLES:
             values[name] = text
     values |= {name: value for name, value in flags.items() if value is not None}
     try:
@@ -79,10 +92,21 @@ def load(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) -> 
         raise BadInput(f"a setting is wrong: {cause}; see {FILE_NAME} in {home}, and GRASS_* variables") from None
 
 
+def variable(name: str) -> str:
+    """Return the variable of the environment that sets a setting."""
+    return f"GRASS_{name.upper()}"
+
+
 def _from_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
+    for name in values:
+        if name not in Settings.__struct_fields__:
+            near = closest(name, Settings.__struct_fields__)
+            hint = f"did you mean {near}?" if near else "`grass config show` lists the settings"
+            raise BadInput(f"{path} has {shown(name)}, not a setting; {hint}")
+    return values

@@ -48,11 +48,17 @@ ANSWERS: Mapping[str, object] = {
     },
     "/v1/machines/m/about": {"argv": [f"/nowhere/{EVIL}"]},
     "/v1/machines/m/test": {"step": EVIL, "ok": False, "words": EVIL},
+    "/v1/notify": {
+        "rules": [{"on": [EVIL], "to": EVIL, "queue": EVIL, "name": EVIL}],
+        "recent": [{key: EVIL for key in ("at", "to", "title", "state", "error")}],
+        "dropped": EVIL,
+    },
     "/v1/info": {"pid": EVIL, "version": EVIL, "store": EVIL, "read_only": EVIL, "strays": [{"path": EVIL}]},
 }
 CHANGED = {
     "name": EVIL, "status": EVIL, "queues": [EVIL], "worker": EVIL, "drained": True, "id": EVIL, "code": EVIL,
     "expires": EVIL, "notes": [EVIL], "changed": {EVIL: EVIL}, "ids": [5], "jobs": [JOB], "print": {},
+    "results": [{"to": EVIL, "ok": True}, {"to": EVIL, "error": EVIL}],
 }  # fmt: skip
 EVENT = {"event": EVIL, "job": EVIL, "last": EVIL, "name": EVIL, "queue": EVIL, "detail": EVIL, "at": EVIL}
 
@@ -74,6 +80,7 @@ LINES = {
     "follow": [["follow", "5"]],
     "wait": [["wait", "5"]],
     "events": [["events"], ["events", "--json"]],
+    "notify": [["notify"], ["notify", "--json"], ["notify", "--test", "x"]],
     "create-queue": [["create-queue", "q"]],
     "delete-queue": [["delete-queue", "q"]],
     "pause": [["pause", "q"]],

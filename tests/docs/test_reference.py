@@ -11,7 +11,7 @@ from grassq.cli import help as texts
 from grassq.cli.main import parsers
 from grassq.core.syntax import options
 from grassq.core.syntax.commands import BY_NAME
-from grassq.settings import Settings
+from grassq.settings import TABLES, Settings
 
 COMMANDS = (ROOT / "docs" / "reference" / "commands.md").read_text()
 SETTINGS = (ROOT / "docs" / "reference" / "settings.md").read_text()
@@ -54,5 +54,6 @@ def test_every_setting_is_documented_with_its_default_and_a_meaning() -> None:
     assert [name for name, *_ in generate.declared()] == list(Settings.__struct_fields__)
     for name, _, default, meaning in generate.declared():
         assert meaning
-        assert f"| `{name}` | `GRASS_{name.upper()}` |" in SETTINGS
+        variable = "none" if name in TABLES else f"`GRASS_{name.upper()}`"
+        assert f"| `{name}` | {variable} |" in SETTINGS
         assert f"`{default}`" in SETTINGS

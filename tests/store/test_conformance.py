@@ -93,6 +93,7 @@ def test_a_job_with_files_comes_back_with_them_and_other_jobs_are_stored_as_befo
         "python": b"~/venv",
         "setup": b"uv sync",
         "setup_files": (b"uv.lock",),
+        "notify": ("desktop", "https://hook.example/é"),
         "constraints": Constraints(labels=("gpu",), files=True),
     }
     changes = new(a_job(1), a_job(2))
@@ -185,6 +186,19 @@ def test_what_a_job_left_goes_with_it(store: Store) -> None:
     ended(store, 1)
     store.commit(Changes(removed=[1]))
     assert (store.attempts(1), store.story(1), store.environment(DIGEST)) == ([], [], None)
+
+
+def test_ends_to_be_told_come_in_the_order_of_their_commits_until_they_were_told(store: Store) -> None:
+    store.commit(Changes(untold=[b"one", b"two\xff"]))
+    store.commit(Changes(untold=[b"three"]))
+    found = store.untold(0, 10)
+    assert [end for _, end in found] == [b"one", b"two\xff", b"three"]
+    assert store.untold(found[0][0], 1) == found[1:2]
+    store.commit(Changes(told=[found[2][0], found[0][0]]))
+    assert store.untold(0, 10) == found[1:2]
+    store.commit(Changes(untold=[b"four"]))
+    numbers = [number for number, _ in store.untold(0, 10)]
+    assert numbers == sorted(numbers) and numbers[-1] > found[2][0], "a number is never given twice"
 
 
 def test_the_folder_of_a_removed_job_is_remembered_until_it_is_gone(store: Store) -> None:

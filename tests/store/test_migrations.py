@@ -85,7 +85,8 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
         ("standing", "offered"),
     )
     later = ["drop index job_token"] + [f"alter table {table} drop column {column}" for table, column in columns]
-    set_back(url, 3, *later, "drop table template", "drop table removal", "drop table prediction")
+    tables = [f"drop table {table}" for table in ("template", "removal", "prediction", "untold")]
+    set_back(url, 3, *later, *tables)
     assert opened(url).jobs(parse("all"), MANY) == before
 
 

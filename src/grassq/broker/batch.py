@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
 from operator import eq
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from grassq.broker.job_change import JobChange, change_of, ranges_of
 from grassq.core import states
 from grassq.core.model import FINAL, HOLDING, Job, State
+from grassq.core.notices.notice import encode_end, end_of
 from grassq.core.outcome import in_words
 from grassq.core.planner.board import Board
 from grassq.core.states import Cancel, Edit, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
@@ -32,6 +34,15 @@ _KINDS: dict[type[Event], str] = {
     Unready: "waiting",
     Edit: "edited",
 }
+
+
+#: Tells whether the end of a job may have to be told.
+WantsNotice = Callable[[Job], bool]
+
+
+def names_targets(job: Job) -> bool:
+    """Tell whether a job names targets of notices."""
+    return bool(job.spec.notify)
 
 
 class Clock(Protocol):
@@ -57,6 +68,7 @@ class Batch(Struct):
     seq: int = 0
     #: The broker's own records of workers, as stored.
     worker_records: dict[str, WorkerRecord] = field(default_factory=dict)
+    wants_notice: WantsNotice = names_targets
     #: Why nothing can be stored now; None while commits succeed.
     read_only: str | None = None
     #: The changes to publish to subscribers once this batch is on disk, in order.
@@ -93,6 +105,8 @@ class Batch(Struct):
         self.note(after, _KINDS.get(type(event)) or type(event).__name__.lower(), _detail(event, after))
         if (attempt := _attempt_of(after, job, self.now)) is not None:
             self.changes.attempts[attempt.job, attempt.number] = attempt
+        if after.state in FINAL and self.wants_notice(after):
+            self.changes.untold.append(encode_end(end_of(replace(after, placement=after.placement or job.placement))))
         return after
 
     def set(self, before: Job, after: Job) -> None:

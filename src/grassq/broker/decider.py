@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from grassq.broker import eligibility, inbox, worker_records
-from grassq.broker.batch import Batch, Clock
+from grassq.broker.batch import Batch, Clock, WantsNotice, names_targets
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
 from grassq.broker.recovery import Recovery, note_late
@@ -62,6 +62,7 @@ class Decider:
         near_max: int = NEAR_MAX,
         prefetch_policy: PrefetchPolicy | None = None,
         mark: HighWater | None = None,
+        wants_notice: WantsNotice = names_targets,
     ) -> None:
         """Load the board. `incarnation` names this run of the broker; the board keeps `near_max` jobs whole."""
         self._store = store
@@ -74,15 +75,14 @@ class Decider:
         self._began = clock.mono()
         self._recovery = Recovery(incarnation, mark)
         self._dispatch = Dispatch(store)
-        self._failures = 0
-        self._retry_at = 0.0
+        self._wants_notice = wants_notice
+        self._failures, self._retry_at = 0, 0.0
         #: The time of the last commit or heartbeat in the store.
         self._beat_at = self._began
         #: The board may be ahead of the store: the board is reloaded before anything else is decided.
         self.stale = True
         #: A plan is made when something changed, at `_ripe_at`, or if this is set.
-        self._replan = True
-        self._reevaluate = True
+        self._replan = self._reevaluate = True
         self._ripe_at = float("inf")
         #: Messages of workers that no commit has included yet. Unlike reports, workers do not repeat them.
         self._unheard: list[FromWorker] = []
@@ -223,7 +223,7 @@ class Decider:
 
     def _batch(self) -> Batch:
         wall, mono = self._clock.wall(), self._clock.mono()
-        mine = self._next_id, Changes(), self._seq, self._worker_records
+        mine = self._next_id, Changes(), self._seq, self._worker_records, self._wants_notice
         return Batch(self.board, self._store, wall, mono, *mine, read_only=self.read_only)
 
     def _decide(self, batch: Batch, messages: Sequence[Message]) -> Effects:

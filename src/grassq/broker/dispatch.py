@@ -80,7 +80,9 @@ class Dispatch:
             # The predecessor has ended, so the worker need not wait for it.
             where = replace(where, after=None)
         env = self._environment(job.spec.env_digest)
-        return Start(job.id, job.attempt, job.spec, where, env, job.name, job.rerun_of)
+        # Notices are sent by the broker alone, and a target may hold a secret.
+        spec = replace(job.spec, notify=()) if job.spec.notify else job.spec
+        return Start(job.id, job.attempt, spec, where, env, job.name, job.rerun_of)
 
 
 def _environment(store: Store, digest: bytes) -> Pairs:

@@ -52,7 +52,6 @@ _ANSWERS_FOR_NOW = (
         "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",
     ),
     ("limit", "for now the limits are those of a queue: grass create-queue --help"),
-    ("notify", "for now: grass wait {words} && COMMAND"),
     ("config settings", "for now see docs/reference/settings.md, and `grass doctor` for what is in use"),
     ("web", "for now: grass show --json"),
     ("install-service", "for now: add `@reboot grass start` to your crontab"),

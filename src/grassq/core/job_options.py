@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from grassq.core.names import DEFAULT_QUEUE, check_mark, check_name, shown
+from grassq.core.notices.targets import TARGETS_MAX, read_target
 from grassq.core.syntax.durations import DURATION_MAX_S, duration_s
 from grassq.core.syntax.file_words import SentTree, check_inside, check_path, read_send
 from grassq.errors import BadInput
@@ -182,6 +183,16 @@ def _not_too_many(option: Option, values: Sequence[bytes]) -> Sequence[bytes]:
     return values
 
 
+def targets(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
+    """Return the values as targets of notices, each once."""
+    typed = dict.fromkeys(as_text(value, option.typed).strip() for value in values)
+    if len(typed) > TARGETS_MAX:
+        raise BadInput(f"{option.typed} is given {len(typed)} times; {TARGETS_MAX} times is the most")
+    for each in typed:
+        read_target(each, option.typed)
+    return tuple(typed)
+
+
 def named(what: str, check: Callable[[str, str], str] = check_name) -> Parse:
     """Return a parser of a value that is the name of something."""
     return lambda option, values: check(text(option, values), what)
@@ -251,6 +262,11 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
     setup_files: Annotated[tuple[bytes, ...], Option(
         inside, "the files that --setup reads; the setup runs again when they change; repeat for more", "given",
         value="FILE", repeats=True,
+    )] = ()
+    #: Kept by the broker: no worker is told.
+    notify: Annotated[tuple[str, ...], Option(
+        targets, "when the job ends, or the whole sweep, run CMD, send it to the URL, or show it on the desktop; "
+        "repeat for more", value="CMD|URL|desktop", repeats=True,
     )] = ()
 
 
@@ -356,6 +372,8 @@ class SubmitOptions(TypedDict, total=False):
     setup: str | None
     #: The files that `setup` reads; it runs again when they change.
     setup_files: Path | Sequence[Path] | None
+    #: A command, a URL or "desktop", or several: told when the job ends, or all jobs of one submission with a name.
+    notify: str | Sequence[str] | None
     #: Do not kill background processes when the command ends.
     keep_children: bool
     #: Seconds between SIGTERM and SIGKILL (default: 10).

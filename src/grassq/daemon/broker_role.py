@@ -22,6 +22,7 @@ from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.broker.tokens import TokenLimits
 from grassq.core.messages import WorkerMessage
+from grassq.core.notices import rules
 from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.workers import in_process
 from grassq.core.resources.amounts import parse_request
@@ -31,6 +32,7 @@ from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name,
 from grassq.daemon.home_lock import open_run_root
 from grassq.daemon.lost_history import LostHistory
 from grassq.daemon.machines import make_keeper
+from grassq.daemon.notices import open_notifier
 from grassq.daemon.sent_files import bound_sent_files
 from grassq.daemon.standby import lead, note_key
 from grassq.files.blobs import BlobStore
@@ -122,6 +124,7 @@ def _decider(
         lease_s=setup.values.lease_s,
         roles=in_process(local),
         mark=_mark(setup, url),
+        wants_notice=partial(rules.wants, setup.values.notify),
     )
 
 
@@ -184,6 +187,7 @@ async def _open_sockets(
     check_files = partial(job_files.check, blobs)
     tidying = asyncio.create_task(bound_sent_files(engine, blobs, setup.values.sent_files_mib << 20))
     stack.push_async_callback(cancel, tidying)
+    notifier = open_notifier(stack, setup, engine, run_root, directory)
     api = Api(
         engine,
         directory,
@@ -194,6 +198,8 @@ async def _open_sockets(
         link=links.socket,
         check_files=check_files,
         machines=machines,
+        notifier=notifier,
+        token_notify=setup.values.token_notify,
     )
     _forget_joined(setup.home)
     runner = await serve_user(stack, setup.home, api.app())

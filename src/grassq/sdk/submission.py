@@ -83,6 +83,8 @@ def options_document(options: SubmitOptions, home: str, broker: str | None) -> d
     for name in ("fetch_to", "python", "setup"):
         if name in said:
             said[name] = word_value(os.fsencode(said[name]))
+    notify = said.get("notify", ())
+    said["notify"] = [notify] if isinstance(notify, str) else list(notify)
     said["send"] = _send_document(said.get("send", ()), home, broker)
     env = said.get("env", {})
     said["env"] = [[word_value(word_bytes(name)), word_value(word_bytes(value))] for name, value in env.items()]

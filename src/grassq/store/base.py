@@ -174,6 +174,9 @@ class Changes(Struct):
     #: New predictions, and those whose time has come; None for a prediction whose time will never come.
     predicted: list[Prediction] = field(default_factory=list)
     judged: dict[tuple[int, str], float | None] = field(default_factory=dict)
+    #: Ends of jobs that are to be told, encoded; and the numbers of ends that were told.
+    untold: list[bytes] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
 
     def put(self, before: Job, after: Job) -> None:
         """Note that a job is now `after`; several changes of one job become one write."""
@@ -199,7 +202,7 @@ class Changes(Struct):
         sets = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
         copies = [copy(each) if each else each is None for each in (*small, *sets)]
-        few: tuple[Sized, ...] = (self.environments, self.submissions, self.predicted, self.judged)
+        few: tuple[Sized, ...] = (self.environments, self.submissions, self.predicted, self.judged, self.told)
         sizes = (*map(len, jobs), *map(len, few))
         return (*sizes, *copies, self.restored_to, self.lost_jobs)
 

@@ -240,6 +240,11 @@ class Store(Database):
             if names is not None:
                 self._execute(sql.EMPTY[table])
                 self._many(sql.INSERT[table], [(name,) for name in sorted(names)])
+        if changes.untold:
+            first = (self.number + 1) * LINES_MAX
+            self._many(sql.INSERT["untold"], [(n, end) for n, end in enumerate(changes.untold, start=first)])
+        if changes.told:
+            self._many(sql.REMOVE["untold"], [(number,) for number in changes.told])
         if changes.cleared:
             self._many(sql.REMOVE["removal"], [(job,) for job in changes.cleared])
         for key, number in (("restored_to", changes.restored_to), ("lost_jobs", changes.lost_jobs)):
@@ -377,6 +382,10 @@ class Store(Database):
     def removals(self, after: int, limit: int) -> list[int]:
         """Return removed jobs whose folders may still be there, by id from `after` on, at most `limit`."""
         return self._read(itemgetter(0), sql.SELECT_REMOVALS, after, limit)
+
+    def untold(self, after: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return ends of jobs that are to be told, by number from `after` on; a later end has a larger number."""
+        return self._read(lambda row: (row[0], bytes(row[1])), sql.SELECT_UNTOLD, after, limit)
 
     def removals_without_rerun(self, limit: int) -> list[int]:
         """Return removed jobs whose folders may still be there, and whose checkpoints no stored job uses."""

@@ -60,6 +60,7 @@ _TABLES = {
     "life": ("life, number", "seq"),
     "removal": ("job", "job"),
     "prediction": ("job, kind, made, low, likely, high, basis, actual", "seq"),
+    "untold": ("number, job_end", "number"),
 }
 # Not part of a store's content: the schema's version in PostgreSQL, and that there is a mark beside this copy.
 _KEPT = {"meta": " where key not in ('schema', 'marked')"}
@@ -76,7 +77,7 @@ INSERT = {
 }
 REMOVE = {
     table: f"delete from {table} where {_TABLES[table][1]} = ?"
-    for table in ("worker", "template", "standing", "removal")
+    for table in ("worker", "template", "standing", "removal", "untold")
 }
 
 
@@ -227,6 +228,7 @@ SELECT_ENVIRONMENT = "select body from environment where digest = ?"
 SELECT_IDS = "select id from job where id in ({ids})"
 SELECT_REMOVED_IDS = "select job from removal where job in ({ids})"
 SELECT_REMOVALS = "select job from removal where job > ? order by job limit ?"
+SELECT_UNTOLD = "select number, job_end from untold where number > ? order by number limit ?"
 SELECT_FREE_REMOVALS = """
 select job from removal where not exists (select 1 from job where job.rerun_of = removal.job) order by job limit ?
 """

@@ -13,6 +13,7 @@ from grassq.broker import service
 from grassq.broker.engine import Engine
 from grassq.broker.views import lost_history_warning
 from grassq.core.resources.amounts import Request
+from grassq.notify.notifier import Notifier
 from grassq.web.access.auth import Guard, Route
 from grassq.web.access.bodies import REMOTE_BODY_MAX
 from grassq.web.access.principal import CALLER
@@ -33,6 +34,7 @@ from grassq.web.routes.complete import serve_completion
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.routes.jobs import CHANGES, Jobs
 from grassq.web.routes.machines import Machines
+from grassq.web.routes.notices import Notices
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
 from grassq.web.submit.edit import Edits
@@ -56,10 +58,13 @@ class Api:
         link: Handler,
         check_files: FileCheck,
         machines: MachineAdmin | None = None,
+        notifier: Notifier | None = None,
+        token_notify: str = "",
     ) -> None:
         """Build the handlers; `link` serves workers that dial in, `check_files` checks the files of jobs.
 
-        `machines` keeps the machines over ssh.
+        `machines` keeps the machines over ssh, `notifier` sends notices, `token_notify` names the hosts that jobs of
+        tokens may send notices to.
         """
         self._engine = engine
         self._directory = directory
@@ -73,7 +78,7 @@ class Api:
         self._last_lines = LastLines(directory)
         forecaster = Forecaster(engine, self._last_lines)
         self._jobs = Jobs(engine, self._removal, self._last_lines, When(engine, forecaster))
-        self._submissions = Submissions(engine, default, check_files)
+        self._submissions = Submissions(engine, default, check_files, token_notify)
         self._eta = Eta(engine, forecaster)
         self._recorder = Recorder(engine, forecaster)
         self._what_if = WhatIf(engine, forecaster, self._submissions)
@@ -83,6 +88,7 @@ class Api:
         self._machines = Machines(machines)
         self._log_lines = LogLines(engine, directory)
         self._log_search = LogSearch(engine, directory)
+        self._notices = Notices(notifier)
 
     def app(self) -> web.Application:
         """Return the application: routes, and the access check that also answers errors."""
@@ -149,6 +155,7 @@ class Api:
             Route("GET", "/v1/audit", tokens.audit, "admin"),
             Route("GET", "/v1/info", self.info, "admin"),
             *self._machines.routes(),
+            *self._notices.routes(),
             Route("POST", "/v1/stop", self.stop, "local"),
             Route("GET", "/v1/worker", self._link, "worker", waits=True),
         ]

@@ -52,7 +52,7 @@ SELECTORS_MAX = 10_000
 REMOTE_SELECTORS_MAX = 2_000
 
 #: The options whose values are words, which the API writes as `Word`.
-_WORD_OPTIONS = [option for option in JOB_OPTIONS if option.field in {*FILE_FIELDS} - {"send", "env_from"}]
+_WORD_OPTIONS = [option for option in JOB_OPTIONS if option.field in {*FILE_FIELDS, "notify"} - {"send", "env_from"}]
 
 T = TypeVar("T")
 

@@ -56,6 +56,13 @@ COMMANDS = (
     CommandInfo("follow", "looking.logs", LOOKING, "print the output of a job until the job ends"),
     CommandInfo("wait", "looking.wait", LOOKING, "wait until jobs are done"),
     CommandInfo("events", "looking.events", LOOKING, "print changes of jobs as they happen"),
+    CommandInfo(
+        "notify",
+        "looking.notify",
+        LOOKING,
+        "list the rules of notices and the last notices, and send a test",
+        is_local=True,
+    ),
     CommandInfo("create-queue", "queues", QUEUES, "create a queue with limits and a command", takes_words=True),
     CommandInfo("delete-queue", "queues", QUEUES, "remove a queue"),
     CommandInfo("pause", "queues", QUEUES, "start no new jobs in a queue, or in all queues"),

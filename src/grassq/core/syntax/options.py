@@ -89,6 +89,7 @@ RESERVED = frozenset(
         "hosts",
         "ssh",
         "probe_s",
+        "token_notify",
     }
     | {"token_jobs", "token_mib", "token_priority_max", "cert_pass"}
     | {"log_max", "disk_floor", "keep", "keep_jobs", "keep_disk"}

@@ -28,6 +28,7 @@ from grassq.web.requests import Submitter
 from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text, written_words
 from grassq.web.submit import bulk
 from grassq.web.submit.file_options import unmade
+from grassq.web.submit.notify_targets import hosts_of
 from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
 from grassq.web.submit.validate import DraftBuilder
@@ -64,8 +65,12 @@ def _in_turn(handler: Submit) -> Submit:
 class Submissions:
     """Reads, checks and stores what is submitted: a whole request, or nothing."""
 
-    def __init__(self, engine: Engine, default: Request, check_files: FileCheck) -> None:
-        """Build the handlers; `check_files` checks the trees and the patterns of a job."""
+    def __init__(self, engine: Engine, default: Request, check_files: FileCheck, token_notify: str = "") -> None:
+        """Build the handlers; `check_files` checks the trees and the patterns of a job.
+
+        `token_notify` names the hosts that jobs of tokens may send notices to.
+        """
+        self._notify_hosts = hosts_of(token_notify)
         self._engine = engine
         self._check_files = check_files
         self._default = default
@@ -80,7 +85,7 @@ class Submissions:
         if generation != self._generation:
             self._snapshot = await self._engine.read(lambda batch: snapshot_of(batch.board), short=True)
             self._generation = generation
-        return DraftBuilder(submitter, self._snapshot, self._default, self._program_check)
+        return DraftBuilder(submitter, self._snapshot, self._default, self._program_check, self._notify_hosts)
 
     async def check(self, read: Callable[[DraftBuilder], T], builder: DraftBuilder, raw: bytes, count: int) -> T:
         """Read and check a request of `count` jobs with what the cache knows; check the rest on a thread."""

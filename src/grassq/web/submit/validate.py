@@ -26,6 +26,7 @@ from grassq.errors import BadInput, Refused
 from grassq.web.requests import Submitter
 from grassq.web.submit import file_options
 from grassq.web.submit.json5_text import parse_object, parse_value
+from grassq.web.submit.notify_targets import check_targets
 from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot
 
@@ -88,6 +89,8 @@ class DraftBuilder(Struct, frozen=True):
     #: The amounts of a job that asks for none.
     default: Request
     program_check: ProgramCheck = field(default_factory=ProgramCheck)
+    #: The hosts that jobs of tokens may send notices to.
+    notify_hosts: frozenset[str] = frozenset()
 
     def read_enqueue(self, words: Sequence[bytes], sent: Sequence[str] | None = None) -> tuple[Enqueue, Draft]:
         """Return what was typed after `enqueue`, and the job; with --stdin the job has no command yet.
@@ -120,6 +123,8 @@ class DraftBuilder(Struct, frozen=True):
         options = file_options.completed(options, submitter, self.program_check)
         self._check_values(words, options, request)
         env, cwd = self.default_env(options)
+        if options.notify:
+            check_targets(options.notify, submitter, self.notify_hosts, self.program_check)
         shell = options.shell if options.shell != b"" else env.get(b"SHELL") or b"/bin/sh"
         offer = known.offers.get(options.queue)
         if submitter.is_remote:
