@@ -48,6 +48,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     #: The most that a log takes of the disk, unless its job has a --log-max: the middle of a longer log is cut out and
     #: marked. "none" is no limit. With --split it holds for out and err each.
     log_max: str = "2G"
+    #: Ended jobs are removed with their logs and files that long after their end, such as "30d"; empty: never.
+    keep: str = ""
+    #: Of the ended jobs, the oldest beyond this number are removed; 0 keeps all.
+    keep_jobs: int = 0
+    #: The oldest ended jobs are removed when the folders of all take more of the disk, such as "50G"; empty: never.
+    keep_disk: str = ""
     #: With less than this free on the disk of its home, a worker starts no new job until there is room again: a size
     #: such as 5G, a part such as 2%, "auto" for the smaller of 1G and 1%, or "none".
     disk_floor: str = "auto"
@@ -67,6 +73,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.lease_s >= LEASE_MIN_S:
             raise ValueError(f"lease_s must be at least {LEASE_MIN_S:g}: heartbeats and a takeover have to fit into it")
+        if self.keep_jobs < 0:
+            raise ValueError("keep_jobs must be 0 or more")
         if not 0.0 <= self.probe_s <= PROBE_MAX_S:
             raise ValueError(f"probe_s must be from 0 to {PROBE_MAX_S:g} seconds")
         if len(self.notify) > RULES_MAX:

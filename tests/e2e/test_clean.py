@@ -101,3 +101,20 @@ def test_a_checkpoint_that_a_rerun_uses_goes_with_the_last_rerun(grass: Grass) -
     assert (grass.home / "jobs" / "1" / "checkpoint" / "x").exists()
     grass.ok("clean", "2")
     assert folders(grass) == set()
+
+
+def test_a_dry_run_tells_what_the_keep_settings_remove(grass: Grass) -> None:
+    grass.env |= {"GRASS_KEEP": "30d", "GRASS_KEEP_JOBS": "1"}
+    for _ in range(2):
+        grass.run("true")
+    # Both have ended less than a minute ago, and stay that long.
+    said = grass.ok("clean", "--dry-run").splitlines()[-1]
+    assert said == "by itself the daemon removes 0 jobs now: 0 jobs by keep = 30d, 0 jobs by keep_jobs = 1"
+    keep = grass.json("clean", "--dry-run")["keep"]
+    assert keep["by"]["keep_jobs"] == {"set": "1", "count": 0, "bytes": 0}
+
+
+def test_keep_settings_that_make_no_sense_are_named_when_the_daemon_starts(grass: Grass) -> None:
+    for name, value in (("GRASS_KEEP", "soon"), ("GRASS_KEEP_DISK", "lots"), ("GRASS_KEEP_JOBS", "-1")):
+        done = grass("enqueue", "true", env={name: value})
+        assert done.code == 2 and done.err.count("\n") == 1 and "keep" in done.err, done

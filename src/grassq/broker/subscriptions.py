@@ -178,6 +178,10 @@ class Subscriptions:
         if share == Share():
             del self._shares[caller]
 
+    def watched(self, jobs: Iterable[int]) -> list[int]:
+        """Return those of some jobs that a subscriber has named."""
+        return [job for job in jobs if job in self._by_key]
+
     def publish(self, changes: Sequence[JobChange], must_reread: bool = False) -> None:
         """Send committed changes; `must_reread` says that it is unknown what was committed."""
         if must_reread:

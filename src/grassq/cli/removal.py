@@ -22,7 +22,8 @@ def is_agreed(would: Mapping[str, Any], *, is_dry: bool, as_json: bool) -> bool:
     if as_json:
         render.document(would)
     else:
-        render.text("".join(f"{render.clean(line)}\n" for line in _lines(would)), fd=2 if is_asked else 1)
+        lines = _lines(would) + (_kept(would.get("keep")) if is_dry else [])
+        render.text("".join(f"{render.clean(line)}\n" for line in lines), fd=2 if is_asked else 1)
     if is_dry or not would["count"]:
         return False
     if not is_asked:
@@ -46,6 +47,15 @@ def _lines(would: Mapping[str, Any]) -> list[str]:
         f"{_jobs(count)}: {states}; {when}",
         f"{job_text.size(would['bytes'])} on the daemon's disk: {what} are removed too",
     ]
+
+
+def _kept(keep: Mapping[str, Any] | None) -> list[str]:
+    """Return what the settings remove by themselves; nothing if none is set."""
+    if keep is None or not keep["by"]:
+        return []
+    parts = [f"{_jobs(rule['count'])} by {name} = {rule['set']}" for name, rule in keep["by"].items()]
+    size = f" ({job_text.size(keep['bytes'])})" if keep["count"] else ""
+    return [f"by itself the daemon removes {_jobs(keep['count'])} now{size}: {', '.join(parts)}"]
 
 
 def _answer() -> str:

@@ -200,6 +200,7 @@ async def _open_sockets(
         machines=machines,
         notifier=notifier,
         token_notify=setup.values.token_notify,
+        keep=setup.keep,
     )
     _forget_joined(setup.home)
     runner = await serve_user(stack, setup.home, api.app())

@@ -19,13 +19,15 @@ from msgspec import Struct
 from grassq import atomic_files
 from grassq.broker.views import timestamp
 from grassq.core.model import DiskShortage
-from grassq.core.resources.amounts import log_limit
+from grassq.core.resources.amounts import log_limit, size_bytes
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
 from grassq.core.resources.disk_floor import DiskFloor, parse_floor, shortage
+from grassq.core.syntax.durations import duration_s
 from grassq.daemon.home_lock import user_socket
 from grassq.errors import Refused
 from grassq.settings import STORE_MEMORY, Settings
 from grassq.web.listen.tcp import make_runner
+from grassq.web.retention import KeepRules
 from grassq.web.submit.json5_text import parse_object
 from grassq.worker.default_env import DefaultEnvironment
 
@@ -94,6 +96,16 @@ class DaemonContext(Struct, frozen=True):
     def log_max(self) -> int:
         """The limit of the logs of a job that has none of its own, in bytes; 0 for none."""
         return log_limit(self.values.log_max, "the setting log_max")
+
+    @property
+    def keep(self) -> KeepRules:
+        """Which ended jobs are removed by themselves."""
+        values = self.values
+        texts = {"keep": values.keep, "keep_jobs": str(values.keep_jobs or ""), "keep_disk": values.keep_disk}
+        words = {name: text.strip() for name, text in texts.items() if text.strip() not in ("", "0", "none")}
+        age_s = duration_s(words["keep"], "the setting keep") if "keep" in words else 0.0
+        disk = size_bytes(words["keep_disk"], "the setting keep_disk", "50G") if "keep_disk" in words else 0
+        return KeepRules(age_s, values.keep_jobs, disk, words)
 
     @property
     def disk_floor(self) -> DiskFloor:

@@ -30,6 +30,7 @@ from grassq.web.logs.search import LogSearch
 from grassq.web.logs.serve import serve_log
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
+from grassq.web.retention import KEEP_ALL, KeepRules, Retention
 from grassq.web.routes.complete import serve_completion
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.routes.jobs import CHANGES, Jobs
@@ -60,11 +61,12 @@ class Api:
         machines: MachineAdmin | None = None,
         notifier: Notifier | None = None,
         token_notify: str = "",
+        keep: KeepRules = KEEP_ALL,
     ) -> None:
         """Build the handlers; `link` serves workers that dial in, `check_files` checks the files of jobs.
 
         `machines` keeps the machines over ssh, `notifier` sends notices, `token_notify` names the hosts that jobs of
-        tokens may send notices to.
+        tokens may send notices to; `keep` says which ended jobs are removed by themselves.
         """
         self._engine = engine
         self._directory = directory
@@ -75,9 +77,10 @@ class Api:
         self.guard = guard
         self.tokens = Tokens(engine, self.guard)
         self._removal = FolderRemoval(engine, directory)
+        self._retention = Retention(engine, self._removal, keep, guard.audit)
         self._last_lines = LastLines(directory)
         forecaster = Forecaster(engine, self._last_lines)
-        self._jobs = Jobs(engine, self._removal, self._last_lines, When(engine, forecaster))
+        self._jobs = Jobs(engine, self._removal, self._retention, self._last_lines, When(engine, forecaster))
         self._submissions = Submissions(engine, default, check_files, token_notify)
         self._eta = Eta(engine, forecaster)
         self._recorder = Recorder(engine, forecaster)
@@ -110,10 +113,12 @@ class Api:
         self._temporary.start()
         self._removal.start()
         self._recorder.start()
+        self._retention.start()
 
     async def _end(self, app: web.Application) -> None:
         await self._recorder.close()
         await self._temporary.close()
+        await self._retention.close()
         await self._removal.close()
         await self._log_lines.close()
         self._engine.subscriptions.close()

@@ -32,6 +32,7 @@ from grassq.web.forecast.when import When
 from grassq.web.logs.last_lines import LastLines
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import SlowAnswer, bulk_document, digest, document, job_lines
+from grassq.web.retention import Retention
 
 WAIT_MAX_S = 30.0
 #: Characters of a request that the audit log keeps.
@@ -54,8 +55,11 @@ Page = Callable[[Reading, Batch], tuple[list[Document], Reading]]
 class Jobs:
     """The handlers of the routes."""
 
-    def __init__(self, engine: Engine, removal: FolderRemoval, last_lines: LastLines, when: When) -> None:
+    def __init__(
+        self, engine: Engine, removal: FolderRemoval, retention: Retention, last_lines: LastLines, when: When
+    ) -> None:
         self._engine = engine
+        self._retention = retention
         self._when = when
         self._removal = removal
         self._last_lines = last_lines
@@ -207,9 +211,12 @@ class Jobs:
             async for ids in self._cleanable(request, chosen, clean, seen):
                 seen.bytes += await self._removal.size(ids)
                 await answer.keep_alive()
+            would = seen.document()
+            if request[CALLER].limited_to is None:
+                would["keep"] = await self._retention.would_remove(answer.keep_alive)
         except GrassError as error:
             return await answer.refuse(error)
-        return await answer.end(seen.document())
+        return await answer.end(would)
 
     async def _cleanable(
         self, request: web.Request, chosen: list[Selector], clean: Action, seen: Removable | None = None
