@@ -281,6 +281,7 @@ def test_nothing_catches_everything_but_the_top_of_a_loop(module: str) -> None:
         "broker.engine": 1,
         "broker.inbox": 1,  # one call of a batch
         "broker.decider": 1,  # one worker's message of a batch
+        "cli.top.feeds.asker": 1,  # a thread of the screen: the screen ends and says why, with its terminal restored
         "compat.event_reader": 1,
         "machines.machine_thread": 1,  # one connection of a machine
         "sdk.job": 1,  # what a callback raises is logged: others wait for the same thread

@@ -116,6 +116,17 @@ def test_no_answer_before_a_token_names_a_program_or_a_version(path: str) -> Non
     play(test)
 
 
+@pytest.mark.parametrize("scope", ["read", "submit", "admin"])
+def test_every_answer_says_what_its_caller_may_do(scope: Scope) -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        token = await fixture.token(scope)
+        assert (await fixture.ask("GET", "/v1/show", token=token)).headers["grass-scope"] == scope
+        assert (await fixture.ask("GET", "/v1/show", local=True)).headers["grass-scope"] == "admin"
+        assert "grass-scope" not in (await fixture.ask("GET", "/v1/show")).headers
+
+    play(test)
+
+
 def test_control_characters_in_a_refusal_do_not_cut_the_connection() -> None:
     async def test(fixture: BrokerFixture) -> None:
         odd = "".join(map(chr, (*range(32), 127, 0x9B, 0x202E)))

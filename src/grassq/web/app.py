@@ -97,16 +97,19 @@ class Api:
         """Return the application: routes, and the access check that also answers errors."""
         app = web.Application(middlewares=[errors_in_words, self.guard.check])
         app.on_response_prepare.append(version_header)
-        app.on_response_prepare.append(self._add_warning)
+        app.on_response_prepare.append(self._add_headers)
         app.on_startup.append(self._begin)
         app.on_shutdown.append(self._end)
         self.guard.protect(app, self.routes())
         return app
 
-    async def _add_warning(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Tell the owner with every answer that jobs are lost, until the owner accepts it."""
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Tell with every answer what the caller may do; and the owner that jobs are lost, until that is accepted."""
         if (lost := self._engine.status.lost_jobs) and CALLER in request and request[CALLER].is_local:
             response.headers["Grass-Warning"] = lost_history_warning(lost)
+        if CALLER in request:
+            # A screen such as `grass top` leaves out what the caller may not do.
+            response.headers["Grass-Scope"] = request[CALLER].scope
 
     async def _begin(self, app: web.Application) -> None:
         await self.tokens.load()

@@ -43,6 +43,7 @@ COMMANDS = (
     CommandInfo(
         "show", "looking.show", LOOKING, "list jobs and queues (also: info, status)", aliases=("info", "status")
     ),
+    CommandInfo("top", "looking.top", LOOKING, "watch devices, jobs and logs on one screen"),
     CommandInfo("why", "looking.why", LOOKING, "explain why a job is not running"),
     CommandInfo("eta", "looking.eta", LOOKING, "tell when jobs start and end, as intervals"),
     CommandInfo(
