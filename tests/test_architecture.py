@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "notify",
         "atomic_files",
     },
-    "cli": {"sdk", "net", "home", "core", "daemon", "descriptors", "files"},
+    "cli": {"sdk", "net", "home", "core", "daemon", "descriptors", "files", "atomic_files"},
     "compat": {"sdk", "net", "home", "core", "cli", "descriptors", "files"},
     "__init__": {"sdk"},
     "__main__": {"cli"},

@@ -69,6 +69,11 @@ def current() -> str:
     return find(os.environ)
 
 
+def is_usual(home: str) -> bool:
+    """Tell whether a home is the one of a user that chose none."""
+    return home in (_default(os.environ), stand_in())
+
+
 def is_guessed() -> bool:
     """Tell whether the environment names no home, so that the password database does."""
     names = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")

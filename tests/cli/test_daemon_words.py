@@ -33,7 +33,7 @@ def test_a_plain_daemon_is_told_nothing_of_other_machines(home: Path, told: dict
     assert told == {
         "home": str(home), "capacity": None, "store": None, "bind": None, "connect": None, "no_worker": False,
         "no_broker": False, "cert": None, "cert_pass": None, "labels": (), "name": None, "ready_fd": None,
-        "own_key": False,
+        "own_key": False, "saved": False,
     }  # fmt: skip
 
 

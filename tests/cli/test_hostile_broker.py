@@ -97,7 +97,7 @@ LINES = {
     "doctor": [["doctor"]],
 }  # fmt: skip
 #: These ask no broker, or print nothing of the answer but a number; `login` and `join` have a test below.
-OTHERS = {"login", "logout", "use", "join", "stop", "restart", "completion", "daemon", "store"}
+OTHERS = {"login", "logout", "use", "join", "stop", "restart", "completion", "install-service", "daemon", "store"}
 
 #: Runs several command lines in one process; a mark begins the output of each.
 DRIVER = """

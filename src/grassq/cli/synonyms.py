@@ -45,7 +45,6 @@ _ANSWERS = (
 #: Commands that do not exist yet, and what to use until then.
 _ANSWERS_FOR_NOW = (
     ("top monitor", "for now: watch grass show"),
-    ("eta", "for now `grass why JOB` says what a job waits for, and `grass wait` shows how many are done"),
     ("history", "for now: grass show all, or grass show failed,cancelled"),
     (
         "suspend",
@@ -54,7 +53,6 @@ _ANSWERS_FOR_NOW = (
     ("limit", "for now the limits are those of a queue: grass create-queue --help"),
     ("config settings", "for now see docs/reference/settings.md, and `grass doctor` for what is in use"),
     ("web", "for now: grass show --json"),
-    ("install-service", "for now: add `@reboot grass start` to your crontab"),
     ("scale device suggest what-if", "for now there is nothing like it; `grass help` lists the commands"),
 )
 

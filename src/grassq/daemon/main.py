@@ -29,9 +29,15 @@ from grassq.worker import default_env as default_envs
 log = logging.getLogger(__name__)
 
 
-def run(home: str, typed: SavedMode, *, cert_pass: str | None = None, ready_fd: int | None = None) -> int:
-    """Serve a home until told to stop; return the exit code of `grass daemon`."""
-    background = ready_fd is not None
+def run(
+    home: str, typed: SavedMode, *, cert_pass: str | None = None, ready_fd: int | None = None, saved: bool = False
+) -> int:
+    """Serve a home until told to stop; return the exit code of `grass daemon`.
+
+    With `saved`, a service starts it: with the saved options, in the background, and a daemon that is there already is
+    no failure, after which the service would try again and again.
+    """
+    background = saved or ready_fd is not None
     try:
         default_env = default_envs.of_this_process(homes.environment(), background=background)
         os.umask(0o077)
@@ -51,6 +57,9 @@ def run(home: str, typed: SavedMode, *, cert_pass: str | None = None, ready_fd: 
         _tell_starter(
             ready_fd, f"taken {error}" if isinstance(error, HomeTaken) else f"error {error.exit_code} {error}"
         )
+        if saved and isinstance(error, HomeTaken):
+            sys.stderr.write(f"grass: {error}\n")
+            return 0
         if ready_fd is None:
             raise
         return error.exit_code

@@ -80,13 +80,20 @@ def _environment(home: str) -> dict[bytes, bytes]:
     for name in _OF_A_JOB:
         environment.pop(b"GRASS_" + name, None)
     environment[b"GRASS_HOME"] = os.fsencode(home)
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    # A source tree, or a path added by the program that uses the SDK: the new interpreter would not find it by itself.
-    # Never site-packages: on PYTHONPATH it would come before the standard library.
-    if os.path.basename(root) not in ("site-packages", "dist-packages"):
+    if (root := source_root()) is not None:
         known = environment.get(b"PYTHONPATH", b"")
         environment[b"PYTHONPATH"] = os.fsencode(root) + (b":" + known if known else b"")
     return environment
+
+
+def source_root() -> str | None:
+    """Return the folder that a new interpreter must be told of to find Grass; None where Grass is installed.
+
+    It is a source tree, or a path added by the program that uses the SDK. Never site-packages: on PYTHONPATH it would
+    come before the standard library.
+    """
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return None if os.path.basename(root) in ("site-packages", "dist-packages") else root
 
 
 def _inherited(*, above: int) -> list[int]:

@@ -58,6 +58,8 @@ def _build_daemon(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="NAME", help="this machine's name as a worker (default: its host name)")
     labels = "a label that jobs can request with --label; repeat for more"
     parser.add_argument("--label", metavar="LABEL", action="append", default=[], help=labels)
+    saved = "with the options that the daemon of this home had last, as a service starts it"
+    parser.add_argument("--saved", action="store_true", help=saved)
     parser.add_argument("--ready-fd", metavar="N", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--detach", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
@@ -89,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         store=store,
         own_key=arguments.own_key,
     )
-    return run_daemon(directory, mode, cert_pass=cert_pass, ready_fd=arguments.ready_fd)
+    return run_daemon(directory, mode, cert_pass=cert_pass, ready_fd=arguments.ready_fd, saved=arguments.saved)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -108,6 +110,10 @@ def _check(arguments: argparse.Namespace) -> None:
         (has["own_key"] and not has["bind"], "--own-key is for a broker for other machines; add --bind ADDRESS"),
         (has["cert"] and not has["bind"], "--cert is for connections from other machines; add --bind ADDRESS"),
         (not has["cert"] and (has["cert_pass"] or has["cert_pass_file"]), "the password needs --cert FILE"),
+        (
+            has["saved"] and any(has[name] for name in ("bind", "connect", "no_worker", "no_broker", "cert", "store")),
+            "--saved takes the options that the daemon had last; give no others",
+        ),
         (has["cert_pass"] and has["cert_pass_file"], "give either --cert-pass or --cert-pass-file, not both"),
     )
     for is_wrong, message in conflicts:
@@ -172,8 +178,8 @@ def work_for(directory: str, broker: remote_broker.Credential) -> list[str]:
         return [f"this machine's own queue has {jobs}; when they have ended: `grass stop`, then `{by_hand}`"]
     taken = become_worker(directory, broker)
     if info:
-        _stop(directory)
-        start_daemon(directory)
+        stop_daemon(directory)
+        _start(directory)
     how = "the daemon works for it now" if info else f"to work for it: grass start, or in a terminal: {by_hand}"
     return [how, *([f"it offers this machine's queues: {', '.join(taken)}"] if taken else [])]
 
@@ -183,7 +189,7 @@ def start(arguments: argparse.Namespace) -> int:
     directory = current_home()
     was_running = answers(directory)
     if not was_running:
-        start_daemon(directory)
+        _start(directory)
     with ApiClient(directory) as client:
         info = client.info()
     warn(client.headers)
@@ -193,9 +199,18 @@ def start(arguments: argparse.Namespace) -> int:
     return render.outcome(arguments.json, {"started": not was_running, **info}, sentence)
 
 
+def _start(directory: str) -> None:
+    """Start the daemon by its service if it has one, else by itself."""
+    from grassq.cli.service.install import start_by_service
+    from grassq.cli.service.unit import here
+
+    if not start_by_service(here(directory)):
+        start_daemon(directory)
+
+
 def stop(arguments: argparse.Namespace) -> int:
     """End the daemon; jobs run on."""
-    stopped = _stop(current_home())
+    stopped = stop_daemon(current_home())
     if stopped is None:
         return render.outcome(arguments.json, {"stopped": False, "running": 0}, "no daemon runs")
     count = stopped.running
@@ -211,8 +226,8 @@ def stop(arguments: argparse.Namespace) -> int:
 def restart(arguments: argparse.Namespace) -> int:
     """End the daemon and start it again; jobs keep running."""
     directory = current_home()
-    stopped = _stop(directory)
-    start_daemon(directory)
+    stopped = stop_daemon(directory)
+    _start(directory)
     running = stopped.running if stopped else 0
     jobs = f"; {running} {'job' if running == 1 else 'jobs'} kept running" if running else ""
     if stopped and stopped.in_memory:
@@ -221,7 +236,7 @@ def restart(arguments: argparse.Namespace) -> int:
     return render.outcome(arguments.json, answer, f"daemon restarted (version {__version__}){jobs}")
 
 
-class _Stopped(NamedTuple):
+class StoppedDaemon(NamedTuple):
     """A daemon that was stopped."""
 
     #: How many of its jobs were running.
@@ -230,7 +245,8 @@ class _Stopped(NamedTuple):
     in_memory: bool
 
 
-def _stop(directory: str) -> _Stopped | None:
+def stop_daemon(directory: str) -> StoppedDaemon | None:
+    """End the daemon of a home and wait for its end; return None if none runs. Jobs run on."""
     if not answers(directory):
         return None
     with ApiClient(directory, autostart=False) as client:
@@ -247,7 +263,7 @@ def _stop(directory: str) -> _Stopped | None:
         finally:
             if process >= 0:
                 os.close(process)
-    return _Stopped(running, info.get("store") == MEMORY)
+    return StoppedDaemon(running, info.get("store") == MEMORY)
 
 
 def _await_end(directory: str, process: int) -> None:

@@ -65,7 +65,7 @@ def _examine(strays: list[dict[str, Any]]) -> Iterator[Finding]:
     except GrassError as error:
         yield "fail", "home", str(error), "set GRASS_HOME to a directory on a local disk"
         return
-    for check in (_home, _space, partial(_daemon, strays), _broker):
+    for check in (_home, _space, partial(_daemon, strays), _broker, _reboot):
         yield from check(directory)
     for examine in (_path, _login, _container, _limits, _kernel):
         yield from examine()
@@ -253,6 +253,18 @@ def _devices(detecting: bool, workers: list[dict[str, object]], version: object)
         if not detecting and isinstance(capacity, dict) and "gpu" not in capacity:
             advice = "if the machine has one: check its driver (`nvidia-smi`), or `grass daemon --capacity '{gpu: 1}'`"
             yield "ok", "gpu", "none detected", advice
+
+
+def _reboot(directory: str) -> Iterator[Finding]:
+    """Tell whether the daemon comes back by itself when the machine starts again."""
+    from grassq.cli.service.check import after_reboot
+    from grassq.cli.service.unit import here
+
+    try:
+        goes_on, found, advice = after_reboot(here(directory))
+    except GrassError as error:
+        goes_on, found, advice = False, str(error), ""
+    yield "ok" if goes_on else "warn", "reboot", found, advice
 
 
 def _path() -> Iterator[Finding]:

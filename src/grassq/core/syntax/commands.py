@@ -91,6 +91,7 @@ COMMANDS = (
     CommandInfo("daemon", "daemon", DAEMON, "run the daemon in the foreground", is_local=True),
     CommandInfo("doctor", "doctor", DAEMON, "check this machine and print advice", is_local=True),
     CommandInfo("store", "store", DAEMON, "copy all jobs to another store", is_local=True),
+    CommandInfo("install-service", "install_service", DAEMON, "start the daemon at boot", is_local=True),
     CommandInfo("completion", "completion", DAEMON, "print the completion script of a shell", is_local=True),
 )
 
