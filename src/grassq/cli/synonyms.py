@@ -53,7 +53,7 @@ _ANSWERS_FOR_NOW = (
     ("limit", "for now the limits are those of a queue: grass create-queue --help"),
     ("config settings", "for now see docs/reference/settings.md, and `grass doctor` for what is in use"),
     ("web", "for now: grass show --json"),
-    ("scale device suggest what-if", "for now there is nothing like it; `grass help` lists the commands"),
+    ("scale device suggest", "for now there is nothing like it; `grass help` lists the commands"),
 )
 
 
