@@ -8,7 +8,7 @@ from grassq.cli.service import crontab, systemd
 from grassq.cli.service.install import kind_here, linger_notes, nothing_starts
 from grassq.cli.service.unit import Starter, cron_line, python_of, unit_text
 
-AGAIN = "`grass install-service` writes it anew"
+AGAIN = "`grass install-service` writes a new one"
 
 
 def after_reboot(starter: Starter) -> tuple[bool, str, str]:
