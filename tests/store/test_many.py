@@ -22,6 +22,7 @@ from grassq.store import rows, sql
 from grassq.store.base import Attempt, Changes, Story, WaitingGroup
 from grassq.store.relational import Store
 from grassq.store.sqlite import SqliteStore
+from grassq.store.tallies import NAMES_MAX
 
 Opened = Callable[[str], Store]
 CONSTRAINTS = [
@@ -142,6 +143,32 @@ def test_totals_are_those_of_the_rows_after_any_commits(store: Store) -> None:
     counted = store.totals()
     store.load(0)
     assert store.totals() == counted
+
+
+def test_the_jobs_of_a_name_are_counted_along(store: Store) -> None:
+    chance = random.Random(6)
+    names = [f"n{number}" for number in range(NAMES_MAX + 5)]
+    jobs: dict[int, Job] = {}
+    store.load(0)
+    for first in range(1, 150, 10):
+        changes = new(
+            *[replace(any_job(chance, id_), name=chance.choice(names[:4])) for id_ in range(first, first + 10)]
+        )
+        for job in chance.sample(sorted(jobs.values(), key=lambda job: job.id), min(6, len(jobs))):
+            if job.state not in FINAL:
+                changes.put(job, replace(job, state=State.CANCELLED, finished=5.0, outcome=Outcome.CANCELLED))
+            elif first > 100:
+                changes.removed.append(job.id)
+        store.commit(changes)
+        jobs |= changes.inserted | {id_: after for id_, (_, after) in changes.updated.items()}
+        for id_ in changes.removed:
+            del jobs[id_]
+        # The first names are counted and kept, the last is asked for only now and then.
+        for name in names[:3] if first % 40 > 20 else names[:4]:
+            assert store.named(name) == dict(Counter(job.state.value for job in jobs.values() if job.name == name))
+    for name in names:
+        store.named(name)
+    assert len(store.tallies.names) == NAMES_MAX and store.named("nobody") == {}
 
 
 def test_what_a_token_uses_is_that_of_its_unfinished_rows_after_any_commits(store: Store) -> None:

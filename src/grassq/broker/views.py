@@ -10,6 +10,7 @@ from math import isinf
 from grassq import __version__
 from grassq.broker.batch import Batch
 from grassq.broker.selection import Reading, read
+from grassq.broker.summary.directory import directory_of
 from grassq.core import outcome
 from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, Spec, State
 from grassq.core.notices.targets import masked, read_target
@@ -88,6 +89,7 @@ def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
     return [
         job_document(job, unreachable(batch, job), lacking(batch, job))
         | {"cannot_start": cannot_start(batch, job), "cannot_end": cannot_end(batch, job)}
+        | {"directory": directory_of(batch, job)}
         for job in jobs
     ]
 

@@ -36,9 +36,11 @@ def _run(argv: list[str]) -> int:
         typed, words = take_option("--broker", argv[1:])
         return enqueue(words, typed)
     if argv and argv[0] in SHOWS and all(word == "--json" or not word.startswith("-") for word in argv[1:]):
-        from grassq.cli.commands.looking.show import show
+        from grassq.cli.commands.looking.show import ShowOptions, show
 
-        return show([word for word in argv[1:] if word != "--json"], as_json="--json" in argv)
+        options = ShowOptions()
+        options.as_json = "--json" in argv
+        return show([word for word in argv[1:] if word != "--json"], options)
     if argv and argv[0] == COMPLETE:
         from grassq.cli.completion.answer import answer
 

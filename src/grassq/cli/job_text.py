@@ -81,6 +81,19 @@ def clock(text: str | None, at: float) -> str:
     return time.strftime("%b %d %H:%M" if local.tm_year == today.tm_year else "%Y-%m-%d", local)
 
 
+def ago(text: str | None, at: float) -> str:
+    """Return a time relative to `at`: `3 min ago`, `in 2 h`; "" if there is none."""
+    when = seconds(text)
+    if when is None:
+        return ""
+    distance = abs(at - when)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if distance >= size or unit == "s":
+            said = f"{int(distance // size)} {unit}"
+            return f"{said} ago" if when <= at else f"in {said}"
+    return ""
+
+
 def took(job: Mapping[str, Any], at: float) -> str:
     """Return how long a job ran or has been running; "" if it has not started."""
     started, finished = seconds(job.get("started")), seconds(job.get("finished"))

@@ -114,6 +114,10 @@ def _command(name: str, argv: list[str]) -> int:
 
         if advice := advice_about_daemon(name, argv):
             raise BadInput(advice)
+    if "--sort" in argv[:-1]:
+        # argparse takes `-took` for an option.
+        place = argv.index("--sort")
+        argv = [*argv[:place], f"--sort={argv[place + 1]}", *argv[place + 2 :]]
     arguments = parser_of(name).parse_intermixed_args(argv)
     return cast(int, arguments.run(arguments))
 

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 #: Blanks between two columns, and the width to which the flexible column shrinks before other columns shrink.
 GAP = 2
 FLEXIBLE_LEAST = 24
-#: The width of a terminal that does not report its width.
+#: The width and the height of a terminal that does not report them.
 COLUMNS = 80
+LINES = 24
 
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 #: Characters that reverse the order of what follows them on a terminal, or begin another line.
 REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"
 #: Characters that reorder or hide what follows them on a terminal.
 _TREACHEROUS = frozenset(REORDERING + "\u200e\u200f\ufeff")
+#: Printable ASCII and the characters that bars and trees are drawn with: each takes one column. Asking for the width
+#: of any other character loads a large table.
+_NARROW = frozenset(map(chr, range(32, 127))) | frozenset("…█▉▊▋▌▍▎▏░└├│─━")
 
 
 def text(content: str, *, fd: int = 1) -> int:
@@ -37,6 +41,11 @@ def text(content: str, *, fd: int = 1) -> int:
 def line(content: str) -> int:
     """Print one line, with control characters as escapes."""
     return text(clean(content) + "\n")
+
+
+def lines(content: Iterable[str]) -> int:
+    """Print lines that are clean already and may hold colours of this program."""
+    return _print("\n".join(content) + "\n")
 
 
 def document(content: Any) -> int:
@@ -102,6 +111,17 @@ def width() -> int:
         return COLUMNS
 
 
+def height() -> int:
+    """Return the lines of the terminal."""
+    stated = homes.environment_text().get("LINES", "")
+    if stated.isascii() and stated.isdigit() and 0 < len(stated) < 6 and int(stated):
+        return int(stated)
+    try:
+        return os.get_terminal_size(1).lines or LINES
+    except OSError:
+        return LINES
+
+
 def has_colours() -> bool:
     """Tell whether to print colours: TERM allows them and NO_COLOR is not set."""
     environ = homes.environment_text()
@@ -148,18 +168,18 @@ class Table:
         if self._sizes is None:
             screen = width() if self._fitted else 0
             self._sizes = _widths(self._headers, cells, self._flexible, self._whole, screen)
-            drawn.append(self._row(self._headers, [_BOLD if self._coloured else ""] * len(self._headers)))
+            drawn.append(self._row(self._headers, [BOLD if self._coloured else ""] * len(self._headers)))
         for row in cells:
             pairs = zip(self._headers, row, strict=True)
-            drawn.append(self._row(row, [_style(*pair) if self._coloured else "" for pair in pairs]))
+            drawn.append(self._row(row, [style_of(*pair) if self._coloured else "" for pair in pairs]))
         _print("\n".join(drawn) + "\n" if drawn else "")
 
     def _row(self, cells: Sequence[str], styles: Sequence[str]) -> str:
         assert self._sizes is not None
         drawn = []
         for cell, size, style in zip(cells, self._sizes, styles, strict=True):
-            shown, used = _cut(cell, size) if self._fitted else (cell, len(cell))
-            drawn.append((f"{style}{shown}{_PLAIN}" if style else shown) + " " * (size - used))
+            shown, used = cut(cell, size) if self._fitted else (cell, len(cell))
+            drawn.append((f"{style}{shown}{PLAIN}" if style else shown) + " " * (size - used))
         return (" " * GAP).join(drawn).rstrip()
 
 
@@ -194,22 +214,31 @@ _STYLES = {
     "unreachable": "\x1b[31m",
     "silent": "\x1b[31m",
 }
-_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def _cut(cell: str, size: int) -> tuple[str, int]:
+def cut(cell: str, size: int) -> tuple[str, int]:
     """Return the cell cut to `size` columns, with an ellipsis if it was cut, and the columns it takes."""
     used = columns(cell)
     if used <= size:
         return cell, used
+    mark = "…" if is_utf8() else "~"
+    # A character takes two columns at most.
+    cell = cell[: 2 * size + 2]
     while cell and columns(cell) >= size:
         cell = cell[: -max(1, (columns(cell) - size) // 2)]
-    return (cell + "…", columns(cell) + 1) if size > 0 else ("", 0)
+    return (cell + mark, columns(cell) + 1) if size > 0 else ("", 0)
+
+
+def is_utf8(fd: int = 1) -> bool:
+    """Tell whether what is printed may hold characters beyond ASCII."""
+    encoding = getattr(sys.stderr if fd == 2 else sys.stdout, "encoding", None) or "utf-8"
+    return encoding.lower().replace("-", "").replace("_", "") == "utf8"
 
 
 def columns(content: str) -> int:
     """Return how many columns of a terminal a text takes."""
-    if content.isascii():
+    if content.isascii() or _NARROW.issuperset(content):
         return len(content)
     import unicodedata
 
@@ -239,5 +268,6 @@ def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str
     return sizes
 
 
-def _style(header: str, cell: str) -> str:
+def style_of(header: str, cell: str) -> str:
+    """Return the colour of a cell, or ""."""
     return _STYLES.get(cell.split(" ")[0], "") if header == "STATE" else ""

@@ -360,6 +360,14 @@ class Store(Database):
         totals = self.tallies.totals
         return {state.value: count for state in State if (count := totals[state.value])}
 
+    def named(self, name: str) -> dict[str, int]:
+        """Return how many jobs of a name are in each state; the first question counts them, later ones cost nothing."""
+        counts = self.tallies.names.get(name)
+        if counts is None:
+            counts = Counter(dict(self._read(itemgetter(0, 1), sql.COUNT_NAMED, name)))
+            self.tallies.keep_name(name, counts)
+        return {state: count for state, count in counts.items() if count}
+
     def attempts(self, job: int) -> list[Attempt]:
         """Return every try of a job, oldest first."""
         return self._read(rows.attempt_from, sql.SELECT_ATTEMPTS, job)

@@ -221,6 +221,7 @@ select name from found where name is not null limit ?
 """
 SELECT_HIGHEST = "select max(id) from job"
 COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group by state"
+COUNT_NAMED = "select state, count(*) from job where name = ? group by state"
 COUNT_FINISHED = "select count(*) from job where finished is not null"
 COUNT_OF_TOKENS = f"select token, count(*), sum(length(spec) + length(shape)) from job where {_OF_TOKEN} group by token"
 SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submission where key = ?"

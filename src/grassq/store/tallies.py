@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from grassq.core.model import FINAL, Job, State
 from grassq.store.base import Changes, Row, TokenUsage
 from grassq.store.rows import stored_bytes
+
+#: The names whose jobs are counted; a name beyond these is counted anew when it is asked for.
+NAMES_MAX = 64
 
 _state_of = attrgetter("state")
 
@@ -23,10 +26,12 @@ def counted(others: Iterable[Row], finished: int, used: Iterable[Row]) -> Tallie
 
 
 class Tallies(Struct):
-    """How many jobs are in each state, and what the jobs of each token take."""
+    """How many jobs are in each state, what the jobs of each token take, and counts of names asked for."""
 
     totals: Counter[str]
     usage: dict[str, TokenUsage]
+    #: Of NAMES_MAX names at most: how many jobs of this name are in each state.
+    names: dict[str, Counter[str]] = field(default_factory=dict)
 
     def of_token(self, token: str) -> TokenUsage:
         """Return what the unfinished jobs of a token take."""
@@ -48,6 +53,28 @@ class Tallies(Struct):
                 self._use(before, -1)
                 self._use(after, 1)
         self.totals.subtract(removed)
+        if self.names:
+            self._count_named(changes, removed)
+
+    def keep_name(self, name: str, counts: Counter[str]) -> None:
+        """Keep the counts of a name up to date from now on; the name that was asked for longest ago is forgotten."""
+        self.names[name] = counts
+        while len(self.names) > NAMES_MAX:
+            del self.names[next(iter(self.names))]
+
+    def _count_named(self, changes: Changes, removed: Counter[str]) -> None:
+        if removed:
+            # The names of removed jobs are not known here: the next question counts anew.
+            self.names.clear()
+            return
+        for job in changes.inserted.values():
+            if job.name in self.names:
+                self.names[job.name][str.__str__(job.state)] += 1
+        for before, after in changes.updated.values():
+            if before.name in self.names:
+                self.names[before.name][str.__str__(before.state)] -= 1
+            if after.name in self.names:
+                self.names[after.name][str.__str__(after.state)] += 1
 
     def _use(self, job: Job, times: int) -> None:
         if job.token is None or job.state in FINAL:

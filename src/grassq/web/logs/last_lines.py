@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 from aiohttp import web
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from grassq.core.diagnosis import cause, progress
 from grassq.core.diagnosis.progress import JobProgress
+from grassq.core.term.screen import fold
 from grassq.errors import GrassError
 from grassq.web.logs.tail import OFFSET_MAX, Sources
 
@@ -28,11 +28,6 @@ READS_AT_ONCE = 16
 REMEMBERED_MAX = 2000
 #: The states whose logs may still grow.
 UNFINISHED = ("placed", "running")
-
-#: Sequences that colour text or move the cursor, and other control characters.
-_CONTROLS = re.compile(
-    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\^_=>])|[\x00-\x08\x0b-\x1f\x7f]"
-)
 
 Document = dict[str, object]
 
@@ -199,13 +194,7 @@ def end_of(data: bytes, size: int) -> LogEnd:
 
 
 def _folded(data: bytes, is_whole: bool) -> list[str]:
-    """Return lines as a terminal shows them after their carriage returns."""
-    lines = data.decode("utf-8", "replace").split("\n")
-    if not is_whole and len(lines) > 1:
-        del lines[0]  # its begin is missing
-    return [_after_returns(line) for line in lines]
-
-
-def _after_returns(line: str) -> str:
-    parts = [_CONTROLS.sub("", part).rstrip() for part in line.split("\r")]
-    return next((part for part in reversed(parts) if part), "")
+    """Return lines as a terminal shows them."""
+    lines = [line.text.rstrip() for line in fold(data)]
+    # The begin of the first line may be missing.
+    return lines if is_whole or len(lines) < 2 else lines[1:]

@@ -19,6 +19,7 @@ from grassq.broker.decider import RETRY_STORE_S
 from grassq.broker.engine import Engine
 from grassq.broker.selection import Reading
 from grassq.broker.subscriptions import Filter, Position
+from grassq.broker.summary.brief import brief, glance
 from grassq.broker.views import Document
 from grassq.core.messages import LeftFolder
 from grassq.core.model import FINAL, State
@@ -33,10 +34,14 @@ from grassq.web.logs.last_lines import LastLines
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import SlowAnswer, bulk_document, digest, document, job_lines
 from grassq.web.retention import Retention
+from grassq.web.routes.recent_jobs import WITHIN_S_MAX, recent_jobs, recent_page
 
 WAIT_MAX_S = 30.0
 #: Characters of a request that the audit log keeps.
 ABOUT_MAX = 200
+
+#: The states whose logs are looked at for an overview.
+TELLING = frozenset({State.PLACED.value, State.RUNNING.value, State.FAILED.value})
 
 #: The changes of selected jobs: POST /v1/jobs/VERB.
 CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
@@ -67,14 +72,23 @@ class Jobs:
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read.
 
-        With `look=1`, the first jobs have what the ends of their logs tell.
+        With `look=1`, the first jobs have what the ends of their logs tell, and their sweeps are counted. Without a
+        selector, `brief=1` asks for the few jobs of a screen. With `within_s`, the jobs are those that have not ended,
+        or ended in the last `within_s` seconds.
         """
         chosen = requests.selectors(request)
+        within_s = requests.number(request, "within_s", 0, WITHIN_S_MAX) if "within_s" in request.query else None
+        if within_s is not None and not chosen:
+            return await self._recent(request, within_s)
+        if within_s is not None:
+            return await self._pages(request, chosen, views.overview, partial(recent_page, within_s=within_s))
         if not chosen:
-            shown = await self._engine.read(views.glance)
+            looks, is_brief = request.query.get("look") == "1", request.query.get("brief") == "1"
+            shown = await self._engine.read(brief if is_brief else glance if looks else views.glance)
             jobs = shown["jobs"]
             assert isinstance(jobs, list)
-            await self._last_lines.describe_if_asked(request, jobs)
+            # Of jobs that ended well, or did not start, the logs would not be shown.
+            await self._last_lines.describe_if_asked(request, [job for job in jobs if job["state"] in TELLING])
             return document(shown)
         return await self._pages(request, chosen, views.overview, views.show_page)
 
@@ -94,13 +108,25 @@ class Jobs:
         about, jobs, reading = await self._engine.read(first)
         while not jobs and not reading.is_over:
             jobs, reading = await self._engine.read(partial(page, reading))
-        if page is views.show_page:
+        if page is not views.why_page:
             await self._last_lines.describe_if_asked(request, jobs)
         elif reading.is_over:
             await self._when.describe(jobs)
         if reading.is_over:
             return document({**about, "jobs": jobs})
         return job_lines(request, about, jobs, self._rest(reading, page))
+
+    async def _recent(self, request: web.Request, within_s: int) -> web.StreamResponse:
+        """Answer with the jobs that have not ended, or ended lately: at once if they are few, else page by page."""
+        about = await self._engine.read(views.overview)
+        pages, jobs = recent_jobs(self._engine, within_s), list[Document]()
+        async for page in pages:
+            jobs += page
+            if len(jobs) > views.SHOW_PAGE:
+                await self._last_lines.describe_if_asked(request, jobs)
+                return job_lines(request, about, jobs, pages)
+        await self._last_lines.describe_if_asked(request, jobs)
+        return document({**about, "jobs": jobs})
 
     async def _rest(self, reading: Reading, page: Page) -> AsyncIterator[list[Document]]:
         while not reading.is_over:

@@ -1,4 +1,4 @@
-"""show: jobs, queues, workers and totals as tables.
+"""show: what runs, what is next and what failed on one screen, or selected jobs as a table.
 
 The most frequent command, so it imports neither argparse nor `json` nor `datetime`.
 """
@@ -9,8 +9,8 @@ import os
 
 from grassq.cli import job_text, render
 from grassq.cli.fast import find_target, warn
-from grassq.errors import Unreachable
-from grassq.net.encoding import FINAL_STATES, parse, query
+from grassq.errors import BadInput, Unreachable
+from grassq.net.encoding import parse, query
 from grassq.net.retry import fetch
 
 TYPE_CHECKING = False
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-#: On a narrower terminal, state and result share one column and some columns are left out.
-WIDE_COLUMNS = 120
-#: Rows of a long table per write; the first rows decide the width of the columns.
+    from grassq.net.http import Connection
+
+#: Jobs of a long answer that are printed at once; the first decide the width of the columns.
 ROWS_AT_ONCE = 200
-UNREACHABLE = "unreachable"
+#: The most rows of a table, and the most jobs that are sorted or drawn as a tree. JSON and ids have no such bound.
+ROWS_MAX = 10_000
+SORTED_MAX = 200_000
+#: The failed jobs that a pipe is told of below its table.
+FAILED_ROWS = 5
 
 STATES_HELP = """\
 states:
@@ -39,79 +43,325 @@ states:
 """
 
 
+class ShowOptions:
+    """What was typed beside the selectors."""
+
+    def __init__(self) -> None:
+        self.as_json = self.as_lines = self.quiet = self.is_long = self.as_tree = False
+        self.columns: list[str] | None = None
+        self.sort: str | None = None
+        #: Seconds back from now.
+        self.within_s: int | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the screen or the table is as without an option."""
+        picked = self.columns is None and self.sort is None and self.within_s is None
+        return picked and not (self.is_long or self.as_tree)
+
+
 def build(_: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `show`."""
     from argparse import RawDescriptionHelpFormatter
 
+    from grassq.cli.listing.columns import COLUMNS
+
     parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = STATES_HELP
+    parser.epilog = f"{STATES_HELP}\ncolumns of -o and --sort:\n{_wrapped(COLUMNS)}"
     parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs (default: the current ones)")
     parser.add_argument("-a", "--all", action="store_const", const=["all"], default=[], help="the same as `all`")
     parser.set_defaults(run=_show)
+    parser.add_argument("-o", "--columns", metavar="COLUMNS", help="show these columns; +COLUMN adds to the usual ones")
+    parser.add_argument("--sort", metavar="COLUMN", help="sort by a column; --sort=-COLUMN reverses the order")
+    parser.add_argument("--since", metavar="TIME", help="jobs that have not ended, or ended in this time: 2d, 90m")
+    parser.add_argument("-l", "--long", action="store_true", help="all columns and whole commands, however wide")
+    parser.add_argument("--tree", action="store_true", help="sweeps with their jobs, and reruns below their originals")
+    parser.add_argument(
+        "--watch", metavar="SECONDS", nargs="?", const="", help="draw again every 2 or SECONDS seconds, until Ctrl-C"
+    )
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")
+    parser.add_argument("--json-lines", action="store_true", help="print one JSON document per job and line")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only ids")
 
 
+def _wrapped(names: Mapping[str, object]) -> str:
+    import textwrap
+
+    return textwrap.fill(", ".join(names), 100, initial_indent="  ", subsequent_indent="  ") + "\n"
+
+
 def _show(arguments: argparse.Namespace) -> int:
-    selectors = arguments.selectors + arguments.all
-    return show(selectors, as_json=arguments.json, quiet=arguments.quiet, broker=arguments.broker)
+    selectors, options = arguments.selectors + arguments.all, ShowOptions()
+    options.as_json, options.as_lines, options.quiet = arguments.json, arguments.json_lines, arguments.quiet
+    options.is_long, options.as_tree = arguments.long, arguments.tree
+    if sum((options.as_json, options.as_lines, options.quiet)) > 1:
+        raise BadInput("--json, --json-lines and -q exclude each other")
+    from grassq.cli.listing import columns
+
+    if arguments.columns is not None:
+        options.columns = columns.chosen(arguments.columns)
+    if arguments.sort is not None:
+        columns.known(arguments.sort.removeprefix("-"), "--sort")
+        options.sort = arguments.sort
+    if arguments.since is not None:
+        from grassq.core.syntax.durations import duration_s
+
+        options.within_s = int(duration_s(arguments.since, "--since"))
+    if (typed := arguments.watch) is not None:
+        # In `show --watch running` the word is a selector.
+        is_time = typed[:1].isdigit()
+        return _watch(
+            selectors if is_time or not typed else [typed, *selectors],
+            options,
+            arguments.broker,
+            typed if is_time else "",
+        )
+    return show(selectors, options, broker=arguments.broker)
 
 
-def show(selectors: Sequence[str], *, as_json: bool = False, quiet: bool = False, broker: str | None = None) -> int:
+def _watch(selectors: Sequence[str], options: ShowOptions, broker: str | None, typed: str) -> int:
+    from grassq.cli.listing import watch
+    from grassq.core.syntax.durations import duration_s
+
+    every_s = duration_s(typed, "--watch", unit="s") if typed else watch.EVERY_S
+    show_ = Show(selectors, options, broker)
+
+    def draw() -> list[str]:
+        lines = show_.lines()
+        # The user may have stopped the daemon meanwhile: a screen does not start it again.
+        show_.autostart = False
+        return lines
+
+    return watch.watch(draw, every_s)
+
+
+def show(selectors: Sequence[str], options: ShowOptions | None = None, *, broker: str | None = None) -> int:
     """Print jobs; without a selector also queues, workers and totals; if `quiet`, only the ids of jobs."""
-    target, address = find_target(broker)
-    response, parts, connection = fetch(target, "/v1/show" + query([("selector", each) for each in selectors]))
-    if address is None:
-        warn(response.headers)
-    if parts is not None:
-        _print_stream(parts, as_json, quiet)
-        connection.close()
-        return 0
-    if response.status != 200:
-        from grassq.net.client import read_answer
-
-        read_answer(response, address)  # raises the error
-    answer = _document(response.body)
-    if as_json:
-        return render.document(answer)
-    jobs = answer.get("jobs", [])
-    if quiet:
-        _print_ids(jobs)
-        return 0
-    if len(jobs) == 1 and _names_one(selectors):
-        return _one(jobs[0])
-    if jobs:
-        _JobsTable(answer, is_whole=True).add(jobs)
-    else:
-        render.text("no jobs\n")
-    if not selectors:
-        _rest(answer)
-    if answer.get("more"):
-        render.notes(["there are more jobs; `grass show all` prints them"])
-    return 0
+    return Show(selectors, options or ShowOptions(), broker).run()
 
 
-def _print_ids(jobs: Sequence[Mapping[str, Any]]) -> None:
-    for job in jobs:
-        render.line(str(job.get("id")))
+class Show:
+    """One call of `show`; under --watch, one that is repeated."""
 
+    def __init__(self, selectors: Sequence[str], options: ShowOptions, broker: str | None) -> None:
+        self._selectors = selectors
+        self._options = options
+        self._target, self._address = find_target(broker)
+        #: Whether a daemon is started if none runs.
+        self.autostart = True
+        self._is_terminal = os.isatty(1)
+        is_data = options.as_json or options.as_lines or options.quiet
+        self._is_screen = not selectors and options.is_plain and not is_data
+        self._width = render.width() if self._is_terminal else None
 
-def _print_stream(parts: Iterator[bytes], as_json: bool, quiet: bool) -> None:
-    """Print a long answer part by part: unchanged, or its jobs as ids or as rows of a table."""
-    if as_json:
-        for part in parts:
+    def run(self) -> int:
+        """Ask once and print."""
+        answer, jobs = self._ask()
+        options = self._options
+        if options.as_json:
+            return self._print_json(answer, jobs)
+        if options.as_lines or options.quiet:
+            for some in jobs:
+                self._print_data(some)
+            return 0
+        if jobs.is_streamed and options.sort is None and not options.as_tree:
+            return self._print_stream(answer, jobs)
+        found = self._collected(jobs)
+        if self._is_screen and not self._is_terminal:
+            return self._print_for_a_pipe(answer, found)
+        _put(self._drawn(answer, found))
+        if answer.get("restored") and not self._selectors:
+            from grassq.cli.listing.machines import print_restored
+
+            print_restored(answer)
+        return self._say_more(answer)
+
+    def lines(self) -> list[str]:
+        """Ask once and return the lines of a screen; JSON is one line."""
+        self._width = render.width() if self._is_terminal else None
+        answer, jobs = self._ask()
+        found = self._collected(jobs)
+        if self._options.as_json or self._options.as_lines or self._options.quiet:
+            import json
+
+            if self._options.quiet:
+                return [str(job.get("id")) for job in found]
+            if self._options.as_lines:
+                return [json.dumps(job) for job in found]
+            return [json.dumps({**answer, "jobs": found})]
+        return self._drawn(answer, found)
+
+    def _ask(self) -> tuple[dict[str, Any], _Jobs]:
+        """Send the request; return the answer without its jobs, and its jobs."""
+        options = self._options
+        pairs: list[tuple[str, object]] = [("selector", each) for each in self._selectors]
+        if self._is_screen and self._is_terminal:
+            pairs.append(("brief", 1))
+        if self._looks():
+            pairs.append(("look", 1))
+        if options.within_s is not None:
+            pairs.append(("within_s", options.within_s))
+        response, parts, connection = fetch(self._target, "/v1/show" + query(pairs), autostart=self.autostart)
+        if self._address is None:
+            warn(response.headers)
+        if parts is not None:
+            if options.as_json:
+                return {}, _Jobs(parts=parts, connection=connection)
+            lines = _lines(parts)
+            return _document(next(lines) + b"]}"), _Jobs(lines=lines, connection=connection)
+        if response.status != 200:
+            from grassq.net.client import read_answer
+
+            read_answer(response, self._address)  # raises the error
+        answer = _document(response.body)
+        return answer, _Jobs(jobs=answer.get("jobs", []))
+
+    def _looks(self) -> bool:
+        """Tell whether what the logs say is wanted; it takes the daemon some milliseconds."""
+        options = self._options
+        if options.quiet:
+            return False
+        if options.as_json or options.as_lines:
+            return options.is_long
+        if options.columns is not None:
+            from grassq.cli.listing.columns import LOOKING
+
+            return not LOOKING.isdisjoint(options.columns)
+        return self._is_terminal or self._is_screen or options.is_long
+
+    def _print_json(self, answer: dict[str, Any], jobs: _Jobs) -> int:
+        if jobs.parts is None:
+            return render.document(answer)
+        for part in jobs.parts:
             render.write(part)
-        return
-    lines = _lines(parts)
-    head = _document(next(lines) + b"]}")
-    put = _print_ids if quiet else _JobsTable(head, is_whole=False).add
-    jobs = []
-    for line in lines:
-        if line != b"]}":
-            jobs.append(_document(line.removesuffix(b",")))
-        if line == b"]}" or len(jobs) >= ROWS_AT_ONCE:
-            put(jobs)
-            jobs = []
+        jobs.close()
+        return 0
+
+    def _print_data(self, jobs: Sequence[Mapping[str, Any]]) -> None:
+        if self._options.quiet:
+            for job in jobs:
+                render.line(str(job.get("id")))
+            return
+        import json
+
+        render.text("".join(json.dumps(job) + "\n" for job in jobs))
+
+    def _print_stream(self, answer: dict[str, Any], jobs: _Jobs) -> int:
+        """Print a long answer as it comes, up to ROWS_MAX rows."""
+        table, count = self._table(answer, is_whole=False), 0
+        for some in jobs:
+            kept = some[: ROWS_MAX - count]
+            count += len(kept)
+            _put(table.lines(kept))
+            if count >= ROWS_MAX:
+                jobs.close()
+                render.notes([f"only the first {ROWS_MAX:,} jobs are printed; --json-lines and -q print all of them"])
+                break
+        return 0
+
+    def _collected(self, jobs: _Jobs) -> list[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
+        for some in jobs:
+            found += some
+            if len(found) > SORTED_MAX:
+                jobs.close()
+                raise BadInput(f"these are more than {SORTED_MAX:,} jobs; select fewer, or use --json-lines")
+        return found
+
+    def _table(self, answer: Mapping[str, Any], *, is_whole: bool) -> Any:
+        from grassq.cli.listing.table import JobsTable
+
+        options = self._options
+        return JobsTable(answer, is_whole=is_whole, names=options.columns, is_long=options.is_long, width=self._width)
+
+    def _drawn(self, answer: Mapping[str, Any], jobs: list[Mapping[str, Any]]) -> list[str]:
+        """Return the lines of a screen or of a table."""
+        now = job_text.now()
+        if self._is_screen and self._width is not None:
+            from grassq.cli.listing.machines import machine_lines
+            from grassq.cli.listing.screen import OverviewScreen
+
+            coloured = render.has_colours()
+            screen = OverviewScreen(answer, self._width, render.height(), coloured=coloured, now=now)
+            return screen.lines() + machine_lines(answer, self._width, coloured=coloured)
+        if len(jobs) == 1 and _names_one(self._selectors) and self._options.is_plain:
+            from grassq.cli.listing.one_job import one_job_lines
+
+            return one_job_lines(jobs[0], now)
+        if not jobs:
+            return ["no jobs"]
+        table = self._table(answer, is_whole=True)
+        if self._options.sort is not None:
+            from grassq.cli.listing.table import sort
+
+            jobs = sort(jobs, self._options.sort, table.context)
+        if self._options.as_tree:
+            from grassq.cli.listing.tree import as_tree
+
+            return list(table.lines(*as_tree(jobs)))
+        return list(table.lines(jobs[:ROWS_MAX]))
+
+    def _print_for_a_pipe(self, answer: Mapping[str, Any], jobs: list[Mapping[str, Any]]) -> int:
+        """Print what scripts read: every job in one table, then failures and sweeps, queues, workers and totals."""
+        from grassq.cli.listing import machines
+
+        if jobs:
+            _put(self._table(answer, is_whole=True).lines(jobs))
+            machines.print_told(answer, [job for job in jobs if job.get("state") == "failed"][-FAILED_ROWS:])
+        else:
+            render.text("no jobs\n")
+        machines.print_machines(answer)
+        return self._say_more(answer)
+
+    def _say_more(self, answer: Mapping[str, Any]) -> int:
+        if answer.get("more"):
+            render.notes(["there are more jobs; `grass show all` prints them"])
+        return 0
+
+
+class _Jobs:
+    """The jobs of an answer, some at a time: all at once, or as they come."""
+
+    def __init__(
+        self,
+        *,
+        jobs: list[Any] | None = None,
+        lines: Iterator[bytes] | None = None,
+        parts: Iterator[bytes] | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        #: The bytes of an answer that is printed as it is.
+        self.parts = parts
+        self._jobs, self._incoming, self._connection = jobs, lines, connection
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer comes in parts."""
+        return self._jobs is None
+
+    def __iter__(self) -> Iterator[list[Mapping[str, Any]]]:
+        if self._incoming is None:
+            yield self._jobs or []
+            return
+        jobs: list[Mapping[str, Any]] = []
+        for line in self._incoming:
+            if line != b"]}":
+                jobs.append(_document(line.removesuffix(b",")))
+            if line == b"]}" or len(jobs) >= ROWS_AT_ONCE:
+                yield jobs
+                jobs = []
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; the rest of the answer is not wanted."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _put(lines: Sequence[str]) -> None:
+    """Print lines whose text is clean and that may have colours."""
+    if lines:
+        render.lines(lines)
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -134,191 +384,3 @@ def _document(text: bytes) -> dict[str, Any]:
 def _names_one(selectors: Sequence[str]) -> bool:
     # A queue or a state with one job is still printed as a list.
     return len(selectors) == 1 and (selectors[0].isdigit() or selectors[0].startswith("@"))
-
-
-def _one(job: Mapping[str, Any]) -> int:
-    now = job_text.now()
-    values = {
-        "job": job.get("id"),
-        "name": job.get("name"),
-        "queue": job.get("queue"),
-        "state": _plain_state(job),
-        "reason": job.get("reason"),
-        "result": job_text.result(job),
-        "error": job.get("error"),
-        "command": job_text.command(job),
-        "cwd": job.get("cwd"),
-        **job_text.files(job),
-        "request": job_text.amounts(job.get("request")),
-        "holds": job_text.holds(job.get("allocation")),
-        "worker": job.get("worker"),
-        "pid": job.get("pid"),
-        "attempt": job.get("attempt"),
-        "priority": job.get("priority"),
-        "created": job_text.clock(job.get("created"), now),
-        "started": job_text.clock(job.get("started"), now),
-        "finished": job_text.clock(job.get("finished"), now),
-        "took": job_text.took(job, now),
-        "rerun of": job.get("rerun_of"),
-    }
-    for label, value in values.items():
-        if value not in (None, ""):
-            render.line(f"{label:<9} {value}")
-    if job.get("cancel_requested") and job.get("state") in ("placed", "running"):
-        render.line(f"{'note':<9} stopping")
-    return 0
-
-
-def _with_slots(queues: Sequence[Mapping[str, Any]]) -> set[Any]:
-    """Return the names of queues that have slots on every worker."""
-    return {queue.get("name") for queue in queues} - {queue.get("name") for queue in queues if not queue.get("slots")}
-
-
-class _JobsTable:
-    """The table of jobs. Empty columns are left out if the answer is whole; a stream may still fill them."""
-
-    def __init__(self, answer: Mapping[str, Any], *, is_whole: bool) -> None:
-        self._with_slots = _with_slots(answer.get("queues", []))
-        self._is_whole = is_whole
-        self._left_out = set() if len(answer.get("workers", [])) > 1 else {"WORKER"}
-        self._is_narrow = os.isatty(1) and render.width() < WIDE_COLUMNS
-        self._table: render.Table | None = None
-
-    def add(self, jobs: Sequence[Mapping[str, Any]]) -> None:
-        """Print jobs."""
-        columns = self._columns(jobs)
-        if self._is_narrow:
-            _narrow(columns, jobs)
-        if self._is_whole:
-            self._left_out = _needless_columns(columns, self._is_narrow)
-        for name in self._left_out:
-            del columns[name]
-        if self._table is None:
-            self._table = render.Table(list(columns), flexible="COMMAND")
-        self._table.add(zip(*columns.values(), strict=True))
-
-    def _columns(self, jobs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-        now = job_text.now()
-        return {
-            "ID": [str(job.get("id")) for job in jobs],
-            "NAME": [str(job.get("name") or "") for job in jobs],
-            "QUEUE": [str(job.get("queue") or "") for job in jobs],
-            "STATE": [_state(job) for job in jobs],
-            "COMMAND": [job_text.command(job) for job in jobs],
-            "HOLDS": [_needs(job, self._with_slots) for job in jobs],
-            "WORKER": [str(job.get("worker") or "") for job in jobs],
-            "PID": [str(job.get("pid") or "") for job in jobs],
-            "CREATED": [job_text.clock(job.get("created"), now) for job in jobs],
-            "STARTED": [job_text.clock(job.get("started"), now) for job in jobs],
-            "TOOK": [job_text.took(job, now) for job in jobs],
-            "RESULT": [job_text.result(job) for job in jobs],
-        }
-
-
-def _narrow(columns: dict[str, list[str]], jobs: Sequence[Mapping[str, Any]]) -> None:
-    results = columns.pop("RESULT")
-    del columns["CREATED"], columns["STARTED"]
-    columns["STATE"] = [
-        f"{state} {result}" if result not in ("", "ok", state) else state
-        for state, result in zip(columns["STATE"], results, strict=True)
-    ]
-    columns["PID"] = [
-        pid if job.get("state") == "running" else "" for pid, job in zip(columns["PID"], jobs, strict=True)
-    ]
-
-
-def _needless_columns(columns: Mapping[str, Sequence[str]], is_narrow: bool) -> set[str]:
-    """Return the columns that can be left out."""
-    found = {name for name in ("NAME", *(("PID", "HOLDS", "TOOK") if is_narrow else ())) if not any(columns[name])}
-    if len(set(filter(None, columns["WORKER"]))) < 2:
-        found.add("WORKER")
-    if is_narrow and set(columns["QUEUE"]) <= {"", "default"}:
-        found.add("QUEUE")
-    return found
-
-
-def _state(job: Mapping[str, Any]) -> str:
-    state, reason = _plain_state(job), str(job.get("reason") or "")
-    if state == UNREACHABLE:
-        return state
-    if job.get("cancel_requested") and state in ("placed", "running"):
-        return f"{state} (ending)"
-    # Only the first part of the reason; `grass why` prints all of it.
-    point = reason.partition(";")[0].partition(":")[0]
-    return f"{state} ({point})" if point and point != state and state not in FINAL_STATES else state
-
-
-def _plain_state(job: Mapping[str, Any]) -> str:
-    # The worker is silent; the job probably runs on.
-    return UNREACHABLE if job.get("unreachable") else str(job.get("state"))
-
-
-def _needs(job: Mapping[str, Any], with_slots: set[Any]) -> str:
-    if job.get("allocation"):
-        return job_text.holds(job["allocation"])
-    # A job that has ended holds nothing; an unfinished job waits for its request.
-    if job.get("state") in FINAL_STATES:
-        return ""
-    return "needs a slot" if job.get("queue") in with_slots else f"needs {job_text.amounts(job.get('request'))}"
-
-
-def _rest(answer: Mapping[str, Any]) -> None:
-    queues, workers = answer.get("queues", []), answer.get("workers", [])
-    if queues:
-        render.text("\n")
-        several = len({queue.get("worker") for queue in queues}) > 1 or any(not queue.get("worker") for queue in queues)
-        render.table(
-            ["QUEUE", *(["WORKER"] if several else []), "LIMITS", "FREE", "RUNNING", "QUEUED", "COMMAND"],
-            [_queue_row(queue, several) for queue in queues],
-            flexible="COMMAND",
-        )
-    if workers:
-        render.text("\n")
-        _workers_table(workers, answer.get("version"))
-    if waited_for := answer.get("restored"):
-        render.notes(
-            [
-                f"the broker was restored from a backup; nothing starts until these workers connect: "
-                f"{', '.join(waited_for)}; `grass resume --restored` goes on without them"
-            ]
-        )
-    totals = [f"{count} {state}" for state, count in (answer.get("totals") or {}).items() if count]
-    if totals:
-        render.text("\n")
-        render.line(", ".join(totals))
-
-
-def _queue_row(queue: Mapping[str, Any], with_worker: bool) -> list[str]:
-    name = f"{queue.get('name')} (paused)" if queue.get("paused") else str(queue.get("name"))
-    prefix = job_text.command({"command": queue.get("prefix") or []})
-    counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
-    where = [str(queue.get("worker") or "(none yet)")] if with_worker else []
-    limits, free = job_text.holds(queue.get("limits")), job_text.holds(queue.get("free"))
-    if slots := queue.get("slots"):
-        limits, free = job_text.slots(slots), job_text.slots([slot for slot in slots if slot.get("job") is None])
-    return [name, *where, limits, free, *counts, prefix]
-
-
-def _workers_table(workers: Sequence[Mapping[str, Any]], version: str | None) -> None:
-    """Print the workers, with the versions of those that have another version than the broker."""
-    now = job_text.now()
-    columns = {
-        "WORKER": [str(worker.get("name")) for worker in workers],
-        "STATE": [_worker_state(worker, now) for worker in workers],
-        "LABELS": [" ".join(map(str, worker.get("labels") or [])) for worker in workers],
-        "VERSION": ["" if worker.get("version") in (None, version) else str(worker["version"]) for worker in workers],
-        "HAS": [job_text.holds(worker.get("capacity")) for worker in workers],
-        "FREE": [job_text.holds(worker.get("free")) for worker in workers],
-        "USED BY OTHERS": [job_text.holds(worker.get("used_by_others")) for worker in workers],
-    }
-    for name in ("LABELS", "VERSION", "USED BY OTHERS"):
-        if not any(columns[name]):
-            del columns[name]
-    render.table(list(columns), list(zip(*columns.values(), strict=True)), flexible="HAS")
-
-
-def _worker_state(worker: Mapping[str, Any], now: float) -> str:
-    since = job_text.clock(worker.get("since"), now)
-    state = "online" if worker.get("online") else f"silent since {since}" if since else "silent"
-    state = f"{state}, disk full" if worker.get("disk_short") else state
-    return f"{state}, drained" if worker.get("drained") else state

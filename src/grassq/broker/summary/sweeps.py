@@ -1,0 +1,45 @@
+"""Counts the jobs of sweeps by state. A sweep is known by its name: its jobs share one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from grassq.broker.batch import Batch
+from grassq.core.model import FINAL, HOLDING, Job, State
+
+#: The most sweeps of one answer; of more, those with the most jobs among the shown ones are told.
+SWEEPS_MAX = 20
+#: So few jobs of one name are no sweep.
+JOBS_MIN = 3
+
+Document = dict[str, object]
+
+
+def sweep_documents(batch: Batch, jobs: Iterable[Job]) -> list[Document]:
+    """Return the sweeps that these jobs are part of, each with the counts of all its jobs, the newest sweep first."""
+    seen: dict[str, Job] = {}
+    times: Counter[str] = Counter()
+    for job in jobs:
+        if job.name is not None:
+            newest = seen.setdefault(job.name, job)
+            seen[job.name] = max(newest, job, key=lambda each: each.id)
+            # A sweep that still has work is told before one that is over.
+            times[job.name] += 1 if job.state in FINAL else 1000
+    found = []
+    for name, _ in times.most_common(SWEEPS_MAX):
+        counts = batch.store.named(name)
+        if sum(counts.values()) >= JOBS_MIN:
+            found.append((seen[name].id, _document(name, counts, seen[name])))
+    return [document for _, document in sorted(found, key=lambda each: each[0], reverse=True)]
+
+
+def _document(name: str, counts: dict[str, int], one: Job) -> Document:
+    return {
+        "name": name,
+        "queue": one.spec.queue,
+        "jobs": sum(counts.values()),
+        "ended": sum(counts.get(state.value, 0) for state in FINAL),
+        "running": sum(counts.get(state.value, 0) for state in HOLDING),
+        "counts": {state.value: counts[state.value] for state in State if counts.get(state.value)},
+    }

@@ -1,0 +1,247 @@
+"""The screen of `grass show`: what runs, what is next, what is held up, what failed, the sweeps, and counts."""
+
+from __future__ import annotations
+
+from grassq.cli import job_text, render
+from grassq.cli.listing import bars
+from grassq.cli.listing.columns import needs, plain_state
+from grassq.cli.listing.differences import command_text, shortened
+from grassq.cli.listing.grid import Grid, GridColumn
+from grassq.cli.listing.table import with_slots
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    Job = Mapping[str, Any]
+
+#: Rows of a section on a terminal of 24 lines; a taller one has more.
+RUNNING_ROWS, NEXT_ROWS, BLOCKED_ROWS, FAILED_ROWS, SWEEP_ROWS = 8, 5, 5, 3, 5
+SMALL_LINES = 24
+#: Names that a line about the rest lists.
+REST_NAMED = 4
+#: How far rows stand in below their title.
+INDENT = 1
+_RED, _GREEN, _CYAN, _DIM = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[2m"
+
+
+class OverviewScreen:
+    """Lays out one answer of the daemon for a width and a number of lines."""
+
+    def __init__(self, answer: Mapping[str, Any], width: int, lines: int, *, coloured: bool, now: float) -> None:
+        self._answer = answer
+        self._width = width
+        self._coloured = coloured
+        self._now = now
+        self._slots = with_slots(answer.get("queues", []))
+        self._scale = max(1.0, lines / SMALL_LINES)
+        self._jobs: Sequence[Job] = answer.get("jobs", [])
+        self._totals: Mapping[str, int] = answer.get("totals") or {}
+        self._several_workers = len(answer.get("workers", [])) > 1
+
+    def lines(self) -> list[str]:
+        """Return the lines of the screen."""
+        sections = [
+            self._running(),
+            self._next(),
+            self._blocked(),
+            self._failed(),
+            self._sweeps(),
+            self._succeeded(),
+        ]
+        lines: list[str] = []
+        for section in sections:
+            lines += ([""] if lines and section else []) + section
+        return lines or ["no jobs"]
+
+    def _in(self, *states: str) -> list[Job]:
+        return [job for job in self._jobs if job.get("state") in states]
+
+    def _count(self, *states: str) -> int:
+        return sum(int(self._totals.get(state, 0)) for state in states)
+
+    def _most(self, rows: int) -> int:
+        return int(rows * self._scale)
+
+    def _title(self, text: str, style: str = "") -> str:
+        text, _ = render.cut(text, self._width)
+        return f"{render.BOLD}{style}{text}{render.PLAIN}" if self._coloured else text
+
+    def _note(self, text: str) -> str:
+        text, _ = render.cut(" " * INDENT + render.clean(text), self._width)
+        return f"{_DIM}{text}{render.PLAIN}" if self._coloured else text
+
+    def _section(self, title: str, columns: Sequence[GridColumn], style: str = "") -> list[str]:
+        grid = Grid(columns, self._width, indent=INDENT)
+        return [self._title(title, style), *grid.rows(self._coloured)]
+
+    def _first_columns(self, jobs: Sequence[Job]) -> list[GridColumn]:
+        names = [str(job.get("name") or "") for job in jobs]
+        columns = [GridColumn("", [str(job.get("id")) for job in jobs])]
+        if any(names):
+            columns.append(GridColumn("", names, label="NAME", rank=6, least=8))
+        commands = [command_text(job) for job in jobs]
+        columns.append(GridColumn("", commands, least=24, shortened=lambda size: shortened(jobs, size)))
+        return columns
+
+    def _running(self) -> list[str]:
+        all_ = self._in("running", "placed")
+        jobs = all_[: self._most(RUNNING_ROWS)]
+        if not jobs:
+            return []
+        count = max(self._count("running", "placed"), len(all_))
+        columns = self._first_columns(jobs)
+        states = [plain_state(job) for job in jobs]
+        states = ["ending" if job.get("cancel_requested") else state for job, state in zip(jobs, states, strict=True)]
+        if any(state != "running" for state in states):
+            columns.append(
+                GridColumn("", ["" if state == "running" else state for state in states], label="STATE", rank=9)
+            )
+        columns.append(GridColumn("", [self._where(job) for job in jobs], rank=5))
+        columns.append(GridColumn("", [job_text.took(job, self._now) for job in jobs], rank=8))
+        progress = GridColumn("", [bars.progress_text(job) for job in jobs], label="PROGRESS", rank=7, style=_GREEN)
+        said = [bars.last_line(job) for job in jobs]
+        grid = Grid(
+            [*columns, *([progress] if progress.cells and any(progress.cells) else [])]
+            + ([GridColumn("", said, label="LAST", rank=4, least=24, style=_DIM)] if any(said) else []),
+            self._width,
+            indent=INDENT,
+        )
+        if any(said) and not grid.has("LAST"):
+            # One column for both: how far the job is, else what it said last.
+            both = [bars.progress_text(job) or line for job, line in zip(jobs, said, strict=True)]
+            grid = Grid([*columns, GridColumn("", both, rank=7, least=26)], self._width, indent=INDENT)
+        lines = [self._title(f"RUNNING {count}", _CYAN), *grid.rows(self._coloured)]
+        if count > len(jobs):
+            lines.append(self._note(f"{count - len(jobs)} more; `grass show running` lists them"))
+        return lines
+
+    def _where(self, job: Job) -> str:
+        held = job_text.holds(job.get("allocation"))
+        return f"{job.get('worker')} {held}" if self._several_workers and job.get("worker") else held
+
+    def _next(self) -> list[str]:
+        jobs = self._in("queued")[: self._most(NEXT_ROWS)]
+        count = max(self._count("queued"), len(jobs))
+        if not jobs:
+            return []
+        # With one line more, all of them are there.
+        if count == len(jobs) + 1:
+            jobs = self._in("queued")[: len(jobs) + 1]
+        wants = [needs(job, self._slots) for job in jobs]
+        reasons = [str(job.get("reason") or "") for job in jobs]
+        columns = [
+            *self._first_columns(jobs),
+            GridColumn("", wants, rank=5),
+            GridColumn("", [f"queued {job_text.ago(job.get('created'), self._now)}" for job in jobs], rank=3),
+        ]
+        if any(reasons):
+            columns.append(GridColumn("", reasons, rank=4, least=20))
+        title = f"NEXT {count}" if count == len(jobs) else f"NEXT {len(jobs)} of {count}"
+        lines = self._section(title, columns)
+        if count > len(jobs):
+            lines.append(self._note(self._rest(jobs, count)))
+        return lines
+
+    def _rest(self, shown: Sequence[Job], count: int) -> str:
+        """Return in one line which queued jobs are not shown: by sweep, else by queue."""
+        left: dict[str, int] = {}
+        by_queue = {str(queue.get("name")): int(queue.get("queued") or 0) for queue in self._answer.get("queues", [])}
+        for job in shown:
+            by_queue[str(job.get("queue"))] = by_queue.get(str(job.get("queue")), 0) - 1
+        for sweep in self._answer.get("sweeps", []):
+            of_sweep = int((sweep.get("counts") or {}).get("queued", 0))
+            hidden = of_sweep - sum(job.get("name") == sweep.get("name") for job in shown)
+            if hidden > 0:
+                left[f"{hidden} of {sweep.get('name')}"] = hidden
+                by_queue[str(sweep.get("queue"))] = by_queue.get(str(sweep.get("queue")), 0) - hidden
+        left |= {f"{hidden} in queue {queue}": hidden for queue, hidden in by_queue.items() if hidden > 0}
+        named = sorted(left, key=lambda text: -left[text])[:REST_NAMED]
+        return f"{count - len(shown)} more: {', '.join(named)}; `grass show queued`"
+
+    def _blocked(self) -> list[str]:
+        all_ = self._in("held", "waiting")
+        jobs = all_[: self._most(BLOCKED_ROWS)]
+        if not jobs:
+            return []
+        held, waiting = self._count("held"), self._count("waiting")
+        title = " and ".join(f"{name} {count}" for name, count in (("HELD", held), ("WAITING", waiting)) if count)
+        reasons = [str(job.get("reason") or "") for job in jobs]
+        columns = [
+            *self._first_columns(jobs),
+            GridColumn("", [str(job.get("state")) for job in jobs], label="STATE", rank=5),
+        ]
+        if any(reasons):
+            columns.append(GridColumn("", reasons, rank=7, least=24))
+        lines = self._section(title, columns)
+        if (more := held + waiting - len(jobs)) > 0:
+            lines.append(self._note(f"{more} more; `grass show held,waiting` lists them"))
+        return lines
+
+    def _failed(self) -> list[str]:
+        all_ = self._in("failed")
+        all_.sort(key=lambda job: str(job.get("finished") or ""), reverse=True)
+        jobs = all_[: self._most(FAILED_ROWS)]
+        if not jobs:
+            return []
+        count = self._count("failed")
+        why = [str(job.get("cause") or job.get("error") or "") for job in jobs]
+        columns = [
+            *self._first_columns(jobs),
+            GridColumn("", [job_text.result(job) for job in jobs], rank=6),
+            GridColumn("", [job_text.ago(job.get("finished"), self._now) for job in jobs], rank=5),
+        ]
+        # The cause is what people look for: where its column would be cut, it begins the line below.
+        with_cause = Grid([*columns, GridColumn("", why, style=_RED)], 10**6)
+        is_wide = sum(with_cause.sizes) + render.GAP * len(with_cause.sizes) <= self._width - INDENT
+        grid = with_cause if is_wide else Grid(columns, self._width - INDENT)
+        title = f"FAILED {count}" if count <= len(jobs) else f"LAST FAILURES {len(jobs)} of {count}"
+        lines = [self._title(title, _RED)]
+        mark = "└" if render.is_utf8() else "`-"
+        for job, row, cause in zip(jobs, grid.rows(self._coloured), why, strict=True):
+            lines.append(" " * INDENT + row)
+            said = bars.last_line(job)
+            below = [text for text in ("" if is_wide else cause, "" if said in cause else said) if text]
+            if below:
+                lines.append(self._note(f"{' ' * len(str(job.get('id')))} {mark} {'; '.join(below)}"))
+        if count > len(jobs):
+            lines.append(self._note("`grass show failed` lists all, `grass rerun --failed` runs them again"))
+        return lines
+
+    def _sweeps(self) -> list[str]:
+        every = self._answer.get("sweeps") or []
+        sweeps = every[: self._most(SWEEP_ROWS)]
+        if not sweeps:
+            return []
+        done = [f"{sweep.get('ended', 0)}/{sweep.get('jobs', 0)}" for sweep in sweeps]
+        counts = [_counts(sweep) for sweep in sweeps]
+        size = bars.SWEEP_BAR if self._width >= 70 else bars.JOB_BAR
+        fractions = [int(sweep.get("ended") or 0) / max(1, int(sweep.get("jobs") or 1)) for sweep in sweeps]
+        columns = [
+            GridColumn("", [str(sweep.get("name")) for sweep in sweeps], least=12),
+            GridColumn("", [bars.bar(fraction, size) for fraction in fractions], rank=1, style=_GREEN),
+            GridColumn("", [f"{int(100 * fraction):>3}%" for fraction in fractions], rank=3),
+            GridColumn("", done),
+            GridColumn("", counts, rank=2, least=20),
+        ]
+        lines = self._section(f"SWEEPS {len(every)}", columns)
+        if len(every) > len(sweeps):
+            lines.append(self._note(f"{len(every) - len(sweeps)} more; `grass show --tree` has all of them"))
+        return lines
+
+    def _succeeded(self) -> list[str]:
+        count, cancelled = self._count("succeeded"), self._count("cancelled")
+        if not count and not cancelled:
+            return []
+        last = job_text.ago(self._answer.get("last_succeeded"), self._now)
+        words = [f"{count} succeeded" + (f", the last {last}" if last else "")] if count else []
+        words += [f"{cancelled} cancelled"] if cancelled else []
+        return [self._title("; ".join(words), _GREEN if count else "")]
+
+
+def _counts(sweep: Mapping[str, Any]) -> str:
+    """Return the counts of a sweep by state; what needs a look comes first."""
+    counts = sweep.get("counts") or {}
+    order = ("failed", "running", "placed", "queued", "waiting", "held", "succeeded", "cancelled")
+    return ", ".join(f"{counts[state]} {state}" for state in order if counts.get(state))

@@ -1,0 +1,91 @@
+"""Jobs as a tree: the jobs of a sweep below its name, a rerun below the job that it repeats."""
+
+from __future__ import annotations
+
+from grassq.cli import render
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    Job = Mapping[str, Any]
+
+#: Deeper reruns do not stand in further.
+INDENT_MAX = 30
+#: The fewest jobs of one name that are a sweep.
+SWEEP_MIN = 2
+
+
+def as_tree(jobs: Sequence[Job]) -> tuple[list[Job], list[str]]:
+    """Return the rows of a tree and the first cell of each: an id behind its branches, or the name of a sweep."""
+    known = {job.get("id") for job in jobs}
+    reruns: dict[object, list[Job]] = {}
+    roots: list[Job] = []
+    for job in jobs:
+        if job.get("rerun_of") in known and job.get("rerun_of") != job.get("id"):
+            reruns.setdefault(job["rerun_of"], []).append(job)
+        else:
+            roots.append(job)
+    names: dict[str, list[Job]] = {}
+    for job in roots:
+        if job.get("name"):
+            names.setdefault(str(job["name"]), []).append(job)
+    rows: list[Job] = []
+    firsts: list[str] = []
+    told: set[str] = set()
+    for job in roots:
+        name = str(job.get("name") or "")
+        if len(names.get(name, ())) < SWEEP_MIN:
+            _add(job, "", "", reruns, rows, firsts)
+        elif name not in told:
+            told.add(name)
+            rows.append(_sweep_row(name, names[name], reruns))
+            firsts.append(f"{name} ({len(names[name])})")
+            _add_all(names[name], "", reruns, rows, firsts)
+    return rows, firsts
+
+
+def _add(
+    job: Job, before: str, below: str, reruns: Mapping[object, list[Job]], rows: list[Job], firsts: list[str]
+) -> None:
+    """Add a job and its reruns; without recursion, because a chain of reruns has no bound."""
+    pending = [(job, before, below)]
+    while pending:
+        each, before, below = pending.pop()
+        rows.append(each)
+        # A rerun of a job that is not in the list stands alone, and says so.
+        lone = f" (rerun of {each['rerun_of']})" if each.get("rerun_of") and not before else ""
+        firsts.append(f"{before}{each.get('id')}{lone}")
+        children = reruns.get(each.get("id"), [])
+        pending += [
+            (child, below + _branch(is_last), (below + _trunk(is_last))[:INDENT_MAX])
+            for child, is_last in reversed([(child, child is children[-1]) for child in children])
+        ]
+
+
+def _add_all(
+    jobs: Sequence[Job], below: str, reruns: Mapping[object, list[Job]], rows: list[Job], firsts: list[str]
+) -> None:
+    for job in jobs:
+        is_last = job is jobs[-1]
+        _add(job, below + _branch(is_last), below + _trunk(is_last), reruns, rows, firsts)
+
+
+def _branch(is_last: bool) -> str:
+    if render.is_utf8():
+        return "└─ " if is_last else "├─ "
+    return "`- " if is_last else "|- "
+
+
+def _trunk(is_last: bool) -> str:
+    return "   " if is_last else "│  " if render.is_utf8() else "|  "
+
+
+def _sweep_row(name: str, jobs: Sequence[Job], reruns: Mapping[object, list[Job]]) -> Job:
+    """Return a row for a sweep: how many of its jobs are in each state."""
+    counts: dict[str, int] = {}
+    for job in jobs:
+        state = str(job.get("state"))
+        counts[state] = counts.get(state, 0) + 1
+    return {"id": None, "name": name, "state": ", ".join(f"{count} {state}" for state, count in counts.items())}
