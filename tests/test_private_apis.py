@@ -70,3 +70,11 @@ def test_psycopg_connection_wait_drives_every_exchange() -> None:
     """`store.postgres_session.Session.wait` bounds it: a server that hangs counts as gone."""
     assert list(inspect.signature(psycopg.Connection.wait).parameters)[:2] == ["self", "gen"]
     assert "self.wait(" in inspect.getsource(psycopg.Connection.commit)
+
+
+def test_textual_hands_an_unexpected_error_to_handle_exception() -> None:
+    """`cli.top.app.TopApp` overrides it: the terminal is restored, and one line says where the details are."""
+    from textual.app import App
+
+    assert list(inspect.signature(App._handle_exception).parameters) == ["self", "error"]
+    assert list(inspect.signature(App._close_messages_no_wait).parameters) == ["self"]

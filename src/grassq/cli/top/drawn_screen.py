@@ -145,6 +145,13 @@ class DrawnScreen(App[int], inherit_bindings=False):
         needed = -(-(len(self.window.rows) + 1) // LAYOUT_STEP) * LAYOUT_STEP
         return max(4, room * 2 // 5, room - max(needed, 2 * LAYOUT_STEP))
 
+    def repaint(self) -> None:
+        """Draw everything, also what the terminal should already show."""
+        for view in self.query(LinesView):
+            view.forget()
+        self.prompt.refresh()
+        self.sync()
+
     def sync(self) -> None:
         """Draw what changed, everywhere."""
         for view in self.query(LinesView):

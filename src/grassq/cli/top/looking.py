@@ -223,7 +223,7 @@ class Looking(TypingLine):
         self.live.retry()
         self.ask_overview()
         self.ask_rows()
-        self.refresh(repaint=True, layout=True)
+        self.repaint()
 
     # Marking.
 

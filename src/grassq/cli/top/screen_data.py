@@ -76,6 +76,8 @@ class ScreenData(DrawnScreen):
     def on_mount(self) -> None:
         """Start the threads and the clock."""
         self.theme = "ansi-dark"
+        # After Ctrl-Z the terminal shows what the shell wrote.
+        self.app_resume_signal.subscribe(self, lambda _: self.repaint())
         self.arrange()
         for thread in (self.asker, self.doer, self.live):
             thread.start()

@@ -33,8 +33,12 @@ class LinesView(ScrollView):
 
     def on_resize(self) -> None:
         """Draw everything for the new size."""
-        self._strips, self._cells = [], []
+        self.forget()
         self.sync()
+
+    def forget(self) -> None:
+        """Forget what the terminal shows; the next `sync` draws everything."""
+        self._strips, self._cells = [], []
 
     def sync(self) -> None:
         """Draw the lines, and repaint what differs."""
