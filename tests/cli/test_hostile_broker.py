@@ -48,6 +48,10 @@ ANSWERS: Mapping[str, object] = {
     },
     "/v1/machines/m/about": {"argv": [f"/nowhere/{EVIL}"]},
     "/v1/machines/m/test": {"step": EVIL, "ok": False, "words": EVIL},
+    "/v1/history": {
+        "groups": [{key: EVIL for key in ("group", "jobs", "runs", "failed", "run_hours", "wait_p90_s")}],
+        "total": {"hours": {EVIL: EVIL}},
+    },
     "/v1/notify": {
         "rules": [{"on": [EVIL], "to": EVIL, "queue": EVIL, "name": EVIL}],
         "recent": [{key: EVIL for key in ("at", "to", "title", "state", "error")}],
@@ -80,6 +84,7 @@ LINES = {
     "follow": [["follow", "5"]],
     "wait": [["wait", "5"]],
     "events": [["events"], ["events", "--json"]],
+    "history": [["history"], ["history", "--csv"], ["history", "--json"]],
     "notify": [["notify"], ["notify", "--json"], ["notify", "--test", "x"]],
     "create-queue": [["create-queue", "q"]],
     "delete-queue": [["delete-queue", "q"]],

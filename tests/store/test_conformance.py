@@ -357,3 +357,28 @@ def test_a_lie_is_refused(store: Store, lie: Lie, way: str) -> None:
 
 def test_every_state_that_holds_devices_has_a_check() -> None:
     assert {State.PLACED, State.RUNNING} == HOLDING
+
+
+def test_runs_come_by_the_end_of_their_job_in_pages_of_any_size(store: Store) -> None:
+    done = {"state": State.FAILED, "outcome": Outcome.EXITED, "exit_code": 1}
+    jobs = [
+        replace(a_job(id_), finished=finished, **done) for id_, finished in ((1, 5.0), (2, 5.0), (3, 2.0), (4, 9.0))
+    ]
+    changes = new(*[replace(job, attempt=2 if job.id == 2 else 0) for job in jobs], a_job(5))
+    for number in (1, 2):
+        where = a_placement("w", {"gpu": {"0": number}})
+        changes.attempts[2, number] = Attempt(job=2, number=number, placement=where, started=number, ended=3.0)
+    store.commit(changes)
+    whole = store.runs_after((0.0, 0, 0), 100)
+    assert [(run.job, run.number, run.is_last) for run in whole] == [
+        (3, 0, True), (1, 0, True), (2, 1, False), (2, 2, True), (4, 0, True),
+    ]  # fmt: skip
+    assert [run.allocation for run in whole[2:4]] == [{"gpu": {"0": 1}}, {"gpu": {"0": 2}}]
+    for size in (1, 2, 3):
+        found, after = [], (0.0, 0, 0)
+        while page := store.runs_after(after, size):
+            found += page
+            after = page[-1].position
+        assert found == whole
+    assert store.runs_after((3.0, 0, 0), 100) == whole[1:]
+    assert store.runs_of([2, 5, 7]) == whole[2:4]

@@ -45,7 +45,6 @@ _ANSWERS = (
 #: Commands that do not exist yet, and what to use until then.
 _ANSWERS_FOR_NOW = (
     ("top monitor", "for now: watch grass show"),
-    ("history", "for now: grass show all, or grass show failed,cancelled"),
     (
         "suspend",
         "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",

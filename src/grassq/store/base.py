@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from grassq.core.model import Job, Outcome, Placement, QueueTemplate, State, WorkerInfo
 from grassq.core.planner.request_classes import Shape
+from grassq.core.resources.amounts import Allocation
 
 SUBMISSION_KEPT_S = 7 * 86400.0
 CODE_KEPT_S = 7 * 86400.0
@@ -71,6 +72,33 @@ class Attempt(Struct, frozen=True, kw_only=True):
     signal: int | None = None
     error: str | None = None
 
+
+class PastRun(Struct, frozen=True):
+    """One attempt of a job that has ended; number 0 and no worker for a job that was never placed."""
+
+    job: int
+    queue: str
+    name: str | None
+    token: str | None
+    state: State
+    created: float
+    finished: float
+    number: int
+    #: Whether it is the last attempt of its job.
+    is_last: bool
+    worker: str | None
+    allocation: Allocation
+    started: float | None
+    ended: float | None
+
+    @property
+    def position(self) -> RunPosition:
+        """Where this run is in the order of `runs_after`."""
+        return self.finished, self.job, self.number
+
+
+#: The time of the end of a job, its id, and the number of an attempt.
+RunPosition = tuple[float, int, int]
 
 Scope = Literal["read", "submit", "admin", "worker"]
 

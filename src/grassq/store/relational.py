@@ -34,7 +34,7 @@ from grassq.store.base import (
     Token,
     WaitingGroup,
 )
-from grassq.store.database import Database
+from grassq.store.finished import FinishedJobs
 from grassq.store.rows import Part
 from grassq.store.tallies import Tallies
 
@@ -48,7 +48,7 @@ IDS_LOOKED_AT = 4000
 LINES_MAX = 1 << 24
 
 
-class Store(Database):
+class Store(FinishedJobs):
     """One broker's memory, in the tables of one database. Used by one thread at a time."""
 
     #: How often `beat` must be called; None if no other broker can take this store over.
@@ -386,18 +386,6 @@ class Store(Database):
         """Return all predictions that are kept, oldest first: at most PREDICTIONS_KEPT."""
         fields = Prediction.__struct_fields__
         return self._read(lambda row: Prediction(**dict(zip(fields, row, strict=True))), sql.SELECT_ALL["prediction"])
-
-    def removals(self, after: int, limit: int) -> list[int]:
-        """Return removed jobs whose folders may still be there, by id from `after` on, at most `limit`."""
-        return self._read(itemgetter(0), sql.SELECT_REMOVALS, after, limit)
-
-    def untold(self, after: int, limit: int) -> list[tuple[int, bytes]]:
-        """Return ends of jobs that are to be told, by number from `after` on; a later end has a larger number."""
-        return self._read(lambda row: (row[0], bytes(row[1])), sql.SELECT_UNTOLD, after, limit)
-
-    def removals_without_rerun(self, limit: int) -> list[int]:
-        """Return removed jobs whose folders may still be there, and whose checkpoints no stored job uses."""
-        return self._read(itemgetter(0), sql.SELECT_FREE_REMOVALS, limit)
 
     def tokens(self) -> list[Token]:
         """Return every token and code, oldest first, ended ones too; codes are kept CODE_KEPT_S after they ended."""

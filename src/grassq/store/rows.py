@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import compress, islice
 from operator import attrgetter, gt, ne
 from sys import intern
@@ -31,10 +32,12 @@ from grassq.core.model import (
     WorkerInfo,
 )
 from grassq.core.planner.request_classes import Shape
-from grassq.core.resources.amounts import Request
+from grassq.core.resources.amounts import Allocation, Request
 from grassq.store import sql
-from grassq.store.base import Attempt, NewerAttempts, Row, Submission, Token, WaitingGroup, WorkerRecord
+from grassq.store.base import Attempt, NewerAttempts, PastRun, Row, Submission, Token, WaitingGroup, WorkerRecord
 
+#: Different placements whose allocations are remembered while runs are read.
+ALLOCATIONS_CACHED = 1024
 #: A table, and some of its rows.
 Part = tuple[str, list[Row]]
 #: A statement and its values.
@@ -298,6 +301,22 @@ def placed_row(attempt: Attempt) -> tuple[object, ...]:
 def attempt_row(attempt: Attempt) -> tuple[object, ...]:
     """Return all columns of an attempt."""
     return (*placed_row(attempt), *map(_plain, _told_of(attempt)))
+
+
+@lru_cache(ALLOCATIONS_CACHED)
+def _allocation(placement: bytes) -> Allocation:
+    """Return what a stored placement holds. Jobs one after the other mostly hold the same; the answer is shared."""
+    return _placement(placement).allocation
+
+
+def past_run_from(row: tuple[Any, ...]) -> PastRun:
+    """Return a run, from the columns of SELECT_RUNS_AFTER."""
+    id_, queue, name, token, state, created, finished, number, last, worker, placement, started, ended = row
+    allocation = {} if placement is None else _allocation(bytes(placement))
+    is_last, state = number == last, _STATES[state]
+    return PastRun(
+        id_, queue, name, token, state, created, finished, number, is_last, worker, allocation, started, ended
+    )
 
 
 def attempt_from(row: tuple[Any, ...]) -> Attempt:

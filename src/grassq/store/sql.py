@@ -238,6 +238,17 @@ SELECT_ATTEMPTS = """
 select job, number, placement, pid, started, ended, outcome, exit_code, signal, error
 from attempt where job = ? order by number
 """
+_RUNS = (
+    "select job.id, job.queue, job.name, job.token, job.state, job.created, job.finished,"
+    " coalesce(attempt.number, 0), job.attempt, attempt.worker, attempt.placement, attempt.started, attempt.ended"
+    " from job left join attempt on attempt.job = job.id where job.finished is not null and "
+)
+# Row values are compared left to right, so the position is one place in the index of ends.
+SELECT_RUNS_AFTER = (
+    _RUNS + "job.finished >= ? and (job.finished > ? or job.id > ? or (job.id = ? and coalesce(attempt.number, 0) > ?))"
+    " order by job.finished, job.id, attempt.number limit ?"
+)
+SELECT_RUNS_OF = _RUNS + "job.id in ({ids}) order by job.id, attempt.number"
 SELECT_STORY = "select job, at, kind, detail from event where job = ? order by number"
 SELECT_SUBMITTED = "select created, queue from job where id = ?"
 SELECT_RERUNS = "select distinct rerun_of from job where rerun_of is not null"

@@ -32,6 +32,7 @@ from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
 from grassq.web.retention import KEEP_ALL, KeepRules, Retention
 from grassq.web.routes.complete import serve_completion
+from grassq.web.routes.history import History
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.routes.jobs import CHANGES, Jobs
 from grassq.web.routes.machines import Machines
@@ -92,6 +93,7 @@ class Api:
         self._log_lines = LogLines(engine, directory)
         self._log_search = LogSearch(engine, directory)
         self._notices = Notices(notifier)
+        self._history = History(engine)
 
     def app(self) -> web.Application:
         """Return the application: routes, and the access check that also answers errors."""
@@ -164,6 +166,7 @@ class Api:
             Route("GET", "/v1/info", self.info, "admin"),
             *self._machines.routes(),
             *self._notices.routes(),
+            *self._history.routes(),
             Route("POST", "/v1/stop", self.stop, "local"),
             Route("GET", "/v1/worker", self._link, "worker", waits=True),
         ]

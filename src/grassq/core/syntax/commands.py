@@ -57,6 +57,7 @@ COMMANDS = (
     CommandInfo("follow", "looking.logs", LOOKING, "print the output of a job until the job ends"),
     CommandInfo("wait", "looking.wait", LOOKING, "wait until jobs are done"),
     CommandInfo("events", "looking.events", LOOKING, "print changes of jobs as they happen"),
+    CommandInfo("history", "looking.history", LOOKING, "count runs, device hours and waiting times of ended jobs"),
     CommandInfo(
         "notify",
         "looking.notify",
