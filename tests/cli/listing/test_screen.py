@@ -100,6 +100,17 @@ def test_a_taller_terminal_has_more_rows() -> None:
     assert drawn(answer(*jobs))[-1] == " 52 more; `grass show running` lists them"
 
 
+def test_a_screen_that_has_to_fit_gives_up_what_is_least_missed() -> None:
+    jobs = [running(id_) for id_ in range(1, 5)] + [a_job(id_, "queued") for id_ in range(5, 25)]
+    jobs += [a_job(id_, "failed", finished=at(-9), last_line="boom") for id_ in range(25, 35)]
+    screen = OverviewScreen(answer(*jobs), 80, 24, coloured=False, now=NOW)
+    for height in (30, 20, 16, 12):
+        lines = screen.fitted(height)
+        assert len(lines) <= height and "RUNNING 4" in lines and any("FAILURES" in line for line in lines)
+    assert [line[1] for line in screen.fitted(16)[1:5]] == ["1", "2", "3", "4"], "what runs stays longest"
+    assert len(screen.fitted(99)) == len(screen.lines()), "more room gives the rows back"
+
+
 def test_states_that_are_not_plainly_running_are_said() -> None:
     jobs = [running(1, unreachable=True), running(2, cancel_requested=True), running(3), a_job(4, "placed")]
     lines = drawn(answer(*jobs))

@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
     Job = Mapping[str, Any]
 
-#: Rows of a section on a terminal of 24 lines; a taller one has more.
-RUNNING_ROWS, NEXT_ROWS, BLOCKED_ROWS, FAILED_ROWS, SWEEP_ROWS = 8, 5, 5, 3, 5
+#: The most rows of each section on a terminal of 24 lines; a taller one has more.
+ROWS = {"running": 8, "next": 5, "blocked": 5, "failed": 3, "sweeps": 5}
 SMALL_LINES = 24
+#: How rows are reduced, step by step, until a screen fits a height: what is least missed goes first.
+FEWER_ROWS = (
+    *(("next", 5), ("failed", 3), ("running", 8), ("next", 3), ("blocked", 2), ("failed", 2), ("sweeps", 3)),
+    *(("next", 2), ("failed", 1), ("blocked", 1), ("running", 5), ("sweeps", 2), ("next", 1), ("running", 3)),
+    *(("sweeps", 1), ("running", 1)),
+)
 #: Names that a line about the rest lists.
 REST_NAMED = 4
 #: How far rows stand in below their title.
@@ -36,9 +42,25 @@ class OverviewScreen:
         self._now = now
         self._slots = with_slots(answer.get("queues", []))
         self._scale = max(1.0, lines / SMALL_LINES)
+        self._rows = self._most_rows()
         self._jobs: Sequence[Job] = answer.get("jobs", [])
         self._totals: Mapping[str, int] = answer.get("totals") or {}
         self._several_workers = len(answer.get("workers", [])) > 1
+
+    def fitted(self, height: int) -> list[str]:
+        """Return the lines of the screen with fewer rows in the sections, so that they fit a height if they can."""
+        self._rows = self._most_rows()
+        lines = self.lines()
+        for section, rows in FEWER_ROWS:
+            if len(lines) <= height:
+                break
+            if rows < self._rows[section]:
+                self._rows[section] = rows
+                lines = self.lines()
+        return lines
+
+    def _most_rows(self) -> dict[str, int]:
+        return {section: int(rows * self._scale) for section, rows in ROWS.items()}
 
     def lines(self) -> list[str]:
         """Return the lines of the screen."""
@@ -61,8 +83,10 @@ class OverviewScreen:
     def _count(self, *states: str) -> int:
         return sum(int(self._totals.get(state, 0)) for state in states)
 
-    def _most(self, rows: int) -> int:
-        return int(rows * self._scale)
+    def _some(self, section: str, jobs: Sequence[Job], count: int) -> Sequence[Job]:
+        """Return the jobs that a section has rows for; one job more takes no more room than its mention."""
+        rows = self._rows[section]
+        return jobs[: rows + 1] if count == rows + 1 else jobs[:rows]
 
     def _title(self, text: str, style: str = "") -> str:
         text, _ = render.cut(text, self._width)
@@ -87,10 +111,10 @@ class OverviewScreen:
 
     def _running(self) -> list[str]:
         all_ = self._in("running", "placed")
-        jobs = all_[: self._most(RUNNING_ROWS)]
+        count = max(self._count("running", "placed"), len(all_))
+        jobs = self._some("running", all_, count)
         if not jobs:
             return []
-        count = max(self._count("running", "placed"), len(all_))
         columns = self._first_columns(jobs)
         states = [plain_state(job) for job in jobs]
         states = ["ending" if job.get("cancel_requested") else state for job, state in zip(jobs, states, strict=True)]
@@ -122,13 +146,11 @@ class OverviewScreen:
         return f"{job.get('worker')} {held}" if self._several_workers and job.get("worker") else held
 
     def _next(self) -> list[str]:
-        jobs = self._in("queued")[: self._most(NEXT_ROWS)]
-        count = max(self._count("queued"), len(jobs))
+        queued = self._in("queued")
+        count = max(self._count("queued"), len(queued))
+        jobs = self._some("next", queued, count)
         if not jobs:
             return []
-        # With one line more, all of them are there.
-        if count == len(jobs) + 1:
-            jobs = self._in("queued")[: len(jobs) + 1]
         wants = [needs(job, self._slots) for job in jobs]
         reasons = [str(job.get("reason") or "") for job in jobs]
         columns = [
@@ -161,11 +183,10 @@ class OverviewScreen:
         return f"{count - len(shown)} more: {', '.join(named)}; `grass show queued`"
 
     def _blocked(self) -> list[str]:
-        all_ = self._in("held", "waiting")
-        jobs = all_[: self._most(BLOCKED_ROWS)]
+        held, waiting = self._count("held"), self._count("waiting")
+        jobs = self._some("blocked", self._in("held", "waiting"), held + waiting)
         if not jobs:
             return []
-        held, waiting = self._count("held"), self._count("waiting")
         title = " and ".join(f"{name} {count}" for name, count in (("HELD", held), ("WAITING", waiting)) if count)
         reasons = [str(job.get("reason") or "") for job in jobs]
         columns = [
@@ -182,7 +203,7 @@ class OverviewScreen:
     def _failed(self) -> list[str]:
         all_ = self._in("failed")
         all_.sort(key=lambda job: str(job.get("finished") or ""), reverse=True)
-        jobs = all_[: self._most(FAILED_ROWS)]
+        jobs = all_[: self._rows["failed"]]
         if not jobs:
             return []
         count = self._count("failed")
@@ -211,7 +232,7 @@ class OverviewScreen:
 
     def _sweeps(self) -> list[str]:
         every = self._answer.get("sweeps") or []
-        sweeps = every[: self._most(SWEEP_ROWS)]
+        sweeps = every[: self._rows["sweeps"]]
         if not sweeps:
             return []
         done = [f"{sweep.get('ended', 0)}/{sweep.get('jobs', 0)}" for sweep in sweeps]

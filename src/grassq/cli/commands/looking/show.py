@@ -189,7 +189,8 @@ class Show:
             if self._options.as_lines:
                 return [json.dumps(job) for job in found]
             return [json.dumps({**answer, "jobs": found})]
-        return self._drawn(answer, found)
+        # One line tells when the screen was drawn.
+        return self._drawn(answer, found, render.height() - 1)
 
     def _ask(self) -> tuple[dict[str, Any], _Jobs]:
         """Send the request; return the answer without its jobs, and its jobs."""
@@ -274,16 +275,21 @@ class Show:
         options = self._options
         return JobsTable(answer, is_whole=is_whole, names=options.columns, is_long=options.is_long, width=self._width)
 
-    def _drawn(self, answer: Mapping[str, Any], jobs: list[Mapping[str, Any]]) -> list[str]:
-        """Return the lines of a screen or of a table."""
+    def _drawn(self, answer: Mapping[str, Any], jobs: list[Mapping[str, Any]], height: int | None = None) -> list[str]:
+        """Return the lines of a screen or of a table; a screen fits the height, if one is given."""
         now = job_text.now()
         if self._is_screen and self._width is not None:
             from grassq.cli.listing.machines import machine_lines
             from grassq.cli.listing.screen import OverviewScreen
 
             coloured = render.has_colours()
+            machines = machine_lines(answer, self._width, coloured=coloured)
             screen = OverviewScreen(answer, self._width, render.height(), coloured=coloured, now=now)
-            return screen.lines() + machine_lines(answer, self._width, coloured=coloured)
+            if height is None:
+                return screen.lines() + machines
+            lines = screen.fitted(height - len(machines)) + machines
+            # On a small screen the jobs matter more than where they run.
+            return lines if len(lines) <= height else screen.fitted(height)
         if len(jobs) == 1 and _names_one(self._selectors) and self._options.is_plain:
             from grassq.cli.listing.one_job import one_job_lines
 
