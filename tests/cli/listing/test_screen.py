@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.cli.calls import ROOT
 
 from grassq.cli import job_text, render
 from grassq.cli.listing.machines import free_text, machine_lines
@@ -209,3 +210,39 @@ def test_a_tree_has_sweeps_and_reruns() -> None:
     assert rows[0]["state"] == "1 failed, 1 succeeded" and len(rows) == len(firsts)
     chain = [a_job(id_, "failed", rerun_of=id_ - 1 or None) for id_ in range(1, 3000)]
     assert len(as_tree(chain)[0]) == 2999, "a long chain is no reason to fail"
+
+
+def test_the_page_about_looking_has_a_screen_as_it_is_drawn() -> None:
+    def of_sweep(id_: int, lr: str, seed: int) -> dict[str, Any]:
+        words = ["python", "train.py", "--data", "/data/imagenet", "--lr", lr, "--epochs", "90", "--seed", str(seed)]
+        return {"name": "lrgrid", "command": words, "id": id_}
+
+    loop = 'for i in $(seq 1000); do python step.py "$i"; done'
+    gpu = [{"allocation": {"gpu": {str(id_): 1.0}}} for id_ in range(4)]
+    jobs = [
+        running(3) | {"command": ["bash", "-c", loop], "started": at(-2554), "progress": {"fraction": 0.85}} | gpu[2],
+        running(75)
+        | of_sweep(75, "0.1", 1)
+        | {"started": at(-157), "progress": {"fraction": 0.17, "left_s": 744}}
+        | gpu[0],
+        running(77)
+        | of_sweep(77, "0.1", 2)
+        | {"started": at(-111), "progress": {"fraction": 0.22, "left_s": 390}}
+        | gpu[3],
+        running(78) | of_sweep(78, "0.01", 1) | {"started": at(-12), "last_line": "loading data/train.h5"} | gpu[1],
+        *(
+            a_job(80, "queued") | of_sweep(78 + seed, "0.01", seed) | {"request": {"gpu": 1}, "created": at(-1800)}
+            for seed in (2, 3, 4, 5, 6)
+        ),
+        a_job(9, "failed", exit_code=1, finished=at(-180), cause="probably out of GPU memory")
+        | {"command": ["python", "train.py", "--lr", "1"]}
+        | {"last_line": "RuntimeError: CUDA out of memory. Tried to allocate 2.50 GiB"},
+        a_job(8, "failed", outcome="signalled", signal=9, finished=at(-2520), command=["bash", "train_all.sh"])
+        | {"cause": "killed by signal 9, perhaps out of memory"},
+    ]
+    sweep = {"name": "lrgrid", "queue": "default", "jobs": 40, "ended": 24}
+    content = answer(*jobs, sweeps=[sweep | {"counts": {"running": 3, "queued": 13, "succeeded": 24}}])
+    content |= {"queues": [{"name": "default", "queued": 20}], "last_succeeded": at(-12)}
+    content["totals"] |= {"queued": 20, "failed": 6, "succeeded": 66}
+    page = (ROOT / "docs" / "howto" / "look-at-the-queue.md").read_text()
+    assert "".join(f"    {line}".rstrip() + "\n" for line in drawn(content)) in page, "\n".join(drawn(content))

@@ -19,26 +19,34 @@ def command_text(job: Mapping[str, Any]) -> str:
     return render.clean(job_text.command(job)[:CHARS_READ])
 
 
-def shortened(jobs: Sequence[Mapping[str, Any]], width: int) -> list[str]:
+def shortened(jobs: Sequence[Mapping[str, Any]], width: int, among: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """Return the commands of jobs; those that are wider than `width` without what they share with commands like them.
 
-    Commands are alike if their jobs have one name, or if they begin with the same two words. A command may still be
-    too wide; then its end can be cut off without losing what tells it from the others.
+    Commands are alike if their jobs have one name, or if they begin with the same two words; `among` has further jobs
+    to compare with. A command may still be too wide; then its end can be cut off without losing what tells it from the
+    others.
     """
     texts = [command_text(job) for job in jobs]
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for index, job in enumerate(jobs):
-        begin = (str(job["name"]),) if job.get("name") else ("", *texts[index].split(" ", 2)[:2])
-        alike.setdefault(begin, []).append(index)
-    shown = list(texts)
-    for indices in alike.values():
-        if all(render.columns(texts[index]) <= width for index in indices):
-            continue
-        several = len({texts[index] for index in indices}) > 1
-        parts = differing([texts[index].split(" ")[:WORDS_READ] for index in indices]) if several else []
-        for index, part in zip(indices, parts or [texts[index] for index in indices], strict=True):
-            shown[index] = part if render.columns(part) <= width else _without_shell(part)
-    return shown
+    kinds = [_kind(job, text) for job, text in zip(jobs, texts, strict=True)]
+    # Commands that are alike are shortened alike, also those that would fit.
+    wide = {kind for kind, text in zip(kinds, texts, strict=True) if render.columns(text) > width}
+    if not wide:
+        return texts
+    alike: dict[tuple[str, ...], dict[str, str]] = {kind: {} for kind in wide}
+    for job, text in [*zip(jobs, texts, strict=True), *((job, command_text(job)) for job in among)]:
+        if (kind := _kind(job, text)) in wide:
+            alike[kind][text] = text
+    for several in alike.values():
+        if len(several) > 1:
+            parts = differing([text.split(" ")[:WORDS_READ] for text in several])
+            several.update(zip(list(several), parts, strict=True))
+    shown = [alike[kind][text] if kind in wide else text for kind, text in zip(kinds, texts, strict=True)]
+    return [part if render.columns(part) <= width else _without_shell(part) for part in shown]
+
+
+def _kind(job: Mapping[str, Any], text: str) -> tuple[str, ...]:
+    """Return what commands have in common that are alike."""
+    return (str(job["name"]),) if job.get("name") else ("", *text.split(" ", 2)[:2])
 
 
 def differing(commands: Sequence[Sequence[str]]) -> list[str]:

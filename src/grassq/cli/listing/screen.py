@@ -106,7 +106,7 @@ class OverviewScreen:
         if any(names):
             columns.append(GridColumn("", names, label="NAME", rank=6, least=8))
         commands = [command_text(job) for job in jobs]
-        columns.append(GridColumn("", commands, least=24, shortened=lambda size: shortened(jobs, size)))
+        columns.append(GridColumn("", commands, least=24, shortened=lambda size: shortened(jobs, size, self._jobs)))
         return columns
 
     def _running(self) -> list[str]:
