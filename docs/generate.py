@@ -1,6 +1,6 @@
 """Writes docs/reference from the code: the commands from their parsers, the settings from their class.
 
-The table of words for the shells is written too, into the package.
+The man page is written there too, and the table of words for the shells into the package.
 
 `make docs` runs it; a test fails when the files that are checked in differ from what it writes.
 """
@@ -18,6 +18,8 @@ from grassq import settings
 from grassq.cli import help as texts
 from grassq.cli.completion.table import table as completion_table
 from grassq.cli.main import parsers
+from grassq.cli.manual.page import man_page
+from grassq.cli.manual.parsed import shown, spelled, synopsis
 from grassq.core.notices.rules import OCCASIONS, NotifyRule
 from grassq.core.syntax.commands import BY_NAME
 
@@ -38,6 +40,7 @@ def pages() -> dict[str, str]:
     return {
         "docs/reference/commands.md": commands(),
         "docs/reference/settings.md": settings_page(),
+        "docs/reference/grass.1": man_page(declared()),
         "src/grassq/cli/completion/table.tsv": completion_table(),
     }
 
@@ -55,7 +58,7 @@ def commands() -> str:
         if isinstance(parser, str):
             parts.append(f"```text\n{parser.rstrip()}\n```")
         else:
-            parts += [parser.description or "", f"    {_synopsis(parser)}", _table(parser)]
+            parts += [parser.description or "", f"    {synopsis(parser)}", _table(parser)]
             if parser.epilog:
                 parts.append(f"```text\n{parser.epilog.rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
@@ -103,38 +106,13 @@ def declared() -> Iterator[tuple[str, str, str, str]]:
         yield name, kind, default, " ".join(line.strip().removeprefix("#: ") for line in comment.splitlines())
 
 
-def shown(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """The arguments a user is told of, `--help` aside."""
-    return [
-        action
-        for action in parser._actions
-        if action.help != argparse.SUPPRESS and "--help" not in action.option_strings
-    ]
-
-
-def _synopsis(parser: argparse.ArgumentParser) -> str:
-    # By hand, because argparse words its usage differently from one Python to the next.
-    return " ".join([parser.prog, *(_in_synopsis(action) for action in shown(parser))])
-
-
-def _in_synopsis(action: argparse.Action) -> str:
-    if action.option_strings:
-        return f"[{_spelled(action, action.option_strings[-1])}]"
-    name = str(action.metavar)
-    return {"*": f"[{name}...]", "+": f"{name}...", "?": f"[{name}]"}.get(str(action.nargs), name)
-
-
 def _table(parser: argparse.ArgumentParser) -> str:
     rows = [f"| {_names(action)} | {_cell(action.help or '')} |" for action in shown(parser)]
     return "\n".join(["| argument | meaning |", "|---|---|", *rows]) if rows else "It takes no arguments."
 
 
 def _names(action: argparse.Action) -> str:
-    return ", ".join(f"`{_spelled(action, name)}`" for name in action.option_strings) or f"`{action.metavar}`"
-
-
-def _spelled(action: argparse.Action, option: str) -> str:
-    return option if action.nargs == 0 else f"{option} {action.metavar}"
+    return ", ".join(f"`{spelled(action, name)}`" for name in action.option_strings) or f"`{action.metavar}`"
 
 
 def _cell(text: str) -> str:

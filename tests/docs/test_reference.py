@@ -9,6 +9,7 @@ from tests.docs.blocks import ROOT
 from docs import generate
 from grassq.cli import help as texts
 from grassq.cli.main import parsers
+from grassq.cli.manual.parsed import shown
 from grassq.core.syntax import options
 from grassq.core.syntax.commands import BY_NAME
 from grassq.settings import TABLES, Settings
@@ -36,7 +37,7 @@ def test_every_option_of_a_parsed_command_is_documented_with_a_meaning(
     name: str, parser: argparse.ArgumentParser
 ) -> None:
     section = COMMANDS.split(f"## grass {BY_NAME[name].name}\n")[1].split("\n## ")[0]
-    for action in generate.shown(parser):
+    for action in shown(parser):
         assert action.help, f"grass {name}: {action.dest} has no help"
         for word in action.option_strings or [str(action.metavar)]:
             assert re.search(rf"^\| .*`{re.escape(word)}( \S+)?`.* \| .+ \|$", section, re.MULTILINE), word

@@ -213,9 +213,9 @@ _TEXTS = {
 }
 
 
-def text_of(name: str) -> str:
-    """Return the help text of a command that takes its words as typed."""
-    return _TEXTS[name].replace("JOB_OPTIONS", _job_options())
+def text_of(name: str, *, job_options: bool = True) -> str:
+    """Return the help text of a command that takes its words as typed; the options of a job may be left out."""
+    return _TEXTS[name].replace("JOB_OPTIONS", _job_options() if job_options else "")
 
 
 def _job_options() -> str:
@@ -240,7 +240,8 @@ def _option_lines(option: Option) -> str:
     return head + f"\n{'':{COLUMN}}".join(lines) + "\n"
 
 
-_FOOT = """\
+#: What holds for all commands.
+FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state or several
 (failed,cancelled), a queue, a name, or token:ID (the unfinished jobs of a token).
 DURATION is 90s, 5m, 1h30m, 7d or 1week.
@@ -256,4 +257,4 @@ def overview() -> str:
     for group, commands in groupby(COMMANDS, lambda command: command.group):
         lines += ["", f"{group}:"]
         lines += [f"  {command.name:<14}{command.summary}" for command in commands]
-    return "\n".join(lines) + "\n\n" + _FOOT
+    return "\n".join(lines) + "\n\n" + FOOT
