@@ -46,7 +46,7 @@ def test_grass_alone_names_every_command(words: list[str], capfd: pytest.Capture
     assert main(words) == 0
     out = capfd.readouterr().out
     assert all(f"  {name} " in out for name in [command.name for command in COMMANDS])
-    assert max(map(len, out.splitlines())) <= 120
+    assert max(map(len, out.splitlines())) <= 80
 
 
 OPTIONS = "require gpu cpu mem vram disk env cwd queue name priority hold split shell"

@@ -242,19 +242,34 @@ def _option_lines(option: Option) -> str:
 
 #: What holds for all commands.
 FOOT = """\
-SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before), all, a state or several
-(failed,cancelled), a queue, a name, or token:ID (the unfinished jobs of a token).
-DURATION is 90s, 5m, 1h30m, 7d or 1week.
+SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before),
+all, a state or several (failed,cancelled), a queue, a name, or token:ID (the
+unfinished jobs of a token). DURATION is 90s, 5m, 1h30m, 7d or 1week.
 `grass COMMAND --help` explains a command. `--json` prints data for programs.
-Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not found, 4 no daemon or broker,
-5 refused, 124 timed out, 130 interrupted, 141 output pipe closed.
+Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not
+found, 4 no daemon or broker, 5 refused, 124 timed out, 130 interrupted, 141
+output pipe closed.
 """
+
+_OVERVIEW = """\
+usage: grass COMMAND [words]
+
+A job queue for people with GPUs. First steps: grass enqueue python train.py,
+then grass show, grass top, and grass log -f @ for the output of the last job.
+"""
+#: The overview fits a terminal of this width.
+OVERVIEW_WIDTH = 80
 
 
 def overview() -> str:
     """Return the text of `grass` alone: every command with its summary, in groups."""
-    lines = ["usage: grass COMMAND [words]", "", "A job queue for people with GPUs."]
+    from textwrap import wrap
+
+    column = max(len(command.name) for command in COMMANDS) + 4
+    parts = [_OVERVIEW]
     for group, commands in groupby(COMMANDS, lambda command: command.group):
-        lines += ["", f"{group}:"]
-        lines += [f"  {command.name:<14}{command.summary}" for command in commands]
-    return "\n".join(lines) + "\n\n" + FOOT
+        parts.append(f"\n{group}:\n")
+        for command in commands:
+            lines = wrap(command.summary, OVERVIEW_WIDTH - column)
+            parts.append(f"  {command.name:<{column - 2}}" + f"\n{'':{column}}".join(lines) + "\n")
+    return "".join(parts) + "\n" + FOOT

@@ -22,13 +22,14 @@ class CommandInfo(NamedTuple):
     takes_words: bool = False
 
 
-JOBS, LOOKING, QUEUES, MACHINES, DAEMON = "Jobs", "Looking", "Queues", "Several machines", "Daemon"
+JOBS, LOOKING, QUEUES, MACHINES = "Jobs", "Looking", "Queues", "Several machines"
+DAEMON, SETUP = "Daemon", "Set-up"
 
 #: In the order of `grass help`.
 COMMANDS = (
     CommandInfo("enqueue", "jobs.run", JOBS, "put a command into the queue and print its id", takes_words=True),
     CommandInfo(
-        "run", "jobs.run", JOBS, "enqueue, print the output, and exit with the exit code of the job", takes_words=True
+        "run", "jobs.run", JOBS, "enqueue, print the output, and exit with the job's exit code", takes_words=True
     ),
     CommandInfo(
         "sweep", "jobs.sweep", JOBS, "enqueue a command for every combination of parameter values", takes_words=True
@@ -84,16 +85,16 @@ COMMANDS = (
         "start",
         "daemon",
         DAEMON,
-        "start the daemon in the background (other commands start it when needed)",
+        "start the daemon in the background (other commands do it too)",
         is_local=True,
     ),
     CommandInfo("stop", "daemon", DAEMON, "end the daemon; jobs keep running", is_local=True),
     CommandInfo("restart", "daemon", DAEMON, "end the daemon and start it again; jobs keep running", is_local=True),
     CommandInfo("daemon", "daemon", DAEMON, "run the daemon in the foreground", is_local=True),
-    CommandInfo("doctor", "doctor", DAEMON, "check this machine and print advice", is_local=True),
-    CommandInfo("store", "store", DAEMON, "copy all jobs to another store", is_local=True),
-    CommandInfo("install-service", "install_service", DAEMON, "start the daemon at boot", is_local=True),
-    CommandInfo("completion", "completion", DAEMON, "print the completion script of a shell", is_local=True),
+    CommandInfo("doctor", "doctor", SETUP, "check this machine and print advice", is_local=True),
+    CommandInfo("store", "store", SETUP, "copy all jobs to another store", is_local=True),
+    CommandInfo("install-service", "install_service", SETUP, "start the daemon at boot", is_local=True),
+    CommandInfo("completion", "completion", SETUP, "print the completion script of a shell", is_local=True),
 )
 
 #: Each command under its name and under its aliases; the aliases come last.
