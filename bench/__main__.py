@@ -21,6 +21,7 @@ APART = {
     "deep": "bench.deep",
     "idle": "bench.idle",
     "follow": "bench.follow",
+    "top": "bench.top",
     "bulk": "bench.bulk",
     "fairness": "bench.fairness",
     "ssh": "bench.ssh",

@@ -45,6 +45,7 @@ class Answers:
         self.logs: dict[int, bytes] = {}
         self.changes: list[tuple[str, Mapping[str, Any]]] = []
         self.asked: list[str] = []
+        self.forecasts: list[dict[str, Any]] = []
         self.scope = "admin"
         self.is_away = False
         self.seq = 0
@@ -160,6 +161,8 @@ class Client:
             return {
                 "jobs": [{"id": int(selectors[0]), "state": "queued", "text": f"job {selectors[0]} (x) waits for gpu"}]
             }
+        if path == "eta" and self._answers.forecasts:
+            return {"jobs": self._answers.forecasts}
         if path != "jobs":
             raise NotFound(f"there is no {path}")
         return page(self._all(), parse_qsl(rest))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import monotonic
+from time import localtime, monotonic, strftime
 from typing import Any
 
 from tests.top.scripted import Answers, job
 from textual.pilot import Pilot
 
+from grassq.cli.job_text import seconds
 from grassq.cli.top.app import TopApp
 from grassq.cli.top.frame import ASCII, Glyphs
 from grassq.cli.top.job_rows import DEFAULT_COLUMNS
@@ -226,6 +227,33 @@ def test_a_token_that_may_only_read_has_no_keys_that_change() -> None:
         assert stage.daemon.changes == []
 
     on_stage(daemon, play)
+
+
+def test_forecasts_say_when_a_job_starts_and_ends_and_an_older_daemon_is_not_asked_again() -> None:
+    def at(minute: int) -> str:
+        return f"2036-01-01T12:{minute:02}:00.000Z"
+
+    daemon = some_jobs()
+    interval = {"low": at(10), "likely": at(14), "high": at(22)}
+    daemon.forecasts = [
+        {"id": 1, "state": "running", "starts": None, "ends": interval},
+        {"id": 2, "state": "queued", "starts": interval, "ends": None},
+        {"id": 3, "state": "queued", "starts": None, "ends": None},
+    ]
+
+    async def play(stage: Stage) -> None:
+        about = f"~{strftime('%b %d %H:%M', localtime(seconds(at(14))))} (±6m)"
+        await stage.sees(f"ends {about}", f"starts {about}", f"next {about} #2")
+
+    on_stage(daemon, play, size=(140, 30))
+    older = some_jobs()
+
+    async def play_older(stage: Stage) -> None:
+        await stage.until(lambda: "eta" in stage.daemon.asked, "the question")
+        await stage.sees("step 2")
+        assert "there is no eta" not in stage.text()
+
+    on_stage(older, play_older)
 
 
 def test_hostile_texts_are_text() -> None:

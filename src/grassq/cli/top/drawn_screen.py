@@ -83,6 +83,8 @@ class DrawnScreen(App[int], inherit_bindings=False):
         #: About the selected job: the line above the log, and all lines of it.
         self.reasons: tuple[int, str] = (0, "")
         self.when: dict[int, str] = {}
+        #: Which job starts next, and when.
+        self.next = ""
         #: What the caller may do, as the daemon says: `read`, `submit` or `admin`; "" if it does not say.
         self.scope = ""
         self.words = CommandWords(self.known_words)
@@ -206,7 +208,7 @@ class DrawnScreen(App[int], inherit_bindings=False):
         load = f"load {os.getloadavg()[0]:.1f}" if self.daemon.broker is None else ""
         version = str(self.overview.get("version") or __version__)
         is_read_only = not self.may_change
-        header = frame.HeaderWords(frame.text(where), version, self.news.is_live, since, is_read_only, load)
+        header = frame.HeaderWords(frame.text(where), version, self.news.is_live, since, is_read_only, load, self.next)
         return frame.header_line(header, self.overview, width, self.glyphs)
 
     def _devices(self, width: int, height: int) -> list[frame.Line]:

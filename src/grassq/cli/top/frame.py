@@ -48,10 +48,11 @@ class Glyphs(NamedTuple):
     dots: str = "…"
     point: str = "·"
     about: str = "~"
+    either: str = "±"
     levels: str = " ▁▂▃▄▅▆▇█"
 
 
-ASCII = Glyphs("#", ".", "-", "*", "o", ">", "*", "~", "|", "~", " .:-=+*%#")
+ASCII = Glyphs("#", ".", "-", "*", "o", ">", "*", "~", "|", "~", "+-", " .:-=+*%#")
 
 
 class DeviceUse(NamedTuple):
@@ -226,7 +227,7 @@ def device_line(device: DeviceUse, width: int, several: bool, glyphs: Glyphs) ->
     """Return one device: its name, how much of it is taken, and the jobs that hold it. Its load will follow the bar."""
     name = f"{device.worker} " if several else ""
     label = text(f" {name}{device.resource}{device.id} ")
-    style = "red" if device.used >= 1 else "yellow" if device.used > 0 else "green"
+    style = "cyan" if device.used > 0 else "dim"
     taken = f" {device.used:4.0%} "
     line: Line = [(label, "bold"), (bar(device.used, BAR_CELLS, glyphs), style), (taken, "")]
     named = ", ".join(f"{id_} {title}" for id_, title in device.holders[:HOLDERS_NAMED])

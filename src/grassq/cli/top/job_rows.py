@@ -88,11 +88,10 @@ def _why(job: Job, look: Look) -> str:
         ended = job_text.clock(job.get("finished"), look.now)
         told = job.get("cause") or job.get("error") or (job.get("last_line") if state == "failed" else None)
         return ": ".join(str(each) for each in (ended, told) if each)
-    if when := look.when.get(job["id"]):
-        return when
+    when = look.when.get(job["id"], "")
     if state == "running" and not job.get("unreachable"):
-        return "; ".join(filter(None, (_ends(job, look), str(job.get("last_line") or ""))))
-    return str(job.get("reason") or "")
+        return "; ".join(filter(None, (when or _ends(job, look), str(job.get("last_line") or ""))))
+    return "; ".join(filter(None, (when, str(job.get("reason") or ""))))
 
 
 def _ends(job: Job, look: Look) -> str:
@@ -102,6 +101,19 @@ def _ends(job: Job, look: Look) -> str:
     if not isinstance(left, int | float) or not 0 <= left < job_text.LONGEST_S:
         return ""
     return f"ends {look.glyphs.about}{_clock(look.now + left, look.now)}"
+
+
+def when_text(forecast: Job, now: float, glyphs: Glyphs) -> str:
+    """Return when a job ends, or starts if it has not: `starts ~14:31 (+-6m)`; "" if there is no estimate."""
+    is_running = forecast.get("state") in ("running", "placed")
+    interval = forecast.get("ends" if is_running else "starts")
+    times = [job_text.seconds(interval.get(name)) for name in ("low", "likely", "high")] if interval else []
+    if len(times) != 3 or None in times:
+        return ""
+    low, likely, high = (time or 0.0 for time in times)
+    about = f"{glyphs.about}{_clock(likely, now)}"
+    spread = f" ({glyphs.either}{job_text.span((high - low) / 2)})" if high - low >= 2 else ""
+    return f"{'ends' if is_running else 'starts'} {about}{spread}"
 
 
 def _clock(at: float, now: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from textual.message import Message
 from textual.timer import Timer
 
+from grassq.cli import job_text
 from grassq.cli.top import frame
 from grassq.cli.top.drawn_screen import FAILED, DrawnScreen, ListQuery
 from grassq.cli.top.feeds.asker import Answered, Asker, Daemon
@@ -17,9 +18,10 @@ from grassq.cli.top.feeds.live import LiveEvents, News
 from grassq.cli.top.feeds.log_tail import LogFollower, LogNews
 from grassq.cli.top.filters import JobFilter
 from grassq.cli.top.job_pages import ACTIVE, RUNNING, Job, PlacedJobs, read, resolve, segments_of
+from grassq.cli.top.job_rows import when_text
 from grassq.cli.top.job_window import WINDOW_ROWS, Need
 from grassq.cli.top.widgets.lines import LinesView
-from grassq.errors import GrassError
+from grassq.errors import GrassError, Unreachable
 from grassq.net.client import ApiClient, compact
 from grassq.net.encoding import query
 
@@ -28,6 +30,8 @@ ROWS_EVERY_S = 0.2
 OVERVIEW_EVERY_S = 0.5
 #: The ends of the logs of running jobs are looked at this often: how far the jobs are.
 PROGRESS_EVERY_S = 2.0
+#: When the jobs on the screen start and end is asked this often, if something changed or runs.
+WHEN_EVERY_S = 5.0
 #: The log and the reasons of a job are asked for when the cursor has rested on it for this long.
 REST_S = 0.15
 #: Jobs of the window whose documents are read again by id while their order is kept.
@@ -64,6 +68,8 @@ class ScreenData(DrawnScreen):
         super().__init__(daemon, glyphs, read_only=read_only, filter_=filter_, columns=columns)
         #: What the filter turned out to mean.
         self._resolved: JobFilter | None = None
+        #: Whether the daemon forecasts; an older one does not.
+        self._has_forecasts = True
         #: By kind of question: when it was asked last.
         self._asked_at: dict[str, float] = {}
         self._waits: dict[str, Timer] = {}
@@ -130,6 +136,15 @@ class ScreenData(DrawnScreen):
         if self.news.is_live and any(row.job.get("state") == "running" for row in shown):
             self.ask_rows()
 
+    def _ask_when(self) -> None:
+        window = self.window
+        shown = window.rows[window.top : window.top + self.table.rows_shown]
+        ids = [row.place.id for row in shown if row.job.get("state") not in ("succeeded", "failed", "cancelled")]
+        if not ids:
+            self._asked_at.pop("when", None)
+        elif self._has_forecasts:
+            self.asker.ask("when", lambda client: client.get("eta", compact(ids)))
+
     def _read_again(self) -> None:
         # Before the questions, so that a change after their answers is told again.
         self.live.take()
@@ -166,8 +181,13 @@ class ScreenData(DrawnScreen):
 
     def _take_answer(self, answer: Answered) -> None:
         self.scope = self.asker.scope
-        if answer.error is not None:
+        if answer.error is not None and answer.kind == "when":
+            # The jobs were removed meanwhile, or the daemon is of a release without forecasts.
+            self._has_forecasts = isinstance(answer.error, Unreachable)
+        elif answer.error is not None:
             self.refused(answer.kind, answer.error)
+        elif answer.kind == "when":
+            self._take_forecasts(answer.value.get("jobs") or [])
         elif answer.kind == "overview":
             self.overview = answer.value
             self.running = [job for job in answer.value.get("jobs", []) if job.get("state") in RUNNING]
@@ -179,6 +199,15 @@ class ScreenData(DrawnScreen):
             self.query_one("#why", LinesView).sync()
         else:
             self.done(answer)
+
+    def _take_forecasts(self, jobs: Iterable[Job]) -> None:
+        now = job_text.now()
+        found = {int(job["id"]): job for job in jobs}
+        self.when = {id_: text for id_, job in found.items() if (text := when_text(job, now, self.glyphs))}
+        starts = [(str(job["starts"]["likely"]), id_) for id_, job in found.items() if _is_next(job)]
+        first = min(starts)[1] if starts else 0
+        self.next = f"next {self.when.get(first, '').removeprefix('starts ')} #{first}" if first else ""
+        self.sync()
 
     def refused(self, kind: str, error: GrassError) -> None:
         """Say why a question was not answered."""
@@ -242,6 +271,7 @@ class ScreenData(DrawnScreen):
         elif found.rows is not None:
             window.replace(found.rows, from_start=found.from_start)
         window.show_cursor(self.table.rows_shown)
+        self.later("when", WHEN_EVERY_S, self._ask_when)
         self.cursor_moved()
 
     def show_list(self, asked: ListQuery) -> None:
@@ -290,6 +320,10 @@ class ScreenData(DrawnScreen):
             self.asker.ask("why", lambda client: (id_, _reason(client, id_)))
 
 
+def _is_next(job: Job) -> bool:
+    return job.get("state") == "queued" and isinstance(job.get("starts"), Mapping) and bool(job["starts"].get("likely"))
+
+
 def _held_rows(client: ApiClient, asked: ListQuery, resolved: JobFilter | None, ids: list[str]) -> FoundRows:
     """Return the jobs of the window as they are now; their order stays, and removed jobs stay as they were."""
     jobs = client.jobs(ids, limit=HELD_MAX, look=1)["jobs"]
@@ -299,6 +333,9 @@ def _held_rows(client: ApiClient, asked: ListQuery, resolved: JobFilter | None, 
 def _reason(client: ApiClient, id_: int) -> str:
     """Return in one line why a job is where it is."""
     found = client.get("why", [str(id_)])["jobs"]
-    lines = [line.strip() for line in str(found[0].get("text") or "").splitlines()] if found else []
-    # The line begins with the job's title.
-    return re.sub(r"^job \d+ (\([^)]*\) )?", "", "  ".join(lines[:3]))
+    if not found:
+        return ""
+    lines = [line.strip() for line in str(found[0].get("text") or "").splitlines()]
+    hints = [str(hint) for hint in found[0].get("hints") or []]
+    # The line begins with the job's title, so the text needs no name of the job.
+    return re.sub(r"^job \d+ (\([^)]*\) )?", "", "  ".join(lines[:3] + hints[:1]))
