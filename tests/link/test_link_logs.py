@@ -15,6 +15,8 @@ from grassq.core.model import Offer
 from grassq.core.protocol import LogCut
 from grassq.core.states import Started
 from grassq.errors import Refused
+from grassq.run import attempt_notes, rundir
+from grassq.run.log_cap import LogCap
 from grassq.web.logs.cache import LogCache
 from grassq.web.workers.connection import OutOfTouch
 
@@ -60,6 +62,37 @@ def test_the_last_lines_are_found_on_the_worker(tmp_path: Path) -> None:
             worker = await one.joined()
             job = await a_job(one, worker, b"".join(b"line %d\n" % n for n in range(100_000)))
             assert await one.broker.log(job, tail="2") == (200, b"line 99998\nline 99999\n")
+
+    play(test)
+
+
+def test_a_log_that_was_cut_comes_with_its_mark(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            whole = b"".join(b"line %06d\n" % n for n in range(100_000))
+            job = await a_job(one, worker, whole, ends=False)
+            path = rundir.attempt_dir(str(worker.place), job, 1)
+            LogCap(path, "log", 1 << 17).last_look()
+            note = attempt_notes.read_cut(path, "log", len(whole))
+            assert note is not None
+            expected = whole[: note.begin] + note.mark + whole[note.end :]
+            following = asyncio.create_task(one.broker.log(job, follow="1"))
+            assert await one.broker.log(job) == (200, expected)
+            inside = str(note.end - 5)
+            assert await one.broker.log(job, offset=inside) == (200, note.mark[-5:] + whole[note.end :])
+            # A client that counts its offset gets no end where the offset jumps; the next answer says where it goes on.
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await one.broker.log(job, resume="1")
+            into: dict[str, str] = {}
+            said = await one.broker.log(job, into, resume="1", offset=str(note.begin))
+            assert said == (200, expected[note.begin :])
+            assert into["Grass-Offset"] == str(note.end - len(note.mark))
+            worker.report(job)
+            assert await following == (200, expected)
+            await copied(one, job)
+            copy = one.broker.cache.copy(job, 1, "log")
+            assert copy is not None and copy.cut_at == note.begin and copy.path.read_bytes() == expected
 
     play(test)
 

@@ -28,6 +28,7 @@ from grassq.core.protocol import (
     Ask,
     CancelAsk,
     DropOffer,
+    FindCut,
     MakeOffer,
     Ping,
     Pong,
@@ -45,6 +46,7 @@ START = Start(1, 2, a_spec(), a_placement(allocation={"cpu": 1, "gpu": {"0": 5}}
 QUESTIONS: tuple[protocol.Question, ...] = (
     ReadLog(1, 2, "log", 3, 10.0),
     TailLog(1, 2, "log", 10),
+    FindCut(1, 2, "log"),
     MakeOffer(an_offer("q", gpu=[0, 1], cpu=4)),
     DropOffer("q"),
     Probe(),

@@ -94,6 +94,8 @@ class WorkerConnection:
         self._waiting = 0
         self._turns = asyncio.Semaphore(ASKING_MAX)
         self._polls = asyncio.Semaphore(LONG_POLLS_MAX)
+        #: A read of a log has shown that the worker cuts logs.
+        self._cuts_logs = False
         self._ahead = 0
         #: The position that was sent with the last start.
         self._told: StorePosition | None = None
@@ -160,10 +162,16 @@ class WorkerConnection:
             raise Refused(f"too many logs of worker {self.name} are followed (limit {LONG_POLLS_MAX:,})")
         else:
             answer = await self._ask(question, self._polls, wait_s + self._times.ask_s)
+        self._cuts_logs |= not answer.data and answer.amount > offset
         return answer.data, answer.amount
 
     async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
-        """Return what was cut out of a log; None if nothing was."""
+        """Return what was cut out of a log; None if nothing was.
+
+        Only a worker is asked that has left out bytes: one of an earlier release does not know the question.
+        """
+        if not self._cuts_logs:
+            return None
         answer = await self.ask(FindCut(job, attempt, stream))
         return LogCut(answer.amount, answer.data) if answer.data else None
 
