@@ -17,7 +17,7 @@ from grassq.core.syntax.file_words import SentTree
 from grassq.errors import GuardFailed, StoreUnavailable
 from grassq.store import rows
 from grassq.store.base import SUBMISSION_KEPT_S, Attempt, Changes, Story, Submission
-from grassq.store.relational import Store
+from grassq.store.relational import STORY_LINES, TRIM_COMMITS, Store
 
 # All or nothing.
 
@@ -284,6 +284,16 @@ def test_totals_count_every_state(store: Store) -> None:
     store.commit(new(a_job(1), a_job(2), a_job(3, state=State.HELD)))
     ended(store, 1, code=3)
     assert store.totals() == {"queued": 1, "held": 1, "failed": 1}
+
+
+def test_a_story_keeps_its_last_lines_and_does_not_grow_for_ever(store: Store) -> None:
+    store.commit(new(a_job(1), a_job(2)))
+    before = len(store.story(2))
+    for part in range(2 * TRIM_COMMITS):
+        store.commit(Changes(story=[Story(1, T0, "stuck", f"{part}.{n}") for n in range(20)]))
+    told = [line.detail for line in store.story(1)]
+    assert STORY_LINES <= len(told) <= STORY_LINES + 20 * TRIM_COMMITS
+    assert told[-1] == f"{2 * TRIM_COMMITS - 1}.19" and len(store.story(2)) == before
 
 
 def test_a_story_is_told_in_the_order_it_happened(store: Store) -> None:

@@ -118,6 +118,11 @@ NEXT_NUMBER = "update meta set value = ? where key = 'number' and value = ?"
 SELECT_LEAVING = "select id, state, env_digest from job where finished is not null and id in ({ids})"
 REMOVE_ATTEMPTS = "delete from attempt where job in ({ids})"
 REMOVE_EVENTS = "delete from event where job in ({ids})"
+# The job twice, and how many of its last lines stay.
+TRIM_STORY = (
+    "delete from event where job = ? and number <= "
+    "(select number from event where job = ? order by number desc limit 1 offset ?)"
+)
 REMOVE_JOBS = "delete from job where id in ({ids})"
 REMOVE_ENVIRONMENT = """
 delete from environment where digest = ? and not exists (select 1 from job where job.env_digest = environment.digest)
