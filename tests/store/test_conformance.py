@@ -17,7 +17,8 @@ from grassq.core.syntax.file_words import SentTree
 from grassq.errors import GuardFailed, StoreUnavailable
 from grassq.store import rows
 from grassq.store.base import SUBMISSION_KEPT_S, Attempt, Changes, Story, Submission
-from grassq.store.relational import STORY_LINES, TRIM_COMMITS, Store
+from grassq.store.relational import Store
+from grassq.store.rows import STORY_LINES, TRIM_COMMITS
 
 # All or nothing.
 

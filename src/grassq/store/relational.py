@@ -44,9 +44,6 @@ NAMES_READ_MAX = 500
 ROWS_AT_ONCE, WAITING_AT_ONCE = 500, 2000
 #: How many ids one page of succeeded jobs looks at: no index lists them by id, and most rows may be other jobs.
 IDS_LOOKED_AT = 4000
-#: The newest STORY_LINES of a story stay. Every TRIM_COMMITS-th commit removes older ones of the jobs that have lines
-#: in the commit, of at most TRIMMED_JOBS: a worker or a script could otherwise fill the disk with the lines of one job.
-STORY_LINES, TRIM_COMMITS, TRIMMED_JOBS = 1000, 64, 100
 #: Lines of a story are numbered by their commit and, within it, below this; a batch has far fewer.
 LINES_MAX = 1 << 24
 
@@ -199,9 +196,7 @@ class Store(FinishedJobs):
             first = (self.number + 1) * LINES_MAX
             lines = enumerate(changes.story, start=first)
             self._many(sql.INSERT["event"], [(line.job, n, line.at, line.kind, line.detail) for n, line in lines])
-            if self.number % TRIM_COMMITS == TRIM_COMMITS - 1:
-                told = Counter(line.job for line in changes.story).most_common(TRIMMED_JOBS)
-                self._many(sql.TRIM_STORY, [(job, job, STORY_LINES) for job, _ in told])
+            self._many(sql.TRIM_STORY, rows.story_trims(self.number, changes.story))
 
     def _remove(self, jobs: list[int]) -> Counter[str]:
         """Remove finished jobs and everything only they needed; return how many of each state."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import compress, islice
@@ -34,7 +35,17 @@ from grassq.core.model import (
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.store import sql
-from grassq.store.base import Attempt, NewerAttempts, PastRun, Row, Submission, Token, WaitingGroup, WorkerRecord
+from grassq.store.base import (
+    Attempt,
+    NewerAttempts,
+    PastRun,
+    Row,
+    Story,
+    Submission,
+    Token,
+    WaitingGroup,
+    WorkerRecord,
+)
 
 #: Different placements whose allocations are remembered while runs are read.
 ALLOCATIONS_CACHED = 1024
@@ -213,6 +224,19 @@ def spec_columns(spec: Spec) -> list[str | bytearray]:
     """Return the columns queue, shape, env_digest and spec of a job; of equal specs they are equal."""
     asked = _asked_column(spec.request, spec.constraints)
     return [spec.queue, bytearray(asked), bytearray(spec.env_digest), bytearray(encode(_stored(spec)))]
+
+
+#: The newest STORY_LINES of a story stay. Every TRIM_COMMITS-th commit removes older ones of the jobs that have lines
+#: in the commit, of at most TRIMMED_JOBS: a worker or a script could otherwise fill the disk with the lines of one job.
+STORY_LINES, TRIM_COMMITS, TRIMMED_JOBS = 1000, 64, 100
+
+
+def story_trims(number: int, story: Iterable[Story]) -> list[tuple[int, int, int]]:
+    """Return what TRIM_STORY is run with after the commit `number`; mostly nothing."""
+    if number % TRIM_COMMITS != TRIM_COMMITS - 1:
+        return []
+    told = Counter(line.job for line in story).most_common(TRIMMED_JOBS)
+    return [(job, job, STORY_LINES) for job, _ in told]
 
 
 def stored_bytes(spec: Spec) -> int:
