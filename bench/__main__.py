@@ -18,6 +18,7 @@ APART = {
     "peers": "bench.peers.run",
     "growth": "bench.growth",
     "packing": "bench.packing",
+    "eta": "bench.eta",
     "deep": "bench.deep",
     "idle": "bench.idle",
     "follow": "bench.follow",

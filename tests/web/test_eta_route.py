@@ -8,12 +8,13 @@ import pytest
 from tests.web.broker_fixture import key
 from tests.web.subscribed import QUEUE, Rig, with_rig
 
+from grassq.broker.forecasts import reading
 from grassq.broker.inbox import FromWorker
 from grassq.core.forecast.forecast import Forecast
 from grassq.core.forecast.scene import Scene
 from grassq.core.messages import Report
 from grassq.core.states import Started
-from grassq.web.forecast import forecaster
+from grassq.web.forecast import eta, forecaster
 
 
 async def run_for(rig: Rig, job: int, seconds: float) -> None:
@@ -132,5 +133,21 @@ def test_what_if_tells_when_a_job_would_start_and_stores_nothing(monkeypatch: py
         assert (await ask("GET", "/v1/what-if?capacity=%7Bcpu:8%7D&on=nowhere", token=token)).status == 404
         assert (await ask("GET", "/v1/show?selector=all", local=True)).body == before
         assert rig.fixture.engine.subscriptions.position == position
+
+    with_rig(test, monkeypatch)
+
+
+def test_of_a_long_selection_the_first_and_the_newest_jobs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        monkeypatch.setattr(eta, "SELECTED_MAX", 3)
+        monkeypatch.setattr(reading, "SELECTED_PAGE", 2)
+        monkeypatch.setattr(reading, "LAST_READ", 1)
+        await run_for(rig, await rig.submit(name="s", request={"cpu": 4}), 60.0)
+        jobs = [await rig.submit(name="s", request={"cpu": 4}) for _ in range(12)]
+        last = (await rig.fixture.ask("GET", f"/v1/eta?selector={jobs[-1]}", local=True)).json
+        for selector in ("s", QUEUE, f"{jobs[0]}-{jobs[-1]}", "queued", "all"):
+            answer = (await rig.fixture.ask("GET", f"/v1/eta?selector={selector}", local=True)).json
+            assert answer["more"] and len(answer["jobs"]) <= 5, selector
+            assert answer["done"] == last["jobs"][0]["ends"] or answer["done"]["likely"] > last["done"]["low"], selector
 
     with_rig(test, monkeypatch)

@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from grassq.broker.batch import Batch
-from grassq.broker.selection import Reading, read
+from grassq.broker.selection import Reading, read, resolve
 from grassq.core.forecast.scene import Scene, first_queued, picture
 from grassq.core.model import Job, State
 from grassq.core.planner.request_classes import shape_of
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, Selector
 from grassq.store.base import JobScan
 
 #: Jobs in one page of the history, and of the jobs that were asked about.
 HISTORY_PAGE = 250
 SELECTED_PAGE = 200
+LAST_READ = 20
 
 
 class Asked(Struct, frozen=True):
@@ -46,6 +48,37 @@ def asked_page(reading: Reading, batch: Batch) -> tuple[list[Asked], Reading]:
     """Return the next selected jobs, and the reading after them."""
     some, reading = read(batch, reading, SELECTED_PAGE)
     return ranked(batch, [job for job, _ in some]), reading
+
+
+def last_asked(batch: Batch, selectors: Iterable[Selector]) -> list[Asked]:
+    """Return the newest jobs that some selectors name: of a long selection, the last one to end is among them."""
+    found: dict[int, Job] = {}
+    for selector in selectors:
+        meant = resolve(batch, selector)
+        match meant:
+            case ByName(name):
+                scan = JobScan(name=name, descending=True)
+            case ByQueue(name):
+                scan = JobScan(queue=name, descending=True)
+            case ByIds(ranges):
+                scan = JobScan(descending=True, after=(0.0, max(last for _, last in ranges) + 1))
+            case _:
+                scan = JobScan(descending=True)
+        jobs = map(batch.current, batch.store.scan(scan, LAST_READ))
+        found |= {job.id: job for job in jobs if _is_named(meant, job)}
+    return ranked(batch, found.values())
+
+
+def _is_named(selector: Selector, job: Job) -> bool:
+    match selector:
+        case ByIds(ranges):
+            return any(first <= job.id <= last for first, last in ranges)
+        case ByState(names):
+            return job.state.value in names
+        case ByName() | ByQueue() | AllJobs():
+            return True
+        case _:
+            return False
 
 
 def ranked(batch: Batch, jobs: Iterable[Job]) -> list[Asked]:

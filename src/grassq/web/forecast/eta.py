@@ -26,7 +26,9 @@ RUNNING_SHOWN = 100
 NEXT_SHOWN = 20
 #: With a selector: how many jobs are in an answer, and how many are looked at to tell when the last of them ends.
 SELECTED_SHOWN = 500
-SELECTED_MAX = 20_000
+SELECTED_MAX = 5_000
+#: Of how many selectors of a longer selection the newest jobs are read.
+LAST_SELECTORS = 20
 
 
 class Eta:
@@ -48,14 +50,17 @@ class Eta:
         if not chosen:
             return document(await self._engine.read(partial(_overview, forecast=forecast)))
         shown = [each for each in asked if each.job.state not in FINAL][:SELECTED_SHOWN] or asked[:SELECTED_SHOWN]
+        if not is_whole:
+            asked += await self._engine.read(partial(reading.last_asked, selectors=chosen[:LAST_SELECTORS]))
         unfinished = [(each.job, each.rank) for each in asked if each.job.state not in FINAL]
         over, unknown = forecast.over(unfinished)
         return document(
             {
                 **forecast_document(forecast),
                 "jobs": [eta_document(each.job, forecast.of(each.job, each.rank)) for each in shown],
-                "done": interval_document(over if is_whole else None),
+                "done": interval_document(over),
                 "without_estimate": unknown,
+                # Of a longer selection, only its first jobs and its newest ones are looked at.
                 "selected": len(asked),
                 "unfinished": len(unfinished),
                 "more": not is_whole or len(shown) < len(unfinished),

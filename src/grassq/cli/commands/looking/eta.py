@@ -154,4 +154,5 @@ def _rest(answer: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]], now: flo
     if answer.get("more") or len(jobs) > ROWS_MAX:
         shown = min(len(jobs), ROWS_MAX)
         total = answer.get("unfinished") or int(answer.get("running") or 0) + int(answer.get("queued") or 0)
-        render.notes([f"shown are {shown} of {total} jobs; name jobs, or use --json"])
+        least = "at least " if is_selection and answer.get("more") else ""
+        render.notes([f"shown are {shown} of {least}{total} jobs; name jobs, or use --json"])
