@@ -35,10 +35,10 @@ WALL = 1_700_000_000.0
 #: Seeds from here on were never looked at while the method was tuned.
 FRESH_SEED = 1000
 SEEDS, QUICK_SEEDS = 3, 1
-JOBS, QUICK_JOBS = 500, 150
-PLAYS = 16
+JOBS, QUICK_JOBS = 200, 100
+PLAYS = 12
 #: Looks over the time of a trace, and new predictions of each kind in one look.
-LOOKS = 60
+LOOKS = 16
 NEW_MAX = 6
 
 ASKED: list[tuple[int, dict[str, float]]] = [
@@ -161,6 +161,7 @@ class Run:
         self.judged: dict[tuple[int, str], tuple[float, Interval]] = {}
         self.counts = {"start": Counts(), "end": Counts()}
         self.took: list[float] = []
+        self.wakes: set[float] = set()
         self.coming: list[tuple[float, int, int]] = [(each.at, 0, each.job.id) for each in arrivals]
         # Jobs are looked at while they come and for a while after.
         span = 1.3 * max(each.at for each in arrivals)
@@ -193,11 +194,10 @@ class Run:
             self.board.heads, self.board.kept = made.heads, made.kept
             if not made.placements:
                 break
-        for head in self.board.heads.values():
-            ripe = head.since + self.board.patience.wait_s
-            if ripe > now:
-                heappush(self.coming, (ripe, 3, 0))
-                break
+        ripe = [head.since + self.board.patience.wait_s for head in self.board.heads.values()]
+        for at in {at for at in ripe if at > now} - self.wakes:
+            self.wakes.add(at)
+            heappush(self.coming, (at, 3, 0))
 
     def _end(self, id_: int, now: float) -> None:
         job = self.board.jobs[id_]

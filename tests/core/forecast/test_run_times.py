@@ -52,7 +52,10 @@ def test_whatever_the_history_a_run_time_is_a_number_that_is_not_over_yet(
     if times is None:
         assert not any(ended for _, ended in runs)
         return
-    for found in (times.quantile(share, elapsed), times.draw(share, elapsed_s=elapsed, shift=times.shift(0.3))):
+    for found in (
+        times.quantile(share, elapsed),
+        times.draw(share, elapsed_s=elapsed, shift=times.shift(0.3, 0.4), common=0.4),
+    ):
         assert isfinite(found) and elapsed <= found <= max(LONGEST_S, elapsed)
     assert times.quantile(share / 2) <= times.quantile(share)
 
@@ -65,7 +68,7 @@ def test_a_job_that_runs_longer_than_all_like_runs_is_expected_to_run_on() -> No
 
 def test_a_known_run_time_is_drawn_exactly() -> None:
     times = exactly(123.0)
-    assert abs(times.draw(0.99, shift=times.shift(0.9)) - 123.0) < 1e-3
+    assert abs(times.draw(0.99, shift=times.shift(0.9, 0.5), common=0.5) - 123.0) < 1e-3
     assert times.draw(0.5, elapsed_s=200.0) == 200.0
 
 

@@ -256,8 +256,9 @@ def _doubted(played: Played, at: float | None, number: int) -> float | None:
 
 def drawn(estimate: Estimate, job: Job, number: int, elapsed_s: float) -> float:
     """Return the whole run time of a job in a play; in one play all jobs of a kind differ together."""
-    shift = estimate.times.shift(uniform(_SHIFT, number, _hash(estimate.kind)))
-    return estimate.times.draw(uniform(_RUN, number, job.id), elapsed_s=elapsed_s, shift=shift)
+    shift = estimate.times.shift(uniform(_SHIFT, number, _hash(estimate.kind)), estimate.common)
+    share = uniform(_RUN, number, job.id)
+    return estimate.times.draw(share, elapsed_s=elapsed_s, shift=shift, common=estimate.common)
 
 
 def _hash(kind: Kind) -> int:
@@ -282,7 +283,7 @@ def forecast(
     estimates: dict[int, Estimate] = {}
     for job in (*scene.holding, *scene.timed, *scene.queued):
         if known is not None and job.id in known:
-            estimates[job.id] = Estimate(known[job.id], ("job", str(job.id)), "progress", 1)
+            estimates[job.id] = Estimate(known[job.id], ("job", str(job.id)), "progress", 1, 0.0)
         elif (found := lens.estimate(job)) is not None:
             estimates[job.id] = found
     plays: list[Played] = []

@@ -17,16 +17,21 @@ KINDS_MAX = 5000
 ENOUGH_RUNS = 3
 #: From this many runs on, a less like kind helps a more like one.
 PRIOR_RUNS = 5
+#: The part of the variance of less like runs that the jobs of one kind have in common.
+LESS_LIKE_COMMON = 0.7
 
 
 class Estimate(Struct, frozen=True):
     """What is known of the run time of a job."""
 
     times: RunTimes
-    #: The kind whose runs it rests on: jobs of one kind differ from the estimate together.
+    #: The most like kind of the job: jobs of one kind differ from the estimate together.
     kind: Kind
     level: Level
     count: int
+    #: The part of the variance that they have in common. Of like runs it is the doubt about their middle. Of less like
+    #: runs it is most: all jobs of a sweep take longer, or less long, than another sweep.
+    common: float
 
     @property
     def basis(self) -> str:
@@ -95,7 +100,8 @@ class Lens:
                     less_like = zip(counts[at + 1 :], kinds[at + 1 :], strict=True)
                     helper = next((kind for count, (_, kind) in less_like if count >= PRIOR_RUNS), None)
                     times = self._fit(kind, helper)
-                    return None if times is None else Estimate(times, kind, level, counts[at])
+                    common = LESS_LIKE_COMMON if at else 1.0 / (counts[at] + 1)
+                    return None if times is None else Estimate(times, kinds[0][1], level, counts[at], common)
         return None
 
     def _fit(self, kind: Kind, helper: Kind | None) -> RunTimes | None:

@@ -20,9 +20,11 @@ from grassq.core.forecast.draws import logit
 SHORTEST_S = 0.05
 #: Longer run times count as this: 10 years.
 LONGEST_S = 10 * 365 * 86400.0
-#: The spread of run times before anything is known: 80 % of runs lie within a factor of exp(2.2 * 0.35) = 2.2.
-SPREAD = 0.35
+#: The spread of run times before anything is known: 80 % of runs lie within a factor of exp(2.2 * 0.4) = 2.4.
+SPREAD = 0.4
 SPREAD_MIN, SPREAD_MAX = 0.01, 1.0
+#: The bounds of a spread that is taken over from less like jobs.
+USUAL_MIN, USUAL_MAX = 0.1, 0.6
 #: How many runs the prior spread, and the prior middle of less like jobs, are worth.
 SPREAD_WORTH, MIDDLE_WORTH = 3.0, 0.5
 #: With this many runs their own ranks and the fitted line count the same.
@@ -53,18 +55,13 @@ class RunTimes:
         self._odds, self._logs, self.spread, self.count = odds, logs, spread, count
         self.middle = self._log_at(0.0)
 
-    @property
-    def _own_part(self) -> float:
-        """The part of the uncertainty that each run has for itself; the rest is common to all that are drawn."""
-        return sqrt(self.count / (self.count + 1.0)) if self.count else 1.0
+    def shift(self, share: float, common: float) -> float:
+        """Return how much longer all like jobs run in one play; `common` is the part of the variance they share."""
+        return self.spread * logit(share) * sqrt(common)
 
-    def shift(self, share: float) -> float:
-        """Return how much all runs of one play differ from this distribution: its middle is only estimated."""
-        return self.spread * logit(share) * sqrt(1.0 / (self.count + 1.0)) if self.count else 0.0
-
-    def draw(self, share: float, *, elapsed_s: float = 0.0, shift: float = 0.0) -> float:
+    def draw(self, share: float, *, elapsed_s: float = 0.0, shift: float = 0.0, common: float = 0.0) -> float:
         """Return the whole run time at a share of the runs that lasted longer than `elapsed_s`."""
-        own = self._own_part
+        own = sqrt(1.0 - common)
         odds = logit(share)
         if elapsed_s > SHORTEST_S:
             passed = self._odds_at(self.middle + (log(min(elapsed_s, LONGEST_S)) - shift - self.middle) / own)
@@ -132,7 +129,7 @@ def fit_runs(runs: Iterable[Run], prior: RunTimes | None = None) -> RunTimes | N
     if not points:
         return None
     count = len(points)
-    usual = SPREAD if prior is None else min(max(prior.spread, SPREAD_MIN), SPREAD)
+    usual = SPREAD if prior is None else min(max(prior.spread, USUAL_MIN), USUAL_MAX)
     spread = (SPREAD_WORTH * usual + count * _slope(points, usual)) / (SPREAD_WORTH + count)
     spread = min(max(spread, SPREAD_MIN), SPREAD_MAX)
     middle = sum(log_s - spread * odds for odds, log_s in points) / count

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 #: The share of times that may fall outside of each side.
 OUTSIDE = 0.1
 #: How much one miss changes a side; the bounds of a factor.
-STEP = 0.08
-LEAST, MOST = 0.5, 6.0
+STEP = 0.15
+LEAST, MOST = 0.5, 8.0
 
 
 class SideFactors(Struct):
