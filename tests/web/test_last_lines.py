@@ -89,6 +89,21 @@ def test_of_two_streams_the_one_that_says_more_is_read() -> None:
     assert "50%" in failed["last_line"]
 
 
+def test_a_bar_in_a_bar_counts_though_the_outer_one_is_far_before_the_end() -> None:
+    outer = b"\repochs:  30%|###       | 3/10 [00:10<00:20, 3.0s/it]"
+    inner = b"\n\rtrain:  50%|#####     | 5/10 [00:01<00:01, 3.0it/s]\x1b[A"
+    logs = Logs(job1=outer + inner * 1000)
+    reader = LastLines(logs, look_s=5.0)
+    (job,) = told(logs, a_job(), reader=reader)
+    assert job["progress"] == {"done": 3, "total": 10, "fraction": 0.35, "left_s": 13}
+    assert job["last_line"].startswith("train:")
+    logs.logs[1] += inner * 200
+    logs.reads.clear()
+    (job,) = told(logs, a_job(), reader=reader)
+    assert job["progress"]["fraction"] == 0.35, "it was seen before"
+    assert sum(size for _, size in logs.reads) < 2 * 200 * len(inner), "and only the new bytes are searched"
+
+
 def test_workers_that_do_not_answer_in_time_or_are_away_are_left_out() -> None:
     logs = Logs(job1=b"one\n", job2=b"two\n", job3=b"three\n")
     jobs = told(logs, a_job(1, worker="slow"), a_job(2, worker="away"), a_job(3))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grassq.core.diagnosis.nested import CURSOR_UP, outer_bar
 from grassq.core.diagnosis.progress import JobProgress, read, read_line
 
 
@@ -124,3 +125,30 @@ def test_tqdms_own_lines_are_read(done: int, total: int, elapsed: int, rate: flo
     assert found is not None and (found.done, found.total) == (done, total)
     endless = read_line(tqdm.format_meter(done, None, elapsed, rate=rate))
     assert endless is not None and endless.done == done and endless.total is None
+
+
+def test_the_outer_bar_is_found_where_tqdm_drew_it_last() -> None:
+    import io
+
+    tqdm = pytest.importorskip("tqdm").tqdm
+    out = io.StringIO()
+    outer = tqdm(total=10, desc="epochs", file=out, mininterval=0, ncols=70, ascii=False)
+    for epoch in range(4):
+        inner = tqdm(total=300, desc="train", file=out, mininterval=0, leave=False, position=1, ncols=70)
+        for _ in range(300 if epoch < 3 else 150):
+            inner.update(1)
+        if epoch < 3:
+            inner.close()
+            outer.update(1)
+    data = out.getvalue().encode()
+    found = outer_bar(data)
+    assert found is not None and found.startswith("epochs:  30%") and " 3/10 " in found
+    assert CURSOR_UP in data[-8192:] and b"epochs" not in data[-8192:], "it is far before the end"
+    both = read([found, "train:  50%|#####     | 150/300 [00:01<00:01, 100.0it/s]"])
+    assert both is not None and both.fraction == 0.35
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_may_be_searched_for_an_outer_bar(data: bytes) -> None:
+    found = outer_bar(data)
+    assert found is None or found.strip()

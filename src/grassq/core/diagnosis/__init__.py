@@ -2,7 +2,7 @@
 
 Enter through `progress.read`, which finds a progress bar or "epoch 3/10" in the last lines of a log, and through
 `cause.guess`, which says why a failed job probably failed. Both take lines as a terminal would show them after all
-carriage returns; `grassq.web.logs.last_lines` reads them.
+carriage returns; `grassq.web.logs.last_lines` reads them. `nested.py` finds the outer of two nested bars in raw bytes.
 
 Pure, like all of `core`; imports nothing but `msgspec` and `re`.
 

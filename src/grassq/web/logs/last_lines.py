@@ -9,10 +9,11 @@ from aiohttp import web
 from msgspec import Struct
 
 from grassq.core.diagnosis import cause, progress
+from grassq.core.diagnosis.nested import CURSOR_UP, outer_bar
 from grassq.core.diagnosis.progress import JobProgress
 from grassq.core.term.screen import fold
 from grassq.errors import GrassError
-from grassq.web.logs.tail import OFFSET_MAX, Sources
+from grassq.web.logs.tail import OFFSET_MAX, LogReader, Sources
 
 #: Of more jobs, only the first are looked at.
 JOBS_MAX = 200
@@ -20,6 +21,9 @@ JOBS_MAX = 200
 BYTES_READ = 8 << 10
 LINES_KEPT = 12
 LINE_CHARS = 500
+#: The last bytes in which the outer of two nested bars is looked for, at ten drawings a second those of five minutes;
+#: and the number of logs for which a look does so.
+NESTED_BYTES, NESTED_MAX = 256 << 10, 8
 #: A look ends after this long. Workers that have not answered by then are left out.
 LOOK_S = 0.3
 #: Logs that are read at the same time.
@@ -38,6 +42,8 @@ class LogEnd(Struct, frozen=True):
     size: int
     lines: tuple[str, ...] = ()
     progress: JobProgress | None = None
+    #: The bar around the bar in the last line, if there is one.
+    outer: str | None = None
 
     @property
     def last_line(self) -> str | None:
@@ -59,6 +65,14 @@ class LogPlace(Struct, frozen=True):
     def key(self) -> tuple[int, int, str]:
         """What the end of the log is remembered by."""
         return self.job, self.attempt, self.stream
+
+
+class FreshEnd(Struct, frozen=True):
+    """The last bytes of a log, its size, and the outer of two nested bars in it."""
+
+    data: bytes
+    size: int
+    outer: str | None = None
 
 
 class LastLines:
@@ -86,7 +100,8 @@ class LastLines:
     async def read(self, places: Iterable[LogPlace]) -> dict[LogPlace, LogEnd]:
         """Return the ends of logs; a log that cannot be read in time is left out."""
         found: dict[LogPlace, LogEnd] = {}
-        fresh: dict[LogPlace, tuple[bytes, int]] = {}
+        fresh: dict[LogPlace, FreshEnd] = {}
+        nested: list[LogPlace] = []
         turns = asyncio.Semaphore(READS_AT_ONCE)
 
         async def look(place: LogPlace) -> None:
@@ -105,7 +120,12 @@ class LastLines:
                 if not data and size and (cut := await reader.cut(*place.key)) is not None:
                     # Inside what was cut out of the log: what is left after it is shorter than BYTES_READ.
                     data, size = await reader.read(*place.key, cut.end)
-                fresh[place] = data[-BYTES_READ:], size
+                data = data[-BYTES_READ:]
+                outer = None
+                if CURSOR_UP in data and len(nested) < NESTED_MAX:
+                    nested.append(place)
+                    outer = await _outer_bar(reader, place, data, size, known)
+                fresh[place] = FreshEnd(data, size, outer)
 
         tasks = [asyncio.ensure_future(_quietly(look(place))) for place in list(places)[: 2 * JOBS_MAX]]
         if tasks:
@@ -127,6 +147,15 @@ class LastLines:
         self._remembered[place.key] = end, not place.is_growing
         while len(self._remembered) > REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
+
+
+async def _outer_bar(reader: LogReader, place: LogPlace, data: bytes, size: int, known: LogEnd | None) -> str | None:
+    """Return the bar around the bar at the end of a log; what was read for an earlier look is not read again."""
+    earlier = known if known is not None and known.outer is not None and known.size <= size else None
+    begin = max(size - NESTED_BYTES, 0 if earlier is None else earlier.size)
+    if begin < size - len(data):
+        data, _ = await reader.read(*place.key, begin)
+    return outer_bar(data) or (None if earlier is None else earlier.outer)
 
 
 async def _quietly(look: Awaitable[None]) -> None:
@@ -182,15 +211,17 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _ends(fresh: Mapping[LogPlace, tuple[bytes, int]]) -> dict[LogPlace, LogEnd]:
+def _ends(fresh: Mapping[LogPlace, FreshEnd]) -> dict[LogPlace, LogEnd]:
     """Return the ends of logs from their last bytes; runs on a thread."""
-    return {place: end_of(data, size) for place, (data, size) in fresh.items()}
+    return {place: end_of(read.data, read.size, read.outer) for place, read in fresh.items()}
 
 
-def end_of(data: bytes, size: int) -> LogEnd:
-    """Return the end of a log from its last bytes and its size."""
+def end_of(data: bytes, size: int, outer: str | None = None) -> LogEnd:
+    """Return the end of a log from its last bytes and its size; `outer` is the bar around the last one."""
     lines = [line for line in _folded(data, is_whole=len(data) >= size) if line][-LINES_KEPT:]
-    return LogEnd(size, tuple(line[:LINE_CHARS] for line in lines), progress.read(lines))
+    telling = [outer, *lines[-1:]] if outer is not None else lines
+    kept = tuple(line[:LINE_CHARS] for line in lines)
+    return LogEnd(size, kept, progress.read(telling) or progress.read(lines), outer)
 
 
 def _folded(data: bytes, is_whole: bool) -> list[str]:
