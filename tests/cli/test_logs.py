@@ -45,7 +45,7 @@ def test_following_goes_on_where_it_was_when_a_daemon_died(home: Path, grass: Gr
     assert (done.stdout, done.returncode) == ("abcdefghij\n", code)
 
 
-@pytest.mark.parametrize(("words", "written"), [([], "abcdefghij\n"), (["--tail", "1"], "fghij\n")])
+@pytest.mark.parametrize(("words", "written"), [([], "abcdefghij\n"), (["--raw", "--tail", "1"], "fghij\n")])
 def test_a_log_cut_short_by_a_dying_daemon_is_read_on(home: Path, grass: Grass, words: list[str], written: str) -> None:
     with FakeDaemon(home, Story(b"abcdefghij\n", step=2)):
         done = grass("log", *words, "5")

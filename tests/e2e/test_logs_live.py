@@ -31,7 +31,7 @@ def lines(grass: Grass, job: int, **asked: object) -> dict[str, Any]:
 
 def search(grass: Grass, job: int, **asked: object) -> list[dict[str, Any]]:
     with grass.client() as client:
-        _, parts, connection = client._stream(f"/v1/jobs/{job}/log/search?{urlencode(asked)}", 30.0)
+        parts, connection = client.stream(f"/v1/jobs/{job}/log/search?{urlencode(asked)}", 30.0)
         try:
             return [json.loads(line) for line in b"".join(parts).splitlines()]
         finally:
@@ -116,7 +116,7 @@ def test_a_search_ends_when_its_client_hangs_up(grass: Grass) -> None:
     grass.until(id_, "succeeded")
     with grass.client() as client:
         query = urlencode({"q": "(a+)+$", "regex": 1})
-        _, _, connection = client._stream(f"/v1/jobs/{id_}/log/search?{query}", 30.0)
+        _, connection = client.stream(f"/v1/jobs/{id_}/log/search?{query}", 30.0)
         assert isinstance(connection, Connection)
         eventually(lambda: searching(grass.home), "the search begins")
         connection.close()
@@ -137,7 +137,7 @@ def searching(home: Path) -> list[int]:
 
 def test_a_log_can_be_read_up_to_a_limit(grass: Grass, job: int) -> None:
     with grass.client() as client:
-        _, parts, connection = client._stream(f"/v1/jobs/{job}/log?offset=5&limit=7", 30.0)
+        parts, connection = client.stream(f"/v1/jobs/{job}/log?offset=5&limit=7", 30.0)
         data = b"".join(parts)
         connection.close()
     assert data == b"line\x1b[0"

@@ -233,7 +233,7 @@ def _directory(
     stack.push_async_callback(cache.close)
     if setup.mode.bind is not None or has_machines:
         cache.start()
-    return WorkerDirectory(links, worker, cache, LogIndexes(Path(setup.home) / INDEX_NAME))
+    return WorkerDirectory(links, worker, cache, LogIndexes(Path(setup.home) / INDEX_NAME), setup.home)
 
 
 def _alarm(audit: Audit, words: str) -> None:

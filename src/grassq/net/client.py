@@ -314,6 +314,11 @@ class ApiClient:
         self._note(response)
         return read_answer(response, self.broker)
 
+    def stream(self, path: str, timeout_s: float) -> tuple[Iterator[bytes], Connection]:
+        """Open an answer that comes in parts, on another connection."""
+        _, parts, connection = self._stream(path, timeout_s)
+        return parts, connection
+
     def _stream(
         self, path: str, timeout_s: float | None, *, autostart: bool = True
     ) -> tuple[Response, Iterator[bytes], Connection]:

@@ -14,7 +14,7 @@ from grassq.core.term.row import COLUMNS_MAX, MARKS_MAX
 from grassq.core.term.scan import scan
 from grassq.core.term.screen import WINDOW, Screen, fold
 from grassq.core.term.sequences import STRING_MAX
-from grassq.core.term.style import words
+from grassq.core.term.style import parse_words, words
 
 
 def texts(data: bytes) -> list[str]:
@@ -89,6 +89,7 @@ def test_people_see_what_a_terminal_shows(written: bytes, seen: list[str]) -> No
 def test_styles_are_read(sequence: bytes, look: str) -> None:
     [line] = fold(b"\x1b[" + sequence + b"mx")
     assert words(line.spans[0].style) == look
+    assert parse_words(look) == line.spans[0].style
     again = fold(line.coloured.encode())[0]
     assert again.spans == line.spans
 

@@ -125,3 +125,19 @@ def words(style: int) -> str:
         elif colour:
             named.append(f"{name}{colour - 1}")
     return " ".join(named)
+
+
+@lru_cache(maxsize=1024)
+def parse_words(text: str) -> int:
+    """Return the style that `words` wrote; words that are not known mean nothing."""
+    bits = {name: bit for bit, name in _NAMES.items()}
+    style = 0
+    for word in text.split()[:PARAMETERS_MAX]:
+        kind, value = word[:2], word[2:]
+        if word in bits:
+            style |= bits[word]
+        elif kind in ("fg", "bg") and value.isascii() and value.isdigit() and int(value[:4]) < 256:
+            style = _with_colour(style, kind == "fg", 1 + int(value[:4]))
+        elif kind in ("fg", "bg") and len(value) == 7 and not set(value[1:].lower()) - set("0123456789abcdef"):
+            style = _with_colour(style, kind == "fg", TRUE_COLOUR | int(value[1:], 16))
+    return style

@@ -62,6 +62,8 @@ class LogLines:
         if self._directory.indexes is None:
             raise Refused("this daemon keeps no indexes of logs")
         source = self._directory.source(worker, *key)
+        if source.path is not None:
+            about["path"] = source.path
         index = await self._directory.indexes.of(key, is_cut=source.cut_at is not None)
         return document({**about, **await self._answer(index, LogBytes(source, key), place)})
 

@@ -44,6 +44,8 @@ class Source(Struct, frozen=True):
     cut_at: int | None = None
     #: Every byte comes from another machine.
     is_far: bool = False
+    #: The file of the log, if it is on this machine.
+    path: str | None = None
 
 
 class Sources(Protocol):

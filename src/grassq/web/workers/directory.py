@@ -9,6 +9,7 @@ from grassq.core.messages import Forget, LeftFolder
 from grassq.core.model import Offer
 from grassq.core.names import shown
 from grassq.errors import Refused
+from grassq.run import rundir
 from grassq.web.logs.cache import LogCache
 from grassq.web.logs.index import LogIndexes
 from grassq.web.logs.tail import LogReader, Source
@@ -70,7 +71,10 @@ class WorkerDirectory:
         local: LocalWorkerApi | None = None,
         cache: LogCache | None = None,
         indexes: LogIndexes | None = None,
+        home: str | None = None,
     ) -> None:
+        """`home` has the logs of this machine's own worker."""
+        self._home = home
         self._links = links
         #: The indexes of logs; without a folder for them there are none.
         self.indexes = indexes
@@ -90,7 +94,8 @@ class WorkerDirectory:
     def source(self, worker: str, job: int, attempt: int, stream: str) -> Source:
         """Return where a log is read: on this machine, on its worker, or from the copy in the cache."""
         if self._local is not None and worker == self._local.name:
-            return Source(self._local.logs)
+            path = None if self._home is None else rundir.log_path(rundir.attempt_dir(self._home, job, attempt), stream)
+            return Source(self._local.logs, path=path)
         if (link := self._links.get(worker)) is not None:
             return Source(link, is_far=True)
         copy = None if self._cache is None else self._cache.copy(job, attempt, stream)

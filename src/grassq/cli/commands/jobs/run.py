@@ -29,7 +29,8 @@ def follow(id_: int, broker: str | None, *, strict: bool = False, away_s: float 
     """Write the output of a job until it ends; return the exit code of the job."""
     with connect(broker, away_s=away_s) as client:
         job = client.one_job(str(id_))
-        sinks = {"out": writer(1), "err": writer(2)} if job.get("split") else {"log": writer(1)}
+        split = {"out": writer(1, shared=True), "err": writer(2, shared=True)}
+        sinks = split if job.get("split") else {"log": writer(1)}
         final = follow_to_end(client, job, sinks, CannotStart(render.notes, strict=strict))
         _explain(final)
     return outcome.exit_code(final.get("outcome"), final.get("exit_code"), final.get("signal"))

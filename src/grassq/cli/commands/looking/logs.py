@@ -1,4 +1,4 @@
-"""log and follow: the output of a job."""
+"""log and follow: the output of jobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from grassq.cli import render
-from grassq.cli.ansi_filter import AnsiFilter
 from grassq.cli.connect import add_patient, connect
+from grassq.cli.logs.live_view import FoldedView, LineView, LiveView, terminal_size
+from grassq.cli.logs.selection import LineSelection
+from grassq.cli.logs.several import Follower, streams_of
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError, NotFound
 from grassq.net.cannot_start import CannotStart, until_started, watched
 from grassq.net.client import ApiClient
@@ -18,18 +20,28 @@ from grassq.net.encoding import FINAL_STATES
 
 #: The most bytes of output in a JSON document.
 JSON_MAX = 64 << 20
+#: Jobs whose logs one command prints or follows.
+JOBS_MAX = 500
 
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `name`."""
-    parser.add_argument("job", metavar="JOB", help="one job")
+    parser.add_argument("jobs", metavar="JOB", nargs="+", help="jobs: ids, ranges, names, `last`, ...")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--out", action="store_const", dest="stream", const="out", help="stdout of a --split job")
     which.add_argument("--err", action="store_const", dest="stream", const="err", help="stderr of a --split job")
     parser.add_argument("--tail", "-n", metavar="N", type=int, help="only the last N lines")
     parser.add_argument("--attempt", metavar="N", type=int, help="the log of this attempt (default: the last)")
-    parser.add_argument("--raw", action="store_true", help="keep every escape sequence, also on a terminal")
+    parser.add_argument("--raw", action="store_true", help="print the bytes as they were written, also on a terminal")
     if name == "log":
+        parser.add_argument("--head", metavar="N", type=int, help="only the first N lines")
+        parser.add_argument("--lines", metavar="A-B", help="only these lines: 5-10, 5-, or 5")
+        parser.add_argument("--since", metavar="TIME", help="only lines written since: 10m, 14:30, 2026-01-31T14:30")
+        parser.add_argument("--grep", metavar="RE", help="only lines that match a regular expression; 1 if none does")
+        parser.add_argument("-i", "--ignore-case", action="store_true", help="with --grep: upper and lower case match")
+        parser.add_argument("--numbers", action="store_true", help="print the numbers of the lines")
+        parser.add_argument("--path", action="store_true", help="print where the log is, instead of the log")
+        parser.add_argument("--no-pager", action="store_true", help="never start $PAGER")
         parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
         parser.add_argument("--json", action="store_true", help="print attempt and output as a JSON document")
     strict = "end with exit code 5 if the job cannot start" + (" (with -f)" if name == "log" else "")
@@ -40,24 +52,79 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def log(arguments: argparse.Namespace) -> int:
-    """Write the log of a job to stdout."""
+    """Write the logs of jobs to stdout."""
     if arguments.tail is not None and arguments.tail < 0:
         raise BadInput("--tail takes a count of lines, 0 or more")
     if arguments.attempt is not None and arguments.attempt < 1:
         raise BadInput("--attempt takes a number from 1 on")
+    selection = LineSelection(arguments)
+    if arguments.follow and (selection.is_partial or getattr(arguments, "json", False)):
+        raise BadInput("-f goes on to the end: of the other options it takes --tail, --raw, --out and --err")
     with connect(arguments.broker, away_s=arguments.patient) as client:
-        job = client.one_job(arguments.job)
+        jobs = _jobs(client, arguments.jobs)
+        if getattr(arguments, "path", False):
+            return _paths(client, jobs, arguments)
+        if arguments.follow:
+            return _follow(client, jobs, arguments)
+        if selection.wants_lines or len(jobs) > 1:
+            return selection.print(client, jobs, arguments)
+        [job] = jobs
+        streams = [arguments.stream] if arguments.stream else streams_of(job)
         options = {"tail": arguments.tail, "attempt": arguments.attempt}
-        own = ["out", "err"] if job.get("split") else ["log"]
-        streams = [arguments.stream] if arguments.stream else own
-        put = writer(1, raw=arguments.raw)
-        if not arguments.follow:
-            return _print(client, job, streams, None if arguments.json else put, **options)
-        if getattr(arguments, "json", False):
-            raise BadInput("--json prints a whole document, so it cannot go with -f")
-        blocked = CannotStart(None if arguments.quiet else render.notes, strict=arguments.strict)
-        final = follow_to_end(client, job, {stream: put for stream in streams}, blocked, **options)
+        if not arguments.json and not arguments.raw and os.isatty(1):
+            with selection.paged() as paged:
+                view = FoldedView(paged.line, coloured=render.has_colours())
+                return _print(client, job, streams, view.feed, **options)
+        put = None if arguments.json else lambda data: render.write_unchanged(data)
+        return _print(client, job, streams, put, **options)
+
+
+def _jobs(client: ApiClient, selectors: list[str]) -> list[dict[str, Any]]:
+    if len(selectors) == 1 and selectors[0].isdigit():
+        return [client.one_job(selectors[0])]
+    answer = client.jobs(selectors, limit=JOBS_MAX)
+    jobs: list[dict[str, Any]] = sorted(answer["jobs"], key=lambda job: int(job["id"]))
+    if answer.get("more"):
+        raise BadInput(f"these are more than {JOBS_MAX:,} jobs; name fewer")
+    if not jobs:
+        raise NotFound(f"no job is {' '.join(selectors)}")
+    return jobs
+
+
+def _paths(client: ApiClient, jobs: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
+    from grassq.net.log_lines import ask_lines
+
+    for job in jobs:
+        for stream in [arguments.stream] if arguments.stream else streams_of(job):
+            answer = ask_lines(client, job["id"], count=0, stream=stream, attempt=arguments.attempt)
+            if not answer.get("path"):
+                where = f"on worker {job['worker']}" if job.get("worker") else "not there: the job has not started"
+                raise NotFound(f"the log of job {job['id']} is {where}")
+            render.line(str(answer["path"]))
+    return EXIT_OK
+
+
+def _follow(client: ApiClient, jobs: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
+    if len(jobs) > 1:
+        if arguments.attempt is not None:
+            raise BadInput("--attempt takes one job")
+        return _follow_several(client, jobs, arguments)
+    [job] = jobs
+    streams = [arguments.stream] if arguments.stream else streams_of(job)
+    sinks = {stream: writer(1, raw=arguments.raw, shared=len(streams) > 1) for stream in streams}
+    blocked = CannotStart(None if arguments.quiet else render.notes, strict=arguments.strict)
+    final = follow_to_end(client, job, sinks, blocked, tail=arguments.tail, attempt=arguments.attempt)
     return EXIT_OK if final.get("state") == "succeeded" else EXIT_JOB_FAILED
+
+
+def _follow_several(client: ApiClient, jobs: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
+    is_terminal = os.isatty(1)
+    follower = Follower(client, _write_line, coloured=is_terminal and render.has_colours())
+    try:
+        failed = follower.follow(jobs, arguments.stream, arguments.tail)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("detached; the jobs are not stopped") from None
+    return EXIT_JOB_FAILED if failed else EXIT_OK
 
 
 def _print(
@@ -90,12 +157,21 @@ def never_started(job: Mapping[str, Any]) -> bool:
     return not job.get("started") and job.get("state") != "running" and int(job.get("attempt") or 0) <= 1
 
 
-def writer(fd: int, *, raw: bool = False) -> Callable[[bytes], None]:
-    """Return a function that writes log bytes: filtered for a terminal, else unchanged. Empty bytes end the log."""
+def writer(fd: int, *, raw: bool = False, shared: bool = False) -> Callable[[bytes], None]:
+    """Return a function that writes log bytes: drawn on a terminal, else unchanged. Empty bytes end the log.
+
+    A terminal that two logs share gets whole lines.
+    """
     if raw or not os.isatty(fd):
         return lambda data: render.write_unchanged(data, fd=fd)
-    screen = AnsiFilter()
-    return lambda data: render.write_unchanged(screen.feed(data, last=not data), fd=fd)
+    coloured = render.has_colours()
+    if shared:
+        return LineView(lambda text: _write_line(text, fd), coloured=coloured).feed
+    return LiveView(lambda data: render.write_unchanged(data, fd=fd), lambda: terminal_size(fd), coloured=coloured).feed
+
+
+def _write_line(text: str, fd: int = 1) -> None:
+    render.write_unchanged((text + "\n").encode("utf-8", "backslashreplace"), fd=fd)
 
 
 def follow_to_end(
