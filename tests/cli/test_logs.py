@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pyte
+import pyte.modes
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
 
-from grassq.cli.ansi_filter import AnsiFilter
+from grassq.cli.logs.live_view import LineView, LiveView
+from grassq.cli.logs.selection import since
+from grassq.core.term.screen import fold
 from grassq.net.client import ApiClient
 
 Grass = Callable[..., calls.Done]
@@ -100,35 +106,165 @@ def test_a_pipe_gets_the_bytes_as_they_are(home: Path) -> None:
     assert done.stdout == log
 
 
-def test_log_of_many_jobs_is_exit_2(home: Path, grass: Grass) -> None:
+def test_raw_bytes_of_many_jobs_are_exit_2(home: Path, grass: Grass) -> None:
     with FakeDaemon(home, lambda request: document({"jobs": [{"id": 1}, {"id": 2}]})):
-        done = grass("log", "all")
-    assert (done.returncode, done.stderr) == (2, "grass: 'all' names 2 jobs; name one\n")
+        done = grass("log", "--raw", "all")
+    assert (done.returncode, done.stderr) == (2, "grass: --raw takes one job\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--tail", "-1"], "--tail takes a count of lines"),
+        (["--head", "-1"], "--head takes a count of lines"),
+        (["--lines", "x"], "--lines takes a range"),
+        (["--lines", "-"], "--lines takes a range"),
+        (["--lines", "0-4"], "lines count from 1"),
+        (["--lines", "9-4"], "lines count from 1"),
+        (["--grep", ""], "--grep takes a regular expression"),
+        (["--since", "soon"], "--since needs a number and its unit"),
+        (["--since", "25:61"], "there is no such time"),
+        (["--since", "2026-99-01"], "write a time as"),
+        (["--head", "1", "--grep", "x"], "take one of them"),
+        (["--raw", "--head", "1"], "--raw prints bytes"),
+        (["-f", "--head", "1"], "-f goes on to the end"),
+        (["-f", "--json"], "-f goes on to the end"),
+    ],
+)
+def test_bad_choices_of_lines_are_one_line_and_exit_2(grass: Grass, words: list[str], message: str) -> None:
+    done = grass("log", "5", *words)
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_times_are_read_as_people_write_them() -> None:
+    now = datetime(2026, 5, 4, 12, 0).timestamp()
+    assert since("10m", now) == now - 600
+    assert since("11:30", now) == now - 1800
+    assert since("9:05:30", now) == datetime(2026, 5, 4, 9, 5, 30).timestamp()
+    assert since("23:00", now) == datetime(2026, 5, 3, 23, 0).timestamp()
+    assert since("2026-05-01T10:00", now) == datetime(2026, 5, 1, 10, 0).timestamp()
+
+
+def line(number: int, *spans: tuple[str, str]) -> dict[str, object]:
+    return {"n": number, "begin": 0, "end": 1, "spans": spans}
+
+
+class Lines:
+    """A daemon with a log of lines."""
+
+    def __init__(self, *lines: dict[str, object]) -> None:
+        self.lines = lines
+
+    def __call__(self, request: Request) -> Answer:
+        address = urlsplit(request.target)
+        if not address.path.endswith("/lines"):
+            return document({"jobs": [{"id": 5, "state": "succeeded", "attempt": 1}]})
+        first = int(parse_qs(address.query)["line"][0])
+        found = self.lines[first if first < 0 else first - 1 :]
+        return document({"lines": found, "is_whole": True, "total": len(self.lines)})
+
+
+RED = Lines(line(1, ("bold fg1", "red"), ("", " plain")), line(2, ("", "two")), line(3, ("", "three")))
+
+
+def test_chosen_lines_are_plain_text_in_a_pipe(home: Path, grass: Grass) -> None:
+    with FakeDaemon(home, RED):
+        assert grass("log", "5", "--head", "1").stdout.splitlines()[0] == "red plain"
+        assert grass("log", "5", "--tail", "2").stdout == "two\nthree\n"
+        assert grass("log", "5", "--lines", "2-", "--numbers").stdout == "2:two\n3:three\n"
+
+
+def on_terminal(home: Path, *words: str, **environ: str) -> str:
+    return calls.on_terminal(home, calls.ROOT / "bin" / "grass", *words, **environ).decode().replace("\r\n", "\n")
+
+
+def test_a_pager_is_used_for_what_is_longer_than_the_screen_only(home: Path) -> None:
+    pager = f"{sys.executable} -c 'import sys; print(len(sys.stdin.readlines()))'"
+    with FakeDaemon(home, Lines(*[line(at, ("", f"line {at}")) for at in range(1, 101)])):
+        assert on_terminal(home, "log", "5", "--tail", "100", PAGER=pager) == "100\n"
+        assert on_terminal(home, "log", "5", "--tail", "100", PAGER="cat", GRASS_PAGER=pager) == "100\n"
+        assert on_terminal(home, "log", "5", "--tail", "2", PAGER=pager) == "line 99\nline 100\n"
+        unpaged = [(["--no-pager"], pager), ([], "cat"), ([], "no-such-pager")]
+        for words, name in unpaged:
+            assert on_terminal(home, "log", "5", "--tail", "100", *words, PAGER=name).count("\n") == 100
+
+
+def test_a_whole_log_is_folded_on_a_terminal(home: Path) -> None:
+    log = b"begin\n" + b"".join(b"\r%d%%" % at for at in range(101)) + b"\nend\n"
+    with FakeDaemon(home, Story(log, step=len(log) + 1)):
+        assert on_terminal(home, "log", "5", PAGER="cat") == "begin\n100%\nend\n"
+        assert on_terminal(home, "log", "--raw", "5", PAGER="cat").count("%") == 101
+
+
+PARTS = st.lists(
+    st.sampled_from(
+        [
+            b"\n",
+            b"text",
+            b"\r",
+            b"\x1b[A",
+            b"\x1b[2A",
+            b"\x1b[K",
+            b"\x1b[31mred\x1b[0m",
+            b"long " * 30,
+            b"\x1b[B",
+            b"\x1b[J",
+        ]
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(PARTS, st.integers(1, 5))
+def test_a_log_that_is_drawn_live_ends_as_what_it_shows(parts: list[bytes], size: int) -> None:
+    """Whatever came in which pieces; on a terminal with room for all lines."""
+    terminal = pyte.Screen(60, 200)
+    terminal.set_mode(pyte.modes.LNM)
+    stream = pyte.ByteStream(terminal)
+    view = LiveView(stream.feed, lambda: (60, 200), coloured=True)
+    for at in range(0, len(parts), size):
+        view.feed(b"".join(parts[at : at + size]) or b"\0")
+    view.feed(b"")
+    drawn = [row.rstrip() for row in terminal.display]
+    expected = []
+    for each in fold(b"".join(parts)):
+        text = each.text
+        expected += [text[at : at + 60].rstrip() for at in range(0, max(1, len(text)), 60)]
+    while drawn and not drawn[-1]:
+        drawn.pop()
+    while expected and not expected[-1]:
+        expected.pop()
+    assert drawn == expected
 
 
 def shown(*parts: bytes) -> bytes:
-    screen = AnsiFilter()
-    return b"".join([screen.feed(part) for part in parts] + [screen.feed(b"", last=True)])
+    lines: list[str] = []
+    view = LineView(lines.append, coloured=True)
+    for part in [part for part in parts if part]:
+        view.feed(part)
+    view.feed(b"")
+    return "\n".join(lines).encode()
 
 
 @pytest.mark.parametrize(
     ("written", "seen"),
     [
-        (b"plain\ttext\r\n", b"plain\ttext\r\n"),
+        (b"plain\ttext\r\n", b"plain\ttext"),
         (b"\x1b[1;31mred\x1b[0m", b"\x1b[1;31mred\x1b[0m"),
-        (b"a\x1b[2Jb\x1b[10;10Hc", b"abc"),
+        (b"a\x1b[2Jb\x1b[2;3Hc", b"a\nb\n  c"),
         (b"a\x1b]0;title\x07b", b"ab"),
         (b"a\x1b]52;c;aGk=\x1b\\b", b"ab"),
         (b"a\x1bP1$r\x1b\\b", b"ab"),
-        (b"a\x1bcb\x1b7c", b"abc"),
-        (b"a\x07\x08\x00b", b"ab"),
-        ("a\x9b2Jb".encode(), b"ab"),
+        (b"a\x1bcb\x1b7c", b"a\nbc"),
+        (b"a\x07\x08\x00b", b"b"),
+        ("a\x9b2Kb".encode(), b" b"),
         (b"a\x9b2Jb", "a\ufffd2Jb".encode()),
         ("naïve 🌱".encode(), "naïve 🌱".encode()),
         (b"a\x1b]never ends\nb", b"a\nb"),
-        (b"\x1b[31mred\x1b[8m", b"\x1b[31mred\x1b[8m\x1b[0m"),
+        (b"\x1b[31mred\x1b[8mvisible", b"\x1b[31mredvisible\x1b[0m"),
         (b"a\x1b\x00[8mb", b"a[8mb"),
-        (b"\x1b[31mred\x1b[m", b"\x1b[31mred\x1b[m"),
+        (b"\x1b[31mred\x1b[m", b"\x1b[31mred\x1b[0m"),
         ("a\u202eb\u2066c".encode(), b"a\\u202eb\\u2066c"),
     ],
 )
@@ -141,4 +277,4 @@ def test_a_terminal_sees_colours_and_text_only(written: bytes, seen: bytes) -> N
 def test_no_escape_but_a_colour_ever_reaches_a_terminal(parts: list[bytes]) -> None:
     text = shown(*parts).decode()
     rest = re.sub(r"\x1b\[[0-9;:]*m", "", text)
-    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", rest)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", rest)

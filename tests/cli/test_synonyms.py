@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.fake import FakeDaemon, document, reply
+from tests.cli.fake import FakeDaemon, document
 
 from grassq.cli.main import main
 from grassq.cli.synonyms import ADVICE, HARMFUL, UNDERSTOOD
@@ -45,13 +45,12 @@ def test_a_word_that_lists_jobs_shows_them(word: str, home: Path, capfd: pytest.
 
 def test_tail_prints_the_last_lines_of_a_log(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     job = {"id": 5, "state": "succeeded", "attempt": 1, "started": "2026-01-02T03:04:05.678Z"}
-    with FakeDaemon(
-        home, lambda request: reply(b"x\n") if "/log" in request.target else document({"jobs": [job]})
-    ) as daemon:
+    lines = {"lines": [{"n": 1, "spans": [["", "x"]]}], "is_whole": True}
+    with FakeDaemon(home, lambda request: document(lines if "/log" in request.target else {"jobs": [job]})) as daemon:
         assert main(["tail", "5"]) == 0
         assert main(["tail", "-n", "3", "5"]) == 0
     asked = [request.target for request in daemon.requests if "/log" in request.target]
-    assert ["tail=10" in asked[0], "tail=3" in asked[1]] == [True, True]
+    assert ["line=-10" in asked[0], "line=-3" in asked[1]] == [True, True]
 
 
 @pytest.mark.parametrize(

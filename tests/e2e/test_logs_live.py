@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -141,3 +142,33 @@ def test_a_log_can_be_read_up_to_a_limit(grass: Grass, job: int) -> None:
         data = b"".join(parts)
         connection.close()
     assert data == b"line\x1b[0"
+
+
+def test_following_several_jobs_loses_and_repeats_nothing_over_killed_daemons(grass: Grass) -> None:
+    script = "for i in $(seq 1 60); do echo $0 $i; sleep 0.05; done"
+    ids = [grass.enqueue("--name", name, "--", "sh", "-c", script, name) for name in ("a", "b", "c")]
+    process = grass.start("log", "-f", f"{ids[0]}-{ids[-1]}", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for _ in range(2):
+        time.sleep(0.5)  # somewhere in the middle
+        grass.crash()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    written = out.decode().splitlines()
+    for id_, name in zip(ids, "abc", strict=True):
+        own = [line.removeprefix(f"[{id_} {name}] ") for line in written if line.startswith(f"[{id_} {name}] ")]
+        assert own == [f"{name} {at}" for at in range(1, 61)]
+    assert len(written) == 180
+
+
+def test_chosen_lines_of_a_real_log_by_the_command_line(grass: Grass, job: int) -> None:
+    assert grass.ok("log", str(job), "--lines", "10-11") == "line 10 says even\nline 11 says odd\n"
+    assert grass.ok("log", str(job), "--tail", "2").splitlines()[0] == "100%"
+    assert (
+        grass.ok("log", str(job), "--grep", "line 499[0-2]", "--numbers").splitlines()[0] == "4990:line 4990 says even"
+    )
+    assert grass("log", str(job), "--grep", "no such line") == (1, "", "")
+    assert "is not a regular expression" in grass.refuses(2, "log", str(job), "--grep", "(")
+    path = grass.ok("log", str(job), "--path").strip()
+    assert Path(path).read_bytes().startswith(b"\x1b[32mline\x1b[0m 1 says odd\n")
+    assert len(grass.json("log", str(job), "--head", "3")["lines"]) == 3
+    assert grass.ok("log", str(job), "--tail", "5002").count("\n") == 5002

@@ -88,7 +88,7 @@ def write(data: bytes, *, fd: int = 1) -> None:
 
 
 def write_unchanged(data: bytes, *, fd: int = 1) -> None:
-    """Write bytes that hold only control sequences of this program, or that AnsiFilter has filtered."""
+    """Write bytes that hold only control sequences of this program, or lines of a log as `core.term` shows them."""
     try:
         write_all(fd, data)
     except OSError as error:

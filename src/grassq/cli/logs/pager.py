@@ -14,6 +14,8 @@ from grassq.cli import render
 #: The pager if none is set, and the environment it gets: show colours, and end at once if all fits.
 PAGER = "less -R"
 LESS = "FRX"
+#: The rows of a terminal that does not report them.
+HEIGHT = 24
 #: Characters that are held back until it is known whether all fits on the screen.
 HELD_MAX = 1 << 20
 
@@ -44,7 +46,6 @@ class PagedOutput:
                 return
             if not self._start():
                 return
-            text = ""
             data, self._held = "".join(self._held), []
         else:
             data = text + "\n"
@@ -85,9 +86,9 @@ class PagedOutput:
 
 def _height() -> int:
     try:
-        return max(2, os.get_terminal_size(1).lines)
+        return os.get_terminal_size(1).lines or HEIGHT
     except OSError:
-        return 24
+        return HEIGHT
 
 
 def _encoded(text: str) -> bytes:

@@ -22,7 +22,7 @@ from grassq.net.client import ApiClient
 
 #: Lines in a JSON document.
 JSON_LINES_MAX = 200_000
-#: The daemon gives so many last lines at once.
+#: How many last lines the daemon gives at once.
 LAST_AT_ONCE = 5_000
 _RANGE = re.compile(r"([0-9]{1,15})?(-)?([0-9]{1,15})?")
 _HIT = "\x1b[1;31m"

@@ -1,4 +1,4 @@
-"""Writes to stdout: the output of several commands, mixed in whole lines, filtered if stdout is a terminal."""
+"""Writes to stdout: the output of several commands, mixed in whole lines, as text and colours if it is a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import select
 import stat
 
-from grassq.cli.ansi_filter import AnsiFilter
+from grassq.cli.logs.live_view import LineView
 from grassq.cli.render import clean_bytes
 
 #: Bytes of an unfinished line that are kept back; a longer line is written in pieces.
@@ -27,8 +27,8 @@ class Output:
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self._takes = FILE_TAKES if is_file(descriptor) else PIPE_TAKES
-        #: For a terminal, the filter of each job that has written.
-        self._filters: dict[int, AnsiFilter] | None = {} if os.isatty(descriptor) else None
+        #: For a terminal, what is shown of each job that has written.
+        self._views: dict[int, LineView] | None = {} if os.isatty(descriptor) else None
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLOUT)
         #: The unfinished line of each job.
@@ -56,12 +56,14 @@ class Output:
 
     def line(self, content: bytes) -> None:
         """Write a line of this program."""
-        self._put(_OURSELVES, (content if self._filters is None else clean_bytes(content)) + b"\n")
+        self._put(_OURSELVES, (content if self._views is None else clean_bytes(content)) + b"\n")
 
     def write(self, job: int, data: bytes) -> None:
         """Take bytes of a command; write them up to the last line end."""
-        if self._filters is not None:
-            data = self._filters.setdefault(job, AnsiFilter()).feed(data)
+        if self._views is not None:
+            if data:
+                self._view(job).feed(data)
+            return
         data = self._held.pop(job, b"") + data
         end = data.rfind(b"\n") + 1
         if len(data) - end > HELD_MAX:
@@ -74,8 +76,8 @@ class Output:
     def end(self, job: int) -> None:
         """Write the unfinished line of a command that has ended."""
         rest = self._held.pop(job, b"")
-        if self._filters and (screen := self._filters.pop(job, None)):
-            rest += screen.feed(b"", last=True)
+        if self._views and (view := self._views.pop(job, None)):
+            view.feed(b"")
         if rest:
             self._put(job, rest)
         if self._open == job:
@@ -94,6 +96,16 @@ class Output:
                 self._pending.clear()
                 return
             del self._pending[:written]
+
+    def _view(self, job: int) -> LineView:
+        assert self._views is not None
+        if job not in self._views:
+
+            def write(line: str) -> None:
+                self._put(job, line.encode("utf-8", "backslashreplace") + b"\n")
+
+            self._views[job] = LineView(write, coloured=True)
+        return self._views[job]
 
     def _put(self, job: int, data: bytes) -> None:
         if self.trouble:
