@@ -73,7 +73,8 @@ def settings_page() -> str:
     intro = (
         f"Read once when the daemon starts: the defaults below, then `{settings.FILE_NAME}` in the home, then the"
         " variables of the environment it was started in, then the options of `grass daemon`. What comes later wins."
-        " `grass restart` reads them again; jobs keep running."
+        " `grass restart` reads them again; jobs keep running. `grass config show --origin` lists them, where each"
+        " comes from, and what the running daemon has not read yet."
     )
     head = ["| setting | variable | type | default | meaning |", "|---|---|---|---|---|"]
     home = (

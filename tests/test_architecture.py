@@ -71,6 +71,7 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("compat", "cli"): {"cli.logs.live_view", "cli.progress", "cli.job_text", "cli.render", "cli.machine_file"},
     ("cli", "daemon"): set(),
     ("cli.commands.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
+    ("cli.commands.config", "daemon"): {"daemon"},  # `grass config` tells what a daemon started now would use
     ("cli.commands.store", "daemon"): {"daemon"},  # `grass store copy` needs the code that opens stores
     ("settings", "core"): {"core.names", "core.notices", "core.syntax"},  # the rules of notices are checked there
     ("notify", "store"): {"store.base"},  # how jobs are asked for

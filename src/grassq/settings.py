@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +21,8 @@ STORE_MEMORY = "memory"
 #: A worker uses three quarters of a lease; the rest must be longer than a frozen broker may still confirm.
 LEASE_MIN_S = 20.0
 PROBE_MAX_S = 86400.0
+_TABLE_LINE = re.compile(r"\s*\[+\s*[\"']?(\w+)")
+_KEY_LINE = re.compile(r"\s*[\"']?(\w+)[\"']?\s*[.=]")
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,16 +88,33 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 TABLES = ("notify",)
 
 
+class Origin(Struct, frozen=True):
+    """Where the value of a setting comes from, and the line of the file or the name of the variable or option."""
+
+    kind: Literal["default", "file", "environment", "flag"]
+    where: str = ""
+
+
 def load(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
     """Return the settings in force."""
-    values: dict[str, Any] = _from_file(Path(home) / FILE_NAME)
+    return trace(home, environ, flags)[0]
+
+
+def trace(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) -> tuple[Settings, dict[str, Origin]]:
+    """Return the settings in force, and by name where each comes from."""
+    path = Path(home) / FILE_NAME
+    values, lines = _from_file(path)
+    origins = dict.fromkeys(Settings.__struct_fields__, Origin("default"))
+    origins |= {name: Origin("file", f"{path}:{lines[name]}" if name in lines else str(path)) for name in values}
     for name in Settings.__struct_fields__:
         text = environ.get(variable(name))
         if text is not None and name not in TABLES:
-            values[name] = text
-    values |= {name: value for name, value in flags.items() if value is not None}
+            values[name], origins[name] = text, Origin("environment", variable(name))
+    for name, value in flags.items():
+        if value is not None:
+            values[name], origins[name] = value, Origin("flag", f"--{name}")
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        return msgspec.convert(values, Settings, strict=False), origins
     except msgspec.ValidationError as error:
         cause = str(error).replace("`$.", "`")
         raise BadInput(f"a setting is wrong: {cause}; see {FILE_NAME} in {home}, and GRASS_* variables") from None
@@ -105,11 +125,13 @@ def variable(name: str) -> str:
     return f"GRASS_{name.upper()}"
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _from_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the values of the file, and the line on which each of them begins."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
     except FileNotFoundError:
-        return {}
+        return {}, {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
     for name in values:
@@ -117,4 +139,17 @@ def _from_file(path: Path) -> dict[str, Any]:
             near = closest(name, Settings.__struct_fields__)
             hint = f"did you mean {near}?" if near else "`grass config show` lists the settings"
             raise BadInput(f"{path} has {shown(name)}, not a setting; {hint}")
-    return values
+    return values, _lines(text)
+
+
+def _lines(text: str) -> dict[str, int]:
+    """Return the first line of each setting in a file that tomllib has read; a text of several lines may mislead it."""
+    found: dict[str, int] = {}
+    is_top = True
+    for number, line in enumerate(text.split("\n"), 1):
+        if table := _TABLE_LINE.match(line):
+            is_top = False
+            found.setdefault(table[1], number)
+        elif is_top and (key := _KEY_LINE.match(line)):
+            found.setdefault(key[1], number)
+    return found

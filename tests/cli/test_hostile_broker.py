@@ -52,6 +52,7 @@ ANSWERS: Mapping[str, object] = {
         "groups": [{key: EVIL for key in ("group", "jobs", "runs", "failed", "run_hours", "wait_p90_s")}],
         "total": {"hours": {EVIL: EVIL}},
     },
+    "/v1/config": {"settings": {"passes": {"value": EVIL, "origin": {"kind": EVIL, "where": EVIL}}}},
     "/v1/notify": {
         "rules": [{"on": [EVIL], "to": EVIL, "queue": EVIL, "name": EVIL}],
         "recent": [{key: EVIL for key in ("at", "to", "title", "state", "error")}],
@@ -85,6 +86,7 @@ LINES = {
     "wait": [["wait", "5"]],
     "events": [["events"], ["events", "--json"]],
     "history": [["history"], ["history", "--csv"], ["history", "--json"]],
+    "config": [["config"], ["config", "show", "--origin"], ["config", "--json"]],
     "notify": [["notify"], ["notify", "--json"], ["notify", "--test", "x"]],
     "create-queue": [["create-queue", "q"]],
     "delete-queue": [["delete-queue", "q"]],

@@ -40,3 +40,18 @@ def test_a_mistake_is_one_line_that_names_the_file(text: str, words: str, tmp_pa
         load(tmp_path, text)
     assert words in str(caught.value) and "\n" not in str(caught.value)
     assert settings.FILE_NAME in str(caught.value)
+
+
+def test_each_setting_knows_where_it_comes_from(tmp_path: Path) -> None:
+    text = '# mine\npasses = 7\n"patience_s" = 60\nhosts = """\npasses = 9\n"""\n\n'
+    text += '[[notify]]\non = ["failed"]\nto = "x y"\n'
+    (tmp_path / settings.FILE_NAME).write_text(text)
+    environ = {"GRASS_PATIENCE_S": "30", "GRASS_CAPACITY": "{cpu: 1}"}
+    values, origins = settings.trace(str(tmp_path), environ, {"capacity": "{cpu: 2}", "store": None})
+    file = tmp_path / settings.FILE_NAME
+    assert (values.passes, origins["passes"]) == (7, settings.Origin("file", f"{file}:2"))
+    assert (values.patience_s, origins["patience_s"]) == (30.0, settings.Origin("environment", "GRASS_PATIENCE_S"))
+    assert (values.capacity, origins["capacity"]) == ("{cpu: 2}", settings.Origin("flag", "--capacity"))
+    assert origins["notify"] == settings.Origin("file", f"{file}:8")
+    assert origins["store"] == origins["ssh"] == settings.Origin("default")
+    assert origins.keys() == set(settings.Settings.__struct_fields__)

@@ -70,7 +70,7 @@ def test_own_queues_info_and_stop_are_answered_and_the_rest_is_refused(tmp_path:
 
     async def whole() -> None:
         async with AsyncExitStack() as stack:
-            routes = OwnWorkerRoutes(worker, lambda: {"online": True}, stopping.set, {"pid": 1})
+            routes = OwnWorkerRoutes(worker, lambda: {"online": True}, stopping.set, {"pid": 1}, {})
             runner = web.AppRunner(routes.app(), shutdown_timeout=0.1, access_log=None)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)

@@ -13,6 +13,7 @@ UNDERSTOOD = {
     "tail": ("log", "--tail", "10"),
     "attach": ("follow",),
     "explain": ("why",),
+    "settings": ("config", "show"),
     "version": ("--version",),
 }
 
@@ -50,7 +51,6 @@ _ANSWERS_FOR_NOW = (
         "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",
     ),
     ("limit", "for now the limits are those of a queue: grass create-queue --help"),
-    ("config settings", "for now see docs/reference/settings.md, and `grass doctor` for what is in use"),
     ("web", "for now: grass show --json"),
     ("scale device suggest", "for now there is nothing like it; `grass help` lists the commands"),
 )

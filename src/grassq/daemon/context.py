@@ -8,7 +8,7 @@ import resource
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from grassq.core.resources.disk_floor import DiskFloor, parse_floor, shortage
 from grassq.core.syntax.durations import duration_s
 from grassq.daemon.home_lock import user_socket
 from grassq.errors import Refused
-from grassq.settings import STORE_MEMORY, Settings
+from grassq.settings import STORE_MEMORY, Origin, Settings
 from grassq.web.listen.tcp import make_runner
 from grassq.web.retention import KeepRules
 from grassq.web.submit.json5_text import parse_object
@@ -61,6 +61,11 @@ class SavedMode(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     own_key: bool = False
 
     @property
+    def settings(self) -> dict[str, object]:
+        """The options that are settings."""
+        return {"capacity": self.capacity, "store": self.store}
+
+    @property
     def is_plain(self) -> bool:
         """Whether a start without options does the same: queue and worker on this machine, store in the home."""
         elsewhere = self.store not in (None, STORE_MEMORY)
@@ -73,6 +78,8 @@ class DaemonContext(Struct, frozen=True):
     home: str
     mode: SavedMode
     values: Settings
+    #: Where each setting comes from.
+    origins: Mapping[str, Origin]
     #: What jobs from other machines get instead of their sender's environment.
     default_env: DefaultEnvironment
     stopping: asyncio.Event

@@ -47,10 +47,9 @@ def run(
             logging.basicConfig(level=logging.INFO, handlers=[open_log(log_file)], force=True)
             with home_lock.hold_lock(home):
                 mode = load_mode(home) if background and typed == SavedMode() else typed
-                flags = {"capacity": mode.capacity, "store": mode.store}
-                values = settings_module.load(home, homes.environment_text(), flags)
+                values, origins = settings_module.trace(home, homes.environment_text(), mode.settings)
                 setup = DaemonContext(
-                    home, mode, values, default_env, asyncio.Event(), cert_pass, _say, background=background
+                    home, mode, values, origins, default_env, asyncio.Event(), cert_pass, _say, background=background
                 )
                 return _serve_or_stand_by(setup, ready_fd)
     except GrassError as error:

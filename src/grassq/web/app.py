@@ -32,6 +32,7 @@ from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
 from grassq.web.retention import KEEP_ALL, KeepRules, Retention
 from grassq.web.routes.complete import serve_completion
+from grassq.web.routes.config import Config, config_route
 from grassq.web.routes.history import History
 from grassq.web.routes.job_list import serve_jobs
 from grassq.web.routes.jobs import CHANGES, Jobs
@@ -63,11 +64,12 @@ class Api:
         notifier: Notifier | None = None,
         token_notify: str = "",
         keep: KeepRules = KEEP_ALL,
+        config: Config | None = None,
     ) -> None:
         """Build the handlers; `link` serves workers that dial in, `check_files` checks the files of jobs.
 
         `machines` keeps the machines over ssh, `notifier` sends notices, `token_notify` names the hosts that jobs of
-        tokens may send notices to; `keep` says which ended jobs are removed by themselves.
+        tokens may send notices to; `keep` says which ended jobs are removed by themselves; `config` are the settings.
         """
         self._engine = engine
         self._directory = directory
@@ -93,6 +95,7 @@ class Api:
         self._log_lines = LogLines(engine, directory)
         self._log_search = LogSearch(engine, directory)
         self._notices = Notices(notifier)
+        self._config = config or {}
         self._history = History(engine)
 
     def app(self) -> web.Application:
@@ -166,6 +169,7 @@ class Api:
             Route("GET", "/v1/info", self.info, "admin"),
             *self._machines.routes(),
             *self._notices.routes(),
+            config_route(self._config),
             *self._history.routes(),
             Route("POST", "/v1/stop", self.stop, "local"),
             Route("GET", "/v1/worker", self._link, "worker", waits=True),

@@ -20,6 +20,7 @@ from grassq.web import requests
 from grassq.web.access.auth import BODY, Route, owner_app
 from grassq.web.access.principal import OWNER
 from grassq.web.responses import document
+from grassq.web.routes.config import Config, config_route
 from grassq.web.submit import validate
 from grassq.web.workers.directory import LocalWorkerApi
 
@@ -33,8 +34,10 @@ class OwnWorkerRoutes:
         link: Callable[[], dict[str, object]],
         stop: Callable[[], None],
         about: dict[str, object],
+        config: Config,
     ) -> None:
-        """Serve the worker; `link` returns a description of the connection to the broker."""
+        """Serve the worker; `link` returns a description of the connection to the broker, `config` are the settings."""
+        self._config = config
         self._worker = worker
         self._link = link
         self._stop = stop
@@ -47,6 +50,7 @@ class OwnWorkerRoutes:
                 Route("POST", "/v1/create-queue", self.create_queue, "local"),
                 Route("POST", "/v1/delete-queue", self.delete_queue, "local"),
                 Route("GET", "/v1/info", self.info, "local"),
+                config_route(self._config),
                 Route("POST", "/v1/stop", self.stop, "local"),
                 Route("*", "/{path:.*}", self.refuse, "local"),
             ]
