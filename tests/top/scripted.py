@@ -143,7 +143,9 @@ class Client:
             "free": {"cpu": 6.0, "gpu": {"0": free, "1": 1.0}},
         }
         queues = [{"name": "default", "worker": "box", "running": 1, "queued": 2, "paused": False}]
-        return {"version": "9.9", "jobs": jobs[:100], "workers": [worker], "queues": queues, "totals": totals}
+        sweeps = [{"name": "lr", "queue": "q", "jobs": 8, "ended": 2, "running": 1, "counts": {"failed": 1}}]
+        told = {"version": "9.9", "jobs": jobs[:100], "workers": [worker], "queues": queues, "totals": totals}
+        return {**told, "sweeps": sweeps}
 
     def jobs(self, selectors: list[str] | tuple[str, ...] = (), **asked: Any) -> dict[str, Any]:
         if selectors:
@@ -154,9 +156,13 @@ class Client:
             return {"jobs": found, "next": None}
         return self.get("jobs?" + "&".join(f"{key}={value}" for key, value in asked.items()))
 
-    def get(self, what: str, selectors: list[str] | tuple[str, ...] = ()) -> dict[str, Any]:
+    def get(self, what: str, selectors: list[str] | tuple[str, ...] = (), **asked: Any) -> dict[str, Any]:
         path, _, rest = what.partition("?")
         self._answers.asked.append(what)
+        if path == "show":
+            return self.show()
+        if path.endswith("/log/lines"):
+            return log_lines(self._answers.logs[int(path.split("/")[1])], **asked)
         if path == "why":
             return {
                 "jobs": [{"id": int(selectors[0]), "state": "queued", "text": f"job {selectors[0]} (x) waits for gpu"}]
@@ -214,6 +220,16 @@ def _value(each: Job, by_end: bool) -> float:
     from grassq.cli.job_text import seconds
 
     return seconds(each["finished"]) or 0.0 if by_end else 0.0
+
+
+def log_lines(log: bytes, *, stream: str, byte: int | None = None, line: int = 1, count: int = 1) -> dict[str, Any]:
+    """Some lines of a log, as GET /v1/jobs/ID/log/lines answers."""
+    ends = [at + 1 for at, each in enumerate(log) if each == 10]
+    begins = [0, *ends[:-1]]
+    first = line if byte is None else next(n for n, end in enumerate(ends, 1) if byte < end)
+    some = list(enumerate(zip(begins, ends, strict=True), 1))[first - 1 : first - 1 + count]
+    spans = {n: [["bold fg2", log[begin : end - 1].decode()]] for n, (begin, end) in some}
+    return {"lines": [{"n": n, "begin": begin, "end": end, "spans": spans[n]} for n, (begin, end) in some]}
 
 
 #: Jobs that one page looks at.

@@ -64,3 +64,9 @@ def test_one_endless_line_is_shown_at_its_end() -> None:
     daemon.logs[1] = b"A" * (3 * BURST_BYTES)
     told = followed(daemon)
     assert told[-1].is_end and sum(len(news.lines) for news in told) <= KEPT_LINES
+
+
+def test_the_lines_after_a_skip_fill_a_screen() -> None:
+    told = followed(Loud(rounds=5))
+    after = [news for news in told if news.skipped]
+    assert after and all(len(news.lines) + len(news.open_lines) >= 100 for news in after)

@@ -282,7 +282,7 @@ def test_ascii_draws_ascii_only() -> None:
 def test_tabs_help_and_pages_lead_back_to_the_jobs() -> None:
     async def play(stage: Stage) -> None:
         await stage.sees("▸1")
-        for key, text in (("3", "LIMITS"), ("4", "SWEEP"), ("5", "USED BY OTHERS"), ("2", "▸4"), ("1", "▸1")):
+        for key, text in (("3", "LIMITS"), ("4", "2/8"), ("5", "USED BY OTHERS"), ("2", "▸4"), ("1", "▸1")):
             await stage.press(key)
             await stage.sees(text)
         await stage.press("question_mark")
@@ -309,6 +309,26 @@ def test_the_command_line_completes_and_says_what_is_wrong() -> None:
         await stage.sees("there is no command 'kil'; did you mean 'kill'?")
 
     on_stage(some_jobs(), play)
+
+
+def test_lines_from_before_the_screen_was_opened_come_when_the_user_goes_up() -> None:
+    daemon = some_jobs()
+    daemon.logs[1] = b"".join(b"line %d\n" % at for at in range(1, 2301))
+
+    async def play(stage: Stage) -> None:
+        await stage.sees("line 2300")
+        await stage.press("tab", "g")
+        await stage.sees("line 1301")
+        while stage.app.log_pane.count < 2300:
+            before = stage.app.log_pane.count
+            await stage.press("g")
+            await stage.until(lambda: stage.app.log_pane.count > before, "older lines")  # noqa: B023
+        await stage.press("g")
+        await stage.sees("line 1", "line 2")
+        await stage.press("G")
+        await stage.sees("line 2300", "ended")
+
+    on_stage(daemon, play)
 
 
 def test_a_log_can_be_scrolled_searched_and_followed_again() -> None:

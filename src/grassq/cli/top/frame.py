@@ -361,18 +361,14 @@ def machine_table(overview: Document, now: float) -> tuple[list[str], list[list[
 
 
 def sweep_table(overview: Document, glyphs: Glyphs) -> tuple[list[str], list[list[str]], list[str]]:
-    """Return jobs that share a name as a table: headers, rows, and what each row is called."""
-    sweeps: dict[str, dict[str, int]] = {}
-    for job in overview.get("jobs") or []:
-        if name := job.get("name"):
-            counts = sweeps.setdefault(str(name), {})
-            counts[str(job.get("state"))] = counts.get(str(job.get("state")), 0) + 1
-    rows = []
-    for name, counts in sweeps.items():
-        total = sum(counts.values())
-        ended = sum(counts.get(state, 0) for state in ("succeeded", "failed", "cancelled"))
-        waiting = sum(counts.get(state, 0) for state in ("queued", "waiting", "held"))
-        running = counts.get("running", 0) + counts.get("placed", 0)
-        done = f"{bar(ended / total, BAR_CELLS * 2, glyphs)} {ended}/{total}"
-        rows.append([name, done, str(running), str(waiting), str(counts.get("failed", 0))])
-    return ["SWEEP", "ENDED", "RUNNING", "WAITING", "FAILED"], rows, list(sweeps)
+    """Return sweeps, which are jobs that share a name, as a table: headers, rows, and what each row is called."""
+    rows, names = [], []
+    for sweep in overview.get("sweeps") or []:
+        counts = sweep.get("counts") or {}
+        total, ended, running = (int(sweep.get(name) or 0) for name in ("jobs", "ended", "running"))
+        done = f"{bar(ended / total if total else 0.0, BAR_CELLS * 2, glyphs)} {ended}/{total}"
+        waiting = max(0, total - ended - running)
+        names.append(str(sweep.get("name")))
+        numbers = [str(running), str(waiting), str(counts.get("failed", 0))]
+        rows.append([names[-1], str(sweep.get("queue") or ""), done, *numbers])
+    return ["SWEEP", "QUEUE", "ENDED", "RUNNING", "WAITING", "FAILED"], rows, names

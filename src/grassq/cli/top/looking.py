@@ -32,6 +32,8 @@ class Looking(TypingLine):
             self.small_cursor = max(0, min(self.small_cursor + by, rows - 1))
         elif self.is_log_active:
             self.log_pane.move(by)
+            if (byte := self.log_pane.older_byte) is not None:
+                self.ask_older(byte)
         else:
             self.window.move(by, self.table.rows_shown)
             self.cursor_moved()
@@ -102,6 +104,7 @@ class Looking(TypingLine):
             self.query_ = self.query_._replace(tab=tab)
             self.page, self.small_cursor = None, 0
             self.arrange()
+            self.ask_overview()
 
     def do_tab_1(self) -> None:
         """Show jobs."""

@@ -12,7 +12,7 @@ from textual.timer import Timer
 
 from grassq.cli import job_text
 from grassq.cli.top import frame
-from grassq.cli.top.drawn_screen import FAILED, DrawnScreen, ListQuery
+from grassq.cli.top.drawn_screen import FAILED, SWEEPS, DrawnScreen, ListQuery
 from grassq.cli.top.feeds.asker import Answered, Asker, Daemon
 from grassq.cli.top.feeds.live import LiveEvents, News
 from grassq.cli.top.feeds.log_tail import LogFollower, LogNews
@@ -21,6 +21,8 @@ from grassq.cli.top.job_pages import ACTIVE, RUNNING, Job, PlacedJobs, read, res
 from grassq.cli.top.job_rows import when_text
 from grassq.cli.top.job_window import WINDOW_ROWS, Need
 from grassq.cli.top.widgets.lines import LinesView
+from grassq.cli.top.widgets.log_pane import OLDER_LINES, told_line
+from grassq.core.term.line import Line as LogLine
 from grassq.errors import GrassError, Unreachable
 from grassq.net.client import ApiClient, compact
 from grassq.net.encoding import query
@@ -186,6 +188,9 @@ class ScreenData(DrawnScreen):
             self._has_forecasts = isinstance(answer.error, Unreachable)
         elif answer.error is not None:
             self.refused(answer.kind, answer.error)
+        elif answer.kind == "older":
+            if self._followed is not None and answer.value[0] == self._followed[0]:
+                self.log_pane.add_older(answer.value[1])
         elif answer.kind == "when":
             self._take_forecasts(answer.value.get("jobs") or [])
         elif answer.kind == "overview":
@@ -219,7 +224,9 @@ class ScreenData(DrawnScreen):
 
     def ask_overview(self) -> None:
         """Ask for devices, queues, machines and totals."""
-        self.asker.ask("overview", lambda client: client.show())
+        # Sweeps are counted only where they are shown.
+        look = 1 if self.query_.tab == SWEEPS else None
+        self.asker.ask("overview", lambda client: client.get("show", look=look))
 
     def ask_rows(self, need: Need | None = None, *, at_end: bool = False) -> None:
         """Ask for the rows of the window again, for rows beyond an edge, or for the last ones."""
@@ -313,11 +320,28 @@ class ScreenData(DrawnScreen):
         self._tail = LogFollower(self.daemon, self._followed[0], self._followed[2], self._tell, self._fail)
         self._tail.start()
 
+    def ask_older(self, byte: int) -> None:
+        """Ask for the lines of the log before a byte."""
+        if self._followed is not None:
+            id_, _, stream = self._followed
+            self.asker.ask("older", lambda client: (id_, _older_lines(client, id_, stream, byte)))
+
     def _ask_why(self) -> None:
         job = self.window.job
         if job is not None:
             id_ = int(job["id"])
             self.asker.ask("why", lambda client: (id_, _reason(client, id_)))
+
+
+def _older_lines(client: ApiClient, id_: int, stream: str, byte: int) -> list[LogLine]:
+    """Return the lines of a log before the line at a byte."""
+    path = f"jobs/{id_}/log/lines"
+    at = client.get(path, stream=stream, byte=byte, count=1).get("lines") or []
+    number = int(at[0].get("n") or 0) if at else 0
+    if number <= 1:
+        return []
+    first = max(1, number - OLDER_LINES)
+    return [told_line(each) for each in client.get(path, stream=stream, line=first, count=number - first)["lines"]]
 
 
 def _is_next(job: Job) -> bool:

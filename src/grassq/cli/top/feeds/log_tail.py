@@ -20,9 +20,10 @@ KEPT_LINES = 5000
 TELL_S = 0.1
 #: Bytes of one telling; a log that is faster is skipped to its end.
 BURST_BYTES = 256 << 10
-#: After a skip: the lines shown, and how long nothing is read.
+#: While a log is too fast: how many lines and bytes of its end are shown, and how long nothing is read after that.
 SKIPPED_LINES = 200
-SKIP_S = 0.2
+LOUD_BYTES = 32 << 10
+SKIP_S = 0.25
 #: A log that is silent for this long is asked for again.
 QUIET_S = 60.0
 #: The last line may be longer than any burst: this many bytes of it are passed over, then the rest is not shown.
@@ -64,9 +65,13 @@ class LogFollower(Background):
         self._tell = tell
         self._screen = Screen()
         self._offset = 0
+        #: Where the last lines began when they were last asked for.
+        self._began = -1
         self._attempt: int | None = None
         self._is_new = True
         self._skipped = 0
+        #: The log was too fast when it was last read.
+        self._is_loud = False
         self._connection: Connection | None = None
         self._stopped = threading.Event()
 
@@ -82,13 +87,16 @@ class LogFollower(Background):
         is_placed = False
         while not self._stopped.is_set():
             try:
+                before = self._began
                 is_loud = self._read(None if is_placed else lines)
                 is_placed, pause_s = True, RETRY_S
                 if is_loud is None:
                     return
+                self._is_loud = bool(is_loud)
                 if is_loud:
-                    # Fewer lines if even these were too many bytes.
-                    lines = max(1, lines // 10) if is_loud == "at once" else SKIPPED_LINES
+                    # Fewer lines if even these were too many bytes, also of a log that does not grow any more.
+                    is_long = is_loud == "at once" or before == self._began
+                    lines = max(1, lines // 10) if is_long else min(lines, SKIPPED_LINES)
                     is_placed = False
                     self._stopped.wait(SKIP_S)
             except (NotFound, Refused, BadInput) as error:
@@ -118,23 +126,28 @@ class LogFollower(Background):
         offset = _number(response, "grass-offset")
         if _number(response, "grass-attempt"):
             self._attempt = _number(response, "grass-attempt")
+        if is_tail:
+            self._began = offset
         if is_tail or offset != self._offset:
             self._skipped += max(0, offset - self._offset) if not self._is_new or self._offset else 0
-            self._screen, self._offset, self._is_new = Screen(), offset, True
+            self._screen, self._offset, self._is_new = Screen(offset=offset), offset, True
 
     def _take(self, parts: Iterator[bytes], *, is_tail: bool, is_last_line: bool) -> str | None:
         lines: list[Line] = []
         burst, told_at, is_first = 0, monotonic(), is_tail
-        for part in parts:
+        limit = LOUD_BYTES if self._is_loud else BURST_BYTES
+        for received in parts:
             if self._stopped.is_set():
                 return None
+            part = self._end_of(received) if self._is_loud and not burst else received
             burst += len(part)
-            if burst > BURST_BYTES and not (is_last_line and burst < LONG_LINE_BYTES):
+            if burst > limit and not (is_last_line and burst < LONG_LINE_BYTES):
                 self._flush(lines)
-                return "at once" if is_first else "later"
+                return "at once" if is_first and not self._is_loud else "later"
             self._offset += len(part)
             lines += self._screen.feed(part)
             if monotonic() - told_at >= TELL_S:
+                self._is_loud, limit = False, BURST_BYTES
                 self._flush(lines)
                 lines, burst, told_at, is_first = [], 0, monotonic(), False
             elif len(part) < 1024:
@@ -142,6 +155,17 @@ class LogFollower(Background):
                 lines = []
         self._flush(lines, is_end=True)
         return None
+
+    def _end_of(self, part: bytes) -> bytes:
+        """Return the last lines of a part, and count what is passed over."""
+        if len(part) <= LOUD_BYTES:
+            return part
+        kept = part[-LOUD_BYTES:].partition(b"\n")[2] or part[-LOUD_BYTES:]
+        passed = len(part) - len(kept)
+        self._offset += passed
+        self._skipped += passed
+        self._screen, self._is_new = Screen(offset=self._offset), True
+        return kept
 
     def _flush(self, lines: Sequence[Line], *, is_end: bool = False) -> None:
         if not self._stopped.is_set():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from grassq.cli import job_text
 from grassq.cli.render import clean
@@ -16,6 +17,9 @@ from grassq.core.term.line import Span
 
 #: Cells that the pane moves to the left or right.
 SIDE_CELLS = 20
+#: Lines that are read before those that were read first; the pager shows all of them.
+OLDER_LINES = 500
+OLDER_MAX = 20_000
 #: Characters of a line that are looked at; the pager shows all of them.
 LINE_CHARS = 10_000
 
@@ -31,28 +35,48 @@ class LogPane(LinesView):
         self.searched = ""
         self._final: list[LogLine] = []
         self._open: Sequence[LogLine] = []
+        #: Older lines that were added at the top.
+        self._older = 0
         #: The line at the bottom, and the cell at the left.
         self._bottom = 0
         self._left = 0
 
     def clear(self) -> None:
         """Show another log."""
-        self._final, self._open, self._bottom, self._left = [], [], 0, 0
+        self._final, self._open, self._bottom, self._left, self._older = [], [], 0, 0, 0
         self.is_following, self.is_ended, self.why = True, False, ""
         self.sync()
 
     def add(self, news: LogNews) -> None:
         """Show what was read."""
         if news.is_new:
-            self._final, self._bottom = [], 0
+            self._final, self._bottom, self._older = [], 0, 0
         if news.skipped > 0:
             self._final.append(_note(f"[skipped {job_text.size(news.skipped)}]"))
         self._final += news.lines
         self._open = news.open_lines
-        if (excess := len(self._final) - KEPT_LINES) > 0:
+        if (excess := len(self._final) - KEPT_LINES - self._older) > 0:
             del self._final[:excess]
             self._bottom = max(0, self._bottom - excess)
         self.is_ended, self.why = news.is_end, news.why or self.why
+        self.sync()
+
+    @property
+    def older_byte(self) -> int | None:
+        """The byte before which lines are missing that the user wants to see; None if there are none."""
+        height = max(1, self.size.height)
+        if self.is_following or self._bottom > height or self._older >= OLDER_MAX or not self.count:
+            return None
+        first = self._line(0)
+        return first.begin if first.number and first.begin > 0 else None
+
+    def add_older(self, lines: Sequence[LogLine]) -> None:
+        """Add lines at the top; what is shown stays."""
+        first = self._line(0).begin if self.count else 0
+        older = [line for line in lines if line.end <= first]
+        self._final[:0] = older
+        self._older += len(older)
+        self._bottom += len(older)
         self.sync()
 
     @property
@@ -108,6 +132,12 @@ class LogPane(LinesView):
         if not self.count:
             return [[(f" {clean(self.why)}" if self.why else " (nothing was written yet)", "dim")]]
         return [log_line(self._line(at).spans, width, self._left, self.searched) for at in self._shown(height)]
+
+
+def told_line(told: Mapping[str, Any]) -> LogLine:
+    """Return a line of GET /v1/jobs/ID/log/lines."""
+    spans = tuple(Span(styles.parse_words(str(style)), str(text)) for style, text in told.get("spans") or [])
+    return LogLine(int(told.get("n") or 0), int(told.get("begin") or 0), int(told.get("end") or 0), spans)
 
 
 def log_line(spans: Sequence[Span], width: int, left: int = 0, searched: str = "") -> Line:
