@@ -169,9 +169,19 @@ def test_a_watch_survives_a_restart_and_leaves_the_terminal_as_it_was(home: Path
     with FakeDaemon(home, lambda request: document({**ANSWER, "jobs": many, "totals": {"running": 33}})):
         watching.wait_for(lambda seen: "RUNNING 33" in seen)
         assert watching.end(signal.SIGINT) == 130
-    assert "more lines" in watching.seen, "what does not fit the height is counted"
+    assert "28 more; `grass show running`" in watching.seen, "the screen fits its height"
     before, _, after = watching.seen.rpartition("\x1b[?25h\x1b[?1049l")
     assert before.startswith("\x1b[?1049h") and "RUNNING 33" in after and "\x1b[?1049h" not in after
+
+
+def test_a_watched_table_has_an_end_and_goes_on_when_nothing_is_left(home: Path) -> None:
+    answers = [document({**ANSWER, "jobs": [{**JOBS[2], "id": number} for number in range(7, 40)]})]
+    gone = document({"error": {"exit": 3, "message": "no job matches running"}}, status=404)
+    with FakeDaemon(home, lambda request: answers.pop() if answers else gone):
+        watching = Watching(home, "running")
+        watching.wait_for(lambda seen: "… 24 more lines" in seen and "grass: no job matches running" in seen)
+        assert watching.end(signal.SIGINT) == 130
+        assert calls.grass(home, "show", "--watch", "running").returncode == 3, "what never was is an error"
 
 
 def test_a_watch_that_is_killed_leaves_the_terminal_as_it_was(home: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import time
 
 from grassq.cli import render
-from grassq.errors import GrassError, Unreachable
+from grassq.errors import NotFound, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ def watch(draw: Callable[[], list[str]], every_s: float) -> int:
 
 
 def _in_a_pipe(draw: Callable[[], list[str]], every_s: float) -> int:
+    lines: list[str] = []
     away_since = None
     while True:
-        lines, away_since = _tried(draw, away_since)
+        lines, away_since = _tried(draw, away_since, may_be_empty=bool(lines))
         said = [f"# {time.strftime('%Y-%m-%d %H:%M:%S')}", *lines] if away_since is None else [f"# {_away(away_since)}"]
         render.text("\n".join([*said, "", ""]))
         time.sleep(every_s)
@@ -40,18 +41,19 @@ def _in_a_pipe(draw: Callable[[], list[str]], every_s: float) -> int:
 def _in_place(draw: Callable[[], list[str]], every_s: float) -> int:
     lines: list[str] = []
     away_since: float | None = None
-    # Without this, `kill` would leave the terminal on its other screen.
-    before = signal.signal(signal.SIGTERM, _end)
+    # Without these, `kill` and Ctrl-Z would leave the terminal on its other screen.
+    before = {number: signal.signal(number, act) for number, act in ((signal.SIGTERM, _end), (signal.SIGTSTP, _pause))}
     render.write_unchanged(_ENTER)
     try:
         while True:
-            drawn, away_since = _tried(draw, away_since)
+            drawn, away_since = _tried(draw, away_since, may_be_empty=bool(lines))
             lines = drawn if away_since is None else lines
             _paint([_head(every_s, away_since), *lines])
             time.sleep(every_s)
     finally:
         render.write_unchanged(_LEAVE)
-        signal.signal(signal.SIGTERM, before)
+        for number, act in before.items():
+            signal.signal(number, act)
         # The last picture stays behind, as after a plain `grass show`.
         if lines:
             _put("\n".join([*lines, ""]))
@@ -61,16 +63,26 @@ def _end(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _tried(draw: Callable[[], list[str]], away_since: float | None) -> tuple[list[str], float | None]:
-    """Return the lines, and since when the daemon is away or None."""
+def _pause(number: int, frame: object) -> None:
+    render.write_unchanged(_LEAVE)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    # Here the shell has let the process go on.
+    render.write_unchanged(_ENTER)
+
+
+def _tried(
+    draw: Callable[[], list[str]], away_since: float | None, *, may_be_empty: bool
+) -> tuple[list[str], float | None]:
+    """Return the lines, and since when the daemon is away or None; a selector that matches nothing may be a line."""
     try:
         return draw(), None
     except Unreachable:
         return [], time.time() if away_since is None else away_since
-    except GrassError as error:
-        if away_since is None:
+    except NotFound as error:
+        if not may_be_empty:
             raise
-        return [f"grass: {error}"], None
+        # What was selected has gone since, or has not come yet after a restart.
+        return [render.clean(f"grass: {error}")], None
 
 
 def _away(since: float) -> str:

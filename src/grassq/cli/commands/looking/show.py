@@ -149,6 +149,7 @@ class Show:
         self._target, self._address = find_target(broker)
         #: Whether a daemon is started if none runs.
         self.autostart = True
+        self._has_warned = False
         self._is_terminal = os.isatty(1)
         is_data = options.as_json or options.as_lines or options.quiet
         self._is_screen = not selectors and options.is_plain and not is_data
@@ -160,6 +161,10 @@ class Show:
         options = self._options
         if options.as_json:
             return self._print_json(answer, jobs)
+        if options.as_lines and jobs.is_streamed:
+            for line in jobs.lines():
+                render.write(line + b"\n")
+            return 0
         if options.as_lines or options.quiet:
             for some in jobs:
                 self._print_data(some)
@@ -170,6 +175,8 @@ class Show:
         if self._is_screen and not self._is_terminal:
             return self._print_for_a_pipe(answer, found)
         _put(self._drawn(answer, found))
+        if len(found) > ROWS_MAX and not options.as_tree:
+            _say_cut()
         if answer.get("restored") and not self._selectors:
             from grassq.cli.listing.machines import print_restored
 
@@ -203,8 +210,9 @@ class Show:
         if options.within_s is not None:
             pairs.append(("within_s", options.within_s))
         response, parts, connection = fetch(self._target, "/v1/show" + query(pairs), autostart=self.autostart)
-        if self._address is None:
+        if self._address is None and not self._has_warned:
             warn(response.headers)
+            self._has_warned = True
         if parts is not None:
             if options.as_json:
                 return {}, _Jobs(parts=parts, connection=connection)
@@ -256,7 +264,7 @@ class Show:
             _put(table.lines(kept))
             if count >= ROWS_MAX:
                 jobs.close()
-                render.notes([f"only the first {ROWS_MAX:,} jobs are printed; --json-lines and -q print all of them"])
+                _say_cut()
                 break
         return 0
 
@@ -350,18 +358,28 @@ class _Jobs:
             yield self._jobs or []
             return
         jobs: list[Mapping[str, Any]] = []
-        for line in self._incoming:
-            if line != b"]}":
-                jobs.append(_document(line.removesuffix(b",")))
-            if line == b"]}" or len(jobs) >= ROWS_AT_ONCE:
+        for line in self.lines():
+            jobs.append(_document(line))
+            if len(jobs) >= ROWS_AT_ONCE:
                 yield jobs
                 jobs = []
+        yield jobs
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each job of a streamed answer as it was written."""
+        for line in self._incoming or ():
+            if line != b"]}":
+                yield line.removesuffix(b",")
         self.close()
 
     def close(self) -> None:
         """End the connection; the rest of the answer is not wanted."""
         if self._connection is not None:
             self._connection.close()
+
+
+def _say_cut() -> None:
+    render.notes([f"only the first {ROWS_MAX:,} jobs are printed; --json-lines and -q print all of them"])
 
 
 def _put(lines: Sequence[str]) -> None:
