@@ -22,6 +22,7 @@ APART = {
     "deep": "bench.deep",
     "idle": "bench.idle",
     "follow": "bench.follow",
+    "flood": "bench.flood",
     "top": "bench.top",
     "bulk": "bench.bulk",
     "fairness": "bench.fairness",

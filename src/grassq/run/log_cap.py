@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds until the first look at a log, and the bounds of the pauses between two looks.
 FIRST_S, PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 0.01, 1.0
-#: A look comes before the writer, at its fastest of late, has written 1/LEAD of the limit.
-LEAD = 8
+#: A look comes before the writer, at its fastest of late, has written 1/LEAD of the limit, and 1/LEAST near the limit.
+LEAD, LEAST = 8, 64
 #: Bytes that are cut at a time: while a hole is punched the writer waits for the file system, some milliseconds.
 STEP = 32 << 20
 #: A multiple of the block size of every file system.
@@ -87,7 +87,9 @@ class LogCap:
         except OSError as error:
             self._give_up(error)
             return PAUSE_MAX_S
-        fast = self._limit / LEAD / self._rate if self._rate else PAUSE_MAX_S
+        room = self._limit - (size - self._end + self._begin)
+        ahead = max(self._limit // LEAST, min(room, self._limit // LEAD))
+        fast = ahead / self._rate if self._rate else PAUSE_MAX_S
         self._pause_s = max(PAUSE_MIN_S, min(2 * self._pause_s, PAUSE_MAX_S, fast))
         return self._pause_s
 
