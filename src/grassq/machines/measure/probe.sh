@@ -26,8 +26,9 @@ far_probe() {
     probe_processors
     probe_memory
     probe_control_groups
-    probe_own_processes
     probe_disk
+    # Soon before the drivers are asked: a job that starts in between would look like a program of others.
+    probe_own_processes
     for probe_word in "$@"; do
         case $probe_word in
             all) probe_all ;;
