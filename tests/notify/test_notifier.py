@@ -293,3 +293,36 @@ def test_the_last_line_of_a_failed_job_is_told_unless_it_takes_too_long(
         assert fixture.sender.clues == [Clue("last line of 1"), Clue(), Clue()]
 
     asyncio.run(run())
+
+
+def test_an_end_that_cannot_be_read_is_removed_and_delays_no_other(tmp_path: Path) -> None:
+    async def test(fixture: NotifierFixture) -> None:
+        await fixture.engine.change(lambda batch: batch.changes.untold.append(b"\xc1 of another release"))
+        await fixture.end(*await fixture.submit(notify=(HOOK,)))
+        await fixture.settled()
+        assert fixture.sender.events() == ["job"]
+
+    play(test, tmp_path)
+
+
+def test_a_bug_in_one_look_does_not_end_all_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifiers, "AGAIN_S", 0.0)
+    looks = 0
+    whole = Notifier._of_queues
+
+    async def once_wrong(self: Notifier, last: Any) -> None:
+        nonlocal looks
+        looks += bool(last)
+        if looks == 1 and last:
+            raise ValueError("a bug")
+        await whole(self, last)
+
+    monkeypatch.setattr(Notifier, "_of_queues", once_wrong)
+
+    async def test(fixture: NotifierFixture) -> None:
+        for _ in range(2):
+            await fixture.end(*await fixture.submit(notify=(HOOK,)))
+            await fixture.settled()
+        assert fixture.sender.events() == ["job", "job"]
+
+    play(test, tmp_path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from grassq.core import outcome
+from grassq.core.printable import span as span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,16 +22,6 @@ SLOTS_NAMED = 8
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
 SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def span(seconds: float) -> str:
-    """Return a duration in at most two units: `3m12s`."""
-    whole = max(0, int(seconds))
-    for unit, size, smaller, smaller_size in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // smaller_size
-            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
-    return f"{whole}s"
 
 
 def size(count: int) -> str:

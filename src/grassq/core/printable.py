@@ -1,4 +1,4 @@
-"""Texts from outside, made safe to show to people: on a terminal, in a log, in an exception.
+"""Texts for people: from outside, made safe for a terminal, a log or an exception; and durations.
 
 Programs of users may load this module, so it imports nothing.
 """
@@ -26,3 +26,13 @@ def printable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
         return text
     escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
     return escaped if len(escaped) <= chars_max else escaped[: chars_max - 3] + "..."
+
+
+def span(seconds: float) -> str:
+    """Return a duration in at most two units: `3m12s`."""
+    whole = max(0, int(seconds))
+    for unit, size, smaller, smaller_size in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+    return f"{whole}s"

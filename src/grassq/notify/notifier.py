@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
 from msgspec.structs import replace
 
 from grassq.broker.engine import Engine
@@ -87,8 +87,9 @@ class Notifier:
                     await self._settle()
                 except Gone:
                     return
-                except GrassError as error:
-                    log.warning("notices_put_off error=%s", error)
+                except Exception as error:
+                    # The top of the loop: a bug must not end all notices. What is not told stays in the store.
+                    log.warning("notices_put_off error=%s", error, exc_info=not isinstance(error, GrassError))
                     await asyncio.sleep(AGAIN_S)
                     self._wake.set()
                 await asyncio.sleep(LOOK_S)
@@ -105,20 +106,29 @@ class Notifier:
         is_more = True
         try:
             while is_more:
-                rows = await self._engine.read(lambda batch: batch.store.untold(self._after, PAGE))
+                rows = await self._engine.read(lambda batch: batch.store.untold(self._after, PAGE), short=True)
                 is_more = len(rows) == PAGE
-                ends = [_Occasions(number, notices.decode_end(data), []) for number, data in rows]
+                ends = [each for each in (self._read_end(*row) for row in rows) if each is not None]
                 await self._of_jobs_and_sweeps(ends)
                 for each in ends:
-                    self._after = each.number
                     # The last end of each queue waits: it may be the one that empties the queue.
                     if (before := held.pop(each.end.queue, None)) is not None:
                         await self._send(before)
                     held[each.end.queue] = each
+                self._after = rows[-1][0] if rows else self._after
             await self._of_queues(held)
         finally:
             for each in held.values():
                 await self._send(each)
+
+    def _read_end(self, number: int, data: bytes) -> _Occasions | None:
+        """Return an end from the store; one that cannot be read, of another release, is removed from there."""
+        try:
+            return _Occasions(number, notices.decode_end(data), [])
+        except MsgspecError as error:
+            log.error("end_unreadable number=%s error=%s", number, error)
+            self._over.append(number)
+            return None
 
     async def _of_jobs_and_sweeps(self, ends: list[_Occasions]) -> None:
         last = {each.end.sweep: each.number for each in ends}
@@ -210,7 +220,7 @@ class Notifier:
         if self._over:
             over, self._over = self._over, []
             try:
-                await self._engine.change(lambda batch: batch.changes.told.extend(over))
+                await self._engine.change(lambda batch: batch.changes.told.extend(over), short=len(over) <= PAGE)
             except GrassError:
                 self._over = over + self._over
                 raise

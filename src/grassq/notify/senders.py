@@ -150,7 +150,8 @@ class NoticeSender:
             return SendResult(APPRISE_HINT, for_good=True)
         text = notice.text or notice.title
         asked = {"url": target.text, "title": notice.title, "text": text, "bad": notice.is_bad}
-        words = [sys.executable, "-m", apprise_child.__name__]
+        # -P: no module of the directory it runs in takes the place of another.
+        words = [sys.executable, "-P", "-m", apprise_child.__name__]
         end = await self._run(words, json.dumps(asked).encode(), self._env, b"")
         if end.code == apprise_child.NOT_INSTALLED:
             return SendResult(APPRISE_HINT, for_good=True)

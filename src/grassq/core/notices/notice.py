@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from grassq.core.model import Job
 from grassq.core.outcome import in_words
-from grassq.core.printable import printable
+from grassq.core.printable import printable, span
 
 #: The longest text of an error or a log line in a notice, in characters.
 WORDS_MAX = 300
@@ -138,7 +138,7 @@ class Notice(Struct, frozen=True, kw_only=True):
 
 def about_job(end: JobEnd, event: Literal["job", "failed", "first-failure"]) -> Notice:
     """Return a notice that a job has ended."""
-    took = "" if end.took_s is None else f" after {duration_text(end.took_s)}"
+    took = "" if end.took_s is None else f" after {span(end.took_s)}"
     how = in_words(end.outcome, end.exit_code, end.signal)
     detail = f": {how}" if end.state == "failed" and how else ""
     first = "first failure: " if event == "first-failure" else ""
@@ -150,7 +150,7 @@ def about_sweep(end: JobEnd, tally: SweepTally) -> Notice:
     """Return a notice that all jobs of a sweep have ended; `end` is the last of them."""
     counts = [(tally.succeeded, "succeeded"), (tally.failed, "failed"), (tally.cancelled, "cancelled")]
     parts = ", ".join(f"{count:,} {word}" for count, word in counts if count)
-    title = f"{tally.name} is done after {duration_text(tally.took_s)}: {parts}"
+    title = f"{tally.name} is done after {span(tally.took_s)}: {parts}"
     return Notice(event="sweep", title=title, at=end.finished, end=end, sweep=tally, queue=end.queue)
 
 
@@ -167,16 +167,6 @@ def a_test(at: float) -> Notice:
 
 def _named(end: JobEnd) -> str:
     return f"{end.job} ({end.name})" if end.name else str(end.job)
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration in at most two units: `42s`, `3m 5s`, `2h 10m`, `3d 4h`."""
-    whole = round(seconds)
-    for unit, size, below, lower in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // lower
-            return f"{whole // size}{unit} {rest}{below}" if rest else f"{whole // size}{unit}"
-    return f"{whole}s"
 
 
 def variables(notice: Notice, job: Mapping[str, object]) -> dict[str, str]:

@@ -64,9 +64,9 @@ def _matches(pattern: str, name: str) -> bool:
 
 def wants(rules: Sequence[NotifyRule], job: Job) -> bool:
     """Tell whether the end of this job may have to be told."""
-    return bool(job.spec.notify) or any(
-        rule.concerns(occasion, job.spec.queue, job.name) for occasion in _possible(job) for rule in rules
-    )
+    if not rules or job.spec.notify:
+        return bool(job.spec.notify)
+    return any(rule.concerns(occasion, job.spec.queue, job.name) for occasion in _possible(job) for rule in rules)
 
 
 def _possible(job: Job) -> Iterable[Occasion]:
