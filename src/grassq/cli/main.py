@@ -86,8 +86,8 @@ def _in_our_words(argv: list[str]) -> list[str]:
     from grassq.cli import synonyms
 
     name, words = argv[0], argv[1:]
-    if name in synonyms.UNDERSTOOD:
-        return [*synonyms.UNDERSTOOD[name], *words]
+    if (ours := synonyms.in_our_words(name, words)) is not None:
+        return ours
     if advice := synonyms.advice(name, words):
         raise BadInput(advice)
     return argv

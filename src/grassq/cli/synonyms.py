@@ -14,8 +14,15 @@ UNDERSTOOD = {
     "attach": ("follow",),
     "explain": ("why",),
     "settings": ("config", "show"),
+    "when": ("eta",),
+    "watch": ("show", "--watch=2"),
+    **dict.fromkeys(("htop", "nvtop", "monitor", "dashboard", "tui"), ("top",)),
+    **dict.fromkeys(("sacct", "hist", "stats"), ("history",)),
     "version": ("--version",),
 }
+
+#: The same for a word with an option of its own, which is left out.
+UNDERSTOOD_WITH = {("squeue", "--start"): ("eta",)}
 
 _END = "to end jobs: grass kill {words}"
 _ADD = "to put a command into the queue: grass enqueue {words}"
@@ -36,7 +43,14 @@ _ANSWERS = (
     ("modify update alter", _CHANGE),
     ("move mv switch", f"{_CHANGE} --set queue=QUEUE"),
     ("unhold", "to let held jobs start: grass release {words}"),
-    ("watch", "to see the output of a job: grass follow {words}; to see all jobs: watch grass show"),
+    (
+        "scontrol",
+        "to change a waiting job: grass edit JOB; to look at a job: grass show JOB, grass why JOB; to keep jobs from"
+        " starting: grass hold JOB",
+    ),
+    ("salloc", "to run a command when there is room and see its output: grass run {words}"),
+    ("ts tsp", "to list jobs: grass show; to add a job: grass enqueue {words}"),
+    ("service systemd enable", "to start the daemon at boot: grass install-service"),
     (
         "host node worker ssh remote",
         "`grass join` on a machine makes it a worker; to use a machine over ssh: grass machine {words}",
@@ -45,7 +59,6 @@ _ANSWERS = (
 )
 #: Commands that do not exist yet, and what to use until then.
 _ANSWERS_FOR_NOW = (
-    ("top monitor", "for now: watch grass show"),
     (
         "suspend",
         "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",
@@ -74,6 +87,14 @@ _ABOUT_DAEMON = {
 }
 
 WORDS_SHOWN = 60
+
+
+def in_our_words(name: str, words: list[str]) -> list[str] | None:
+    """Return the command line that a command line of another tool means; None if it has no meaning here."""
+    for option, meant in ((option, meant) for (tool, option), meant in UNDERSTOOD_WITH.items() if tool == name):
+        if option in words:
+            return [*meant, *(word for word in words if word != option)]
+    return [*UNDERSTOOD[name], *words] if name in UNDERSTOOD else None
 
 
 def advice(name: str, words: list[str]) -> str | None:
