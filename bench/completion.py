@@ -39,13 +39,13 @@ def main(argv: Sequence[str]) -> int:
         for jobs in (FEW_JOBS, arguments.jobs):
             _fill(jobs)
             for name, words in LINES:
-                ours, theirs = _in_turns([*grass, *words], plain, arguments.rounds)
+                ours, theirs, late = _in_turns([*grass, *words], plain, arguments.rounds)
                 middle, base = statistics.median(ours), statistics.median(theirs)
                 worst = max(worst, middle)
                 slow = sorted(ours)[len(ours) * 9 // 10]
                 print(
                     f"{jobs:>7} jobs  {name:<26}{middle:6.1f} ms ({slow:.1f})  python -c pass {base:5.1f} ms"
-                    f"  ratio {middle / base:.2f}"
+                    f"  ratio {middle / base:.2f}" + (f"  {late} without the daemon's words" if late else "")
                 )
     print(f"worst {worst:.1f} ms; the bar is {BAR_MS:g} ms")
     return int(worst > BAR_MS)
@@ -64,13 +64,17 @@ def _run(*words: str, said: str | None = None) -> None:
     subprocess.run(argv, input=said, text=True, stdout=subprocess.DEVNULL, check=True)
 
 
-def _in_turns(ours: list[str], theirs: list[str], rounds: int) -> tuple[list[float], list[float]]:
-    """Return the times of two commands in ms, run in turns: what slows the machine down slows both down."""
+def _in_turns(ours: list[str], theirs: list[str], rounds: int) -> tuple[list[float], list[float], int]:
+    """Return the times of two commands in ms, and how often the daemon was too slow for ours.
+
+    They run in turns: what slows the machine down slows both down.
+    """
     times: tuple[list[float], list[float]] = ([], [])
+    late = 0
     for _ in range(rounds):
         for argv, kept in zip((ours, theirs), times, strict=True):
             began = time.perf_counter()
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=True)
             kept.append((time.perf_counter() - began) * 1000)
-            assert argv is theirs or done.stdout.count(b"\n") > 1, done
-    return times
+            late += argv is ours and done.stdout.count(b"\n") < 2
+    return *times, late
