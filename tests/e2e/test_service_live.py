@@ -66,6 +66,17 @@ def test_a_unit_that_finds_another_daemon_ends_well_so_that_systemd_does_not_rep
     assert done.code == 0 and "serves" in done.err and done.err.count("\n") == 1
 
 
+def test_a_service_that_cannot_start_does_not_keep_the_daemon_from_starting(grass: Grass, system: SystemTools) -> None:
+    assert grass("install-service").code == 0
+    unit = system.unit.read_text()
+    system.unit.write_text(unit.replace('ExecStart="', 'ExecStart="/gone'))
+    done = grass("restart")
+    assert done.code == 0 and "without its service" in done.err and done.err.count("\n") == 1, done
+    assert daemon_pid(grass) != system.pid
+    system.unit.write_text(unit)
+    grass("install-service", "--remove")
+
+
 def test_a_daemon_with_its_store_in_memory_is_not_replaced(grass: Grass, system: SystemTools) -> None:
     started(grass, "--store", "memory")
     done = grass("install-service")

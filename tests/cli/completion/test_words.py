@@ -100,6 +100,7 @@ def test_the_command_of_a_job_is_left_to_the_shell(words: tuple[str, ...], actio
         (("drain", ""), ("worker",), "", 0),
         (("machine", "test", "g"), ("machine",), "g", 0),
         (("logs", "1"), ("job",), "1", 0),
+        (("show", "--watch", "1"), ("job",), "1", 0),
         (("priority", "3", ""), ("job", "queue", "name"), "", 0),
     ],
 )
@@ -128,6 +129,13 @@ def test_the_words_are_those_of_the_daemon_and_a_typed_broker_is_asked(home: Pat
     with FakeDaemon(home, lambda _: document({"rows": [["12", "x"]]})) as daemon:
         done = grass("__complete", "kill", "--broker", "nosuch.invalid", "1")
     assert done.stdout == "words 0\n" and not daemon.requests
+
+
+def test_columns_are_completed_one_by_one() -> None:
+    found = at("show", "-o", "id,sta")
+    assert (found.kept, offered(found)) == (3, {"state", "started"})
+    assert "queue" in offered(at("show", "--columns=+qu")) and at("show", "--columns=+qu").kept == 11
+    assert offered(at("history", "--by", "")) == {"day", "queue", "name", "worker", "user"}
 
 
 def test_without_a_daemon_the_words_of_the_table_are_offered_and_none_is_started(home: Path, grass: Call) -> None:

@@ -95,7 +95,11 @@ def main() -> int:
     elif verb in ("start", "restart"):
         if verb == "restart":
             unit.stop()
-        unit.start()
+        try:
+            unit.start()
+        except OSError as error:
+            sys.stderr.write(f"Job for the unit failed because of {error.strerror}\n")
+            return 1
     return 0
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from grassq import __version__, home
 from grassq.cli import render
 from grassq.cli.commands.store import MEMORY, store_url
-from grassq.cli.fast import current_home, warn
+from grassq.cli.fast import complain, current_home, warn
 from grassq.core.syntax.addresses import parse_addresses
-from grassq.errors import BadInput, Unreachable
+from grassq.errors import BadInput, GrassError, Unreachable
 from grassq.net import broker as remote_broker
 from grassq.net.autostart import start as start_daemon
 from grassq.net.client import ApiClient
@@ -204,8 +204,12 @@ def _start(directory: str) -> None:
     from grassq.cli.service.install import start_by_service
     from grassq.cli.service.unit import here
 
-    if not start_by_service(here(directory)):
-        start_daemon(directory)
+    try:
+        if start_by_service(here(directory)):
+            return
+    except GrassError as error:
+        complain(f"the daemon is started without its service: {error}")
+    start_daemon(directory)
 
 
 def stop(arguments: argparse.Namespace) -> int:

@@ -192,8 +192,12 @@ class _Cursor:
         found.prefix = self._words[-1][kept:]
         name, _, rest = kind.partition(" ")
         name, _, group = name.partition(":")
-        if name == "words":
+        if name in ("words", "list"):
             found.rows += [(word, "") for word in rest.split()]
+            # In a list, the words before the last comma stay, and a sign before a word.
+            start = found.prefix.rfind(",") + 1 if name == "list" else 0
+            start += name == "list" and found.prefix[start : start + 1] in ("+", "-")
+            kept, found.prefix = kept + start, found.prefix[start:]
         elif name in ("file", "folder"):
             found.action = name + "s"
         elif name == "selector":

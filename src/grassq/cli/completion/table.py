@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from grassq.cli import help as texts
+from grassq.cli.listing import columns
 from grassq.cli.main import parsers
 from grassq.cli.synonyms import UNDERSTOOD
+from grassq.cli.top import job_rows
 from grassq.core.syntax.commands import BY_NAME
 
 DESCRIPTION_CHARS = 72
@@ -37,6 +39,7 @@ _BY_OPTION = {"--queue": "queue", "--worker": "worker", "--label": "label", "--b
 _BY_METAVAR = {
     "SELECTOR": "selector",
     "JOB": "selector",
+    "FILTER": "selector",
     "QUEUE": "queue",
     "WORKER": "worker",
     "MACHINE": "machine",
@@ -53,7 +56,6 @@ _PLAIN_WORDS = {
     ("delete-queue", "NAME"): "queue",
     ("drain", "NAME"): "worker",
     ("remove", "NAME"): "worker",
-    ("token", "ACTION"): "words list create revoke",
 }
 #: The plain words of commands that read their words as typed: `command` is the job's own command line.
 _TYPED_WORDS = {
@@ -63,6 +65,10 @@ _TYPED_WORDS = {
     "create-queue": ("name", "command"),
     "sweep": ("",),
 }
+#: The columns that can be named, with commas between them.
+_COLUMNS = {"show": tuple(columns.COLUMNS), "top": tuple(job_rows.COLUMNS)}
+#: A help line that lists the words there are: day (default), queue or name.
+_LISTED = re.compile(r"[a-z]+(?: \(default\))?(?:, [a-z]+(?: \(default\))?)* or [a-z]+")
 _WORD = re.compile(r"[a-z][a-z_-]*")
 _SPELLED = re.compile(r"(-{1,2}[A-Za-z][\w-]*)(\[)?(?:[= ]?([^\s,\]]+))?")
 #: The column after which an option's explanation begins, counted from the option.
@@ -105,7 +111,8 @@ def _parsed(name: str, parser: argparse.ArgumentParser) -> Iterator[TableRow]:
         if action.help == argparse.SUPPRESS:
             continue
         for option in action.option_strings:
-            value = "" if action.nargs == 0 else "=" + _kind(name, option, action)
+            takes = "?" if action.nargs == "?" else "="
+            value = "" if action.nargs == 0 else takes + _kind(name, option, action)
             help_ = _HELP if option in ("-h", "--help") else action.help or ""
             yield TableRow(name, option, value, _short(help_))
         if not action.option_strings:
@@ -117,6 +124,10 @@ def _parsed(name: str, parser: argparse.ArgumentParser) -> Iterator[TableRow]:
 def _kind(command: str, option: str, action: argparse.Action) -> str:
     if action.choices:
         return "words " + " ".join(map(str, action.choices))
+    if listed := _LISTED.fullmatch(action.help or ""):
+        return "words " + " ".join(re.split(r", | or ", listed[0].replace(" (default)", "")))
+    if option in ("-o", "--columns", "--sort") and command in _COLUMNS:
+        return "list " + " ".join(_COLUMNS[command]).lower()
     return _value(command, option, str(action.metavar or action.dest.upper()))
 
 
