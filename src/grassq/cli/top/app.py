@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from grassq import home as homes
+from grassq.cli import render
 from grassq.cli.top import frame
 from grassq.cli.top.drawn_screen import FAILED, JOBS, QUEUES
 from grassq.cli.top.feeds.asker import Answered
@@ -249,27 +251,34 @@ class TopApp(Looking):
         """Run a command of grass: on the terminal if the command needs it, else beside the screen."""
         argv = self._argv(words)
         if words[0] in ON_TERMINAL:
-            self._on_terminal([argv])
+            self._on_terminal([argv], waits=True)
             return
         shown = f"grass {shlex.join(words)}"
         environment = {**homes.environment_text(), "COLUMNS": str(max(40, self.size.width - 2))}
         self.say(f"{shown} ...")
         self.doer.ask("command", lambda client: _output(shown, argv, environment))
 
-    def _on_terminal(self, commands: Sequence[Sequence[str]]) -> None:
-        """Give the terminal to some commands, each reading what the one before writes."""
+    def _on_terminal(self, commands: Sequence[Sequence[str]], *, waits: bool = False) -> None:
+        """Give the terminal to some commands, each reading what the one before writes; `waits` for Enter after them."""
         with self.suspend():
+            # Ctrl-C is for the commands. A handler, because the commands would inherit that the signal is ignored.
+            before = signal.signal(signal.SIGINT, lambda number, frame: None)
             try:
                 _pipe(commands)
+                if waits:
+                    render.text("-- Enter goes back to top --")
+                    sys.stdin.readline()
             except OSError as error:
                 self.say(f"{commands[-1][0]}: {error.strerror}", "red")
+            finally:
+                signal.signal(signal.SIGINT, before)
 
     def do_pager(self) -> None:
-        """Show the whole log in the pager."""
+        """Show the whole log in the pager, as people see it."""
         job = self.window.job
         if job is not None:
             pager = homes.environment_text().get("PAGER") or PAGER
-            self._on_terminal([self._argv(["log", str(job["id"])]), shlex.split(pager)])
+            self._on_terminal([self._argv(["log", "--lines", "1-", str(job["id"])]), shlex.split(pager)])
 
     def _show_output(self, shown: str, code: int, lines: list[str]) -> None:
         self.live.retry()

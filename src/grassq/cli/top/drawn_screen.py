@@ -238,7 +238,11 @@ class DrawnScreen(App[int], inherit_bindings=False):
     def _page_lines(self, height: int) -> list[frame.Line]:
         lines = self.page or []
         self.page_top = max(0, min(self.page_top, len(lines) - height))
-        return lines[self.page_top : self.page_top + height]
+        shown = lines[self.page_top : self.page_top + height]
+        left = len(lines) - self.page_top - height
+        return (
+            shown if left <= 0 else [*shown[:-1], [(f" {left + 1} more lines; j and PgDn go on, q goes back", "dim")]]
+        )
 
     def _reason_line(self, width: int) -> frame.Line:
         job = self.window.job
