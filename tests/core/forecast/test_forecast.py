@@ -178,7 +178,8 @@ def test_a_progress_bar_tells_more_than_like_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elapsed", "fraction", "left"), [(100.0, None, 5.0), (100.0, 0.001, None), (0.1, 0.5, 0.1), (3600.0, 0.5, 3.0)]
+    ("elapsed", "fraction", "left"),
+    [(100.0, None, 5.0), (100.0, 0.001, None), (0.1, 0.5, 0.1), (3600.0, 0.5, 3.0), (3600.0, 1.0, 0.0)],
 )
 def test_a_bar_of_one_part_of_the_job_or_of_no_use_is_not_believed(
     elapsed: float, fraction: float | None, left: float | None

@@ -29,9 +29,9 @@ USUAL_MIN, USUAL_MAX = 0.1, 0.6
 SPREAD_WORTH, MIDDLE_WORTH = 3.0, 0.5
 #: With this many runs their own ranks and the fitted line count the same.
 RANKS_WORTH = 8.0
-#: A progress counts from this fraction and this time on. The time that it leaves may differ from the time that follows
-#: from the fraction by this factor, and by these seconds.
-FRACTION_MIN, ELAPSED_MIN_S, FACTOR_MAX, SLACK_S = 0.02, 2.0, 2.5, 5.0
+#: A progress counts between these fractions, and from this time on. The time that it leaves may differ from the time
+#: that follows from the fraction by this factor, and by these seconds.
+FRACTION_MIN, FRACTION_MAX, ELAPSED_MIN_S, FACTOR_MAX, SLACK_S = 0.02, 0.995, 2.0, 2.5, 5.0
 #: The spread of a run time that a progress bar tells: at the begin of the run, and near its end.
 PROGRESS_SPREAD, PROGRESS_SPREAD_MIN = 0.15, 0.01
 #: Log-odds beyond which shares do not differ.
@@ -113,8 +113,9 @@ def times_by_progress(elapsed_s: float, fraction: float | None, left_s: float | 
     """Return the run time of a job that says how far it is; None if that is too little, or contradicts itself.
 
     A bar may be about one part of the job only. Then the time it leaves does not go with the time the job has run.
+    A bar that is full says nothing of what comes after it.
     """
-    if fraction is None or not FRACTION_MIN <= fraction <= 1.0 or elapsed_s < ELAPSED_MIN_S:
+    if fraction is None or not FRACTION_MIN <= fraction <= FRACTION_MAX or elapsed_s < ELAPSED_MIN_S:
         return None
     by_fraction = elapsed_s * (1.0 - fraction) / fraction
     left_s = by_fraction if left_s is None else left_s

@@ -64,6 +64,9 @@ class Recorder:
                 await self.look()
             except GrassError as error:
                 log.info("no_predictions error=%s", error)
+            except Exception:
+                # The top of the loop: a bug in one look must not end the next ones. The log has the cause.
+                log.exception("look_failed")
 
     async def look(self) -> None:
         """Judge predictions whose time has come, and make new ones."""
