@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.e2e.small_disk import fill, mounted, needs_root
 from tests.run.harness import Harness, eventually
 
 from grassq.run import attempt_notes, log_cap, log_files, rundir
@@ -240,3 +241,15 @@ def test_a_killed_shim_leaves_a_log_that_can_be_read(harness: Harness) -> None:
     cut = log_files.cut(path, "log")
     assert cut is not None and b"\0" not in log_files.read(path, "log", 0)
     assert b"\0" not in log_files.read(path, "log", cut.end)
+
+
+@needs_root
+def test_a_log_is_cut_on_a_full_disk_and_the_note_follows(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=4m") as disk:
+        path = written(disk, numbered(150_000))
+        fill(disk)
+        cap = log_cap.LogCap(path, "log", 1 << 20)
+        cap.last_look()
+        head, mark, tail = lines_with_mark(path)
+        assert head[0] == 0 and tail[-1] == 149_999 and mark
+        assert disk_use(path) <= (1 << 20) + 8192
