@@ -75,7 +75,7 @@ def test_used_up_ids_are_said_in_words_and_stop_nothing_else() -> None:
     fixture = DeciderFixture(A)
     [first] = fixture.submit(a_draft(hold=True))
     fixture.decider._next_id = ID_MAX
-    with pytest.raises(Refused, match=r"1 job ids are left in this store, of 4,398,046,511,103; start a broker with a"):
+    with pytest.raises(Refused, match=r"1 job ids are left in this store, of 4,294,967,295; start a broker with a"):
         fixture.submit(a_draft(), a_draft())
     assert fixture.submit(a_draft(hold=True)) == [ID_MAX]
     with pytest.raises(Refused, match="0 job ids are left"):

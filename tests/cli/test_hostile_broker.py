@@ -77,6 +77,7 @@ LINES = {
     "hold": [["hold", "5"], ["hold", "-q", "5"]],
     "release": [["release", "5"]],
     "priority": [["priority", "5", "10"]],
+    "move": [["move", "5", "--first"], ["move", "5", "--after", "6"]],
     "edit": [["edit", "5", "--set", "name=x"]],
     "clean": [["clean", "5"]],
     "show": [["show"], ["show", "5"], ["show", "all"], ["show", "--json"], ["show", "all", "--json"]],

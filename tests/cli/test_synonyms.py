@@ -12,7 +12,7 @@ from grassq.cli.synonyms import ADVICE, HARMFUL, UNDERSTOOD, in_our_words
 from grassq.core.syntax.commands import BY_NAME
 
 OTHER_TOOLS = """
-ls ps list top tail cat cancel submit add rm retry logs stat queue jobs del delete stop-job restart-job move
+ls ps list top tail cat cancel submit add rm retry logs stat queue jobs del delete stop-job restart-job mv
 history eta completion nodes workers squeue sbatch scancel qsub qstat qdel watch attach resubmit requeue suspend gpus
 """
 

@@ -122,3 +122,21 @@ def _edit_many(grass: Grass, client: grassq.Client) -> None:
     assert document["changed"] == {str(jobs[0].id): "queue none -> default"}
     grass.until(jobs[0].id, "succeeded")
     grass.open_gate("go")
+
+
+def test_moved_jobs_start_in_their_new_order_also_after_a_crash(grass: Grass) -> None:
+    a_queue(grass)
+    ids = [grass.enqueue("--queue", "one", "--", "true") for _ in range(4)]
+    first, second, third, fourth = map(str, ids)
+    assert grass.ok("move", fourth, "--first") == f"job {fourth}: first\n"
+    assert grass.ok("move", second, first, "--after", third) == f"2 jobs: after {third}\n"
+    assert grass.ok("move", fourth, "--first").startswith("nothing changed")
+    assert "in one way" in grass.refuses(2, "move", first)
+    assert "in one way" in grass.refuses(2, "move", first, "--first", "--last")
+    assert "no job matches 99" in grass.refuses(3, "move", first, "--before", "99")
+    grass.crash()
+    assert "jobs that come first: 1 earlier" in grass.ok("why", third)
+    grass.open_gate("go")
+    ended = [grass.until(id_, "succeeded") for id_ in ids]
+    order = sorted(ended, key=lambda job: job["started"])
+    assert [str(job["id"]) for job in order] == [fourth, third, first, second]

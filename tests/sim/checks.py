@@ -258,6 +258,8 @@ class Auditor:
             }
             if placed != stored:
                 raise Broken(f"{state}: the board has {placed}, the store {stored}")
+        moved = {job.rank: job.id for job in self.alive.values() if job.rank is not None}
+        demand(board.ranks.moved == moved, f"the board has {board.ranks.moved} moved, the store {moved}")
         held = usage(board.jobs.values())
         counted: Usage = Counter()
         for worker, worker_state in board.workers.items():

@@ -13,6 +13,7 @@ from tests import at_once
 
 from grassq.broker import selection, service
 from grassq.broker.actions.edit import EditedJob, Editor, edit, why_not
+from grassq.broker.actions.move import Destination, move
 from grassq.broker.batch import Batch
 from grassq.broker.inbox import Call
 from grassq.broker.service import Draft
@@ -70,6 +71,7 @@ class Users:
             self._resume: 6,
             self._priority: 4,
             self._edit: 6,
+            self._move: 4,
             self._make_queue: 5,
             self._delete_queue: 2,
             self._clean: 2,
@@ -206,6 +208,20 @@ class Users:
 
         if chosen:
             self._ask(change, key=key)
+
+    def _move(self) -> None:
+        """Some jobs go before or after others, as far as the priorities allow it."""
+        chosen = {
+            each.ranges[0][0] for _ in range(self._rng.choice((1, 1, 3))) if (each := self._some_job()) is not None
+        }
+        target = self._some_job()
+        if not chosen or target is None:
+            return
+        place = self._rng.choice(
+            (Destination("first"), Destination("last"), Destination("before", target.ranges[0][0]))
+        )
+        key, digest = self._key()
+        self._ask(lambda batch: move(batch, sorted(chosen), place, Editor("ann", OWNER), key, digest), key=key)
 
     def _rerun(self) -> None:
         if self._sent >= JOBS_MAX or self._play.rewind.is_unsettled or (chosen := self._some_job()) is None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.builders import T0, a_job, a_placement, a_request, a_worker, an_offer
 from tests.store.batches import DIGEST, ENV, MANY, ended, kept, new, text
 
-from grassq.core.model import HOLDING, Constraints, Job, Outcome, QueueTemplate, State
+from grassq.core.model import HOLDING, Constraints, ForQueue, Job, Outcome, QueueTemplate, State, rank_in
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.syntax.file_words import SentTree
 from grassq.errors import GuardFailed, StoreUnavailable
@@ -126,6 +126,24 @@ def test_an_edited_job_comes_back_as_it_was_edited(store: Store) -> None:
     assert [(line.kind, line.detail) for line in store.story(1)] == [("submitted", "queue default")]
     store.commit(Changes(updated={1: (after, replace(after, name=None))}))
     assert kept(store, 1).name is None
+
+
+def test_a_moved_job_is_loaded_at_its_place_and_counts_as_moved_until_it_ends(store: Store) -> None:
+    store.commit(new(*(a_job(id_, gpu=1) for id_ in (1, 2, 3)), a_job(4, priority=50)))
+    third, fourth = kept(store, 3), kept(store, 4)
+    first = replace(third, rank=rank_in(a_job(1).order) - 1)
+    blocked = replace(fourth, rank=5, state=State.WAITING, waits=(ForQueue(),))
+    store.commit(Changes(updated={3: (third, first), 4: (fourth, blocked)}))
+    assert kept(store, 3) == first and kept(store, 4) == blocked
+    loaded = store.load(0)
+    orders = {group.state: [*group.orders] for group in loaded.groups}
+    assert orders == {
+        State.QUEUED: [first.order, a_job(1).order, a_job(2).order],
+        State.WAITING: [blocked.order],
+    }
+    assert loaded.moved == {first.rank: 3, 5: 4}
+    ended(store, 3)
+    assert store.load(0).moved == {5: 4}
 
 
 def test_workers_and_pauses_are_kept(store: Store) -> None:

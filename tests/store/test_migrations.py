@@ -81,10 +81,12 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
         ("job", "waits"),
         ("job", "result"),
         ("job", "token"),
+        ("job", "rank"),
         ("token", "priority_max"),
         ("standing", "offered"),
     )
-    later = ["drop index job_token"] + [f"alter table {table} drop column {column}" for table, column in columns]
+    later = ["drop index job_token", "drop index job_rank"]
+    later += [f"alter table {table} drop column {column}" for table, column in columns]
     tables = [f"drop table {table}" for table in ("template", "removal", "prediction", "untold")]
     set_back(url, 3, *later, *tables)
     assert opened(url).jobs(parse("all"), MANY) == before

@@ -155,3 +155,31 @@ def test_many_jobs_are_edited_in_one_commit_and_too_many_are_refused() -> None:
         assert not audit or "priority=..." in audit
 
     play(test)
+
+
+async def move(fixture: BrokerFixture, *selectors: str, token: str | None = None, **body: Any) -> Answer:
+    given = {"selectors": list(selectors), "key": key(), **body}
+    return await fixture.ask("POST", "/v1/jobs/move", given, token=token, local=token is None)
+
+
+def test_jobs_are_moved_by_selectors_and_a_token_moves_its_own() -> None:
+    async def test(fixture: BrokerFixture) -> None:
+        mine, reader = await fixture.token("submit", bare=True), await fixture.token("read")
+        await submit(fixture, None, 6)
+        await submit(fixture, mine, 2)
+        assert (await move(fixture, "6", where="first")).json["ids"] == [6]
+        assert (await move(fixture, "all", where="before", target="6")).status == 400, "6 is among all"
+        moved = await move(fixture, "7-8", where="before", target="5")
+        assert (moved.json["ids"], moved.json["notes"]) == ([7, 8], [])
+        line = await fixture.engine.read(lambda batch: batch.board.next_ids(9))
+        assert line == [6, 7, 8, 5]
+        assert (await move(fixture, "7", where="first", token=reader)).status == 403
+        assert "another token" in (await move(fixture, "5", where="last", token=mine)).words
+        assert "this passes job 6" in (await move(fixture, "8", where="first", token=mine)).words
+        assert "another token" in (await move(fixture, "8", where="before", target="6", token=mine)).words
+        assert (await move(fixture, "8", where="before", target="7", token=mine)).json["ids"] == [8]
+        for body in ({"where": "before"}, {"where": "first", "target": "7"}, {"where": "up"}, {}):
+            assert (await move(fixture, "7", **body)).status == 400
+        assert "job 1 has started (placed)" in (await move(fixture, "1", where="last")).words
+
+    play(test)

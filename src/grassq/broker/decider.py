@@ -139,7 +139,7 @@ class Decider:
         self.board.awaited_until = self._began + AWAIT_S
         for group in loaded.groups:
             self.board.load(group.state, group.shape, group.orders)
-        self.board.index()
+        self.board.index(loaded.moved)
         for job in loaded.jobs:
             if job.state in HOLDING or job.ready_at is not None:
                 self.board.put(job)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grassq.broker.batch import Batch
-from grassq.core.model import ForQueue, Job, State, id_in
+from grassq.core.model import ForQueue, Job, State
 from grassq.core.planner.explain import never_fits
 from grassq.core.planner.request_classes import Shape, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
@@ -71,7 +71,7 @@ def reevaluate_more(batch: Batch) -> None:
         if len(orders) == len(line):
             del board.reevaluating[shape]
         state = State.WAITING if why is None else State.QUEUED
-        for job in batch.fetch_in_state(map(id_in, orders), state).values():
+        for job in batch.fetch_in_state(map(board.id_at, orders), state).values():
             batch.move(job, Ready(ForQueue()) if why is None else Unready(why))
         left -= len(orders)
         if left <= 0:

@@ -41,7 +41,7 @@ _ANSWERS = (
     ("rm-queue del-queue remove-queue", "to remove a queue: grass delete-queue {words}"),
     ("unpause continue", "to start jobs again: grass resume; to let held jobs start: grass release {words}"),
     ("modify update alter", _CHANGE),
-    ("move mv switch", f"{_CHANGE} --set queue=QUEUE"),
+    ("mv switch", f"{_CHANGE} --set queue=QUEUE; to change its place: grass move {{words}} --first"),
     ("unhold", "to let held jobs start: grass release {words}"),
     (
         "scontrol",

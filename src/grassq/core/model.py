@@ -18,11 +18,14 @@ from grassq.core.syntax.slots import SLOTS_MAX
 
 #: An attempt of a job: (job id, attempt number).
 AttemptId = tuple[int, int]
-#: A queue position is one number of 64 bits: the priority above this many bits, the id below.
-ORDER_BITS = 42
+#: A queue position is one number of 64 bits: the priority above this many bits, the rank below. The rank of a job is
+#: its id above this many spare bits. A job that was moved has a rank of its own, with a spare bit set: between two ids
+#: there are 2,047 such ranks.
+ORDER_BITS, SPARE_BITS = 43, 11
 #: The largest job id and the largest attempt number. Input from other machines is refused outside of these bounds and
 #: the ones below, so that no number reaches a store that cannot hold it.
-ID_MAX = (1 << ORDER_BITS) - 1
+ID_MAX = (1 << (ORDER_BITS - SPARE_BITS)) - 1
+RANK_MAX = (1 << ORDER_BITS) - 1
 ATTEMPT_MAX = 10**9
 JobId = Annotated[int, Meta(ge=1, le=ID_MAX)]
 AttemptNumber = Annotated[int, Meta(ge=1, le=ATTEMPT_MAX)]
@@ -186,6 +189,8 @@ class Job(Struct, frozen=True, kw_only=True):
     #: The token that answers for this job; None for the owner. The job counts for the limits of the token, and starts
     #: only while the token has not ended.
     token: str | None = None
+    #: The place among jobs of equal priority, if the job was moved; None: the place by its id.
+    rank: int | None = None
 
     @property
     def attempt_id(self) -> AttemptId:
@@ -212,18 +217,30 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @property
     def order(self) -> int:
-        """The queue position: larger priority first, then submission."""
+        """The queue position: larger priority first, then submission, unless the job was moved."""
+        if self.rank is not None:
+            return (-self.priority << ORDER_BITS) + self.rank
         return order_of(self.priority, self.id)
 
 
 def order_of(priority: int, id_: int) -> int:
-    """Return a queue position as one number that fits into 64 bits; smaller goes first."""
-    return (-priority << ORDER_BITS) + id_
+    """Return the queue position of a job that was not moved: a number of 64 bits; smaller goes first."""
+    return (-priority << ORDER_BITS) + (id_ << SPARE_BITS)
 
 
 def id_in(order: int) -> int:
-    """Return the id of the job at a queue position."""
-    return order & ID_MAX
+    """Return the id of the job at a queue position, if it was not moved; `Board.id_at` knows all jobs."""
+    return (order & RANK_MAX) >> SPARE_BITS
+
+
+def rank_in(order: int) -> int:
+    """Return the rank of the job at a queue position."""
+    return order & RANK_MAX
+
+
+def is_moved(rank: int) -> bool:
+    """Tell whether only a job that was moved can have a rank."""
+    return rank & ((1 << SPARE_BITS) - 1) != 0
 
 
 def priority_in(order: int) -> int:

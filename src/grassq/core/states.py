@@ -272,6 +272,8 @@ def _unready(job: Job, event: Unready, at: float) -> Job:
 
 def _edited(job: Job, event: Edit, at: float) -> Job:
     edited = replace(job, spec=event.spec, name=event.name, priority=event.priority)
+    if job.priority != event.priority:
+        edited = replace(edited, rank=None)  # the place was among jobs of the old priority
     if job.ready_at is None or job.waits_for_queue:
         return edited
     return replace(edited, reason=_retry_reason(edited))

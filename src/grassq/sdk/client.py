@@ -241,6 +241,24 @@ class Client:
         cwd = word_value(Sender.to(self.broker).cwd)
         return self._change("edit", [which], set=edit_document(changes), cwd=cwd)
 
+    def move(
+        self,
+        which: Which | Iterable[Which],
+        *,
+        first: bool = False,
+        last: bool = False,
+        before: Job | int | None = None,
+        after: Job | int | None = None,
+    ) -> JobList:
+        """Move jobs that have not started to another place among jobs of equal priority; return the moved jobs."""
+        asked = {"first": first, "last": last, "before": before, "after": after}
+        chosen = [name for name, value in asked.items() if value not in (None, False)]
+        if len(chosen) != 1:
+            raise BadInput("say where to, in one way: first=True, last=True, before=JOB or after=JOB")
+        target = before if before is not None else after
+        job = None if target is None else str(self._handle(target).id)
+        return self._change("move", [which], where=chosen[0], target=job)
+
     def rerun(self, *which: Which | Iterable[Which], failed: bool = False, cancelled: bool = False) -> JobList:
         """Submit ended jobs again and return the new jobs.
 

@@ -205,6 +205,18 @@ class Job:
             self._learn(changed._info)
         return self
 
+    def move(
+        self,
+        *,
+        first: bool = False,
+        last: bool = False,
+        before: Job | int | None = None,
+        after: Job | int | None = None,
+    ) -> Job:
+        """Move the job among jobs of equal priority, as `Client.move` does; return this handle."""
+        self._client.move(self, first=first, last=last, before=before, after=after)
+        return self
+
     def rerun(self) -> Job:
         """Submit the job again, now that it has ended; return the handle of the new job."""
         return self._client.rerun(self)[0]

@@ -271,6 +271,8 @@ class Loaded(Struct, frozen=True):
     incarnations: dict[str, int] = {}
     #: Every queued job and every job that waits for its queue alone, also those in `jobs`, by state and shape.
     groups: list[WaitingGroup] = []
+    #: The unfinished jobs that were moved, by rank.
+    moved: dict[int, int] = {}
 
 
 Sort = Literal["id", "finished"]

@@ -109,6 +109,7 @@ class Store(FinishedJobs):
                 lost_jobs=self._meta("lost_jobs"),
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
+                moved=dict(self._all(sql.SELECT_MOVED)),
             )
             self.number, self._tallies = number, self._counted()
         return loaded

@@ -216,7 +216,8 @@ def job_from(row: tuple[Any, ...]) -> Job:
         spec=_spec_from(row[3], row[6], row[22], row[23]),
         result=row[25],
         token=row[26],
-        placement=_placement(row[27]) if row[27] is not None and state in _SHOWS_PLACEMENT else None,
+        rank=row[27],
+        placement=_placement(row[28]) if row[28] is not None and state in _SHOWS_PLACEMENT else None,
     )
 
 

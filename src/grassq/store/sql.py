@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from grassq.core.model import ORDER_BITS
+from grassq.core.model import ORDER_BITS, SPARE_BITS
 
 #: Statements made for the columns a write really sets; few are in use at a time.
 STATEMENTS_MAX = 256
@@ -13,7 +13,7 @@ STATEMENTS_MAX = 256
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
     "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, "
-    "waits, result, token"
+    "waits, result, token, rank"
 )
 # What every new job has, and what a job that has not begun does not have.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"
@@ -208,12 +208,13 @@ SELECT_SUCCEEDED = _SELECT + _FROM + "where job.state = 'succeeded' and job.id b
 # Of waiting jobs: their queue position, as `Job.order` has it, and what the planner groups by.
 SELECT_WAITING_GROUPS = {
     state: f"""
-select id - priority * {1 << ORDER_BITS}, queue, shape
+select coalesce(rank, id * {1 << SPARE_BITS}) - priority * {1 << ORDER_BITS}, queue, shape
 from job where state <> 'succeeded' and state = '{state}' and waits = '{waits}' order by id
 """
     for state, waits in (("queued", ""), ("waiting", "queue"))
 }
 
+SELECT_MOVED = "select rank, id from job where rank is not null and finished is null"
 # Every name once, from a prefix on: each step finds the next name in the index, whatever number of jobs share a name.
 SELECT_NAMES = """
 with recursive found (name) as (

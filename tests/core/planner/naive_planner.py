@@ -90,7 +90,7 @@ class PlainPlan:
             return True
         if keeper.id not in self.ripe or keeper.priority < job.priority or keeper.id == job.id:
             return False
-        return keeper.id < job.id or (not same_queue and job.id not in self.ripe)
+        return keeper.order < job.order or (not same_queue and job.id not in self.ripe)
 
     def keep_beside(self, job: Job) -> None:
         """Keep room for a job that could run beside all that keep room already."""

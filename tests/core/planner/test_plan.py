@@ -20,11 +20,12 @@ from tests.builders import (
 )
 from tests.core.planner.naive_planner import plain_plan
 
-from grassq.core.model import ANYWHERE, Constraints, Job, Offer, RemoteSubmitter, State, WorkerInfo, id_in
+from grassq.core.model import ANYWHERE, Constraints, Job, Offer, RemoteSubmitter, State, WorkerInfo
 from grassq.core.planner.board import EVERYTHING, Board
 from grassq.core.planner.explain import explain, never_fits
 from grassq.core.planner.heads import Head, ReservationPolicy
 from grassq.core.planner.plan import PLACEMENTS_MAX, leased, plan
+from grassq.core.planner.ranks import LineOfOthers, beside
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.planner.workers import WorkerState, in_process
 from grassq.core.resources.amounts import ONE, Allocation, Request
@@ -143,6 +144,19 @@ def job_lists(priorities: st.SearchStrategy[int], *, start: int) -> st.SearchStr
     )
 
 
+def move_one(draw: st.DrawFn, board: Board) -> None:
+    """Move a queued job before or after another one of its priority."""
+    queued = [job for job in board.jobs.values() if job.state is State.QUEUED]
+    pairs = [(a, b) for a in queued for b in queued if a is not b and a.priority == b.priority]
+    if pairs:
+        job, other = draw(st.sampled_from(pairs))
+        line, before = LineOfOthers(board.positions, [job.order]), draw(st.booleans())
+        places = beside(line, other.order, 1, board.ranks.moved, before=before)
+        assert places is not None and not places.shifted
+        board.put(replace(job, rank=places.ranks[0]), job)
+        board.forget_head(job.id)
+
+
 @st.composite
 def boards(
     draw: st.DrawFn,
@@ -160,6 +174,8 @@ def boards(
     for job in draw(job_lists(priorities, start=draw(st.sampled_from([1, 50])))):
         if job.id not in board.jobs:
             board.put(job)
+    for _ in range(draw(st.integers(0, 3))):
+        move_one(draw, board)
     board.paused |= draw(st.sets(st.sampled_from(["a", "b", EVERYTHING]), max_size=1))
     for info in infos:
         if not draw(st.integers(0, 3)):
@@ -217,7 +233,7 @@ def test_a_plan_hands_nothing_out_twice_and_keeps_the_line(board: Board, now: fl
     orders = [board.jobs[job_id].order for job_id, _ in made.placements]
     assert orders == sorted(orders)
     for (queue, _, _), line in board.shapes():
-        placed = [id_in(order) in started for order in line]
+        placed = [board.id_at(order) in started for order in line]
         assert placed == sorted(placed, reverse=True), "within a shape the first go first"
         assert not (any(placed) and board.is_paused(queue))
     for job_id, placement in made.placements:
@@ -257,7 +273,7 @@ def test_while_nothing_is_kept_a_plan_leaves_no_job_that_fits(board: Board) -> N
 def test_explain_is_empty_exactly_when_the_next_plan_starts_the_job(board: Board, now: float) -> None:
     started = [job_id for job_id, _ in plan(board, now).placements]
     for _, line in board.shapes():
-        job = board.jobs[id_in(line.first)]
+        job = board.jobs[board.id_at(line.first)]
         if board.is_paused(job.spec.queue) or not [*board.offering(job.spec.queue)]:
             continue
         if job.id in started:

@@ -65,11 +65,11 @@ def version_of(job: Job) -> str:
 
 
 def why_not(job: Job) -> str | None:
-    """Return why a job cannot be edited; None if it can."""
+    """Return why a job cannot be edited or moved; None if it can."""
     if job.state in FINAL:
-        return f"job {job.id} has ended ({job.state}); only a job that has not started can be edited"
+        return f"job {job.id} has ended ({job.state}); only a job that has not started can be changed so"
     if job.state in HOLDING:
-        return f"job {job.id} has started ({job.state}); only a job that has not started can be edited"
+        return f"job {job.id} has started ({job.state}); only a job that has not started can be changed so"
     return None
 
 

@@ -123,7 +123,10 @@ class SetPriority(Action):
         return None
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        changed = [replace(job, priority=self.priority) for job in jobs]
+        # A job that was moved had its place among jobs of the old priority.
+        changed = [
+            job if job.priority == self.priority else replace(job, priority=self.priority, rank=None) for job in jobs
+        ]
         notes = {}
         for before, after in zip(jobs, changed, strict=True):
             if before.state in HOLDING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from grassq.core.model import Job, QueueTemplate, WorkerInfo, id_in
+from grassq.core.model import Job, QueueTemplate, WorkerInfo
 from grassq.core.planner.board import Board
 from grassq.core.planner.heads import Head, Kept, ReservationPolicy
 from grassq.core.planner.request_classes import Shape, shape_of
@@ -110,7 +110,7 @@ def first_queued(board: Board, most: int = JOBS_AHEAD_MAX) -> list[int]:
     for line in sorted(lines, key=len, reverse=True):
         if len(orders) < most:
             orders.update(line.upto(share + most - len(orders))[share:])
-    return [id_in(order) for order in sorted(orders)]
+    return [board.id_at(order) for order in sorted(orders)]
 
 
 def _worker(worker: WorkerState) -> WorkerPicture:

@@ -7,12 +7,13 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, QueueTemplate, State, WorkerInfo, id_in
+from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, QueueTemplate, State, WorkerInfo
 from grassq.core.planner.heads import Head, Kept, ReservationPolicy
 from grassq.core.planner.prefetch import Prefetch, PrefetchPolicy
+from grassq.core.planner.ranks import Ranks
 from grassq.core.planner.request_classes import RequestClass, Shape, amounts_of, shape_of
 from grassq.core.planner.sorted_orders import SortedOrders
 from grassq.core.planner.workers import (
@@ -76,6 +77,7 @@ class Board:
         #: The queued jobs of each queue by constraints and names of resources, and the positions of all queued jobs.
         self._request_classes: dict[str, dict[tuple[Constraints, tuple[str, ...]], RequestClass]] = {}
         self._line = SortedOrders()
+        self.ranks = Ranks()
         #: The jobs that wait for their queue, by shape, and the reason of each shape.
         self.blocked: dict[Shape, SortedOrders] = {}
         self.reasons: dict[Shape, str] = {}
@@ -101,7 +103,8 @@ class Board:
         if old is not None:
             self._forget(old)
             if old.spec is not job.spec and shape_of(old) != shape_of(job):
-                self._forget_head(job.id)
+                self.forget_head(job.id)
+        self.ranks.put(old, job)
         if job.state in HOLDING:
             self._hold(job)
         gone = None if old is None or old.state not in HOLDING else old.attempt_id
@@ -121,7 +124,8 @@ class Board:
             self._queue(job, (job.order,))
 
     def put_new(self, jobs: Sequence[Job]) -> None:
-        """Put new jobs, in order of id; many jobs of one shape in a row cost little more than their positions."""
+        """Put new jobs, in order of position; many jobs of one shape in a row cost little more than their positions."""
+        self.ranks.add(jobs)
         for (state, *_), group in groupby(jobs, _likeness):
             alike = [*group]
             if state is not State.QUEUED:
@@ -200,8 +204,9 @@ class Board:
         else:
             self.blocked[shape] = SortedOrders(orders)
 
-    def index(self) -> None:
-        """Build the indexes of all loaded jobs."""
+    def index(self, moved: Mapping[int, int] | None = None) -> None:
+        """Build the indexes of all loaded jobs; `moved` has the ids of those that were moved, by rank."""
+        self.ranks.moved = dict(moved or {})
         self._line = SortedOrders(sorted(order for _, line in self.shapes() for order in line))
         for request_class in self.request_classes():
             request_class.index_all()
@@ -250,8 +255,8 @@ class Board:
             if job.waits_for_queue:
                 self._unblock(job)
 
-    def _forget_head(self, id_: int) -> None:
-        """Let a job that asks for something else now wait anew, like any other: nothing is kept for it yet."""
+    def forget_head(self, id_: int) -> None:
+        """Let a job that asks for something else now, or was moved, wait anew: nothing is kept for it yet."""
         self.kept.pop(id_, None)
         for queue in [queue for queue, head in self.heads.items() if head.job == id_]:
             del self.heads[queue]
@@ -406,7 +411,11 @@ class Board:
 
     def next_ids(self, most: int) -> list[int]:
         """Return the ids of the next queued jobs, at most `most`."""
-        return [id_in(order) for order in self._line.upto(most)]
+        return [self.id_at(order) for order in self._line.upto(most)]
+
+    def id_at(self, order: int) -> int:
+        """Return the id of the unfinished job at a queue position."""
+        return self.ranks.id_at(order)
 
 
 def _likeness(job: Job) -> tuple[State, int, int, int, int]:

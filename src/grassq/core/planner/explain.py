@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.core.model import ANYWHERE, Constraints, Job, id_in, priority_in
+from grassq.core.model import ANYWHERE, Constraints, Job, priority_in
 from grassq.core.planner.board import Board
 from grassq.core.planner.heads import Kept
 from grassq.core.planner.kept_room import KEPT_MAX
@@ -112,14 +112,14 @@ class Outlook:
             return None
         if isinstance(alone, Shortage):
             return _blocker(self._board, worker, queue, found)
-        why = f"{found.resource} is free but kept for {_keepers(job, blocking)}"
+        why = f"{found.resource} is free but kept for {_keepers(self._board, job, blocking)}"
         return Blocker(name, found.resource, found.needed, found.free, why)
 
 
-def _keepers(job: Job, blocking: list[Reservation]) -> str:
+def _keepers(board: Board, job: Job, blocking: list[Reservation]) -> str:
     """Return the jobs that keep room from a job, first in line first, and their right to it."""
     orders = sorted(reservation.order for reservation in blocking)
-    names = ", ".join(f"job {id_in(order)}" for order in orders[:KEEPERS_SHOWN])
+    names = ", ".join(f"job {board.id_at(order)}" for order in orders[:KEEPERS_SHOWN])
     more = f" and {len(orders) - KEEPERS_SHOWN} more" if len(orders) > KEEPERS_SHOWN else ""
     verb = "has" if len(orders) == 1 else "have"
     why = "a higher priority" if priority_in(orders[0]) > job.priority else "waited longer"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.core.model import Job, Placement, id_in
+from grassq.core.model import Job, Placement
 from grassq.core.planner.board import Board
 from grassq.core.planner.heads import Head, Kept
 from grassq.core.planner.reservations import Reservation
@@ -49,13 +49,13 @@ def plan(board: Board, now: float) -> Plan:
         # Jobs after the last start have not been looked at yet.
         left = {queue: first for queue, first in left.items() if first.order < starts[-1].order}
     heads = {queue: _head(board, first, starts, now) for queue, first in left.items()}
-    started = {id_in(start.order) for start in starts}
-    kept = {id_in(each.order): _kept(board, each, now) for each in scan.room.reservations}
+    started = {board.id_at(start.order) for start in starts}
+    kept = {board.id_at(each.order): _kept(board, each, now) for each in scan.room.reservations}
     if more:
         heads = {queue: head for queue, head in board.heads.items() if head.job not in started} | heads
         kept = board.kept | kept
     kept = {job_id: each for job_id, each in kept.items() if job_id not in started}
-    return Plan([(id_in(start.order), _placement(board, start)) for start in starts], heads, kept, more)
+    return Plan([(board.id_at(start.order), _placement(board, start)) for start in starts], heads, kept, more)
 
 
 def leased(job: Job, where: Placement) -> Placement:
@@ -74,13 +74,17 @@ def _placement(board: Board, start: PlannedStart) -> Placement:
 
 
 def _kept(board: Board, reservation: Reservation, now: float) -> Kept:
-    known = board.kept.get(id_in(reservation.order))
+    known = board.kept.get(board.id_at(reservation.order))
     return known if known is not None and known.worker == reservation.worker else Kept(reservation.worker, now)
 
 
 def _head(board: Board, first: HeadCandidate, starts: list[PlannedStart], now: float) -> Head:
     """Return the head of a queue; a start on a worker that could never run the head does not pass it."""
-    job_id, queue, known = id_in(first.order), first.request_class.queue, board.heads.get(first.request_class.queue)
+    job_id, queue, known = (
+        board.id_at(first.order),
+        first.request_class.queue,
+        board.heads.get(first.request_class.queue),
+    )
     request, names = first.request_class.request(first.key), first.request_class.names
     passing = [start.worker for start in starts if start.order > first.order]
     able = {

@@ -59,6 +59,15 @@ class SortedOrders:
             return self._parts[which][at]
         return self._parts[which + 1][0] if which + 1 < len(self._parts) else None
 
+    def preceding(self, order: int) -> int | None:
+        """Return the last position before `order`, whether `order` itself is there or not."""
+        which = bisect_left(self._firsts, order)
+        at = bisect_left(self._parts[which], order)
+        if at:
+            return self._parts[which][at - 1]
+        # The first number of a part may have been removed since; no part is empty, unless it is the only one.
+        return self._parts[which - 1][-1] if which else None
+
     def before(self, order: int) -> int:
         """Return how many positions come before `order`, whether `order` itself is there or not."""
         which = bisect_right(self._firsts, order)

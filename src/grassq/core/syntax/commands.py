@@ -40,6 +40,7 @@ COMMANDS = (
     CommandInfo("release", "jobs.job_actions", JOBS, "let held jobs start"),
     CommandInfo("priority", "jobs.job_actions", JOBS, "start jobs earlier or later"),
     CommandInfo("edit", "jobs.edit", JOBS, "change jobs that have not started"),
+    CommandInfo("move", "jobs.move", JOBS, "change the place of jobs among those of equal priority"),
     CommandInfo("clean", "jobs.job_actions", JOBS, "remove finished jobs and their logs"),
     CommandInfo(
         "show", "looking.show", LOOKING, "list jobs and queues (also: info, status)", aliases=("info", "status")

@@ -1,4 +1,4 @@
-"""The routes that edit jobs: what can be changed of a job, and the changes of jobs that have not started."""
+"""The routes that change jobs which have not started: what can be edited of a job, edits, and moves in the line."""
 
 # Paths of jobs are bytes, which pathlib does not accept.
 # ruff: noqa: PTH118
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from grassq.broker import selection
 from grassq.broker.actions.bulk import LISTED_MAX, NOTES_MAX, STEP_JOBS
 from grassq.broker.actions.edit import EDITED_MAX, EditedJob, Editor, EditResult, edit, recalled, version_of, why_not
+from grassq.broker.actions.move import MOVED_AT_ONCE, Destination, Where, move
 from grassq.broker.batch import Batch
 from grassq.broker.engine import BRIEF_MAX, Engine
 from grassq.broker.selection import Reading, Selected
@@ -45,6 +46,7 @@ ABOUT_MAX = 200
 LOOKED_UP = ("queue", "cwd", "shell", "env", "worker", *FILE_FIELDS)
 #: What to do where too many jobs are selected.
 IN_PARTS = "edit them in parts, such as 1-1000"
+MOVE_IN_PARTS = f"move {MOVED_AT_ONCE} at most at once"
 BY_SET = "`grass edit --set NAME=VALUE` changes many at once"
 #: The options whose values may be given by name.
 MAPPINGS = ("env", REQUIRE, "request")
@@ -62,6 +64,15 @@ class EditBody(requests.Body, kw_only=True):
     cwd: requests.Word = "/"
     #: The version of the one job that the changes were made from; without it the last version counts.
     version: str | None = None
+
+
+class MoveBody(requests.Body, kw_only=True):
+    """Selected jobs, and where to move them."""
+
+    selectors: list[str]
+    where: Where
+    #: A selector of the one job before or after which the others go.
+    target: str | None = None
 
 
 class Found(Struct, frozen=True):
@@ -85,6 +96,7 @@ class Edits:
         return [
             Route("GET", "/v1/jobs/editable", self.editable, "submit"),
             Route("POST", "/v1/jobs/edit", self.edit, "submit", REMOTE_BODY_MAX),
+            Route("POST", "/v1/jobs/move", self.move, "submit"),
         ]
 
     async def editable(self, request: web.Request) -> web.Response:
@@ -119,6 +131,31 @@ class Edits:
                 return _answer(done, [*_notes(found), *notes])
         raise Refused("somebody else edits these jobs at the same time; nothing was changed, try again")
 
+    async def move(self, request: web.Request) -> web.Response:
+        """Move selected jobs that have not started to another place in the line, all or none, once per key."""
+        raw, caller = request[BODY], request[CALLER]
+        body = requests.decode(raw, MoveBody)
+        chosen = requests.check_some(requests.parse_selectors(body.selectors, is_remote=not caller.is_local))
+        request[ENTRY].about = " ".join([*body.selectors, body.where, body.target or ""])[:ABOUT_MAX]
+        request_digest = digest(request.path.encode() + b" " + raw)
+        known = await self._engine.read(partial(recalled, key=body.key, digest=request_digest))
+        if known is not None:
+            return document(bulk_document(known.done))
+        place = Destination(body.where, await self._target(body, caller))
+        found = await self._find(chosen, caller, MOVED_AT_ONCE, MOVE_IN_PARTS)
+        mover, ids = Editor(caller.name, caller.bearer, caller.limited_to), [job.id for job, _ in found.jobs]
+        handler = partial(move, ids=ids, place=place, mover=mover, key=body.key, digest=request_digest)
+        done = await self._engine.change(handler, short=len(ids) <= BRIEF_MAX)
+        return document(bulk_document(replace(done, notes=[*_notes(found), *done.notes])))
+
+    async def _target(self, body: MoveBody, caller: Principal) -> int | None:
+        if (body.target is None) != (body.where in ("first", "last")):
+            raise BadInput("before and after take one target job, first and last take none")
+        if body.target is None:
+            return None
+        found = await self._find(requests.parse_selectors([body.target]), caller, 1, "name one job as the target")
+        return found.jobs[0].job.id if found.jobs else None
+
     async def _find(self, chosen: Sequence[Selector], caller: Principal, most: int, hint: str) -> Found:
         """Return the selected jobs; raise Refused for one that was named by its id and has started."""
         jobs: list[Selected] = []
@@ -138,7 +175,7 @@ class Edits:
             if len(jobs) > most:
                 raise BadInput(f"more than {most:,} jobs are selected; {hint}")
         if started and not jobs:
-            raise Refused("all of these jobs have started; only a job that has not started can be edited")
+            raise Refused("all of these jobs have started; only a job that has not started can be changed so")
         return Found(jobs, environments, started)
 
 
@@ -249,7 +286,7 @@ def _notes(found: Found) -> list[str]:
     if not found.started:
         return []
     some = "1 of the selected jobs has" if found.started == 1 else f"{found.started} of the selected jobs have"
-    return [f"{some} started, and cannot be edited"]
+    return [f"{some} started, and cannot be changed so"]
 
 
 def _editable_document(job: Job) -> dict[str, object]:
