@@ -3,6 +3,7 @@
 Enter at `fast.py`, where every call of `grass` starts. `fast.py` runs `enqueue` and `show` with few imports; `main.py`
 runs every other command from its file in `commands/`. `enqueue.py` submits what was typed, `connect.py` opens the
 daemon or a broker, `help.py` holds the help texts, `render.py` prints, `job_text.py` formats jobs, amounts and times.
+`completion/` answers the shell at TAB, `service/` starts the daemon at boot, `manual/` makes the man page.
 
 May import `sdk`, `net`, `home` and `core.syntax`. `commands/daemon.py` alone starts the daemon in this process.
 
