@@ -65,7 +65,7 @@ def test_the_short_way_prints_what_the_long_one_does(home: Path, words: tuple[st
         long = calls.grass(home, *words, "--broker=local")
     assert (short.stdout, short.stderr, short.returncode) == (long.stdout, long.stderr, long.returncode)
     assert "more jobs" in short.stderr and "1 queued, 1 failed" in short.stdout
-    assert {request.target for request in daemon.requests} == {"/v1/show?look=1"}
+    assert {request.target for request in daemon.requests} == {"/v1/show?look=failed"}
 
 
 def test_selectors_and_json(home: Path) -> None:

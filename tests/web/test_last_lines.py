@@ -127,6 +127,18 @@ def test_a_log_that_did_not_grow_is_read_once() -> None:
     assert len(logs.reads) == count
 
 
+def test_a_cause_is_guessed_once_and_again_when_the_log_can_be_read() -> None:
+    logs = Logs(job1=b"MemoryError\n")
+    reader = LastLines(logs, look_s=5.0)
+    failed: dict[str, Any] = {"state": "failed", "outcome": "signalled", "signal": 9}
+    (job,) = told(logs, a_job(**failed, worker="away"), reader=reader)
+    assert job["cause"] == "killed by signal 9, perhaps out of memory" and job["last_line"] is None
+    (job,) = told(logs, a_job(**failed), reader=reader)
+    assert job["cause"] == "probably out of memory"
+    (job,) = told(logs, a_job(**failed, worker="away"), reader=reader)
+    assert job["cause"] == "probably out of memory", "it is remembered"
+
+
 def test_the_bytes_and_the_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     logs = Logs(job1=b"x" * 5_000_000)
     (job,) = told(logs, a_job())

@@ -29,7 +29,7 @@ def glance(batch: Batch) -> Document:
     shown = views.glance(batch)
     jobs = shown["jobs"]
     assert isinstance(jobs, list)
-    return {**shown, "sweeps": sweep_documents(batch, batch.fetch([job["id"] for job in jobs]).values())}
+    return {**shown, "sweeps": sweep_documents(batch, jobs)}
 
 
 def brief(batch: Batch) -> Document:
@@ -42,10 +42,11 @@ def brief(batch: Batch) -> Document:
     failed = _last_failed(batch)
     jobs = list({job.id: job for job in (*running, *following, *blocked, *failed)}.values())
     ended = batch.store.recent(batch.now - views.RECENT_S, ENDED_LOOKED_AT)
+    documents = views.documents(batch, jobs)
     return {
         **views.overview(batch),
-        "jobs": views.documents(batch, jobs),
-        "sweeps": sweep_documents(batch, (*jobs, *ended)),
+        "jobs": documents,
+        "sweeps": sweep_documents(batch, (*documents, *map(views.job_document, ended))),
         "last_succeeded": next((views.timestamp(job.finished) for job in ended if job.state is State.SUCCEEDED), None),
     }
 

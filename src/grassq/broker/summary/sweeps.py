@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from grassq.broker.batch import Batch
-from grassq.core.model import FINAL, HOLDING, Job, State
+from grassq.core.model import FINAL, HOLDING, State
 
 #: The most sweeps of one answer; of more, those with the most jobs among the shown ones are told.
 SWEEPS_MAX = 20
@@ -16,28 +16,34 @@ JOBS_MIN = 3
 Document = dict[str, object]
 
 
-def sweep_documents(batch: Batch, jobs: Iterable[Job]) -> list[Document]:
-    """Return the sweeps that these jobs are part of, each with the counts of all its jobs, the newest sweep first."""
-    seen: dict[str, Job] = {}
+def sweep_documents(batch: Batch, jobs: Iterable[Document]) -> list[Document]:
+    """Return the sweeps that some jobs are part of, each with the counts of all its jobs, the newest first."""
+    newest: dict[str, Document] = {}
     times: Counter[str] = Counter()
     for job in jobs:
-        if job.name is not None:
-            newest = seen.setdefault(job.name, job)
-            seen[job.name] = max(newest, job, key=lambda each: each.id)
+        name = job["name"]
+        if isinstance(name, str):
+            if name not in newest or _id(job) > _id(newest[name]):
+                newest[name] = job
             # A sweep that still has work is told before one that is over.
-            times[job.name] += 1 if job.state in FINAL else 1000
+            times[name] += 1 if job["state"] in FINAL else 1000
     found = []
     for name, _ in times.most_common(SWEEPS_MAX):
         counts = batch.store.named(name)
         if sum(counts.values()) >= JOBS_MIN:
-            found.append((seen[name].id, _document(name, counts, seen[name])))
+            found.append((_id(newest[name]), _document(name, counts, newest[name]["queue"])))
     return [document for _, document in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
-def _document(name: str, counts: dict[str, int], one: Job) -> Document:
+def _id(job: Document) -> int:
+    assert isinstance(job["id"], int)
+    return job["id"]
+
+
+def _document(name: str, counts: dict[str, int], queue: object) -> Document:
     return {
         "name": name,
-        "queue": one.spec.queue,
+        "queue": queue,
         "jobs": sum(counts.values()),
         "ended": sum(counts.get(state.value, 0) for state in FINAL),
         "running": sum(counts.get(state.value, 0) for state in HOLDING),

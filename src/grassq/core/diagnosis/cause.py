@@ -12,6 +12,8 @@ LINES_READ = 12
 LINE_CHARS = 400
 #: The longest part of a line that is repeated in a cause.
 QUOTED_CHARS = 80
+#: A name of a file or a program is at most this long.
+NAME_CHARS = 140
 
 SIGINT, SIGKILL, SIGSEGV, SIGTERM = 2, 9, 11, 15
 #: What a shell adds to the number of the signal that ended its command.
@@ -117,6 +119,13 @@ _PATTERNS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("segfault", "probably a segmentation fault", r"Segmentation fault|Fatal Python error: Segmentation"),
     )
 )
+#: What a line must hold before a pattern is tried that begins with any word: the search for it takes long.
+_NEEDLES = {
+    expression.pattern: needle
+    for _, _, expression in _PATTERNS
+    for needle in ("not found", "No such file or directory")
+    if needle in expression.pattern and expression.pattern.startswith("(")
+}
 #: The first patterns, up to the import errors, count wherever they are in the last lines: what a program writes after
 #: them ("the child failed") says less. Of the others, the last line that matches anything counts.
 _STRONG = 1 + max(index for index, (kind, _, _) in enumerate(_PATTERNS) if kind == "import")
@@ -187,7 +196,10 @@ def _in_lines(lines: Sequence[str]) -> Cause | None:
 
 def _matched(pattern: tuple[str, str, re.Pattern[str]], line: str) -> Cause | None:
     kind, text, expression = pattern
-    match = expression.search(line)
+    needle = _NEEDLES.get(expression.pattern, "")
+    at = line.rfind(needle)
+    # The name is right before the words that are looked for.
+    match = expression.search(line, max(0, at - NAME_CHARS) if needle else 0) if at >= 0 else None
     return None if match is None else Cause(kind, text.format(_quoted(match[1])) if "{}" in text else text)
 
 

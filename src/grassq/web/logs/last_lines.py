@@ -34,6 +34,8 @@ REMEMBERED_MAX = 2000
 UNFINISHED = ("placed", "running")
 
 Document = dict[str, object]
+#: A job and its attempt.
+Failure = tuple[object, object]
 
 
 class LogEnd(Struct, frozen=True):
@@ -83,6 +85,8 @@ class LastLines:
         self._look_s = look_s
         #: The end of a log, and whether the log was complete when it was read.
         self._remembered: dict[tuple[int, int, str], tuple[LogEnd, bool]] = {}
+        #: Why attempts failed, as far as it was guessed.
+        self._causes: dict[Failure, str | None] = {}
 
     async def describe_if_asked(self, request: web.Request, jobs: Sequence[Document]) -> None:
         """Do what `describe` does if the request says `look=1`: most clients need no log."""
@@ -93,9 +97,28 @@ class LastLines:
         """Add `last_line`, `progress` and `cause` to the documents of jobs, as far as logs can be read in time."""
         places = {id_: _places(job) for job in jobs[:JOBS_MAX] if isinstance(id_ := job.get("id"), int)}
         ends = await self.read(place for some in places.values() for place in some)
-        for job in jobs[:JOBS_MAX]:
-            found = [ends[place] for place in places.get(int(str(job["id"])), ()) if place in ends]
-            job.update(_told(job, found))
+        found = [
+            [ends[place] for place in places.get(int(str(job["id"])), ()) if place in ends] for job in jobs[:JOBS_MAX]
+        ]
+        causes = await self._causes_of(list(zip(jobs, found, strict=False)))
+        for job, some in zip(jobs, found, strict=False):
+            job.update(_told(job, some))
+            if job.get("state") == "failed":
+                job["cause"] = causes.get(_failure(job))
+
+    async def _causes_of(self, jobs: Sequence[tuple[Document, Sequence[LogEnd]]]) -> dict[Failure, str | None]:
+        """Guess why jobs failed, once for each, on a thread: lines of a hostile log take milliseconds."""
+        failed = [(job, ends) for job, ends in jobs if job.get("state") == "failed"]
+        known = {key: self._causes[key] for job, _ in failed if (key := _failure(job)) in self._causes}
+        unknown = [(job, ends) for job, ends in failed if _failure(job) not in known]
+        if not unknown:
+            return known
+        guessed = await asyncio.to_thread(_guesses, unknown)
+        # Without the log the guess may be a better one later.
+        self._causes |= {key: guessed[key] for job, ends in unknown if ends and (key := _failure(job)) in guessed}
+        while len(self._causes) > REMEMBERED_MAX:
+            del self._causes[next(iter(self._causes))]
+        return known | guessed
 
     async def read(self, places: Iterable[LogPlace]) -> dict[LogPlace, LogEnd]:
         """Return the ends of logs; a log that cannot be read in time is left out."""
@@ -184,13 +207,24 @@ def _told(job: Mapping[str, object], ends: Sequence[LogEnd]) -> Document:
     if job.get("state") in UNFINISHED:
         found = with_progress[0].progress if with_progress else None
         told["progress"] = None if found is None else progress_document(found)
-    if job.get("state") == "failed":
+    return told
+
+
+def _failure(job: Mapping[str, object]) -> Failure:
+    """Return what a guess is remembered by: the attempt."""
+    return job.get("id"), job.get("attempt")
+
+
+def _guesses(failed: Sequence[tuple[Document, Sequence[LogEnd]]]) -> dict[Failure, str | None]:
+    """Return why jobs probably failed; runs on a thread."""
+    found: dict[Failure, str | None] = {}
+    for job, ends in failed:
         lines = [line for end in ends for line in end.lines]
         signal, code = _whole(job.get("signal")), _whole(job.get("exit_code"))
         outcome, error = _text(job.get("outcome")), _text(job.get("error"))
         guessed = cause.guess(outcome, signal, code, lines, error)
-        told["cause"] = None if guessed is None else guessed.text
-    return told
+        found[_failure(job)] = None if guessed is None else guessed.text
+    return found
 
 
 def progress_document(found: JobProgress) -> Document:

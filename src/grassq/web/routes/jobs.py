@@ -40,8 +40,12 @@ WAIT_MAX_S = 30.0
 #: Characters of a request that the audit log keeps.
 ABOUT_MAX = 200
 
-#: The states whose logs are looked at for an overview.
-TELLING = frozenset({State.PLACED.value, State.RUNNING.value, State.FAILED.value})
+#: By the value of `look`: the states whose logs are looked at for an overview. Logs of jobs that ended well, or did not
+#: start, would not be shown; a table for scripts tells only why jobs failed.
+LOOKS = {
+    "1": frozenset({State.PLACED.value, State.RUNNING.value, State.FAILED.value}),
+    "failed": frozenset({State.FAILED.value}),
+}
 
 #: The changes of selected jobs: POST /v1/jobs/VERB.
 CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
@@ -73,8 +77,8 @@ class Jobs:
         """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read.
 
         With `look=1`, the first jobs have what the ends of their logs tell, and their sweeps are counted. Without a
-        selector, `brief=1` asks for the few jobs of a screen. With `within_s`, the jobs are those that have not ended,
-        or ended in the last `within_s` seconds.
+        selector, `look=failed` looks at failed jobs only, and `brief=1` asks for the few jobs of a screen. With
+        `within_s`, the jobs are those that have not ended, or ended in the last `within_s` seconds.
         """
         chosen = requests.selectors(request)
         within_s = requests.number(request, "within_s", 0, WITHIN_S_MAX) if "within_s" in request.query else None
@@ -83,12 +87,11 @@ class Jobs:
         if within_s is not None:
             return await self._pages(request, chosen, views.overview, partial(recent_page, within_s=within_s))
         if not chosen:
-            looks, is_brief = request.query.get("look") == "1", request.query.get("brief") == "1"
-            shown = await self._engine.read(brief if is_brief else glance if looks else views.glance)
+            look, is_brief = request.query.get("look"), request.query.get("brief") == "1"
+            shown = await self._engine.read(brief if is_brief else glance if look in LOOKS else views.glance)
             jobs = shown["jobs"]
             assert isinstance(jobs, list)
-            # Of jobs that ended well, or did not start, the logs would not be shown.
-            await self._last_lines.describe_if_asked(request, [job for job in jobs if job["state"] in TELLING])
+            await self._last_lines.describe([job for job in jobs if job["state"] in LOOKS.get(look or "", ())])
             return document(shown)
         return await self._pages(request, chosen, views.overview, views.show_page)
 

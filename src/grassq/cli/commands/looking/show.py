@@ -205,8 +205,8 @@ class Show:
         pairs: list[tuple[str, object]] = [("selector", each) for each in self._selectors]
         if self._is_screen and self._is_terminal:
             pairs.append(("brief", 1))
-        if self._looks():
-            pairs.append(("look", 1))
+        if (look := self._look()) is not None:
+            pairs.append(("look", look))
         if options.within_s is not None:
             pairs.append(("within_s", options.within_s))
         response, parts, connection = fetch(self._target, "/v1/show" + query(pairs), autostart=self.autostart)
@@ -225,18 +225,20 @@ class Show:
         answer = _document(response.body)
         return answer, _Jobs(jobs=answer.get("jobs", []))
 
-    def _looks(self) -> bool:
-        """Tell whether what the logs say is wanted; it takes the daemon some milliseconds."""
+    def _look(self) -> str | None:
+        """Return of which jobs it is wanted what their logs say; it takes the daemon some milliseconds."""
         options = self._options
         if options.quiet:
-            return False
+            return None
         if options.as_json or options.as_lines:
-            return options.is_long
+            return "1" if options.is_long else None
         if options.columns is not None:
             from grassq.cli.listing.columns import LOOKING
 
-            return not LOOKING.isdisjoint(options.columns)
-        return self._is_terminal or self._is_screen or options.is_long
+            return None if LOOKING.isdisjoint(options.columns) else "1"
+        if self._is_screen and not self._is_terminal:
+            return "failed"
+        return "1" if self._is_terminal or options.is_long else None
 
     def _print_json(self, answer: dict[str, Any], jobs: _Jobs) -> int:
         if jobs.parts is None:
