@@ -23,6 +23,7 @@ APART = {
     "idle": "bench.idle",
     "follow": "bench.follow",
     "flood": "bench.flood",
+    "log": "bench.log",
     "top": "bench.top",
     "bulk": "bench.bulk",
     "fairness": "bench.fairness",

@@ -6,7 +6,8 @@ import re
 
 from grassq.core.term.style import apply
 
-_CONTROLS = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
+#: Translates control characters to 1 and everything else to 0, which is faster than a search for any of them.
+_CONTROLS = bytes(int((byte < 32 or byte == 127) and byte not in b"\t\n\r") for byte in range(256))
 _C1 = re.compile(rb"\xc2[\x80-\x9f]")
 #: Sequences that change colours, erase within a line, or move the cursor within it.
 _WITHIN_LINE = re.compile(rb"\x1b\[[0-9;:]{0,128}[mKGCD]")
@@ -17,7 +18,7 @@ _COLOUR = re.compile(rb"\x1b\[([0-9;:]{0,128})m")
 
 def is_plain(data: bytes) -> bool:
     """Tell whether bytes are text, newlines and tabs only, so that every newline ends a line."""
-    if b"\x1b" in data or len(data.translate(None, _CONTROLS)) != len(data):
+    if b"\x1b" in data or b"\x01" in data.translate(_CONTROLS):
         return False
     return _has_whole_returns(data) and not _has_c1(data)
 

@@ -45,7 +45,13 @@ def scan(screen: Screen, data: bytes) -> list[Block]:
 
 
 def _is_short(plain: bytes) -> bool:
-    return max(map(len, plain.split(b"\n"))) <= COLUMNS_MAX
+    """Tell whether no line has more bytes than a line shows columns; looks at few places of short lines."""
+    at = 0
+    while len(plain) - at > COLUMNS_MAX:
+        at = plain.rfind(b"\n", at, at + COLUMNS_MAX + 1) + 1
+        if not at:
+            return False
+    return True
 
 
 def _blocks(lines: list[Line]) -> list[Block]:

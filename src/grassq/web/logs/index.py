@@ -17,7 +17,8 @@ from pathlib import Path
 from time import time
 
 from grassq.core.term.line import Line
-from grassq.core.term.screen import Screen
+from grassq.core.term.linear import is_linear
+from grassq.core.term.screen import WINDOW, Screen
 from grassq.web.logs import index_file
 from grassq.web.logs.cache import Key
 from grassq.web.logs.index_file import SAMPLE, IndexPlace, IndexPlaces
@@ -29,6 +30,8 @@ KEPT = 16
 FILES_MAX = 256 << 20
 #: Bytes that are counted before others have a turn.
 PIECE = 256 << 10
+#: Bytes of the log that are read line by line before a line that is wanted, and lines that may be in the window.
+NEAR, NEAR_LINES = 16 << 10, 3 * WINDOW
 #: The index is written to its file after this many bytes of the log, and at the end.
 WRITE_STEP = 256 << 20
 #: A state of the screen may take this share of the log: a large one is saved rarely.
@@ -229,10 +232,25 @@ class LogIndex:
             if not data or size < screen.offset:
                 raise LogChanged
             data = data[: min(PIECE, self.screen.offset - screen.offset)]
-            found += most.taken(await asyncio.to_thread(screen.feed, data), first)
+            found += most.taken(await asyncio.to_thread(_lines_near, screen, data, first, most), first)
         if not most.is_reached:
             found += most.taken(screen.lines(), first)
         return found
+
+
+def _lines_near(screen: Screen, data: bytes, first: int, most: Bound) -> list[Line]:
+    """Feed bytes to a screen until all wanted lines are final; return lines that became final."""
+    found: list[Line] = []
+    for at in range(0, len(data), NEAR):
+        piece = data[at : at + NEAR]
+        # Every line that ends here is far before the first that is wanted: it is enough to count it.
+        if screen.first + NEAR_LINES + piece.count(b"\n") < first and screen.is_between and is_linear(piece):
+            screen.skim(piece)
+        else:
+            found += screen.feed(piece)
+        if found and most.would_be_reached(found, first):
+            break
+    return found
 
 
 class Bound:
@@ -244,6 +262,10 @@ class Bound:
         self._lines = lines
         self._characters = characters
         self.is_reached = lines <= 0
+
+    def would_be_reached(self, lines: list[Line], first: int) -> bool:
+        """Tell whether these lines are surely enough."""
+        return lines[-1].number - max(first, lines[0].number) >= self._lines and lines[-self._lines].begin > self._byte
 
     def taken(self, lines: Iterable[Line], first: int) -> list[Line]:
         """Return the lines from number `first` on that are within the bound."""

@@ -35,8 +35,8 @@ INDEX_WAIT_S = 8.0
 FAR_BYTES_MAX = 64 << 20
 #: The last lines of a log with more bytes than this behind its index are had without the index, and have no numbers.
 TAIL_LAG_MAX = 32 << 20
-#: Bytes before the end that are read for such last lines.
-TAIL_BYTES = 1 << 20
+#: Bytes before the end that are read for such last lines: first few, then more until the lines are there.
+TAIL_BYTES = (64 << 10, 512 << 10, 4 << 20)
 NUMBER_MAX = 1 << 50
 
 
@@ -175,7 +175,16 @@ def line_document(line: Line) -> dict[str, object]:
 async def _last_lines(log: LogBytes, count: int) -> tuple[list[Line], int]:
     """Return the last lines of a log, read from shortly before its end, and its size."""
     size = await log.size()
-    begin = max(0, size - TAIL_BYTES)
+    lines: list[Line] = []
+    for tail in TAIL_BYTES:
+        lines = await _lines_behind(log, max(0, size - tail), size)
+        if len(lines) >= count or tail >= size:
+            break
+    return lines[-count:], size
+
+
+async def _lines_behind(log: LogBytes, begin: int, size: int) -> list[Line]:
+    """Return the whole lines between a byte and the end of the log."""
     data, at = b"", begin
     while at < size:
         at, more, _ = await log.read(at)
@@ -188,5 +197,4 @@ async def _last_lines(log: LogBytes, count: int) -> tuple[list[Line], int]:
         cut = data.find(b"\n") + 1
         data, begin = data[cut:], begin + cut
     screen = Screen(offset=begin)
-    lines = await asyncio.to_thread(lambda: screen.feed(data) + screen.finish())
-    return lines[-count:], size
+    return await asyncio.to_thread(lambda: screen.feed(data) + screen.finish())

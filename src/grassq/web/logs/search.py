@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import fcntl
 import json
 import struct
 import sys
@@ -39,6 +40,8 @@ HITS_DEFAULT, HITS_MAX = 1_000, 1_000_000
 PIECE_S = 5.0
 #: Bytes of a log of another machine that a search brings here.
 FAR_BYTES_MAX = 256 << 20
+#: Bytes that are on their way to the process.
+PIPE_BYTES = 1 << 20
 #: The progress is told this often.
 PROGRESS_S = 0.5
 LINE_MAX = 1 << 50
@@ -113,6 +116,11 @@ class _Search:
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=-1, stdout=-1, stderr=-3, env={}, cwd="/", limit=1 << 20, start_new_session=True
         )
+        assert self._process.stdin is not None
+        pipe = self._process.stdin.transport.get_extra_info("pipe")
+        with contextlib.suppress(OSError):
+            # A piece of the log goes through the pipe at once.
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         try:
             await self._begin()
         except BaseException:
