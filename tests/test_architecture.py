@@ -18,6 +18,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "core": set(),
     "settings": {"core"},
+    # What a daemon started now would use, for `grass config` and for the daemon itself.
+    "configuration": {"settings", "core", "home"},
     "home": set(),
     "gc_pause": set(),
     "descriptors": set(),
@@ -38,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "daemon": {
         "core",
         "settings",
+        "configuration",
         "home",
         "store",
         "broker",
@@ -50,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "notify",
         "atomic_files",
     },
-    "cli": {"sdk", "net", "home", "core", "daemon", "descriptors", "files", "atomic_files"},
+    "cli": {"sdk", "net", "home", "core", "configuration", "daemon", "descriptors", "files", "atomic_files"},
     "compat": {"sdk", "net", "home", "core", "cli", "descriptors", "files"},
     "__init__": {"sdk"},
     "__main__": {"cli"},
@@ -71,7 +74,6 @@ ONLY: dict[tuple[str, str], set[str]] = {
     ("compat", "cli"): {"cli.logs.live_view", "cli.progress", "cli.job_text", "cli.render", "cli.machine_file"},
     ("cli", "daemon"): set(),
     ("cli.commands.daemon", "daemon"): {"daemon"},  # `grass daemon` is the daemon; it imports it when it runs
-    ("cli.commands.config", "daemon"): {"daemon"},  # `grass config` tells what a daemon started now would use
     ("cli.commands.store", "daemon"): {"daemon"},  # `grass store copy` needs the code that opens stores
     ("settings", "core"): {"core.names", "core.notices", "core.syntax"},  # the rules of notices are checked there
     ("notify", "store"): {"store.base"},  # how jobs are asked for

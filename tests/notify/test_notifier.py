@@ -26,6 +26,7 @@ from grassq.core.notices.rules import NotifyRule
 from grassq.core.notices.targets import Target
 from grassq.core.states import Exited, Started
 from grassq.notify import notifier as notifiers
+from grassq.notify import outbox as outboxes
 from grassq.notify import sweep_watch
 from grassq.notify.notifier import Notifier
 from grassq.notify.outbox import RetryPolicy
@@ -326,3 +327,27 @@ def test_a_bug_in_one_look_does_not_end_all_notices(tmp_path: Path, monkeypatch:
         assert fixture.sender.events() == ["job", "job"]
 
     play(test, tmp_path)
+
+
+def test_dropped_notices_are_counted_and_push_out_nothing_that_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(outboxes, "LANE_MAX", 2)
+
+    async def test(fixture: NotifierFixture) -> None:
+        await fixture.end(*await fixture.submit(notify=(OTHER,)))
+        await fixture.settled()
+        fixture.sender.is_down = True
+        for _ in range(6):
+            await fixture.end(*await fixture.submit(notify=(HOOK,)))
+        async with asyncio.timeout(10):
+            while fixture.notifier.describe()["dropped"] != 4:
+                await fixture.engine.read(lambda batch: None)
+        shown = fixture.notifier.describe()
+        assert [each["to"] for each in shown["recent"]] == ["https://other.example/..."]  # type: ignore[attr-defined]
+        assert shown["waiting_count"] == 2
+        fixture.sender.is_down = False
+        await fixture.settled()
+
+    play(test, tmp_path)
+    assert sum("notice_dropped" in record.getMessage() for record in caplog.records) == 3

@@ -10,20 +10,9 @@ exits with 5.
 """
 
 from grassq.daemon.broker_role import keeps_queue
-from grassq.daemon.configuration import describe_settings, settings_file
 from grassq.daemon.context import SavedMode, load_mode
 from grassq.daemon.machines import has_machines
 from grassq.daemon.main import copy_store, run
 from grassq.daemon.worker_role import become_worker
 
-__all__ = [
-    "SavedMode",
-    "become_worker",
-    "copy_store",
-    "describe_settings",
-    "has_machines",
-    "keeps_queue",
-    "load_mode",
-    "run",
-    "settings_file",
-]
+__all__ = ["SavedMode", "become_worker", "copy_store", "has_machines", "keeps_queue", "load_mode", "run"]

@@ -21,6 +21,7 @@ from grassq.broker.decider import Decider
 from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.broker.tokens import TokenLimits
+from grassq.configuration import config_of
 from grassq.core.messages import WorkerMessage
 from grassq.core.notices import rules
 from grassq.core.planner.heads import ReservationPolicy
@@ -28,7 +29,6 @@ from grassq.core.planner.workers import in_process
 from grassq.core.resources.amounts import parse_request
 from grassq.core.syntax.addresses import ADDRESSES_MAX, Address, parse_addresses
 from grassq.core.syntax.store_urls import is_postgres, shown_url
-from grassq.daemon.configuration import running_config
 from grassq.daemon.context import DaemonContext, SystemClock, cancel, host_name, load_mode, raise_file_limit, serve_user
 from grassq.daemon.home_lock import open_run_root
 from grassq.daemon.lost_history import LostHistory
@@ -201,7 +201,7 @@ async def _open_sockets(
         machines=machines,
         notifier=notifier,
         token_notify=setup.values.token_notify,
-        config=running_config(setup),
+        config=config_of(setup.values, setup.origins),
         keep=setup.keep,
     )
     _forget_joined(setup.home)

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from grassq import atomic_files
 from grassq.broker.views import timestamp
+from grassq.configuration import MODE_MAX, MODE_NAME
 from grassq.core.model import DiskShortage
 from grassq.core.resources.amounts import log_limit, size_bytes
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
@@ -31,8 +32,6 @@ from grassq.web.retention import KeepRules
 from grassq.web.submit.json5_text import parse_object
 from grassq.worker.default_env import DefaultEnvironment
 
-MODE_NAME = "mode.json"
-MODE_MAX = 64 << 10
 SHUTDOWN_S = 2.0
 #: The most connections that wait to be accepted on the unix socket.
 BACKLOG = 1024

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from grassq import atomic_files
 from grassq import home as homes
+from grassq.configuration import config_of
 from grassq.core.syntax.addresses import parse_addresses
-from grassq.daemon.configuration import running_config
 from grassq.daemon.context import (
     DaemonContext,
     SavedMode,
@@ -61,7 +61,7 @@ async def open_worker(stack: AsyncExitStack, setup: DaemonContext) -> list[async
     stack.push_async_callback(cancel, dialling)
     _note_joined(setup.home, credential)
     about = setup.describe("", credential.store_id)
-    routes = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about, running_config(setup))
+    routes = OwnWorkerRoutes(worker, link.describe, setup.stopping.set, about, config_of(setup.values, setup.origins))
     await serve_user(stack, setup.home, routes.app())
     setup.say(f"worker {credential.name} of the broker at {', '.join(map(str, credential.addresses))}")
     return [ticking, dialling]

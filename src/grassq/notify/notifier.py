@@ -205,7 +205,9 @@ class Notifier:
             return Clue()
 
     def _delivered(self, delivery: NoticeDelivery, state: State) -> None:
-        self._record.add(_past(delivery, state))
+        if state != "dropped":
+            # Dropped notices are counted only: many of them would push out what was sent.
+            self._record.add(_past(delivery, state))
         left = self._open[delivery.number] - 1
         if left:
             self._open[delivery.number] = left

@@ -137,7 +137,9 @@ class Outbox:
     def _ended(self, delivery: NoticeDelivery, state: State) -> None:
         if state == "dropped":
             self.dropped += 1
-            log.warning("notice_dropped to=%s dropped=%s", masked(delivery.target), self.dropped)
+            # At 1, 2, 4, 8, ...: a flood of notices must not become a flood of lines.
+            if self.dropped.bit_count() == 1:
+                log.warning("notice_dropped to=%s dropped=%s", masked(delivery.target), self.dropped)
         self._done(delivery, state)
 
     async def close(self) -> None:

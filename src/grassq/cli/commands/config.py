@@ -24,7 +24,7 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
 
 def config(arguments: argparse.Namespace) -> int:
     """Print the settings, or the path of their file."""
-    from grassq.daemon import describe_settings, settings_file
+    from grassq.configuration import describe_settings, settings_file
 
     if arguments.action not in ACTIONS:
         raise BadInput(f"there is no `grass config {arguments.action}`; there are `config show` and `config path`")

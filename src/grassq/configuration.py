@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from grassq import home as homes
 from grassq import settings
 from grassq.core.notices.targets import masked, read_target
 from grassq.core.syntax.store_urls import shown_url
-from grassq.daemon.context import DaemonContext, load_mode
-from grassq.errors import BadInput
+from grassq.errors import BadInput, Refused
+
+#: The file in the home with the options that daemons are started with in the background.
+MODE_NAME = "mode.json"
+MODE_MAX = 64 << 10
 
 Document = dict[str, Any]
 
@@ -23,9 +27,23 @@ def settings_file(home: str) -> str:
     return str(Path(home) / settings.FILE_NAME)
 
 
-def running_config(setup: DaemonContext) -> Document:
-    """Return the settings of this daemon, with their secrets: for its owner only."""
-    return _config(setup.values, setup.origins)
+class _SavedFlags(Struct, frozen=True):
+    """The saved options of a daemon that are settings."""
+
+    capacity: str | None = None
+    store: str | None = None
+
+
+def saved_flags(home: str) -> dict[str, object]:
+    """Return the settings among the options that daemons of this home are started with in the background."""
+    path = Path(home) / MODE_NAME
+    try:
+        with path.open("rb") as file:
+            return msgspec.structs.asdict(msgspec.json.decode(file.read(MODE_MAX), type=_SavedFlags))
+    except FileNotFoundError:
+        return {}
+    except (msgspec.MsgspecError, OSError) as error:
+        raise Refused(f"{path} cannot be read: {error}; run `grass daemon` with its options again") from error
 
 
 def describe_settings(home: str, running: Mapping[str, Any] | None) -> list[Document]:
@@ -33,10 +51,10 @@ def describe_settings(home: str, running: Mapping[str, Any] | None) -> list[Docu
 
     Without secrets. Raise BadInput for settings with which no daemon would start.
     """
-    values, origins = settings.trace(home, homes.environment_text(), load_mode(home).settings)
-    defaults = _config(settings.Settings(), {})
+    values, origins = settings.trace(home, homes.environment_text(), saved_flags(home))
+    defaults = config_of(settings.Settings(), {})
     found = []
-    for name, now in _config(values, origins).items():
+    for name, now in config_of(values, origins).items():
         used = (running or {}).get(name) or {}
         is_old = "value" in used and used["value"] != now["value"]
         found.append(
@@ -53,7 +71,8 @@ def describe_settings(home: str, running: Mapping[str, Any] | None) -> list[Docu
     return found
 
 
-def _config(values: settings.Settings, origins: Mapping[str, settings.Origin]) -> Document:
+def config_of(values: settings.Settings, origins: Mapping[str, settings.Origin]) -> Document:
+    """Return by name each value and where it comes from, with secrets: for the owner only."""
     # Through JSON's types, so that what a daemon says compares with what is read here.
     plain = msgspec.json.decode(msgspec.json.encode(values))
     return {
