@@ -8,6 +8,7 @@ from time import localtime, monotonic, strftime
 from typing import Any
 
 from tests.top.scripted import Answers, job
+from textual.events import Key
 from textual.pilot import Pilot
 
 from grassq.cli.job_text import seconds
@@ -286,7 +287,7 @@ def test_tabs_help_and_pages_lead_back_to_the_jobs() -> None:
             await stage.press(key)
             await stage.sees(text)
         await stage.press("question_mark")
-        await stage.sees("Moving", "next job or line")
+        await stage.sees("Moving", "next job or line", "more lines; j and PgDn go on")
         await stage.press("q", "3", "enter")
         await stage.sees("/queue:default", "▸1")
         await stage.press("w")
@@ -329,6 +330,17 @@ def test_lines_from_before_the_screen_was_opened_come_when_the_user_goes_up() ->
         await stage.sees("line 2300", "ended")
 
     on_stage(daemon, play)
+
+
+def test_no_key_is_lost_when_a_command_is_typed_faster_than_the_screen() -> None:
+    async def play(stage: Stage) -> None:
+        await stage.sees("▸1")
+        for key in ("colon", *"kill", "space", "3"):
+            character = {"colon": ":", "space": " "}.get(key, key)
+            stage.app.post_message(Key(key, character))
+        await stage.until(lambda: stage.app.prompt.value == "kill 3", "the whole command")
+
+    on_stage(some_jobs(), play)
 
 
 def test_a_log_can_be_scrolled_searched_and_followed_again() -> None:

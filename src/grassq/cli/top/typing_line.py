@@ -50,6 +50,10 @@ class TypingLine(ScreenData):
         if self.typing is not None:
             if self._key_while_typing(event.key):
                 event.prevent_default()
+            elif event.is_printable and event.character:
+                # Typed so fast that the line did not have the keys yet; the line takes others itself.
+                event.prevent_default()
+                self.prompt.insert_text_at_cursor(event.character)
             return
         event.prevent_default()
         if self.take_answer_key(event.key):
