@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.calls import Done
+from tests.cli.calls import ROOT, Done
 from tests.cli.fake import FakeDaemon, Request, document, reply
 
 from grassq.cli.completion import answer
@@ -143,6 +145,13 @@ def test_without_a_daemon_the_words_of_the_table_are_offered_and_none_is_started
     assert done.stdout.startswith("words 0\n--grace\t") and done.stderr == ""
     assert "queued\t" in grass("__complete", "show", "").stdout
     assert not [*home.iterdir()]
+
+
+def test_a_home_that_cannot_be_used_costs_only_the_words_of_the_daemon() -> None:
+    command = [sys.executable, str(ROOT / "bin" / "grass"), "__complete", "kill", "ru"]
+    env = {"HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "words 0\nrunning\t\n", "")
 
 
 def test_a_daemon_that_does_not_answer_does_not_hold_the_shell_up(home: Path, grass: Call) -> None:

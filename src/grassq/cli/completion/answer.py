@@ -78,8 +78,11 @@ def _is_queue(word: str) -> bool:
 
 def _ask(kinds: tuple[str, ...], prefix: str, states: tuple[str, ...], typed: str | None) -> list[Row]:
     """Ask the daemon or the broker; nothing if there is none, or none that answers in time."""
-    home = homes.current()
-    broker = homes.broker(home, typed)
+    try:
+        home = homes.current()
+        broker = homes.broker(home, typed)
+    except GrassError:
+        return []  # no home that can be used; a command says why, TAB does not
     rows: list[Row] = []
     done = allocate_lock()
     done.acquire()
