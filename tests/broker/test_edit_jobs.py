@@ -137,6 +137,16 @@ def test_a_head_that_asks_for_something_else_waits_anew() -> None:
     assert heads is not fixture.decider.board.heads and fixture.decider.board.heads["q"].passed == 1
 
 
+def test_a_head_that_asks_for_more_in_the_same_queue_has_not_been_passed_yet() -> None:
+    fixture = DeciderFixture(a_worker("w", gpu=3), patience=ReservationPolicy(passes=1, wait_s=1e9))
+    fixture.submit(a_draft(gpu=2))
+    fixture.submit(a_draft(gpu=2))
+    fixture.submit(a_draft(gpu=1))
+    assert fixture.decider.board.heads["default"].passed == 1
+    do(fixture, edited(fixture, 2, request=a_request(gpu=3)))
+    assert (fixture.decider.board.heads["default"].job, fixture.decider.board.heads["default"].passed) == (2, 0)
+
+
 def test_a_job_between_two_tries_can_be_edited_within_what_it_has_done() -> None:
     fixture = a_decider()
     fixture.submit(a_draft(cpu=1, tries=3))

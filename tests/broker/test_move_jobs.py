@@ -151,6 +151,17 @@ def test_a_head_that_is_moved_waits_anew_and_the_next_one_is_the_head() -> None:
     assert fixture.decider.board.next_ids(9) == [3, 2]
 
 
+def test_a_head_that_is_moved_and_is_still_the_first_of_its_queue_has_not_been_passed_yet() -> None:
+    worker = a_worker("w", gpu=2, offers=[an_offer(), an_offer("q")])
+    fixture = DeciderFixture(worker, patience=ReservationPolicy(passes=1, wait_s=1e9))
+    fixture.submit(a_draft(gpu=1))
+    fixture.submit(a_draft("q", gpu=2), a_draft(gpu=2))
+    fixture.submit(a_draft(gpu=1))
+    assert fixture.decider.board.heads["q"].passed == 1
+    do(fixture, [2], "last")
+    assert (fixture.decider.board.heads["q"].job, fixture.decider.board.heads["q"].passed) == (2, 0)
+
+
 def test_a_token_passes_only_its_own_jobs() -> None:
     fixture = a_decider(gpu=1)
     fixture.submit(a_draft(gpu=1))
