@@ -174,6 +174,14 @@ def test_chosen_lines_are_plain_text_in_a_pipe(home: Path, grass: Grass) -> None
         assert grass("log", "5", "--lines", "2-", "--numbers").stdout == "2:two\n3:three\n"
 
 
+def test_lines_that_a_broker_makes_up_do_not_control_the_terminal(home: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\u202e\x9b2Jx\r\ny"
+    with FakeDaemon(home, Lines(line(1, ("bold", evil), ("", evil)))):
+        drawn = on_terminal(home, "log", "5", "--tail", "1", PAGER="cat")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", re.sub("\x1b\\[[0-9;]*m", "", drawn))
+    assert "\\u202e" in drawn and drawn.count("\n") == 1
+
+
 def on_terminal(home: Path, *words: str, **environ: str) -> str:
     return calls.on_terminal(home, calls.ROOT / "bin" / "grass", *words, **environ).decode().replace("\r\n", "\n")
 

@@ -13,7 +13,7 @@ from typing import Any
 from grassq.cli import render
 from grassq.cli.logs.pager import PagedOutput
 from grassq.cli.logs.several import Job, prefixes, streams_of
-from grassq.cli.logs.text import line_text
+from grassq.cli.logs.text import line_text, safe
 from grassq.core.syntax.durations import duration_s
 from grassq.core.term.style import RESET
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, NotFound
@@ -168,7 +168,7 @@ def _last(client: ApiClient, job: int, count: int, log: dict[str, Any]) -> Itera
 def _text(line: dict[str, Any], coloured: bool) -> str:
     if "spans" in line:
         return line_text(line, coloured=coloured)
-    text = str(line.get("text", ""))
+    text = safe(str(line.get("text", "")))
     begin, end = line.get("at", (0, 0))
     if coloured and end > begin:
         text = text[:begin] + _HIT + text[begin:end] + RESET + text[end:]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from grassq.core.term.line import Line
+from grassq.core.term.row import REORDERING
+from grassq.core.term.screen import fold
 from grassq.core.term.style import RESET, parse_words, sgr
+
+_CONTROLS = re.compile(f"[\x00-\x08\x0a-\x1f\x7f-\x9f{REORDERING}]")
 
 
 def line_text(document: dict[str, Any], *, coloured: bool) -> str:
@@ -13,8 +18,15 @@ def line_text(document: dict[str, Any], *, coloured: bool) -> str:
     parts = []
     for words, text in document.get("spans", ()):
         style = sgr(parse_words(str(words))) if coloured else ""
-        parts.append(f"{style}{text}{RESET}" if style else str(text))
+        parts.append(f"{style}{safe(str(text))}{RESET}" if style else safe(str(text)))
     return "".join(parts) + cut_note(int(document.get("cut", 0)))
+
+
+def safe(text: str) -> str:
+    """Return a text of the daemon without anything that controls a terminal; a daemon that is ours sends none."""
+    if not _CONTROLS.search(text):
+        return text
+    return " ".join(line.text for line in fold(text.encode("utf-8", "replace")))
 
 
 def shown(line: Line, *, coloured: bool) -> str:
