@@ -151,3 +151,25 @@ def test_of_a_long_selection_the_first_and_the_newest_jobs_are_looked_at(monkeyp
             assert answer["done"] == last["jobs"][0]["ends"] or answer["done"]["likely"] > last["done"]["low"], selector
 
     with_rig(test, monkeypatch)
+
+
+def test_a_token_asks_what_if_only_for_what_it_may_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        typed = words("--queue", QUEUE, "--", "true")
+        body = {"words": typed["words"], "key": key()}
+        other = await rig.fixture.token("submit", queues=("elsewhere",))
+        assert (await rig.fixture.ask("POST", "/v1/what-if", body, token=other)).status in (403, 409)
+        bare = await rig.fixture.token("submit")
+        refused = await rig.fixture.ask("POST", "/v1/what-if", {**body, "key": key()}, token=bare)
+        assert refused.status == 409 and "takes no jobs from other machines" in refused.words
+        absurd_ones: list[dict[str, object]] = [
+            {"words": ["x"] * 20_000},
+            {"words": [{"b64": "!"}]},
+            {"words": []},
+            {"capacity": 8, "words": []},
+        ]
+        for absurd in absurd_ones:
+            answer = await rig.fixture.ask("POST", "/v1/what-if", {**absurd, "key": key()}, token=bare)
+            assert answer.status in (400, 404, 409, 413), answer.words
+
+    with_rig(test, monkeypatch)
