@@ -53,6 +53,8 @@ ANSWERS: Mapping[str, object] = {
         "total": {"hours": {EVIL: EVIL}},
     },
     "/v1/config": {"settings": {"passes": {"value": EVIL, "origin": {"kind": EVIL, "where": EVIL}}}},
+    "/v1/eta": {"now": EVIL, "jobs": [{**JOB, "basis": EVIL, "starts": {"likely": EVIL}}]},
+    "/v1/what-if": {"before": {}, "after": {}, "notes": [EVIL]},
     "/v1/notify": {
         "rules": [{"on": [EVIL], "to": EVIL, "queue": EVIL, "name": EVIL}],
         "recent": [{key: EVIL for key in ("at", "to", "title", "state", "error")}],
@@ -86,6 +88,8 @@ LINES = {
     "follow": [["follow", "5"]],
     "wait": [["wait", "5"]],
     "events": [["events"], ["events", "--json"]],
+    "eta": [["eta"], ["eta", "5"], ["eta", "--json"]],
+    "what-if": [["what-if", "--capacity", "{gpu: 1}"]],
     "history": [["history"], ["history", "--csv"], ["history", "--json"]],
     "config": [["config"], ["config", "show", "--origin"], ["config", "--json"]],
     "notify": [["notify"], ["notify", "--json"], ["notify", "--test", "x"]],
@@ -105,7 +109,19 @@ LINES = {
     "doctor": [["doctor"]],
 }  # fmt: skip
 #: These ask no broker, or print nothing of the answer but a number; `login` and `join` have a test below.
-OTHERS = {"login", "logout", "use", "join", "stop", "restart", "completion", "install-service", "daemon", "store"}
+OTHERS = {
+    "login",
+    "logout",
+    "use",
+    "join",
+    "stop",
+    "restart",
+    "completion",
+    "install-service",
+    "daemon",
+    "store",
+    "top",
+}
 
 #: Runs several command lines in one process; a mark begins the output of each.
 DRIVER = """
