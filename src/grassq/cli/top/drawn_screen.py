@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
-from textual.containers import Horizontal
 from textual.events import Resize
 from textual.geometry import Size
 
@@ -21,11 +20,10 @@ from grassq.cli.top.feeds.live import News
 from grassq.cli.top.filters import JobFilter, parse_filter
 from grassq.cli.top.job_pages import ACTIVE, Job
 from grassq.cli.top.job_window import JobWindow
-from grassq.cli.top.line_input import CommandWords
+from grassq.cli.top.line_input import CommandWords, LineEditor
 from grassq.cli.top.widgets.job_pane import JobPane
 from grassq.cli.top.widgets.lines import LinesView
 from grassq.cli.top.widgets.log_pane import LogPane
-from grassq.cli.top.widgets.prompt import Prompt
 
 #: The smallest screen with both panes.
 SPLIT_LINES = 16
@@ -53,8 +51,6 @@ class DrawnScreen(App[int], inherit_bindings=False):
     CSS = """
     Screen { layout: vertical; background: transparent; overflow: hidden hidden; }
     #table, #log, #page, #small { height: 1fr; }
-    #typing { height: 1; width: 100%; }
-    #sign { width: 10; }
     """
 
     def __init__(
@@ -90,7 +86,7 @@ class DrawnScreen(App[int], inherit_bindings=False):
         self.words = CommandWords(self.known_words)
         self.table = JobPane(self.window, self.look, self.nothing_text, columns, id="table")
         self.log_pane = LogPane(id="log")
-        self.prompt = Prompt(self.words, id="prompt")
+        self.prompt = LineEditor(self.words)
 
     # What is on the screen.
 
@@ -106,9 +102,7 @@ class DrawnScreen(App[int], inherit_bindings=False):
         yield LinesView(lambda width, height: [self._log_rule(width)], id="rule")
         yield self.log_pane
         yield LinesView(lambda width, height: [self.foot_line(width)], id="foot")
-        with Horizontal(id="typing"):
-            yield LinesView(lambda width, height: [self.sign_line()], id="sign")
-            yield self.prompt
+        yield LinesView(lambda width, height: [self.typed_line(width)], id="typing")
 
     def on_resize(self, event: Resize) -> None:
         """Give the widgets their places on another screen."""
@@ -151,7 +145,6 @@ class DrawnScreen(App[int], inherit_bindings=False):
         """Draw everything, also what the terminal should already show."""
         for view in self.query(LinesView):
             view.forget()
-        self.prompt.refresh()
         self.sync()
 
     def sync(self) -> None:
@@ -188,8 +181,8 @@ class DrawnScreen(App[int], inherit_bindings=False):
         """Return the last line."""
         raise NotImplementedError
 
-    def sign_line(self) -> frame.Line:
-        """Return what is before the typed text."""
+    def typed_line(self, width: int) -> frame.Line:
+        """Return the line that is being typed."""
         raise NotImplementedError
 
     def known_words(self) -> Iterable[str]:

@@ -18,8 +18,8 @@ REFUSED = {"top": "this is top", "daemon": "`daemon` runs until it is ended; use
 HARMLESS = frozenset({"audit", "doctor"})
 #: Commands that are asked about before they run.
 ASKED = frozenset({"kill", "clean", "remove", "delete-queue", "stop", "restart", "logout", "drain", "store"})
-#: Words that a completion proposes.
-PROPOSED_MAX = 12
+#: Characters of a line that is typed.
+TYPED_MAX = 4000
 
 
 class CommandWords:
@@ -84,3 +84,56 @@ def changes(words: list[str]) -> bool:
     command = BY_NAME.get(words[0]) if words else None
     is_looking = command is None or command.group == LOOKING or words[0] in HARMLESS
     return not is_looking
+
+
+class LineEditor:
+    """A line that is typed, and the place in it. Tab completes, Up and Down go through what was typed before."""
+
+    def __init__(self, words: CommandWords) -> None:
+        self._words = words
+        self.value = ""
+        self.cursor = 0
+        self._past: list[str] = []
+        self._at = 0
+
+    def open(self, value: str, past: list[str]) -> None:
+        """Begin to type, with what was typed before in reach."""
+        self._set(value)
+        self._past, self._at = past, len(past)
+
+    def press(self, key: str, character: str | None) -> None:
+        """Take a key: a character, or one that edits; any other does nothing."""
+        before, after = self.value[: self.cursor], self.value[self.cursor :]
+        if character is not None:
+            self.insert(character)
+        elif key in ("backspace", "ctrl+h"):
+            self._set(before[:-1] + after, len(before[:-1]))
+        elif key in ("delete", "ctrl+d"):
+            self._set(before + after[1:], len(before))
+        elif key == "ctrl+u":
+            self._set(after, 0)
+        elif key == "ctrl+k":
+            self._set(before, len(before))
+        elif key == "ctrl+w":
+            kept = before.rstrip().rpartition(" ")[0]
+            kept += " " if kept else ""
+            self._set(kept + after, len(kept))
+        elif key in ("left", "right"):
+            self.cursor = min(max(0, self.cursor + (1 if key == "right" else -1)), len(self.value))
+        elif key in ("home", "ctrl+a", "end", "ctrl+e"):
+            self.cursor = 0 if key in ("home", "ctrl+a") else len(self.value)
+        elif key == "tab":
+            self._set(self._words.completed(self.value))
+        elif key in ("up", "down"):
+            self._at = min(max(0, self._at + (-1 if key == "up" else 1)), len(self._past))
+            self._set(self._past[self._at] if self._at < len(self._past) else "")
+
+    def insert(self, text: str) -> None:
+        """Insert a text at the cursor; the line stays below TYPED_MAX characters."""
+        room = max(0, TYPED_MAX - len(self.value))
+        shown = "".join(each for each in text if each.isprintable())[:room]
+        self._set(self.value[: self.cursor] + shown + self.value[self.cursor :], self.cursor + len(shown))
+
+    def _set(self, value: str, cursor: int | None = None) -> None:
+        self.value = value
+        self.cursor = len(value) if cursor is None else cursor

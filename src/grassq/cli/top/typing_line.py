@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from textual.events import Key as KeyEvent
+from textual.events import Paste
 
 from grassq.cli.top import frame, keys
 from grassq.cli.top.drawn_screen import FAILED, JOBS
@@ -12,7 +13,6 @@ from grassq.cli.top.filters import parse_filter
 from grassq.cli.top.job_rows import parse_columns
 from grassq.cli.top.screen_data import ScreenData
 from grassq.cli.top.widgets.lines import LinesView
-from grassq.cli.top.widgets.prompt import Prompt
 from grassq.errors import GrassError
 
 #: Texts that were typed before, of each kind.
@@ -48,12 +48,8 @@ class TypingLine(ScreenData):
     def on_key(self, event: KeyEvent) -> None:
         """Do what a key stands for."""
         if self.typing is not None:
-            if self._key_while_typing(event.key):
-                event.prevent_default()
-            elif event.is_printable and event.character:
-                # Typed so fast that the line did not have the keys yet; the line takes others itself.
-                event.prevent_default()
-                self.prompt.insert_text_at_cursor(event.character)
+            event.prevent_default()
+            self._key_while_typing(event.key, event.character if event.is_printable else None)
             return
         event.prevent_default()
         if self.take_answer_key(event.key):
@@ -70,17 +66,20 @@ class TypingLine(ScreenData):
         """Take a key as the answer to a question; return whether there was one."""
         return False
 
-    def _key_while_typing(self, key: str) -> bool:
-        """Do what a key stands for that types nothing; return whether it was one."""
+    def _key_while_typing(self, key: str, character: str | None) -> None:
         if key in ("escape", "ctrl+c"):
             self.stop_typing(is_kept=False)
-        elif key == "tab":
-            self.prompt.complete()
-        elif key in ("up", "down"):
-            self.prompt.recall(-1 if key == "up" else 1)
+        elif key == "enter":
+            self._submit(self.prompt.value.strip())
         else:
-            return False
-        return True
+            self.prompt.press(key, character)
+            self.sync()
+
+    def on_paste(self, event: Paste) -> None:
+        """Type what is pasted, up to the end of its first line; without a line to type in, a paste does nothing."""
+        if self.typing is not None:
+            self.prompt.insert(event.text.partition("\n")[0])
+            self.sync()
 
     # Typing.
 
@@ -89,21 +88,17 @@ class TypingLine(ScreenData):
         self.typing = Typing(kind, value)
         self._past: dict[str, list[str]] = getattr(self, "_past", {})
         self.prompt.open(value, self._past.setdefault(kind, []))
-        self.query_one("#sign").styles.width = len(SIGNS[kind])
         self.arrange()
-        self.set_focus(self.prompt)
 
     def stop_typing(self, *, is_kept: bool) -> None:
         """Hide the line; without `is_kept`, what it changed is undone."""
         typing, self.typing = self.typing, None
-        self.set_focus(None)
         if typing is not None and not is_kept and typing.kind == FILTER and self.filter != typing.before:
             self.set_filter(typing.before)
         self.arrange()
 
-    def on_input_submitted(self, event: Prompt.Submitted) -> None:
-        """Take what was typed."""
-        typing, value = self.typing, event.value.strip()
+    def _submit(self, value: str) -> None:
+        typing = self.typing
         if typing is None:
             return
         past = self._past[typing.kind]
@@ -115,10 +110,6 @@ class TypingLine(ScreenData):
             self.typed(typing.kind, value)
         except GrassError as error:
             self.say(str(error), "red")
-
-    def on_input_changed(self, event: Prompt.Changed) -> None:
-        """Offer words for what is typed."""
-        self.query_one("#why", LinesView).sync()
 
     def typed(self, kind: str, value: str) -> None:
         """Do what was typed; raise BadInput if that cannot be done."""
@@ -135,9 +126,14 @@ class TypingLine(ScreenData):
         tab = self.query_.tab if self.query_.tab in (JOBS, FAILED) else JOBS
         self.show_list(self.query_._replace(wanted=parse_filter(value), tab=tab))
 
-    def sign_line(self) -> frame.Line:
-        """Return what is before the typed text."""
-        return [(SIGNS[self.typing.kind], "bold")] if self.typing else []
+    def typed_line(self, width: int) -> frame.Line:
+        """Return the line that is being typed, with the cursor in reverse; of a long line the part at the cursor."""
+        if self.typing is None:
+            return []
+        sign, value, cursor = SIGNS[self.typing.kind], self.prompt.value, self.prompt.cursor
+        left = max(0, cursor - max(1, width - len(sign) - 2))
+        at = value[cursor : cursor + 1] or " "
+        return [(sign, "bold"), (value[left:cursor], ""), (at, "reverse"), (value[cursor + 1 :], "")]
 
     def _reason_line(self, width: int) -> frame.Line:
         if self.typing is not None and self.typing.kind == COMMAND:
