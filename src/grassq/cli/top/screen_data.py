@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, NamedTuple
 
+from textual.events import Resize
+from textual.geometry import Size
 from textual.message import Message
 from textual.timer import Timer
 
@@ -91,8 +94,16 @@ class ScreenData(DrawnScreen):
             thread.start()
         self.ask_overview()
         self.ask_rows()
-        self.set_interval(1.0, self.sync)
+        self.set_interval(1.0, self._tick)
         self.set_interval(PROGRESS_EVERY_S, self._look_again)
+
+    def _tick(self) -> None:
+        """Let clocks go on; and take the size of the terminal, in case that no signal told of a new one."""
+        if not self.is_headless and os.isatty(1):
+            size = Size(*os.get_terminal_size(1))
+            if size != self.size and size.width and size.height:
+                self.post_message(Resize(size, size))
+        self.sync()
 
     def on_unmount(self) -> None:
         """End the threads."""
