@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests import at_once
-from tests.broker.decider_fixture import a_draft, chosen
+from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.broker.test_restored import A, B, Hand, Site, hands, submit
+from tests.builders import a_worker
 
 from grassq.broker import service
 from grassq.broker.decider import AWAIT_S
@@ -283,3 +284,16 @@ def test_a_newer_attempt_than_the_running_one_keeps_its_devices_when_its_worker_
     assert "may still run" in done.notes[0] and site.job(1).state is State.HELD
     a.tell((1, 2))
     assert site.job(waits).state is State.PLACED
+
+
+def test_a_worker_that_was_removed_is_not_awaited_any_more() -> None:
+    """Found by the simulator: a job that waits for the word of a removed worker could never be released."""
+    fixture = DeciderFixture(a_worker("w", cpu=1), a_worker("v", cpu=1))
+    fixture.restart()
+    fixture.hello(a_worker("w", cpu=1))
+    assert fixture.decider.board.awaited == {"v"}
+    fixture.do(lambda batch: service.remove_worker(batch, "v", lost=True))
+    assert fixture.decider.board.awaited == set()
+    fixture.decider.stale = True
+    fixture.process()
+    assert fixture.decider.board.awaited == set(), "also after the board was read again"

@@ -135,7 +135,7 @@ class Decider:
         self.board.templates = dict(loaded.templates)
         self.board.ended_tokens = {token.id for token in self._store.tokens() if is_revoked(token)}
         self.board.lost_jobs = loaded.lost_jobs
-        self.board.awaited = self._awaited - self._recovery.state.spoken
+        self.board.awaited = (self._awaited & {info.name for info in loaded.workers}) - self._recovery.state.spoken
         self.board.awaited_until = self._began + AWAIT_S
         for group in loaded.groups:
             self.board.load(group.state, group.shape, group.orders)
