@@ -16,7 +16,7 @@ from grassq.cli.top.drawn_screen import FAILED, JOBS, QUEUES
 from grassq.cli.top.feeds.asker import Answered
 from grassq.cli.top.job_pages import NEWEST, read, resolve, segments_of
 from grassq.cli.top.job_window import MARKS_MAX
-from grassq.cli.top.line_input import ASKED, ON_TERMINAL, changes, split_command
+from grassq.cli.top.line_input import ASKED, changes, needs_terminal, split_command
 from grassq.cli.top.looking import Looking
 from grassq.cli.top.typing_line import COMMAND, PRIORITY
 from grassq.core.syntax.commands import BY_NAME
@@ -247,10 +247,10 @@ class TopApp(Looking):
         # Before the other words, because some commands take all that follow as words of a job.
         return [sys.executable, "-m", "grassq", words[0], *named, *words[1:]]
 
-    def _run(self, words: Sequence[str]) -> None:
+    def _run(self, words: list[str]) -> None:
         """Run a command of grass: on the terminal if the command needs it, else beside the screen."""
         argv = self._argv(words)
-        if words[0] in ON_TERMINAL:
+        if needs_terminal(words):
             self._on_terminal([argv], waits=True)
             return
         shown = f"grass {shlex.join(words)}"

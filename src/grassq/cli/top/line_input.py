@@ -10,12 +10,12 @@ from grassq.errors import BadInput
 
 #: Words after `:` that are about this screen.
 OWN = ("q", "quit", "ro", "rw", "help")
-#: Commands that need the terminal for themselves.
+#: Commands that need the terminal for themselves; `show --watch` does too.
 ON_TERMINAL = frozenset({"log", "follow", "events", "wait", "run", "edit", "machine", "login", "join"})
 #: Commands that cannot be used from here, and why.
 REFUSED = {"top": "this is top", "daemon": "`daemon` runs until it is ended; use `start`"}
 #: Commands that only look, besides those of the group Looking.
-HARMLESS = frozenset({"audit", "doctor"})
+HARMLESS = frozenset({"audit", "doctor", "config", "completion"})
 #: Commands that are asked about before they run.
 ASKED = frozenset({"kill", "clean", "remove", "delete-queue", "stop", "restart", "logout", "drain", "store"})
 #: Characters of a line that is typed.
@@ -26,7 +26,7 @@ class CommandWords:
     """Completes what is typed: verbs, then states, queues, names and ids."""
 
     def __init__(self, known: Callable[[], Iterable[str]]) -> None:
-        """`known` returns the selectors that name something now."""
+        """Complete commands; `known` returns the selectors that name something now."""
         self._known = known
 
     def candidates(self, typed: str) -> list[str]:
@@ -84,6 +84,15 @@ def changes(words: list[str]) -> bool:
     command = BY_NAME.get(words[0]) if words else None
     is_looking = command is None or command.group == LOOKING or words[0] in HARMLESS
     return not is_looking
+
+
+def needs_terminal(words: list[str]) -> bool:
+    """Tell whether a command reads keys, or goes on until Ctrl-C."""
+    command = BY_NAME.get(words[0])
+    if command is not None and command.name == "show":
+        options = words[: words.index("--")] if "--" in words else words
+        return any(word.partition("=")[0] == "--watch" for word in options)
+    return words[0] in ON_TERMINAL
 
 
 class LineEditor:
