@@ -122,6 +122,19 @@ def test_what_if_prints_a_job_or_a_comparison(home: Path) -> None:
     assert daemon.requests[0].target == "/v1/what-if?selector=sweep&capacity=%7Bgpu%3A%208%7D"
 
 
+def test_options_of_a_comparison_stand_anywhere_and_those_of_a_job_stay_its_own(home: Path) -> None:
+    typed = ["what-if", "--capacity", "{gpu: 8}"]
+    with FakeDaemon(home, lambda request: document({"now": stamp(0), "before": {}, "after": {}})) as daemon:
+        done = calls.grass(home, *typed, "sweep", "--json", "3", "--on", "desk")
+        assert json.loads(done.stdout)["before"] == {}, done.stderr
+        assert calls.grass(home, *typed, "sweep", "--on").returncode == 2
+        calls.grass(home, *typed, "--gpu=1", "train", "--json")
+        calls.grass(home, *typed, "--", "train", "--json")
+    comparison, *jobs = daemon.requests
+    assert comparison.target == "/v1/what-if?selector=sweep&selector=3&capacity=%7Bgpu%3A%208%7D&on=desk"
+    assert [job.document["words"] for job in jobs] == [["--gpu=1", "train", "--json"], ["--", "train", "--json"]]
+
+
 def test_what_if_without_a_job_is_one_line_and_exit_2(home: Path) -> None:
     for words in ((), ("--on", "w", "true"), ("--capacity",)):
         done = calls.grass(home, "what-if", *words)

@@ -31,9 +31,9 @@ def has_flag(
     return any(words[place] in flags for place in _option_places(words, values, names))
 
 
-def take_flag(flag: str, words: list[str]) -> tuple[bool, list[str]]:
-    """Tell whether a flag is among the options before the job, and return the words without it."""
-    places = {place for place in _option_places(words, VALUE_OPTIONS, 0) if words[place] == flag}
+def take_flag(flag: str, words: list[str], *, names: int = 0) -> tuple[bool, list[str]]:
+    """Tell whether a flag is among the options before the job, and return the words without it; `names` as below."""
+    places = {place for place in _option_places(words, VALUE_OPTIONS, names) if words[place] == flag}
     return bool(places), [word for place, word in enumerate(words) if place not in places]
 
 

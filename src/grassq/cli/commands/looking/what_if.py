@@ -14,6 +14,8 @@ from grassq.errors import BadInput
 from grassq.home import Sender
 from grassq.net.encoding import word_value
 
+#: What a comparison takes besides the capacity.
+_OPTIONS = {"--on", "--broker", "--json"}
 _VALUES = VALUE_OPTIONS | {"--capacity", "--on"}
 _USAGE = 'what-if needs the words of a job, or a capacity: grass what-if --capacity "{gpu: 8}"'
 
@@ -21,12 +23,15 @@ _USAGE = 'what-if needs the words of a job, or a capacity: grass what-if --capac
 def words(name: str, argv: list[str]) -> int:
     """Ask what would be, and print it."""
     capacity, argv = take_option("--capacity", argv, _VALUES)
-    worker, argv = take_option("--on", argv, _VALUES)
-    broker, argv = take_option("--broker", argv, _VALUES)
-    as_json, argv = take_flag("--json", argv)
+    # Selectors are no command, so these options may stand anywhere among them.
+    are_selectors = capacity is not None and {word.partition("=")[0] for word in argv if word[:1] == "-"} <= _OPTIONS
+    names = len(argv) if are_selectors else 0
+    worker, argv = take_option("--on", argv, _VALUES, names=names)
+    broker, argv = take_option("--broker", argv, _VALUES, names=names)
+    as_json, argv = take_flag("--json", argv, names=names)
     if capacity is None and (worker is not None or not argv):
         raise BadInput(_USAGE if worker is None else "--on goes with --capacity")
-    if capacity is not None and not any(word.startswith("-") for word in argv):
+    if capacity is not None and are_selectors:
         return _with_capacity(argv, capacity, worker, broker, as_json)
     return _with_job(argv, capacity, worker, broker, as_json)
 
