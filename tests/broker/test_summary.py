@@ -11,7 +11,8 @@ from tests.builders import a_worker, an_offer
 
 from grassq.broker.summary import brief as briefs
 from grassq.broker.summary.brief import brief, glance
-from grassq.broker.summary.sweeps import SWEEPS_MAX
+from grassq.broker.summary.sweeps import JOBS_MIN, SWEEPS_MAX
+from grassq.cli.listing.tree import SWEEP_MIN
 from grassq.core.model import RemoteSubmitter
 
 
@@ -63,6 +64,13 @@ def test_a_sweep_is_counted_whole_however_few_of_its_jobs_are_shown() -> None:
         }
     fixture.submit(*[a_draft(name=f"s{number}") for number in range(2 * SWEEPS_MAX) for _ in range(3)])
     assert len(fixture.do(glance, changing=False)["sweeps"]) <= SWEEPS_MAX
+
+
+def test_two_jobs_of_a_name_are_a_sweep_as_in_a_tree() -> None:
+    assert JOBS_MIN == SWEEP_MIN == 2
+    fixture = a_decider(cpu=1)
+    fixture.submit(a_draft(name="two"), a_draft(name="two"), a_draft(name="one"))
+    assert [sweep["name"] for sweep in fixture.do(glance, changing=False)["sweeps"]] == ["two"]
 
 
 def test_the_directory_is_the_one_a_job_ran_in() -> None:

@@ -10,8 +10,8 @@ from grassq.core.model import FINAL, HOLDING, State
 
 #: The most sweeps of one answer; of more, those with the most jobs among the shown ones are told.
 SWEEPS_MAX = 20
-#: So few jobs of one name are no sweep.
-JOBS_MIN = 3
+#: The fewest jobs of one name that are a sweep; cli/listing/tree.py has the same number.
+JOBS_MIN = 2
 
 Document = dict[str, object]
 
