@@ -38,5 +38,6 @@ def test_the_help_lists_every_key_and_a_reader_sees_only_what_works() -> None:
 
 def test_the_page_has_the_same_table() -> None:
     rows = [line.split("|")[1:3] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    rows = [row for row in rows if not row[0].startswith(" `grass ")]
     told = {shown.strip().replace("`", ""): words.strip() for shown, words in rows}
     assert told == {key.shown: key.help for key in KEYS}
