@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.cli.fake import FakeDaemon, document
 
+from grassq.cli import render
 from grassq.cli.main import main
 
 GROUP: dict[str, Any] = {
@@ -29,6 +30,20 @@ def test_the_table_has_hours_waits_and_a_total(home: Path, capfd: pytest.Capture
     assert row.split() == ["2026-01-31", "3", "4", "50%", "1", "0.25", "1,234", "1m15s", "-"]
     assert total.split()[1:] == row.split()[1:] and also == "also: mem 7.0 h"
     assert "grass clean" in footer
+
+
+@pytest.mark.parametrize(("is_utf8", "bars"), [(True, ["█" * 12, "██████░░░░░░"]), (False, ["#" * 12, "######......"])])
+def test_bars_on_a_wide_terminal_are_drawn_with_what_it_can_show(
+    is_utf8: bool, bars: list[str], home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.isatty", lambda fd: fd == 1)
+    monkeypatch.setattr(render, "width", lambda *_: 120)
+    monkeypatch.setattr(render, "is_utf8", lambda fd=1: is_utf8)
+    monkeypatch.setenv("NO_COLOR", "1")
+    half = {**GROUP, "run_hours": 1.25, "success_rate": 0.996}
+    assert run(home, answer={"groups": [GROUP, half], "total": GROUP}) == 0
+    rows = [line.split() for line in capfd.readouterr().out.splitlines()[1:3]]
+    assert [row[-1] for row in rows] == bars and [row[3] for row in rows] == ["50%", "99%"]
 
 
 def test_comma_separated_values_have_every_resource(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -164,7 +164,7 @@ def test_a_watch_survives_a_restart_and_leaves_the_terminal_as_it_was(home: Path
     with FakeDaemon(home, lambda request: document({**ANSWER, "jobs": JOBS, "more": False})):
         watching = Watching(home)
         watching.wait_for(lambda seen: seen.count("RUNNING 1") > 1)
-    watching.wait_for(lambda seen: "the daemon does not answer since" in seen)
+    watching.wait_for(lambda seen: "the daemon has not answered since" in seen)
     many = [{**JOBS[2], "id": number} for number in range(7, 40)]
     with FakeDaemon(home, lambda request: document({**ANSWER, "jobs": many, "totals": {"running": 33}})):
         watching.wait_for(lambda seen: "RUNNING 33" in seen)

@@ -204,15 +204,25 @@ def _print(content: str, fd: int = 1) -> int:
 
 
 #: Colours by the first word of a STATE cell: green, red, yellow, cyan, magenta.
-_STYLES = {
-    "succeeded": "\x1b[32m",
-    "failed": "\x1b[31m",
-    "cancelled": "\x1b[33m",
-    "running": "\x1b[36m",
-    "placed": "\x1b[36m",
-    "held": "\x1b[35m",
-    "unreachable": "\x1b[31m",
-    "silent": "\x1b[31m",
+#: By the first word of a state: its colour.
+STATE_COLOURS = {
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+    "ending": "yellow",
+    "running": "cyan",
+    "placed": "cyan",
+    "held": "magenta",
+    "unreachable": "red",
+    "silent": "red",
+}
+_CODES = {
+    "": "",
+    "red": "\x1b[31m",
+    "green": "\x1b[32m",
+    "yellow": "\x1b[33m",
+    "magenta": "\x1b[35m",
+    "cyan": "\x1b[36m",
 }
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -270,4 +280,4 @@ def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: str
 
 def style_of(header: str, cell: str) -> str:
     """Return the colour of a cell, or ""."""
-    return _STYLES.get(cell.split(" ")[0], "") if header == "STATE" else ""
+    return _CODES[STATE_COLOURS.get(cell.split(" ")[0], "")] if header == "STATE" else ""

@@ -81,7 +81,7 @@ def test_a_batch_is_not_cut_to_its_shell() -> None:
 
 
 def test_bars(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [bar(fraction, 4) for fraction in (-1, 0, 0.5, 0.99, 1, 7)] == [
+    assert [bar(fraction, 4, ascii=False) for fraction in (-1, 0, 0.5, 0.99, 1, 7)] == [
         "░░░░",
         "░░░░",
         "██░░",
@@ -90,7 +90,7 @@ def test_bars(monkeypatch: pytest.MonkeyPatch) -> None:
         "████",
     ]
     monkeypatch.setattr(render, "is_utf8", lambda fd=1: False)
-    assert bar(0.5, 4) == "##.."
+    assert bar(0.5, 4, ascii=True) == "##.."
     assert progress_text({"progress": {"fraction": 0.5, "left_s": 61}}) == "####....  50% 1m1s left"
 
 

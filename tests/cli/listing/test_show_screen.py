@@ -8,6 +8,7 @@ import pytest
 from tests.cli.calls import ROOT
 
 from grassq.cli import job_text, render
+from grassq.cli.listing import columns
 from grassq.cli.listing.machines import free_text, machine_lines
 from grassq.cli.listing.one_job import one_job_lines
 from grassq.cli.listing.screen import OverviewScreen
@@ -118,6 +119,14 @@ def test_states_that_are_not_plainly_running_are_said() -> None:
     assert ["unreachable" in lines[1], "ending" in lines[2], "running" in lines[3], "placed" in lines[4]] == [
         *(True, True, False, True)
     ]
+
+
+def test_a_job_that_was_killed_is_ending_wherever_it_is_told() -> None:
+    for job in (running(1, cancel_requested=True, reason="r"), a_job(2, "placed", cancel_requested=True)):
+        assert (columns.state(job), columns.plain_state(job)) == ("ending", "ending")
+        lines = one_job_lines(job, NOW)
+        assert "state     ending" in lines and not any("stopping" in line for line in lines)
+    assert columns.state(a_job(3, "cancelled", cancel_requested=True)) == "cancelled"
 
 
 def test_nothing_at_all() -> None:

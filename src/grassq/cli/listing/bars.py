@@ -14,14 +14,24 @@ JOB_BAR, SWEEP_BAR = 8, 20
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def bar(fraction: float, size: int) -> str:
-    """Return a bar of `size` columns that is filled up to `fraction`."""
-    fraction = min(max(fraction, 0.0), 1.0)
-    if not render.is_utf8():
-        return ("#" * int(fraction * size)).ljust(size, ".")
-    full, rest = divmod(int(fraction * size * 8), 8)
-    drawn = "█" * full + (_EIGHTHS[rest] if rest else "")
-    return drawn + "░" * (size - len(drawn))
+def bar(fraction: float, size: int, *, ascii: bool) -> str:
+    """Return a bar of `size` columns; a fraction above 0 is seen, and a bar is full only from 1 on."""
+    pieces = 1 if ascii else 8
+    # What is no number is nothing.
+    filled = max(1, int(min(fraction, 1.0) * size * pieces)) if fraction > 0 else 0
+    # Near 1 the product may be rounded up to the whole.
+    filled = min(filled, size * pieces - 1) if fraction < 1 else filled
+    if ascii:
+        return ("#" * filled).ljust(size, ".")
+    full, rest = divmod(filled, pieces)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(size, "░")
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction as `34%`; only what is whole is `100%`."""
+    if fraction >= 1:
+        return "100%"
+    return f"{min(round(100 * fraction), 99) if fraction > 0 else 0}%"
 
 
 def progress_text(job: Mapping[str, Any], *, with_bar: bool = True) -> str:
@@ -33,8 +43,8 @@ def progress_text(job: Mapping[str, Any], *, with_bar: bool = True) -> str:
     if not isinstance(fraction, int | float):
         # A bar without an end.
         return f"{done:.0f} done" if isinstance(done, int | float) else ""
-    words = [bar(fraction, JOB_BAR)] if with_bar else []
-    words.append(f"{int(100 * fraction):>3}%" if with_bar else f"{int(100 * fraction)}%")
+    words = [bar(fraction, JOB_BAR, ascii=not render.is_utf8())] if with_bar else []
+    words.append(f"{percent(fraction):>4}" if with_bar else percent(fraction))
     if isinstance(left_s, int | float) and fraction < 1:
         words.append(f"{job_text.span(left_s)} left")
     return " ".join(words)

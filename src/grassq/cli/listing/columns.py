@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Job = Mapping[str, Any]
     Cell = Callable[["Job", "TableContext"], str]
 
-UNREACHABLE = "unreachable"
+UNREACHABLE, ENDING = "unreachable", "ending"
 
 
 class TableContext:
@@ -29,18 +29,19 @@ class TableContext:
 def state(job: Job) -> str:
     """Return the state of a job and, in a few words, why it is in this state."""
     plain, reason = plain_state(job), str(job.get("reason") or "")
-    if plain == UNREACHABLE:
+    if plain in (UNREACHABLE, ENDING):
         return plain
-    if job.get("cancel_requested") and plain in ("placed", "running"):
-        return f"{plain} (ending)"
     # Only the first part of the reason; `grass why` prints all of it.
     point = reason.partition(";")[0].partition(":")[0]
     return f"{plain} ({point})" if point and point != plain and plain not in FINAL_STATES else plain
 
 
 def plain_state(job: Job) -> str:
-    """Return the state of a job; a job whose worker is silent probably runs on."""
-    return UNREACHABLE if job.get("unreachable") else str(job.get("state"))
+    """Return the state of a job in a word: a job whose worker is silent probably runs on, a killed one is ending."""
+    if job.get("unreachable"):
+        return UNREACHABLE
+    plain = str(job.get("state"))
+    return ENDING if job.get("cancel_requested") and plain in ("placed", "running") else plain
 
 
 def needs(job: Job, with_slots: set[Any]) -> str:

@@ -19,12 +19,14 @@ def command_text(job: Mapping[str, Any]) -> str:
     return render.clean(job_text.command(job)[:CHARS_READ])
 
 
-def shortened(jobs: Sequence[Mapping[str, Any]], width: int, among: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+def shortened(
+    jobs: Sequence[Mapping[str, Any]], width: int, among: Sequence[Mapping[str, Any]] = (), *, mark: str | None = None
+) -> list[str]:
     """Return the commands of jobs; those that are wider than `width` without what they share with commands like them.
 
     Commands are alike if their jobs have one name, or if they begin with the same two words; `among` has further jobs
-    to compare with. A command may still be too wide; then its end can be cut off without losing what tells it from the
-    others.
+    to compare with, and `mark` stands for what is left out. A command may still be too wide; then its end can be cut
+    off without losing what tells it from the others.
     """
     texts = [command_text(job) for job in jobs]
     kinds = [_kind(job, text) for job, text in zip(jobs, texts, strict=True)]
@@ -38,7 +40,7 @@ def shortened(jobs: Sequence[Mapping[str, Any]], width: int, among: Sequence[Map
             alike[kind][text] = text
     for several in alike.values():
         if len(several) > 1:
-            parts = differing([text.split(" ")[:WORDS_READ] for text in several])
+            parts = differing([text.split(" ")[:WORDS_READ] for text in several], mark)
             several.update(zip(list(several), parts, strict=True))
     shown = [alike[kind][text] if kind in wide else text for kind, text in zip(kinds, texts, strict=True)]
     return [part if render.columns(part) <= width else _without_shell(part) for part in shown]
@@ -49,13 +51,13 @@ def _kind(job: Mapping[str, Any], text: str) -> tuple[str, ...]:
     return (str(job["name"]),) if job.get("name") else ("", *text.split(" ", 2)[:2])
 
 
-def differing(commands: Sequence[Sequence[str]]) -> list[str]:
+def differing(commands: Sequence[Sequence[str]], mark: str | None = None) -> list[str]:
     """Return of each command, given as words, what is not the same in all of them.
 
     The name of an option stays with its value. Commands of one length are compared word by word; others lose the
     words at their begin and at their end that all of them have.
     """
-    mark = "…" if render.is_utf8() else "..."
+    mark = mark or ("…" if render.is_utf8() else "...")
     length = len(commands[0])
     if all(len(words) == length for words in commands):
         places = [place for place in range(length) if any(words[place] != commands[0][place] for words in commands)]

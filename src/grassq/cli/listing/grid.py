@@ -56,7 +56,7 @@ class Grid:
     def __init__(
         self, columns: Sequence[GridColumn], width: int, *, indent: int = 0, sizes: Sequence[int] | None = None
     ) -> None:
-        """`sizes` are those of an earlier grid with the same columns, for more rows of the same table."""
+        """Choose columns and sizes; or take `sizes` of an earlier grid, for more rows of the same table."""
         self._indent = indent
         self.columns = list(columns)
         self.sizes = list(sizes or ())

@@ -70,12 +70,13 @@ def print_queues(queues: Sequence[Mapping[str, Any]]) -> None:
     several = len({queue.get("worker") for queue in queues}) > 1 or any(not queue.get("worker") for queue in queues)
     render.table(
         ["QUEUE", *(["WORKER"] if several else []), "LIMITS", "FREE", "RUNNING", "QUEUED", "COMMAND"],
-        [_queue_row(queue, several) for queue in queues],
+        [queue_row(queue, with_worker=several) for queue in queues],
         flexible="COMMAND",
     )
 
 
-def _queue_row(queue: Mapping[str, Any], with_worker: bool) -> list[str]:
+def queue_row(queue: Mapping[str, Any], *, with_worker: bool) -> list[str]:
+    """Return the cells of a queue: name, perhaps worker, limits, what is free, running and queued jobs, command."""
     name = f"{queue.get('name')} (paused)" if queue.get("paused") else str(queue.get("name"))
     prefix = job_text.command({"command": queue.get("prefix") or []})
     counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
@@ -91,7 +92,7 @@ def print_workers(workers: Sequence[Mapping[str, Any]], version: str | None) -> 
     now = job_text.now()
     columns = {
         "WORKER": [str(worker.get("name")) for worker in workers],
-        "STATE": [_worker_state(worker, now) for worker in workers],
+        "STATE": [worker_state(worker, now) for worker in workers],
         "LABELS": [" ".join(map(str, worker.get("labels") or [])) for worker in workers],
         "VERSION": ["" if worker.get("version") in (None, version) else str(worker["version"]) for worker in workers],
         "HAS": [job_text.holds(worker.get("capacity")) for worker in workers],
@@ -104,7 +105,8 @@ def print_workers(workers: Sequence[Mapping[str, Any]], version: str | None) -> 
     render.table(list(columns), list(zip(*columns.values(), strict=True)), flexible="HAS")
 
 
-def _worker_state(worker: Mapping[str, Any], now: float) -> str:
+def worker_state(worker: Mapping[str, Any], now: float) -> str:
+    """Return whether a worker is connected, and what keeps jobs from starting there."""
     since = job_text.clock(worker.get("since"), now)
     state = "online" if worker.get("online") else f"silent since {since}" if since else "silent"
     state = f"{state}, disk full" if worker.get("disk_short") else state
@@ -121,19 +123,19 @@ def machine_lines(answer: Mapping[str, Any], width: int, *, coloured: bool) -> l
     if queues:
         workers = [str(queue.get("worker") or "(none yet)") for queue in queues]
         columns = [
-            GridColumn("QUEUE", [_queue_row(queue, False)[0] for queue in queues], least=12),
+            GridColumn("QUEUE", [queue_row(queue, with_worker=False)[0] for queue in queues], least=12),
             GridColumn("WORKER", workers if len(set(workers)) > 1 else [""] * len(queues), rank=2),
             GridColumn("RUNNING", [str(queue.get("running", "")) for queue in queues], rank=5),
             GridColumn("QUEUED", [str(queue.get("queued", "")) for queue in queues], rank=5),
             GridColumn("FREE", [_free_of_queue(queue) for queue in queues], rank=4, least=12),
-            GridColumn("COMMAND", [_queue_row(queue, False)[-1] for queue in queues], rank=1, least=12),
+            GridColumn("COMMAND", [queue_row(queue, with_worker=False)[-1] for queue in queues], rank=1, least=12),
         ]
         lines += ["", *_titled(Grid([c for c in columns if any(c.cells)], width), coloured)]
     if workers_ := answer.get("workers", []):
         others = [job_text.holds(worker.get("used_by_others")) for worker in workers_]
         columns = [
             GridColumn("WORKER", [str(worker.get("name")) for worker in workers_], least=12),
-            GridColumn("STATE", [_worker_state(worker, now) for worker in workers_], rank=5),
+            GridColumn("STATE", [worker_state(worker, now) for worker in workers_], rank=5),
             GridColumn(
                 "FREE", [free_text(worker.get("free"), worker.get("capacity")) for worker in workers_], least=12
             ),

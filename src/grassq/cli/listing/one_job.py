@@ -41,8 +41,6 @@ def one_job_lines(job: Mapping[str, Any], now: float) -> list[str]:
         "last line": bars.last_line(job),
     }
     lines = [f"{label:<9} {value}" for label, value in values.items() if value not in (None, "")]
-    if job.get("cancel_requested") and job.get("state") in ("placed", "running"):
-        lines.append(f"{'note':<9} stopping")
     return [render.clean(line) for line in lines]
 
 

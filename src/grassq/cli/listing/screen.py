@@ -117,7 +117,6 @@ class OverviewScreen:
             return []
         columns = self._first_columns(jobs)
         states = [plain_state(job) for job in jobs]
-        states = ["ending" if job.get("cancel_requested") else state for job, state in zip(jobs, states, strict=True)]
         if any(state != "running" for state in states):
             columns.append(
                 GridColumn("", ["" if state == "running" else state for state in states], label="STATE", rank=9)
@@ -239,16 +238,17 @@ class OverviewScreen:
         counts = [_counts(sweep) for sweep in sweeps]
         size = bars.SWEEP_BAR if self._width >= 70 else bars.JOB_BAR
         fractions = [int(sweep.get("ended") or 0) / max(1, int(sweep.get("jobs") or 1)) for sweep in sweeps]
+        drawn = [bars.bar(part, size, ascii=not render.is_utf8()) for part in fractions]
         columns = [
             GridColumn("", [str(sweep.get("name")) for sweep in sweeps], least=12),
-            GridColumn("", [bars.bar(fraction, size) for fraction in fractions], rank=1, style=_GREEN),
-            GridColumn("", [f"{int(100 * fraction):>3}%" for fraction in fractions], rank=3),
+            GridColumn("", drawn, rank=1, style=_GREEN),
+            GridColumn("", [f"{bars.percent(part):>4}" for part in fractions], rank=3),
             GridColumn("", done),
             GridColumn("", counts, rank=2, least=20),
         ]
         lines = self._section(f"SWEEPS {len(every)}", columns)
         if len(every) > len(sweeps):
-            lines.append(self._note(f"{len(every) - len(sweeps)} more; `grass show --tree` has all of them"))
+            lines.append(self._note(f"{len(every) - len(sweeps)} more; `grass show all --tree` has all of them"))
         return lines
 
     def _succeeded(self) -> list[str]:

@@ -7,7 +7,6 @@ import os
 from grassq.cli import job_text, render
 from grassq.cli.listing import columns
 from grassq.cli.listing.columns import COLUMNS, DEFAULT, LEFT_OUT, TableContext
-from grassq.net.encoding import FINAL_STATES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class JobsTable:
         is_long: bool = False,
         width: int | None = None,
     ) -> None:
-        """`names` are the columns of -o; a `width` fits the table to it, as on a terminal."""
+        """Prepare a table; `names` are the columns of -o; a `width` fits the table to it, as on a terminal."""
         self.context = TableContext(job_text.now(), with_slots(answer.get("queues", [])))
         self._is_whole = is_whole
         self._names = names
@@ -179,9 +178,3 @@ def sort(jobs: Sequence[Job], column: str, context: TableContext) -> list[Job]:
     key = columns.sort_key(name, context)
     having = sorted((job for job in jobs if not key(job)[0]), key=key, reverse=column.startswith("-"))
     return having + [job for job in jobs if key(job)[0]]
-
-
-def is_recent(job: Job, since: float) -> bool:
-    """Tell whether a job has not ended, or has ended after a time."""
-    ended = job_text.seconds(job.get("finished"))
-    return job.get("state") not in FINAL_STATES or (ended is not None and ended >= since)

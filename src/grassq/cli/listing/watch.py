@@ -86,7 +86,7 @@ def _tried(
 
 
 def _away(since: float) -> str:
-    return f"the daemon does not answer since {time.strftime('%H:%M:%S', time.localtime(since))}; trying again"
+    return f"the daemon has not answered since {time.strftime('%H:%M:%S', time.localtime(since))}; trying again"
 
 
 def _head(every_s: float, away_since: float | None) -> str:

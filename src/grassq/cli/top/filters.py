@@ -7,9 +7,6 @@ from typing import NamedTuple
 from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, ByWord, LastJob, parse
 from grassq.errors import BadInput
 
-#: `state:failed` and the like; what follows the colon is one value, or several with commas for states.
-KINDS = ("state", "queue", "name", "worker", "text")
-
 
 class JobFilter(NamedTuple):
     """Which jobs are shown. Parts that are empty let every job through."""
@@ -24,11 +21,6 @@ class JobFilter(NamedTuple):
     text: str | None = None
     #: A word that may be the name of a queue, else of jobs, else a part of a command.
     word: str | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether every job is shown."""
-        return self == JobFilter()
 
 
 def parse_filter(typed: str) -> JobFilter:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from grassq.cli import job_text
+from grassq.cli.listing.bars import bar, percent
+from grassq.cli.listing.machines import queue_row, worker_state
 from grassq.cli.render import clean
 
 Document = Mapping[str, Any]
@@ -24,22 +26,10 @@ BAR_CELLS = 8
 #: Jobs that a device line names.
 HOLDERS_NAMED = 6
 
-STATE_STYLES = {
-    "running": "cyan",
-    "placed": "cyan",
-    "succeeded": "green",
-    "failed": "red",
-    "cancelled": "yellow",
-    "held": "magenta",
-    "unreachable": "bold red",
-}
-
 
 class Glyphs(NamedTuple):
     """The characters that are drawn beside text."""
 
-    full: str = "█"
-    empty: str = "░"
     rule: str = "─"
     live: str = "●"
     lost: str = "○"
@@ -50,9 +40,10 @@ class Glyphs(NamedTuple):
     about: str = "~"
     either: str = "±"
     levels: str = " ▁▂▃▄▅▆▇█"
+    is_ascii: bool = False
 
 
-ASCII = Glyphs("#", ".", "-", "*", "o", ">", "*", "~", "|", "~", "+-", " .:-=+*%#")
+ASCII = Glyphs("-", "*", "o", ">", "*", "~", "|", "~", "+-", " .:-=+*%#", is_ascii=True)
 
 
 class DeviceUse(NamedTuple):
@@ -111,15 +102,6 @@ def width_of(line: Sequence[Piece]) -> int:
 def plain(line: Sequence[Piece]) -> str:
     """Return a line as text without styles."""
     return "".join(piece for piece, _ in line).rstrip()
-
-
-def bar(part: float, cells: int, glyphs: Glyphs) -> str:
-    """Return a bar that is full to a part from 0 to 1; anything above 0 is seen, anything below 1 is not full."""
-    part = min(1.0, max(0.0, part))
-    filled = round(part * cells)
-    filled = max(filled, 1) if part > 0 else 0
-    filled = min(filled, cells - 1) if part < 1 else cells
-    return glyphs.full * filled + glyphs.empty * (cells - filled)
 
 
 def header_line(header: HeaderWords, overview: Document | None, width: int, glyphs: Glyphs) -> Line:
@@ -228,8 +210,8 @@ def device_line(device: DeviceUse, width: int, several: bool, glyphs: Glyphs) ->
     name = f"{device.worker} " if several else ""
     label = text(f" {name}{device.resource}{device.id} ")
     style = "cyan" if device.used > 0 else "dim"
-    taken = f" {device.used:4.0%} "
-    line: Line = [(label, "bold"), (bar(device.used, BAR_CELLS, glyphs), style), (taken, "")]
+    taken = f" {percent(device.used):>4} "
+    line: Line = [(label, "bold"), (bar(device.used, BAR_CELLS, ascii=glyphs.is_ascii), style), (taken, "")]
     named = ", ".join(f"{id_} {title}" for id_, title in device.holders[:HOLDERS_NAMED])
     if len(device.holders) > 1:
         named = " ".join(str(id_) for id_, _ in device.holders[:HOLDERS_NAMED])
@@ -282,7 +264,7 @@ def pool_lines(overview: Document, width: int, glyphs: Glyphs) -> list[Line]:
                 shown = f"{_amount(resource, used)}/{_amount(resource, capacity)}"
                 pieces = [
                     (f"{text(resource)} ", "bold"),
-                    (bar(used / capacity, BAR_CELLS, glyphs), "blue"),
+                    (bar(used / capacity, BAR_CELLS, ascii=glyphs.is_ascii), "blue"),
                     (f" {shown}   ", ""),
                 ]
                 if width_of(line) + width_of(pieces) <= width:
@@ -322,21 +304,9 @@ def tab_line(tabs: Sequence[str], active: int, right: str, width: int, glyphs: G
 def queue_table(overview: Document) -> tuple[list[str], list[list[str]], list[str]]:
     """Return the queues as a table: headers, rows, and what each row is called."""
     queues = overview.get("queues") or []
-    rows = [
-        [
-            str(queue.get("name")),
-            "paused" if queue.get("paused") else "",
-            str(queue.get("worker") or "(none yet)"),
-            str(queue.get("running", "")),
-            str(queue.get("queued", "")),
-            job_text.holds(queue.get("limits")),
-            job_text.holds(queue.get("free")),
-            job_text.command({"command": queue.get("prefix") or []}),
-        ]
-        for queue in queues
-    ]
+    rows = [queue_row(queue, with_worker=True) for queue in queues]
     names = [str(queue.get("name")) for queue in queues]
-    return ["QUEUE", "STATE", "WORKER", "RUNNING", "QUEUED", "LIMITS", "FREE", "COMMAND"], rows, names
+    return ["QUEUE", "WORKER", "LIMITS", "FREE", "RUNNING", "QUEUED", "COMMAND"], rows, names
 
 
 def machine_table(overview: Document, now: float) -> tuple[list[str], list[list[str]], list[str]]:
@@ -344,12 +314,10 @@ def machine_table(overview: Document, now: float) -> tuple[list[str], list[list[
     workers = overview.get("workers") or []
     rows = []
     for worker in workers:
-        since = job_text.clock(worker.get("since"), now)
-        state = "online" if worker.get("online") else f"silent since {since}" if since else "silent"
         rows.append(
             [
                 str(worker.get("name")),
-                f"{state}, drained" if worker.get("drained") else state,
+                worker_state(worker, now),
                 str(worker.get("jobs", "")),
                 job_text.holds(worker.get("capacity")),
                 job_text.holds(worker.get("free")),
@@ -366,9 +334,9 @@ def sweep_table(overview: Document, glyphs: Glyphs) -> tuple[list[str], list[lis
     for sweep in overview.get("sweeps") or []:
         counts = sweep.get("counts") or {}
         total, ended, running = (int(sweep.get(name) or 0) for name in ("jobs", "ended", "running"))
-        done = f"{bar(ended / total if total else 0.0, BAR_CELLS * 2, glyphs)} {ended}/{total}"
+        drawn = bar(ended / total if total else 0.0, BAR_CELLS * 2, ascii=glyphs.is_ascii)
         waiting = max(0, total - ended - running)
         names.append(str(sweep.get("name")))
         numbers = [str(running), str(waiting), str(counts.get("failed", 0))]
-        rows.append([names[-1], str(sweep.get("queue") or ""), done, *numbers])
+        rows.append([names[-1], str(sweep.get("queue") or ""), f"{drawn} {ended}/{total}", *numbers])
     return ["SWEEP", "QUEUE", "ENDED", "RUNNING", "WAITING", "FAILED"], rows, names

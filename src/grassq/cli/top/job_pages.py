@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from grassq.cli import job_text
 from grassq.cli.top.filters import JobFilter
 from grassq.net.client import ApiClient
+from grassq.net.encoding import FINAL_STATES
 
 #: Jobs in one answer.
 PAGE_JOBS = 100
@@ -25,7 +26,7 @@ ACTIVE, NEWEST, OLDEST, FINISHED = "active", "newest", "oldest", "finished"
 ORDERS = (ACTIVE, NEWEST, OLDEST, FINISHED)
 RUNNING = ("running", "placed")
 WAITING = ("queued", "waiting", "held")
-ENDED = ("failed", "cancelled", "succeeded")
+ENDED = tuple(sorted(FINAL_STATES))
 
 Job = Mapping[str, Any]
 #: Answers GET /v1/jobs with these parameters.

@@ -9,15 +9,19 @@ from typing import Any, NamedTuple
 from rich.cells import cell_len
 
 from grassq.cli import job_text
-from grassq.cli.top.frame import STATE_STYLES, Glyphs, Line, Piece, bar, fit, text
+from grassq.cli.listing.bars import bar, percent
+from grassq.cli.listing.columns import directory, plain_state
+from grassq.cli.listing.differences import command_text, shortened
+from grassq.cli.render import STATE_COLOURS
+from grassq.cli.top.frame import Glyphs, Line, Piece, fit, text
 from grassq.cli.top.job_window import JobWindow
 from grassq.errors import BadInput
+from grassq.net.encoding import FINAL_STATES
 
 Job = Mapping[str, Any]
 PROGRESS_CELLS = 7
 #: Blanks between two columns.
 GAP = 1
-FINAL = ("succeeded", "failed", "cancelled")
 
 
 class Look(NamedTuple):
@@ -41,21 +45,20 @@ class Column(NamedTuple):
 
 
 def _state(job: Job, look: Look) -> str:
-    if job.get("unreachable"):
-        return "unreachable"
-    state = str(job.get("state"))
-    if job.get("cancel_requested") and state in ("placed", "running"):
-        return "ending"
+    state = plain_state(job)
     return f"{state} {job_text.result(job)}" if state == "failed" else state
 
 
 def _name(job: Job, look: Look) -> str:
-    name, command = job.get("name"), job_text.command(job)
-    return f"{name}  {command}" if name else command
+    return _named(job, command_text(job))
+
+
+def _named(job: Job, command: str) -> str:
+    return f"{job['name']}  {command}" if job.get("name") else command
 
 
 def _where(job: Job, look: Look) -> str:
-    if job.get("state") in FINAL:
+    if job.get("state") in FINAL_STATES:
         return ""
     return job_text.holds(job.get("allocation"))
 
@@ -79,12 +82,12 @@ def _progress(job: Job, look: Look) -> str:
     part = progress_of(job)
     if part is None or job.get("state") != "running":
         return ""
-    return f"{bar(part, PROGRESS_CELLS, look.glyphs)} {part:4.0%}"
+    return f"{bar(part, PROGRESS_CELLS, ascii=look.glyphs.is_ascii)} {percent(part):>4}"
 
 
 def _why(job: Job, look: Look) -> str:
     state = job.get("state")
-    if state in FINAL:
+    if state in FINAL_STATES:
         ended = job_text.clock(job.get("finished"), look.now)
         told = job.get("cause") or job.get("error") or (job.get("last_line") if state == "failed" else None)
         return ": ".join(str(each) for each in (ended, told) if each)
@@ -138,7 +141,7 @@ COLUMNS = {
         Column("FINISHED", lambda job, look: job_text.clock(job.get("finished"), look.now), 12, 2),
         Column("TIME", _time, 8, 8),
         Column("PROGRESS", _progress, PROGRESS_CELLS + 5, 7),
-        Column("CWD", lambda job, look: str(job.get("cwd") or ""), 40, 1),
+        Column("CWD", lambda job, look: directory(job), 40, 1),
         Column("WHY", _why, 200, 5, stretch=2),
     )
 }
@@ -222,6 +225,20 @@ def cells_of(job: Job, titles: Sequence[str], look: Look) -> dict[str, str]:
     return {title: text(COLUMNS[title].cell(job, look)) for title in titles}
 
 
+def _short_names(jobs: Sequence[Job], size: int, glyphs: Glyphs) -> list[str]:
+    """Return the names and commands of the jobs on the screen; of commands that are too wide, what differs."""
+    groups: dict[str, list[int]] = {}
+    for at, job in enumerate(jobs):
+        groups.setdefault(str(job.get("name") or ""), []).append(at)
+    names = [""] * len(jobs)
+    for name, places in groups.items():
+        room = size - (cell_len(text(name)) + 2 if name else 0)
+        commands = shortened([jobs[at] for at in places], max(1, room), mark=glyphs.dots)
+        for at, command in zip(places, commands, strict=True):
+            names[at] = text(_named(jobs[at], command))
+    return names
+
+
 def header_row(sizes: Mapping[str, int], width: int, glyphs: Glyphs) -> Line:
     """Return the titles of the columns."""
     titles = {"WHY": "WHY / WHEN"}
@@ -242,10 +259,10 @@ def job_row(
     line: list[Piece] = [(sign, over)]
     for title, size in sizes.items():
         style = over or (
-            STATE_STYLES.get(cells[title].split(" ")[0], "")
+            STATE_COLOURS.get(cells[title].split(" ")[0], "")
             if title == "STATE"
             else "dim"
-            if job.get("state") in FINAL and title != "ID"
+            if job.get("state") in FINAL_STATES and title != "ID"
             else ""
         )
         line += [(fit(cells[title], size, glyphs.dots), style), (" " * GAP, over if at else "")]
@@ -298,6 +315,9 @@ def table_lines(
     rows = window.rows[window.top : window.top + height - 1]
     cells = [cells_of(row.job, widths.titles, look) for row in rows]
     sizes = widths.fit(cells, width)
+    if "NAME" in sizes:
+        names = _short_names([row.job for row in rows], sizes["NAME"], look.glyphs)
+        cells = [{**row, "NAME": name} for row, name in zip(cells, names, strict=True)]
     lines = [header_row(sizes, width, look.glyphs)]
     for at, row in enumerate(rows):
         is_at = has_cursor and window.top + at == window.cursor

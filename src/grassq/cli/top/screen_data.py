@@ -28,7 +28,7 @@ from grassq.cli.top.widgets.log_pane import OLDER_LINES, told_line
 from grassq.core.term.line import Line as LogLine
 from grassq.errors import GrassError, Unreachable
 from grassq.net.client import ApiClient, compact
-from grassq.net.encoding import query
+from grassq.net.encoding import FINAL_STATES, query
 
 #: Changes are read again at most this often: the rows, and all the rest.
 ROWS_EVERY_S = 0.2
@@ -98,7 +98,7 @@ class ScreenData(DrawnScreen):
         self.set_interval(PROGRESS_EVERY_S, self._look_again)
 
     def _tick(self) -> None:
-        """Let clocks go on; and take the size of the terminal, in case that no signal told of a new one."""
+        """Let clocks go on; and take the size of the terminal, in case no signal told of a new one."""
         if not self.is_headless and os.isatty(1):
             size = Size(*os.get_terminal_size(1))
             if size != self.size and size.width and size.height:
@@ -152,7 +152,7 @@ class ScreenData(DrawnScreen):
     def _ask_when(self) -> None:
         window = self.window
         shown = window.rows[window.top : window.top + self.table.rows_shown]
-        ids = [row.place.id for row in shown if row.job.get("state") not in ("succeeded", "failed", "cancelled")]
+        ids = [row.place.id for row in shown if row.job.get("state") not in FINAL_STATES]
         if not ids:
             self._asked_at.pop("when", None)
         elif self._has_forecasts:

@@ -9,15 +9,14 @@ from typing import Any
 
 from grassq.cli import job_text, render
 from grassq.cli.connect import connect
+from grassq.cli.listing import bars
 from grassq.core.syntax.durations import duration_s
 from grassq.errors import BadInput
 
 SINCE = "30d"
 #: The groups that a table has; --csv and --json have all.
 ROWS_MAX = 60
-#: The columns of a bar, and the pieces of its last column.
 BAR_COLUMNS = 12
-BAR_PIECES = " ▏▎▍▌▋▊▉█"
 #: Resources whose hours have a column in the table, if a run held some.
 SHOWN_RESOURCES = ("gpu", "cpu")
 #: On a narrower terminal a table has no bars.
@@ -65,7 +64,8 @@ def _table(by: str, groups: Sequence[Mapping[str, Any]], total: Mapping[str, Any
         headers.append("RUN TIME")
         most = max(_number(each.get("run_hours")) for each in groups[:ROWS_MAX])
         for row, each in zip(rows, groups, strict=False):
-            row.append(_bar(_number(each.get("run_hours")), most))
+            part = _number(each.get("run_hours")) / most if most > 0 else 0.0
+            row.append(bars.bar(part, BAR_COLUMNS, ascii=not render.is_utf8()))
     last = _row("total", total, resources)
     rows.append(last + [""] * (len(headers) - len(last)))
     render.table(headers, rows, flexible=by.upper())
@@ -86,7 +86,7 @@ def _row(name: str, group: Mapping[str, Any], resources: Sequence[str]) -> list[
         name,
         str(group.get("jobs")),
         str(group.get("runs")),
-        "-" if rate is None else f"{_number(rate):.0%}",
+        "-" if rate is None else bars.percent(_number(rate)),
         str(group.get("failed")),
         *(_hours(hours.get(resource, 0.0)) for resource in resources),
         _wait(group.get("wait_median_s")),
@@ -127,9 +127,3 @@ def _hours(value: object) -> str:
 
 def _wait(value: object) -> str:
     return job_text.span(value) if isinstance(value, int | float) else "-"
-
-
-def _bar(value: float, most: float) -> str:
-    eighths = round(value / most * BAR_COLUMNS * 8) if most > 0 else 0
-    full, rest = divmod(min(eighths, BAR_COLUMNS * 8), 8)
-    return BAR_PIECES[8] * full + (BAR_PIECES[rest] if rest else "")

@@ -6,5 +6,5 @@
 May import `net`, `core.term` and files of `cli.top` that do not draw. Never imports textual.
 
 When the daemon is away, a thread asks again after 0.5 to 5 seconds and says so. When a thread fails in a way that was
-not foreseen, `top` ends with a message: a screen that silently stopped to change would lie.
+not foreseen, `top` ends with a message: a screen that silently stopped changing would lie.
 """
