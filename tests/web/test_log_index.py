@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from grassq.core.protocol import LogCut
 from grassq.core.term.line import Line
 from grassq.core.term.screen import fold
+from grassq.web.logs import index as log_index
 from grassq.web.logs import index_file
 from grassq.web.logs.index import Bound, LogBytes, LogChanged, LogIndex, LogIndexes
 from grassq.web.logs.index_file import IndexPlace, IndexPlaces
@@ -194,3 +196,19 @@ def test_the_indexes_of_removed_jobs_are_deleted(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
     indexes.remove([1])
     assert [path.name for path in tmp_path.iterdir()] == ["2.1.log"]
+
+
+def test_a_daemon_that_reads_log_after_log_deletes_the_oldest_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    indexes = LogIndexes(tmp_path)
+
+    async def test() -> None:
+        for job in range(1, 2 * log_index.KEPT + 2):
+            await whole(await indexes.of((job, 1, "log"), is_cut=False), Log(PLAIN[:600_000]))
+            os.utime(tmp_path / f"{job}.1.log", (job, job))
+
+    monkeypatch.setattr(log_index, "FILES_MAX", 1)
+    asyncio.run(test())
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {f"{job}.1.log" for job in range(log_index.KEPT + 1, 2 * log_index.KEPT + 2)}

@@ -26,7 +26,7 @@ from grassq.web.logs.tail import MARK_MAX, OFFSET_MAX, Source
 
 #: Indexes that are in memory; the one that was not used for the longest time is dropped. All are in files.
 KEPT = 16
-#: Bytes of all index files; the oldest are deleted.
+#: Bytes of all index files, checked when every KEPT-th index is opened; the oldest are deleted.
 FILES_MAX = 256 << 20
 #: Bytes that are counted before others have a turn.
 PIECE = 256 << 10
@@ -81,7 +81,7 @@ class LogIndex:
     """The index of one log. Used from the event loop; one caller at a time, within `lock`."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.lock = asyncio.Lock()
         self._is_loaded = False
         self._reset()
@@ -123,13 +123,13 @@ class LogIndex:
     async def forget(self) -> None:
         """Forget everything about the log, also in the file."""
         self._reset()
-        await asyncio.to_thread(index_file.replace, self._path, [])
+        await asyncio.to_thread(index_file.replace, self.path, [])
 
     async def _load(self, log: LogBytes) -> None:
         """Begin where the file ends, and compare what it says with the log."""
         if not self._is_loaded:
             self._is_loaded = True
-            self.places = IndexPlaces(await asyncio.to_thread(index_file.load, self._path))
+            self.places = IndexPlaces(await asyncio.to_thread(index_file.load, self.path))
             self._go_to_last_place()
         if (cut_end := await log.cut_end()) != self._cut_end:
             # More of the middle was cut out: only what is before the cut is as it was.
@@ -212,9 +212,9 @@ class LogIndex:
         with contextlib.suppress(OSError):
             if self._thinned:
                 self._thinned = False
-                await asyncio.to_thread(index_file.replace, self._path, list(self.places.all))
+                await asyncio.to_thread(index_file.replace, self.path, list(self.places.all))
             elif places:
-                await asyncio.to_thread(index_file.append, self._path, places)
+                await asyncio.to_thread(index_file.append, self.path, places)
 
     async def lines_from(self, log: LogBytes, place: IndexPlace | None, first: int, most: Bound) -> list[Line]:
         """Return lines from number `first` on, read from a place on; the bytes must be indexed."""
@@ -287,13 +287,14 @@ class LogIndexes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._kept: OrderedDict[tuple[Key, bool], LogIndex] = OrderedDict()
-        self._is_bounded = False
+        self._opened = 0
 
     async def of(self, key: Key, *, is_cut: bool) -> LogIndex:
         """Return the index of a log; a copy that leaves out the middle of a log has an index of its own."""
-        if not self._is_bounded:
-            self._is_bounded = True
-            await asyncio.to_thread(self._bound_files)
+        if (key, is_cut) not in self._kept:
+            if self._opened % KEPT == 0:
+                await asyncio.to_thread(self._bound_files, {each.path for each in self._kept.values()})
+            self._opened += 1
         index = self._kept.get((key, is_cut))
         if index is None:
             job, attempt, stream = key
@@ -314,13 +315,14 @@ class LogIndexes:
                 if (match := _NAME.fullmatch(path.name)) and int(match[1]) in gone:
                     path.unlink(missing_ok=True)
 
-    def _bound_files(self) -> None:
-        """Delete the oldest files beyond the bound."""
+    def _bound_files(self, used: set[Path]) -> None:
+        """Delete the oldest files beyond the bound, but none that is in use."""
         with contextlib.suppress(OSError):
             found = [(path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.iterdir()]
             left = sum(size for _, size, _ in found)
             for _, size, path in sorted(found):
                 if left <= FILES_MAX:
                     return
-                path.unlink(missing_ok=True)
-                left -= size
+                if path not in used:
+                    path.unlink(missing_ok=True)
+                    left -= size
