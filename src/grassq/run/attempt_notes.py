@@ -55,18 +55,19 @@ def note_cut(path: str, stream: str, cut: CutNote) -> None:
         "limit": cut.limit,
         "begins_line": cut.begins_line,
     }
-    atomic_files.write_aside(path, f"{stream}.cut", atomic_files.line({"v": rundir.FORMAT, **words}), sync=False)
+    name = os.path.basename(rundir.cut_path(path, stream))
+    atomic_files.write_aside(path, name, atomic_files.line({"v": rundir.FORMAT, **words}), sync=False)
 
 
 def forget_cut(path: str, stream: str) -> None:
     """Remove the note of a cut: the log has begun again."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{path}/{stream}.cut")
+        os.unlink(rundir.cut_path(path, stream))
 
 
 def read_cut(path: str, stream: str, size: int) -> CutNote | None:
     """Return what was cut out of a stream of this size; None if nothing was."""
-    name = f"{rundir.log_path(path, stream)}.cut"
+    name = rundir.cut_path(path, stream)
     if not os.access(name, os.F_OK):
         return None  # nearly always, and quicker than a read that fails
     return parse_cut(atomic_files.read(name, CUT_LIMIT) or b"", size)
@@ -83,6 +84,17 @@ def parse_cut(data: bytes, size: int) -> CutNote | None:
     if found.get("v") != rundir.FORMAT or not cut.begin + len(cut.mark) <= cut.end <= size:
         return None
     return cut
+
+
+def add_result(path: str, record: dict[str, Any]) -> None:
+    """Add the result that the job wrote to its exit record; an unusable result is the error of a job that succeeded."""
+    file = rundir.result_file(path)
+    if not os.access(file, os.F_OK):
+        return  # nearly always, and quicker than a read that fails
+    try:
+        exit_record.take_result(record, atomic_files.read(file, exit_record.RESULT_LIMIT))
+    except OSError as error:
+        exit_record.no_result(record, error)
 
 
 def note_unstarted(path: str, why: str) -> None:

@@ -242,24 +242,21 @@ class LogCaps:
 
 def of(path: str, spec: rundir.RunSpec) -> LogCaps | None:
     """Return what keeps the logs of an attempt within their limit; None if they have none."""
-    return LogCaps(path, _streams(spec), spec.log_max) if spec.log_max else None
+    return LogCaps(path, rundir.streams_of(spec.split), spec.log_max) if spec.log_max else None
 
 
 def last_look(path: str, spec: rundir.RunSpec, caps: LogCaps | None, record: dict[str, Any]) -> None:
     """Cut the logs of an attempt that has ended; add to its exit record why that cannot be done."""
     if caps is None:
         # A short command: its streams were not looked at yet.
-        if not spec.log_max or not any([_is_above(path, stream, spec.log_max) for stream in _streams(spec)]):
+        streams = rundir.streams_of(spec.split)
+        if not spec.log_max or not any([_is_above(path, stream, spec.log_max) for stream in streams]):
             return
-        caps = LogCaps(path, _streams(spec), spec.log_max)
+        caps = LogCaps(path, streams, spec.log_max)
     for cap in caps.streams:
         cap.last_look()
         if cap.failure is not None and record["error"] is None:
             record["error"] = cap.failure
-
-
-def _streams(spec: rundir.RunSpec) -> tuple[str, ...]:
-    return ("out", "err") if spec.split else ("log",)
 
 
 def _is_above(path: str, stream: str, limit: int) -> bool:

@@ -11,7 +11,7 @@ it does not know, and nothing here changes its meaning without a new FORMAT.
                          stop         {"v", "grace_s", "reason"}: end the job
                          lease        {"v", "until", "length_s", "boot"}: until when on CLOCK_BOOTTIME it may run
                          log          stdout and stderr (`out` and `err` when split)
-                         log.cut      {"v", "from", "to", "lines", ...}: what was cut out of `log`
+                         log.cut      {"v", "from", "to", ...}: what was cut out of `log`; also `out.cut`, `err.cut`
                          exit         JSON, a space, crc32 as eight hex digits, newline
                          acked        empty: the broker has its end on disk
                          unrecorded   empty: the broker's store, restored from a backup, has no record of it
@@ -142,17 +142,6 @@ def result_file(path: str) -> str:
     return f"{files_dir(path)}/result.json"
 
 
-def add_result(path: str, record: dict[str, Any]) -> None:
-    """Add the result that the job wrote to its exit record; an unusable result is the error of a job that succeeded."""
-    file = result_file(path)
-    if not os.access(file, os.F_OK):
-        return  # nearly always, and quicker than a read that fails
-    try:
-        exit_record.take_result(record, atomic_files.read(file, exit_record.RESULT_LIMIT))
-    except OSError as error:
-        exit_record.no_result(record, error)
-
-
 def tree_dir(path: str) -> str:
     """Return the directory of a job that was sent files."""
     return f"{path}/tree"
@@ -173,6 +162,16 @@ def log_path(path: str, stream: str) -> str:
     if stream not in STREAMS:
         raise ValueError(f"no stream {stream!r}; there are {', '.join(STREAMS)}")
     return f"{path}/{stream}"
+
+
+def cut_path(path: str, stream: str) -> str:
+    """Return the file that says what was cut out of a stream."""
+    return f"{log_path(path, stream)}.cut"
+
+
+def streams_of(split: object) -> tuple[str, ...]:
+    """Return the streams of a job, with or without `--split`."""
+    return STREAMS[1:] if split else STREAMS[:1]
 
 
 def marks(path: str, job: int, attempt: int) -> list[bytes]:

@@ -370,7 +370,7 @@ class Shim:
             log_cap.last_look(attempt.path, attempt.spec, attempt.caps, attempt.record)
             if attempt.record["outcome"] == exit_record.EXITED:
                 attempt_notes.add_unstarted(attempt.path, attempt.record)
-            rundir.add_result(attempt.path, attempt.record)
+            attempt_notes.add_result(attempt.path, attempt.record)
         # While a daemon listens, its store is the durable record, and a sync here would cost every job a disk flush.
         synced = self.deaf
         recorded = self._record(attempt, sync=synced)

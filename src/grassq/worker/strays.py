@@ -69,7 +69,7 @@ def _about(path: str, boot: str) -> dict[str, object]:
         return {"again": ""}
     is_running = _runs(found)
     ended = found.exit or {}
-    streams = [rundir.log_path(path, stream) for stream in (("out", "err") if spec.split else ("log",))]
+    streams = [rundir.log_path(path, stream) for stream in rundir.streams_of(spec.split)]
     return {
         "command": _words(spec.argv[_asked(path).get("wrapper", 0) :]),
         "cwd": os.fsdecode(spec.cwd),

@@ -18,6 +18,7 @@ from grassq.core.forecast.run_times import RunTimes, times_by_progress
 from grassq.core.forecast.scene import Scene
 from grassq.core.forecast.stretch import Stretch
 from grassq.core.model import Job, State
+from grassq.run.rundir import streams_of
 from grassq.web.logs.last_lines import LastLines, LogPlace
 
 #: How long the plays of one forecast may take, and when even the first play is broken off.
@@ -106,7 +107,7 @@ class Forecaster:
             LogPlace(job.id, job.attempt, stream, job.placement.worker)
             for job in [*running.values()][:PROGRESS_MAX]
             if job.placement is not None
-            for stream in (("out", "err") if job.spec.split else ("log",))
+            for stream in streams_of(job.spec.split)
         )
         found: dict[int, RunTimes] = {}
         for place, end in ends.items():

@@ -21,6 +21,7 @@ from grassq.core.model import FINAL, Job
 from grassq.core.protocol import LogCut
 from grassq.errors import GrassError
 from grassq.run import log_files
+from grassq.run.rundir import streams_of
 from grassq.web.logs.tail import MARK_MAX, OFFSET_MAX, LogReader
 from grassq.web.workers.connection import OutOfTouch
 
@@ -271,7 +272,7 @@ def _recent_logs(batch: Batch, worker: str | None = None) -> list[tuple[str, Key
 def _of_job(batch: Batch, job: Job) -> list[tuple[str, Key]]:
     if job.state not in FINAL:
         return []
-    streams = ("out", "err") if job.spec.split else ("log",)
+    streams = streams_of(job.spec.split)
     if job.attempt == 1 and job.placement is not None:
         places = [(1, job.placement.worker)]
     else:

@@ -13,6 +13,7 @@ from grassq.core.diagnosis.nested import CURSOR_UP, outer_bar
 from grassq.core.diagnosis.progress import JobProgress
 from grassq.core.term.screen import fold
 from grassq.errors import GrassError
+from grassq.run.rundir import streams_of
 from grassq.web.logs.tail import OFFSET_MAX, LogReader, Sources
 
 #: Of more jobs, only the first are looked at.
@@ -194,7 +195,7 @@ def _places(job: Mapping[str, object]) -> list[LogPlace]:
     id_, attempt, worker = job.get("id"), job.get("attempt"), job.get("worker")
     if not isinstance(id_, int) or not isinstance(attempt, int) or attempt < 1 or not isinstance(worker, str):
         return []
-    streams = ("out", "err") if job.get("split") else ("log",)
+    streams = streams_of(job.get("split"))
     return [LogPlace(id_, attempt, stream, worker, job.get("state") in UNFINISHED) for stream in streams]
 
 
