@@ -21,13 +21,6 @@ LONGEST_S = 100 * 365 * 86400.0
 SLOTS_NAMED = 8
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
-SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def size(count: int) -> str:
-    """Return a number of bytes in the largest unit that it has one of."""
-    power = min(max(count.bit_length() - 1, 0) // 10, len(SIZES) - 1)
-    return f"{count / (1 << 10 * power):.{min(power, 1)}f} {SIZES[power]}"
 
 
 def now() -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grassq.cli import job_text, render
+from grassq.core.printable import size_text
 from grassq.errors import BadInput, GrassError
 
 HOW = "`grass clean --yes` removes all of these; `--older 7d`, a state, a name or ids remove some"
@@ -45,7 +46,7 @@ def _lines(would: Mapping[str, Any]) -> list[str]:
     what = "its log, results and checkpoints" if count == 1 else "their logs, results and checkpoints"
     return [
         f"{_jobs(count)}: {states}; {when}",
-        f"{job_text.size(would['bytes'])} on the daemon's disk: {what} are removed too",
+        f"{size_text(would['bytes'])} on the daemon's disk: {what} are removed too",
     ]
 
 
@@ -54,7 +55,7 @@ def _kept(keep: Mapping[str, Any] | None) -> list[str]:
     if keep is None or not keep["by"]:
         return []
     parts = [f"{_jobs(rule['count'])} by {name} = {rule['set']}" for name, rule in keep["by"].items()]
-    size = f" ({job_text.size(keep['bytes'])})" if keep["count"] else ""
+    size = f" ({size_text(keep['bytes'])})" if keep["count"] else ""
     return [f"by itself the daemon removes {_jobs(keep['count'])} now{size}: {', '.join(parts)}"]
 
 
@@ -67,7 +68,7 @@ def _answer() -> str:
 
 def still_there(count: int, left: Mapping[str, Any]) -> str:
     """Return the sentence about folders that could not be removed yet."""
-    size = f" ({job_text.size(left['bytes'])})" if left.get("bytes") else ""
+    size = f" ({size_text(left['bytes'])})" if left.get("bytes") else ""
     return f"the files of {_jobs(count)}{size} are still there, and are removed as soon as possible; {left.get('why')}"
 
 

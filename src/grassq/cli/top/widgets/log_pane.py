@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from grassq.cli import job_text
 from grassq.cli.render import clean
 from grassq.cli.top.feeds.log_tail import KEPT_LINES, LogNews
 from grassq.cli.top.frame import Line, Piece
 from grassq.cli.top.widgets.lines import LinesView
+from grassq.core.printable import size_text
 from grassq.core.term import style as styles
 from grassq.core.term.line import Line as LogLine
 from grassq.core.term.line import Span
@@ -52,7 +52,7 @@ class LogPane(LinesView):
         if news.is_new:
             self._final, self._bottom, self._older = [], 0, 0
         if news.skipped > 0:
-            self._final.append(_note(f"[skipped {job_text.size(news.skipped)}]"))
+            self._final.append(_note(f"[skipped {size_text(news.skipped)}]"))
         self._final += news.lines
         self._open = news.open_lines
         if (excess := len(self._final) - KEPT_LINES - self._older) > 0:
