@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,7 @@ MODE_NAME = "mode.json"
 MODE_MAX = 64 << 10
 
 Document = dict[str, Any]
+T = TypeVar("T", bound=Struct)
 
 
 def settings_file(home: str) -> str:
@@ -36,12 +37,18 @@ class _SavedFlags(Struct, frozen=True):
 
 def saved_flags(home: str) -> dict[str, object]:
     """Return the settings among the options that daemons of this home are started with in the background."""
+    found = read_mode(home, _SavedFlags)
+    return {} if found is None else msgspec.structs.asdict(found)
+
+
+def read_mode(home: str, kind: type[T]) -> T | None:
+    """Return the saved options of this home, as a struct of this kind; None if none are saved."""
     path = Path(home) / MODE_NAME
     try:
         with path.open("rb") as file:
-            return msgspec.structs.asdict(msgspec.json.decode(file.read(MODE_MAX), type=_SavedFlags))
+            return msgspec.json.decode(file.read(MODE_MAX), type=kind)
     except FileNotFoundError:
-        return {}
+        return None
     except (msgspec.MsgspecError, OSError) as error:
         raise Refused(f"{path} cannot be read: {error}; run `grass daemon` with its options again") from error
 

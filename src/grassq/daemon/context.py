@@ -18,14 +18,13 @@ from msgspec import Struct
 
 from grassq import atomic_files
 from grassq.broker.views import timestamp
-from grassq.configuration import MODE_MAX, MODE_NAME
+from grassq.configuration import MODE_NAME, read_mode
 from grassq.core.model import DiskShortage
 from grassq.core.resources.amounts import log_limit, size_bytes
 from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
 from grassq.core.resources.disk_floor import DiskFloor, parse_floor, shortage
 from grassq.core.syntax.durations import duration_s
 from grassq.daemon.home_lock import user_socket
-from grassq.errors import Refused
 from grassq.settings import STORE_MEMORY, Origin, Settings
 from grassq.web.listen.tcp import make_runner
 from grassq.web.retention import KeepRules
@@ -148,14 +147,7 @@ def capacity_of(text: str) -> Capacity:
 
 def load_mode(home: str) -> SavedMode:
     """Return the saved options of this home."""
-    path = Path(home) / MODE_NAME
-    try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MODE_MAX), type=SavedMode)
-    except FileNotFoundError:
-        return SavedMode()
-    except (msgspec.MsgspecError, OSError) as error:
-        raise Refused(f"{path} cannot be read: {error}; run `grass daemon` with its options again") from error
+    return read_mode(home, SavedMode) or SavedMode()
 
 
 def save_mode(home: str, mode: SavedMode) -> None:
