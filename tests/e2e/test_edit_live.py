@@ -128,8 +128,8 @@ def test_moved_jobs_start_in_their_new_order_also_after_a_crash(grass: Grass) ->
     a_queue(grass)
     ids = [grass.enqueue("--queue", "one", "--", "true") for _ in range(4)]
     first, second, third, fourth = map(str, ids)
-    assert grass.ok("move", fourth, "--first") == f"job {fourth}: first\n"
-    assert grass.ok("move", second, first, "--after", third) == f"2 jobs: after {third}\n"
+    assert grass.ok("move", fourth, "--first") == f"job {fourth} is now first among jobs of equal priority\n"
+    assert grass.ok("move", second, first, "--after", third) == f"2 jobs are now after job {third}\n"
     assert grass.ok("move", fourth, "--first").startswith("nothing changed")
     assert "in one way" in grass.refuses(2, "move", first)
     assert "in one way" in grass.refuses(2, "move", first, "--first", "--last")

@@ -246,9 +246,9 @@ SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before),
 all, a state or several (failed,cancelled), a queue, a name, or token:ID (the
 unfinished jobs of a token). DURATION is 90s, 5m, 1h30m, 7d or 1week.
 `grass COMMAND --help` explains a command. `--json` prints data for programs.
-Exit: 0 ok, 1 a job failed or the answer could not be written, 2 usage, 3 not
-found, 4 no daemon or broker, 5 refused, 124 timed out, 130 interrupted, 141
-output pipe closed.
+Exit: 0 ok, 1 a job or a test notice failed, no line matched, or the answer
+could not be written, 2 usage, 3 not found, 4 no daemon or broker, 5 refused,
+124 timed out, 130 interrupted, 141 output pipe closed.
 """
 
 _OVERVIEW = """\

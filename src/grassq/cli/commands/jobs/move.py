@@ -42,7 +42,7 @@ def move(arguments: argparse.Namespace) -> int:
     elif not ids:
         render.line("nothing changed: the jobs are there already")
     else:
-        some = f"job {ids[0]}" if len(ids) == 1 else f"{len(ids)} jobs"
-        render.line(f"{some}: {where}" + (f" {target}" if target else ""))
+        some = f"job {ids[0]} is" if len(ids) == 1 else f"{len(ids)} jobs are"
+        render.line(f"{some} now {where}" + (f" job {target}" if target else " among jobs of equal priority"))
     render.notes(answer.get("notes", []))
     return 0
