@@ -226,8 +226,8 @@ class Run:
         return (id_, kind) not in self.said and (id_, kind) not in self.judged
 
     def _say(self, made: Forecast, job: Job, kind: str, now: float) -> None:
-        rank = self.board.line(shape_of(job)).before(job.order) if kind == "start" else 0
-        found = made.of(job, rank)
+        place = self.board.line(shape_of(job)).before(job.order) if kind == "start" else 0
+        found = made.of(job, place)
         interval = found.starts if kind == "start" else found.ends
         if interval is not None:
             self.said[job.id, kind] = now, interval

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grassq.core.forecast.run_times import LONGEST_S, around, exactly, fit_runs, spread_of
+from grassq.core.forecast.run_times import LONGEST_S, around, fit_runs, spread_of
 
 SECONDS = st.floats(0.0, 1e12, allow_nan=False)
 RUNS = st.lists(st.tuples(SECONDS, st.booleans()), min_size=1, max_size=40)
@@ -64,12 +64,6 @@ def test_a_job_that_runs_longer_than_all_like_runs_is_expected_to_run_on() -> No
     times = fit_runs([(60.0, True)] * 20)
     assert times is not None
     assert 600.0 < times.quantile(0.5, 600.0) < 6000.0
-
-
-def test_a_known_run_time_is_drawn_exactly() -> None:
-    times = exactly(123.0)
-    assert abs(times.draw(0.99, shift=times.shift(0.9, 0.5), common=0.5) - 123.0) < 1e-3
-    assert times.draw(0.5, elapsed_s=200.0) == 200.0
 
 
 def test_around_a_value_lies_the_value() -> None:

@@ -24,7 +24,7 @@ class Asked(Struct, frozen=True):
     """A job that was asked about, and its place among the queued jobs of its shape, from 0 on."""
 
     job: Job
-    rank: int = 0
+    place: int = 0
 
 
 def scene(batch: Batch) -> Scene:
@@ -47,7 +47,7 @@ def named_page(batch: Batch, name: str) -> list[Job]:
 def asked_page(reading: Reading, batch: Batch) -> tuple[list[Asked], Reading]:
     """Return the next selected jobs, and the reading after them."""
     some, reading = read(batch, reading, SELECTED_PAGE)
-    return ranked(batch, [job for job, _ in some]), reading
+    return with_places(batch, [job for job, _ in some]), reading
 
 
 def last_asked(batch: Batch, selectors: Iterable[Selector]) -> list[Asked]:
@@ -66,7 +66,7 @@ def last_asked(batch: Batch, selectors: Iterable[Selector]) -> list[Asked]:
                 scan = JobScan(descending=True)
         jobs = map(batch.current, batch.store.scan(scan, LAST_READ))
         found |= {job.id: job for job in jobs if _is_named(meant, job)}
-    return ranked(batch, found.values())
+    return with_places(batch, found.values())
 
 
 def _is_named(selector: Selector, job: Job) -> bool:
@@ -81,7 +81,7 @@ def _is_named(selector: Selector, job: Job) -> bool:
             return False
 
 
-def ranked(batch: Batch, jobs: Iterable[Job]) -> list[Asked]:
+def with_places(batch: Batch, jobs: Iterable[Job]) -> list[Asked]:
     """Return jobs with their places among the queued jobs of their shapes."""
     return [
         Asked(job, batch.board.line(shape_of(job)).before(job.order) if job.state is State.QUEUED else 0)

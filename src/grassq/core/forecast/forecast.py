@@ -68,8 +68,8 @@ class Forecast:
         for job in scene.queued:
             self._ids.setdefault(shape_of(job), []).append(job.id)
 
-    def of(self, job: Job, rank: int = 0) -> JobForecast:
-        """Return the forecast of a job; `rank` is its place among the queued jobs of its shape, from 0 on."""
+    def of(self, job: Job, place: int = 0) -> JobForecast:
+        """Return the forecast of a job; `place` is its place among the queued jobs of its shape, from 0 on."""
         if job.state in FINAL:
             return JobForecast(why=f"the job has ended ({job.state})")
         if (stopped := self._stopped(job)) is not None:
@@ -78,7 +78,7 @@ class Forecast:
         if job.state in HOLDING and job.id in self.plays[0].starts:
             return self._of_holding(job, like)
         count = 0 if like is None else like.count
-        if (starts := self._starts(job, rank)) is None:
+        if (starts := self._starts(job, place)) is None:
             return JobForecast(why=self._why_never(job), count=count)
         at, basis, where = self._interval(starts, self._stretch.starts), self._basis(like, job), self._where(job)
         if like is None:
@@ -87,14 +87,14 @@ class Forecast:
         return JobForecast(starts=at, ends=ends, basis=basis, count=count, where=where)
 
     def over(self, jobs: Iterable[tuple[Job, int]]) -> tuple[Interval | None, int]:
-        """Return when the last of some jobs ends, each with its rank, and how many have no estimate: they are left out.
+        """Return when the last of some jobs ends, each with its place; and how many were left out without an estimate.
 
         Of jobs behind the played ones, the last of each shape stands for all of its shape.
         """
         last, unknown = [-inf] * len(self.plays), 0
-        for job, rank in self._last_ones(jobs):
+        for job, place in self._last_ones(jobs):
             like = self._like(job)
-            starts = None if like is None or self._stopped(job) else self._starts(job, rank)
+            starts = None if like is None or self._stopped(job) else self._starts(job, place)
             ends = None if starts is None or like is None else self._ends(job, starts, like)
             if ends is None or any(map(isinf, ends)):
                 unknown += 1
@@ -131,13 +131,13 @@ class Forecast:
         """Return the jobs that may end last: of those behind the played ones, the last of each shape."""
         found: list[tuple[Job, int]] = []
         behind: dict[Shape, tuple[Job, int]] = {}
-        for job, rank in jobs:
+        for job, place in jobs:
             if job.state in FINAL:
                 continue
             if job.state is not State.QUEUED or job.id in self.plays[0].starts:
-                found.append((job, rank))
-            elif (shape := shape_of(job)) not in behind or behind[shape][1] < rank:
-                behind[shape] = job, rank
+                found.append((job, place))
+            elif (shape := shape_of(job)) not in behind or behind[shape][1] < place:
+                behind[shape] = job, place
         return [*found, *behind.values()]
 
     def _unplayed(self, played: Played) -> dict[Shape, int]:
@@ -169,7 +169,7 @@ class Forecast:
     def _where(self, job: Job) -> Placement | None:
         return self.plays[0].where.get(job.id)
 
-    def _starts(self, job: Job, rank: int) -> list[float] | None:
+    def _starts(self, job: Job, place: int) -> list[float] | None:
         """Return when a job starts in each play, in time of day; None if it does not start in one of them."""
         found: list[float] = []
         shape = shape_of(job)
@@ -177,7 +177,7 @@ class Forecast:
             at = played.starts.get(job.id)
             if at is None and job.state is State.QUEUED:
                 started = sum(id_ in played.starts for id_ in self._ids.get(shape, ()))
-                at = _doubted(played, played.start_behind(shape, max(0, rank - started)), number)
+                at = _doubted(played, played.start_behind(shape, max(0, place - started)), number)
             if at is None:
                 return None
             found.append(self._wall(at))

@@ -43,7 +43,7 @@ class Played(Struct):
     #: The board at the end.
     board: Board | None = None
 
-    def start_behind(self, shape: Shape, rank: int) -> float | None:
+    def start_behind(self, shape: Shape, place: int) -> float | None:
         """Return about when the job starts that is at this place behind the played jobs of its shape."""
         if self.broken_off is None:
             return None
@@ -51,7 +51,7 @@ class Played(Struct):
         every = sum(self.rates.values())
         if span <= 0.0 or every < STARTS_FOR_RATE:
             return None
-        return self.broken_off + (rank + 1) * span / (own if own >= STARTS_FOR_RATE else every)
+        return self.broken_off + (place + 1) * span / (own if own >= STARTS_FOR_RATE else every)
 
 
 class _Play:

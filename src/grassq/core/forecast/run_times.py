@@ -99,11 +99,6 @@ class RunTimes:
         return min(max(found, -ODDS_MAX), ODDS_MAX)
 
 
-def exactly(seconds: float) -> RunTimes:
-    """Return the distribution of a run time that is known."""
-    return RunTimes([0.0], [log(min(max(seconds, SHORTEST_S), LONGEST_S))], 1e-9, 0)
-
-
 def around(seconds: float, spread: float) -> RunTimes:
     """Return a distribution with this middle and spread."""
     return RunTimes([0.0], [log(min(max(seconds, SHORTEST_S), LONGEST_S))], max(spread, 1e-9), 0)

@@ -52,12 +52,12 @@ class Eta:
         shown = [each for each in asked if each.job.state not in FINAL][:SELECTED_SHOWN] or asked[:SELECTED_SHOWN]
         if not is_whole:
             asked += await self._engine.read(partial(reading.last_asked, selectors=chosen[:LAST_SELECTORS]))
-        unfinished = [(each.job, each.rank) for each in asked if each.job.state not in FINAL]
+        unfinished = [(each.job, each.place) for each in asked if each.job.state not in FINAL]
         over, unknown = forecast.over(unfinished)
         return document(
             {
                 **forecast_document(forecast),
-                "jobs": [eta_document(each.job, forecast.of(each.job, each.rank)) for each in shown],
+                "jobs": [eta_document(each.job, forecast.of(each.job, each.place)) for each in shown],
                 "done": interval_document(over),
                 "without_estimate": unknown,
                 # Of a longer selection, only its first jobs and its newest ones are looked at.
@@ -91,11 +91,11 @@ def _overview(batch: Batch, forecast: Forecast) -> dict[str, object]:
     scene = forecast.scene
     running = sorted((job for job in scene.holding if job.state is State.RUNNING), key=lambda job: job.id)
     queued = sorted((job for job in scene.queued if job.state is State.QUEUED), key=lambda job: job.order)
-    shown = reading.ranked(batch, [*running[:RUNNING_SHOWN], *queued[:NEXT_SHOWN]])
+    shown = reading.with_places(batch, [*running[:RUNNING_SHOWN], *queued[:NEXT_SHOWN]])
     waiting = batch.board.queued()
     return {
         **forecast_document(forecast),
-        "jobs": [eta_document(each.job, forecast.of(each.job, each.rank)) for each in shown],
+        "jobs": [eta_document(each.job, forecast.of(each.job, each.place)) for each in shown],
         "done": interval_document(forecast.everything()),
         "running": len(running),
         "queued": waiting,

@@ -108,8 +108,8 @@ class Recorder:
         now_so = batch.fetch([job.id for job in some])
         made = []
         # A forecast is a moment old: what has changed since is left out.
-        for each in reading.ranked(batch, [job for job in some if job.id in now_so and now_so[job.id] == job]):
-            found = forecast.of(each.job, each.rank)
+        for each in reading.with_places(batch, [job for job in some if job.id in now_so and now_so[job.id] == job]):
+            found = forecast.of(each.job, each.place)
             if each.job.state is State.RUNNING and found.ends is not None:
                 made.append(_prediction(each.job, "end", found.ends, found.basis, now))
             elif each.job.state is State.QUEUED and found.starts is not None and found.starts.likely - now > NEAR_S:

@@ -74,7 +74,7 @@ class WhatIf:
         if body.capacity is not None:
             scene = _with_capacity(scene, body.capacity, body.on, found.default)
         made = await asyncio.to_thread(self._forecaster.play, _joined(scene, found.asked))
-        told = eta_document(found.asked.job, made.of(found.asked.job, found.asked.rank))
+        told = eta_document(found.asked.job, made.of(found.asked.job, found.asked.place))
         return document({**forecast_document(made), "job": {**told, "id": None}, "warnings": list(warnings)})
 
     async def capacity(self, request: web.Request) -> web.Response:
@@ -95,15 +95,15 @@ class WhatIf:
 
 def _imagine(batch: Batch, draft: service.Draft, bearer: Bearer) -> _Imagined:
     job = service.imagined(batch, draft, bearer)
-    rank = batch.board.line(shape_of(job)).before(job.order) if job.state is State.QUEUED else 0
-    return _Imagined(Asked(job, rank), reading.scene(batch), batch.board.roles.default)
+    place = batch.board.line(shape_of(job)).before(job.order) if job.state is State.QUEUED else 0
+    return _Imagined(Asked(job, place), reading.scene(batch), batch.board.roles.default)
 
 
 def _joined(scene: Scene, asked: Asked) -> Scene:
     """Return the scene with the job in its line, unless jobs before it are not played either."""
     job = asked.job
     played = sum(shape_of(each) == shape_of(job) for each in scene.queued)
-    if job.state is not State.QUEUED or asked.rank > played:
+    if job.state is not State.QUEUED or asked.place > played:
         return scene
     return scene.with_job(job)
 
@@ -142,9 +142,9 @@ def _outcome(forecast: Forecast, jobs: list[Asked] | None) -> Document:
     if jobs is None:
         over, unknown, wait_s = forecast.everything(), 0, forecast.mean_wait_s()
     else:
-        over, unknown = forecast.over((each.job, each.rank) for each in jobs)
+        over, unknown = forecast.over((each.job, each.place) for each in jobs)
         likely = [
-            found.starts.likely for each in jobs if (found := forecast.of(each.job, each.rank)).starts is not None
+            found.starts.likely for each in jobs if (found := forecast.of(each.job, each.place)).starts is not None
         ]
         waits = [max(0.0, at - forecast.scene.wall) for at in likely]
         wait_s = sum(waits) / len(waits) if waits else None

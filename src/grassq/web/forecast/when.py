@@ -36,13 +36,13 @@ class When:
         if not ids:
             return
         forecast = await self._forecaster.latest(BUDGET_S)
-        asked = {each.job.id: each for each in await self._engine.read(partial(_ranked, ids=ids))}
+        asked = {each.job.id: each for each in await self._engine.read(partial(_with_places, ids=ids))}
         hinted: list[tuple[Document, Job]] = []
         for document in documents:
             found = asked.get(int(str(document["id"])))
             if found is None:
                 continue
-            when = forecast.of(found.job, found.rank)
+            when = forecast.of(found.job, found.place)
             document["when"] = {
                 "starts": interval_document(when.starts),
                 "ends": interval_document(when.ends),
@@ -60,8 +60,8 @@ class When:
 _UNFINISHED = frozenset({"queued", "placed", "running"})
 
 
-def _ranked(batch: Batch, ids: list[int]) -> list[Asked]:
-    return reading.ranked(batch, batch.fetch(ids).values())
+def _with_places(batch: Batch, ids: list[int]) -> list[Asked]:
+    return reading.with_places(batch, batch.fetch(ids).values())
 
 
 def _add_hints(scene: Scene, hinted: Sequence[tuple[Document, Job]]) -> None:
