@@ -4,10 +4,11 @@
 `result.py` what a job leaves as its result, `states.py` the one table of state changes. `messages.py` has what broker
 and worker tell each other, `protocol.py` how that is framed between machines. `reconcile.py` decides what to order
 after a restart, a lost message or a reconnect. Subpackages: `resources` (amounts, devices, what fits), `planner` (which
-job starts where), `syntax` (what people type).
+job starts where), `forecast` (when), `syntax` (what people type), `editing` (changes of waiting jobs), `term` (terminal
+output as lines), `diagnosis` (what last lines tell), `history` (sums over ended jobs), `notices` (who is told what).
 
-Imports `errors`, msgspec and pure modules of the standard library, nothing else; a test checks it. Clients may import
-`core.syntax` only.
+Imports `errors`, msgspec and pure modules of the standard library, nothing else; a test checks it. Clients may
+import only what is about words: `syntax`, `term`, `job_options`, `outcome`, `printable`, `names`.
 
 When an event reaches a job in a state where the table has no rule, `states.advance` raises `InvalidMove`; the broker
 refuses the message and the job stays as it is. A report of an older attempt changes nothing.

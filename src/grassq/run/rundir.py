@@ -1,4 +1,4 @@
-"""The run dir of one attempt: the only place that spells its file names and formats.
+"""The run dir of one attempt: its file names and formats are spelled here, those of some notes in attempt_notes.py.
 
 This is the protocol between a daemon and shims of other releases, so it is frozen and versioned: a reader ignores keys
 it does not know, and nothing here changes its meaning without a new FORMAT.
