@@ -4,8 +4,8 @@
 `result.py` what a job leaves as its result, `states.py` the one table of state changes. `messages.py` has what broker
 and worker tell each other, `protocol.py` how that is framed between machines. `reconcile.py` decides what to order
 after a restart, a lost message or a reconnect. Subpackages: `resources` (amounts, devices, what fits), `planner` (which
-job starts where), `forecast` (when), `syntax` (what people type), `editing` (changes of waiting jobs), `term` (terminal
-output as lines), `diagnosis` (what last lines tell), `history` (sums over ended jobs), `notices` (who is told what).
+job starts where), `forecast` (when it does), `syntax` (what people type). `editing` has changes of waiting jobs, `term`
+terminal output as lines, `diagnosis` what last lines say, `history` sums of ended jobs, `notices` what people are told.
 
 Imports `errors`, msgspec and pure modules of the standard library, nothing else; a test checks it. Clients may
 import only what is about words: `syntax`, `term`, `job_options`, `outcome`, `printable`, `names`.
