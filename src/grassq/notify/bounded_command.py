@@ -32,7 +32,7 @@ async def run_bounded(
 ) -> CommandEnd:
     """Run a command in a session of its own; at the limit, at its end and when cancelled, kill what it left.
 
-    Raise OSError if the command cannot be started.
+    Raise OSError if the command cannot be started, or was killed at once because it cannot be watched.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -40,13 +40,17 @@ async def run_bounded(
             process = _spawn(argv, given, writing, env, cwd)
         finally:
             os.close(writing)
-        pidfd = os.pidfd_open(process.pid)
+        try:
+            pidfd = os.pidfd_open(process.pid)
+        except OSError:
+            _kill(process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(process.wait, KILL_S)
+            raise
         try:
             output, in_time = await _watch(pidfd, reading, limit_s)
         finally:
-            # The command is not waited for yet, so no other process can have its number.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             # A process that the kernel does not let go yet is reaped later, by `subprocess` itself.
             await _has_ended(pidfd, KILL_S)
             code = process.poll()
@@ -69,6 +73,12 @@ def _spawn(
         )
     finally:
         os.close(source)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command that was not waited for yet, so that no other process can have its number, and its children."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _watch(pidfd: int, reading: int, limit_s: float) -> tuple[bytes, bool]:
