@@ -286,6 +286,7 @@ def test_nothing_catches_everything_but_the_top_of_a_loop(module: str) -> None:
         "broker.decider": 1,  # one worker's message of a batch
         "cli.top.feeds.asker": 1,  # a thread of the screen: the screen ends and says why, with its terminal restored
         "compat.event_reader": 1,
+        "notify.outbox": 1,  # one try of a lane; the notices behind it wait for the lane
         "notify.notifier": 1,  # one look at the store; what it did not tell stays there
         "machines.machine_thread": 1,  # one connection of a machine
         "web.forecast.recorder": 1,  # one look of many: a bug in a play must not end the recorder for good

@@ -296,6 +296,16 @@ def test_the_last_line_of_a_failed_job_is_told_unless_it_takes_too_long(
     asyncio.run(run())
 
 
+def test_a_stored_target_that_is_refused_now_delays_no_other(tmp_path: Path) -> None:
+    async def test(fixture: NotifierFixture) -> None:
+        jobs = await fixture.submit(notify=("http://a..b/x",))
+        await fixture.end(*jobs, *await fixture.submit(notify=(HOOK,)))
+        await fixture.settled()
+        assert fixture.sender.events("http://a..b/x") == fixture.sender.events() == ["job"]
+
+    play(test, tmp_path)
+
+
 def test_an_end_that_cannot_be_read_is_removed_and_delays_no_other(tmp_path: Path) -> None:
     async def test(fixture: NotifierFixture) -> None:
         await fixture.engine.change(lambda batch: batch.changes.untold.append(b"\xc1 of another release"))

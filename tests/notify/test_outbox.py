@@ -67,6 +67,27 @@ def play(test: Callable[[], object]) -> None:
     asyncio.run(run())
 
 
+def test_a_bug_in_a_sender_fails_its_notice_and_stalls_no_lane(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Scripted):
+        async def send(self, target: Target, notice: Notice, cwd: bytes = b"") -> SendResult:
+            result = await super().send(target, notice, cwd)
+            if len(self.sent) <= FAST.tries:
+                raise RuntimeError(f"a bug with {target.text}")
+            return result
+
+    async def test() -> None:
+        ends, sender = Ends(), Broken({})
+        outbox = Outbox(sender, ends, FAST)
+        outbox.put(first := a_delivery("a", BAD))
+        outbox.put(a_delivery("b", BAD))
+        await ends.until(2)
+        assert ends.all == [("a", "failed"), ("b", "sent")] and not outbox.waiting
+        assert first.error == "could not be sent (RuntimeError)"
+
+    play(test)
+    assert "notice_bug" in caplog.text and BAD.text not in caplog.text, "the words of an error may hold the URL"
+
+
 def test_a_notice_is_tried_again_until_it_arrives() -> None:
     async def test() -> None:
         ends, sender = Ends(), Scripted({BAD: [SendResult("answers 500"), SendResult("answers 500"), SendResult()]})

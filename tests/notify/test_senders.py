@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import time
@@ -14,7 +15,7 @@ from tests.e2e.world import eventually, is_alive
 from tests.notify.receiver import Receiver, receiver
 
 from grassq.core.notices.notice import Clue, JobEnd, Notice
-from grassq.core.notices.targets import read_target
+from grassq.core.notices.targets import stored_target
 from grassq.notify import bounded_command, senders
 from grassq.notify.senders import NoticeSender, SendResult
 
@@ -43,7 +44,7 @@ def server() -> Iterator[Receiver]:
 def send(to: str, home: Path, *, try_s: float = 10.0, cwd: bytes = b"") -> SendResult:
     env = {b"PATH": os.fsencode(os.environ["PATH"]), b"HOME": os.fsencode(home), b"GRASS_BROKER": b"b"}
     sender = NoticeSender(env, str(home), try_s=try_s)
-    return asyncio.run(sender.send(read_target(to), NOTICE, cwd))
+    return asyncio.run(sender.send(stored_target(to), NOTICE, cwd))
 
 
 def test_a_url_gets_the_notice_as_json(server: Receiver, tmp_path: Path) -> None:
@@ -53,6 +54,11 @@ def test_a_url_gets_the_notice_as_json(server: Receiver, tmp_path: Path) -> None
     job = sent["job"]
     assert (job["id"], job["name"], job["state"], job["exit_code"], job["took_s"]) == (7, "fit", "failed", 3, 3.5)
     assert job["finished"] == "1970-01-01T00:00:05.500Z"
+
+
+@pytest.mark.parametrize("host", ["a..b", ".example", "a" * 64 + ".example"])
+def test_a_host_that_cannot_be_encoded_fails_for_good(host: str, tmp_path: Path) -> None:
+    assert send(f"http://{host}/s3cr3t", tmp_path) == SendResult("the URL cannot be used", for_good=True)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +150,18 @@ def test_a_command_may_write_without_end_and_little_of_it_is_kept(tmp_path: Path
 
     end = asyncio.run(run())
     assert end.code == 0 and len(end.output) == bounded_command.OUTPUT_MAX
+
+
+def test_a_command_that_cannot_be_watched_is_killed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int) -> int:
+        started.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    started: list[int] = []
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    result = send("sleep 100 & wait", tmp_path)
+    assert result.error == "cannot be started: Too many open files" and not result.for_good
+    assert not is_alive(started[0])
 
 
 def test_apprise_sends_for_real(server: Receiver, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from grassq.broker.selection import Reading, read
 from grassq.broker.summary.directory import directory_of
 from grassq.core import outcome
 from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, Spec, State
-from grassq.core.notices.targets import masked, read_target
+from grassq.core.notices.targets import masked, stored_target
 from grassq.core.planner.board import EVERYTHING, Board
 from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn, short_text
 from grassq.core.planner.request_classes import shape_of
@@ -172,7 +172,7 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "cwd": _text(job.spec.cwd),
         "split": job.spec.split,
         "files": _files_document(job.spec) if job.spec.constraints.files else None,
-        "notify": [masked(read_target(each)) for each in job.spec.notify] if job.spec.notify else None,
+        "notify": [masked(stored_target(each)) for each in job.spec.notify] if job.spec.notify else None,
         "cancel_requested": job.cancel_requested,
         "created": timestamp(job.created),
         "started": timestamp(job.started),

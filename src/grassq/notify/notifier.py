@@ -17,7 +17,7 @@ from grassq.broker.views import timestamp
 from grassq.core.notices import notice as notices
 from grassq.core.notices.notice import Clue, JobEnd, Notice
 from grassq.core.notices.rules import NotifyRule, Occasion
-from grassq.core.notices.targets import Target, masked, read_target
+from grassq.core.notices.targets import Target, masked, read_target, stored_target
 from grassq.errors import BadInput, Gone, GrassError
 from grassq.notify.outbox import NoticeDelivery, Outbox, RetryPolicy, State
 from grassq.notify.record import NotifyRecord, PastDelivery
@@ -175,7 +175,7 @@ class Notifier:
         end = each.end
         targets = [(rule.target, b"") for rule in self._rules if rule.concerns(occasion, end.queue, end.name)]
         if own:
-            targets += [(read_target(text), end.cwd) for text in end.notify]
+            targets += [(stored_target(text), end.cwd) for text in end.notify]
         told = {target for made, target, _ in each.made if made.is_about_job} if notice.is_about_job else set()
         each.made += [(notice, target, cwd) for target, cwd in dict(targets).items() if target not in told]
 

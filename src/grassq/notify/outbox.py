@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from typing import Literal
@@ -24,6 +25,8 @@ LANE_MAX = 1000
 LANES_MAX = 64
 #: How long a stopping daemon waits for lanes that were cancelled: they only have a process to kill.
 CLOSE_S = 2.0
+#: How many of the last calls before a bug are logged.
+PLACES_LOGGED = 4
 
 State = Literal["sent", "failed", "dropped"]
 
@@ -85,7 +88,14 @@ class Lane:
     async def _work(self) -> None:
         while self.waiting:
             delivery = self.waiting[0]
-            result = await self._sender.send(self._target, delivery.notice, delivery.cwd)
+            try:
+                result = await self._sender.send(self._target, delivery.notice, delivery.cwd)
+            except Exception as error:
+                # The top of the loop: a bug must not stop the lane. The words of the error may hold the URL, so the
+                # log has only its kind and its place.
+                place = "".join(traceback.format_tb(error.__traceback__, -PLACES_LOGGED))
+                log.error("notice_bug to=%s error=%s\n%s", masked(self._target), type(error).__name__, place)
+                result = SendResult(f"could not be sent ({type(error).__name__})")
             delivery.tries += 1
             delivery.error = result.error
             if result.error and (delay := self._delay_s(delivery, result)) is not None:

@@ -106,7 +106,8 @@ class NoticeSender:
             return SendResult("the certificate of the host is not valid")
         except aiohttp.ClientConnectorError as error:
             return SendResult(f"cannot connect: {error.os_error.strerror or 'no such host'}")
-        except aiohttp.InvalidURL:
+        except ValueError:
+            # Besides what aiohttp calls invalid: a host that cannot be encoded.
             return SendResult("the URL cannot be used", for_good=True)
         except aiohttp.ClientError as error:
             # The words of the error may hold the URL, so only its kind is told.

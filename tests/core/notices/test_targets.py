@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grassq.core.notices.targets import Target, host_of, masked, read_target
+from grassq.core.notices.targets import Target, host_of, masked, read_target, stored_target
 from grassq.errors import BadInput
 
 SECRET = "s3cr3t"
@@ -25,6 +25,9 @@ SECRET = "s3cr3t"
         ("https://ntfy.sh/topic#json", Target("url", "https://ntfy.sh/topic", "json")),
         ("tgram://token/chat", Target("apprise", "tgram://token/chat")),
         (" desktop ", Target("desktop", "desktop")),
+        ("http://[::1]:80/x", Target("url", "http://[::1]:80/x")),
+        ("http://bücher.example./x", Target("url", "http://bücher.example./x")),
+        ("http://my_box/x", Target("url", "http://my_box/x")),
     ],
 )
 def test_a_target_is_read_by_its_form(typed: str, target: Target) -> None:
@@ -38,6 +41,10 @@ def test_a_target_is_read_by_its_form(typed: str, target: Target) -> None:
         ("x" * 2001, "at most 2,000 characters"),
         ("https://", "names no host"),
         ("https://box:99999/s3cr3t", "names no host"),
+        ("http://a..b/s3cr3t", "names a host that cannot be"),
+        ("http://.example/s3cr3t", "names a host that cannot be"),
+        (f"http://{'a' * 64}.example/s3cr3t", "names a host that cannot be"),
+        (f"http://{'ä' * 64}.example/s3cr3t", "names a host that cannot be"),
         ("https://box/a b", "has a blank"),
         ("https://box/a#yaml", "the forms are #json"),
         ("mailto:me@example.org", "mailto://"),
@@ -73,3 +80,9 @@ def test_any_text_is_a_target_or_refused_and_can_be_shown(text: str) -> None:
         return
     assert masked(target)
     assert target.kind != "url" or host_of(target)
+
+
+def test_a_stored_target_is_read_though_its_host_is_refused_now() -> None:
+    assert masked(stored_target(f"http://a..b/{SECRET}")) == "http://a..b/..."
+    with pytest.raises(BadInput):
+        stored_target("https://")

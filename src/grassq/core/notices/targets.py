@@ -49,6 +49,16 @@ class Target(Struct, frozen=True):
 
 def read_target(text: str, what: str = "--notify") -> Target:
     """Return the target that a text names; raise BadInput for a text that names none."""
+    target = stored_target(text, what)
+    if target.kind == "url" and not _can_be_asked_for(host_of(target)):
+        raise BadInput(
+            f"{what} {masked_url(target.text)} names a host that cannot be: between dots are 1 to 63 characters"
+        )
+    return target
+
+
+def stored_target(text: str, what: str = "--notify") -> Target:
+    """Return the target that a text names which was accepted before, perhaps by a release that checked no host."""
     typed = text.strip()
     if not typed or len(typed) > TARGET_MAX or "\0" in typed:
         raise BadInput(f"{what} needs a command, a URL or {DESKTOP}, of at most {TARGET_MAX:,} characters")
@@ -81,6 +91,14 @@ def _web_target(typed: str, what: str) -> Target:
         )
     style = next((known for known in STYLES if known == fragment), None)
     return Target("url", url, style or _HOST_STYLES.get(host.lower(), "json"))
+
+
+def _can_be_asked_for(host: str) -> bool:
+    """Tell whether a host can be written as the name system takes it."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def host_of(target: Target) -> str:
