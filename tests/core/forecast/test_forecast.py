@@ -185,3 +185,21 @@ def test_a_bar_of_one_part_of_the_job_or_of_no_use_is_not_believed(
     elapsed: float, fraction: float | None, left: float | None
 ) -> None:
     assert times_by_progress(elapsed, fraction, left) is None
+
+
+def test_jobs_of_one_shape_are_counted_once_however_many_are_asked_about() -> None:
+    class Counted(dict[int, float]):
+        looks = 0
+
+        def __contains__(self, key: object) -> bool:
+            Counted.looks += 1
+            return super().__contains__(key)
+
+    board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 40.0), *(queued(id_) for id_ in range(2, 602))])
+    found = forecast_of(board, a_history(*[95.0, 100.0, 105.0] * 4))
+    assert found.of(board.jobs[600], 598).basis.endswith("more than 400 jobs ahead: estimate from throughput")
+    for played in found.plays:
+        played.starts = Counted(played.starts)
+    for id_ in range(501, 601):
+        assert found.of(board.jobs[id_], id_ - 2).starts is not None
+    assert Counted.looks <= 100 * 2 * len(found.plays), "not each played job for each job that was asked about"

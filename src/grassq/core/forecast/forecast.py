@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from math import exp, inf, isinf
 
@@ -67,6 +68,10 @@ class Forecast:
         self._ids: dict[Shape, list[int]] = {}
         for job in scene.queued:
             self._ids.setdefault(shape_of(job), []).append(job.id)
+        self._orders = sorted(job.order for job in scene.queued)
+        self._knows_all = all(known[job.id].level != "any" for job in scene.holding if job.id in known)
+        #: By shape: how many of its jobs start in each play. Counted once, since an answer has many jobs of a shape.
+        self._started: dict[Shape, list[int]] = {}
 
     def of(self, job: Job, place: int = 0) -> JobForecast:
         """Return the forecast of a job; `place` is its place among the queued jobs of its shape, from 0 on."""
@@ -176,11 +181,18 @@ class Forecast:
         for number, played in enumerate(self.plays):
             at = played.starts.get(job.id)
             if at is None and job.state is State.QUEUED:
-                started = sum(id_ in played.starts for id_ in self._ids.get(shape, ()))
+                started = self._started_of(shape)[number]
                 at = _doubted(played, played.start_behind(shape, max(0, place - started)), number)
             if at is None:
                 return None
             found.append(self._wall(at))
+        return found
+
+    def _started_of(self, shape: Shape) -> list[int]:
+        """Return how many of the queued jobs of a shape start in each play."""
+        if (found := self._started.get(shape)) is None:
+            ids = self._ids.get(shape, ())
+            found = self._started[shape] = [sum(id_ in played.starts for id_ in ids) for played in self.plays]
         return found
 
     def _ends(self, job: Job, starts: list[float], like: Estimate) -> list[float]:
@@ -231,12 +243,12 @@ class Forecast:
 
     def _basis(self, like: Estimate | None, job: Job) -> str:
         words = [like.basis] if like is not None else []
-        ahead = sum(each.order < job.order for each in self.scene.queued)
+        ahead = bisect_left(self._orders, job.order)
         if self._running:
             words.append(f"{self._running} running {_jobs(self._running)}")
         if ahead:
             words.append(f"{ahead} queued {_jobs(ahead)} ahead")
-        if any(self._known[each.id].level == "any" for each in self.scene.holding if each.id in self._known):
+        if not self._knows_all:
             words.append("some of them without like runs")
         if any(job.id not in played.starts for played in self.plays):
             words[-1:] = [f"more than {len(self.scene.queued)} jobs ahead: estimate from throughput"]
