@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import threading
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from tests.web.broker_fixture import key
@@ -10,11 +13,12 @@ from tests.web.subscribed import QUEUE, Rig, with_rig
 
 from grassq.broker.forecasts import reading
 from grassq.broker.inbox import FromWorker
-from grassq.core.forecast.forecast import Forecast
+from grassq.core.forecast.forecast import Forecast, JobForecast
 from grassq.core.forecast.scene import Scene
 from grassq.core.messages import Report
 from grassq.core.states import Started
 from grassq.web.forecast import eta, forecaster
+from grassq.web.logs.last_lines import LastLines
 
 
 async def run_for(rig: Rig, job: int, seconds: float) -> None:
@@ -84,6 +88,106 @@ def test_a_forecast_answers_many_questions_until_something_changes(monkeypatch: 
     with_rig(test, monkeypatch)
 
 
+def test_no_estimate_is_made_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        threads: list[int] = []
+        of = Forecast.of
+
+        def noted(self: Forecast, *more: Any) -> JobForecast:
+            threads.append(threading.get_ident())
+            return of(self, *more)
+
+        monkeypatch.setattr(Forecast, "of", noted)
+        await rig.submit(request={"cpu": 4})
+        waiting = await rig.submit(request={"cpu": 4})
+        for path in (
+            "eta",
+            f"eta?selector={QUEUE}",
+            f"why?selector={waiting}",
+            "what-if?capacity=%7Bcpu:8%7D&selector=all",
+        ):
+            before = len(threads)
+            assert (await rig.fixture.ask("GET", f"/v1/{path}", local=True)).status == 200
+            assert len(threads) > before, path
+        body = words("--queue", QUEUE, "--", "true")
+        assert (await rig.fixture.ask("POST", "/v1/what-if", body, local=True)).status == 200
+        assert threading.get_ident() not in threads
+
+    with_rig(test, monkeypatch)
+
+
+def test_plays_run_one_after_the_other_and_what_would_wait_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        at_once: list[int] = []
+        begun, may_end, playing = threading.Event(), threading.Event(), threading.Semaphore(1)
+        play = forecaster.Forecaster.play
+
+        def slow(self: forecaster.Forecaster, scene: Scene, *more: Any) -> Forecast:
+            at_once.append(playing.acquire(blocking=False))
+            begun.set()
+            assert may_end.wait(10)
+            made = play(self, scene, *more)
+            playing.release()
+            return made
+
+        monkeypatch.setattr(forecaster.Forecaster, "play", slow)
+        monkeypatch.setattr(forecaster, "WAITING_MAX", 3)
+        one = partial(rig.fixture.ask, "GET", "/v1/what-if?capacity=%7Bcpu:8%7D", local=True)
+        asked = [asyncio.create_task(one()) for _ in range(5)]
+        refused, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert {(await each).status for each in refused} == {409} and "ask again" in str((await refused.pop()).json)
+        may_end.set()
+        statuses = sorted([(await each).status for each in asked])
+        assert statuses == [200, 200, 200, 409, 409] and begun.is_set() and all(at_once)
+
+    with_rig(test, monkeypatch)
+
+
+def test_work_whose_question_was_cancelled_still_has_its_turn_until_its_thread_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(rig: Rig) -> None:
+        begun, may_end, order = threading.Event(), threading.Event(), list[str]()
+
+        def first() -> None:
+            begun.set()
+            assert may_end.wait(10)
+            order.append("first")
+
+        turns = forecaster.Forecaster(rig.fixture.engine, cast(LastLines, None))
+        asked = asyncio.create_task(turns.in_turn(first))
+        assert await asyncio.to_thread(begun.wait, 10)
+        asked.cancel()
+        second = asyncio.create_task(turns.in_turn(partial(order.append, "second")))
+        await asyncio.to_thread(may_end.set)
+        await second
+        assert order == ["first", "second"] and asked.cancelled()
+
+    with_rig(test, monkeypatch)
+
+
+def test_the_names_that_were_looked_up_are_kept_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        looked_up: list[str] = []
+        page = reading.named_page
+
+        def noted(batch: Any, name: str) -> Any:
+            looked_up.append(name)
+            return page(batch, name)
+
+        monkeypatch.setattr(reading, "named_page", noted)
+        monkeypatch.setattr(forecaster, "NAMES_KEPT", 2)
+        monkeypatch.setattr(forecaster, "KEPT_S", 0.0)
+        monkeypatch.setattr(forecaster, "KEPT_COSTS", 0.0)
+        for name in ("a", "b", "c"):
+            await rig.submit(name=name, request={"cpu": 4})
+        for _ in range(3):
+            await rig.fixture.ask("GET", "/v1/eta", local=True)
+        assert looked_up == ["a", "b", "c", "a", "b"], "only the names kept last are not looked up again"
+
+    with_rig(test, monkeypatch)
+
+
 def test_why_says_when_a_queued_job_starts_and_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
         await run_for(rig, await rig.submit(name="s", request={"cpu": 3}), 60.0)
@@ -114,6 +218,8 @@ def test_what_if_tells_when_a_job_would_start_and_stores_nothing(monkeypatch: py
             await rig.submit(name="s", request={"cpu": 4})
         before = (await ask("GET", "/v1/show?selector=all", local=True)).body
         position = rig.fixture.engine.subscriptions.position
+        assert (await ask("GET", "/v1/what-if?capacity=%7Bcpu:8%7D", token=token)).json["unfinished"] == 3
+        assert (await ask("GET", "/v1/what-if?capacity=%7Bcpu:8%7D&selector=1", token=token)).json["unfinished"] == 0
         answer = await ask(
             "POST", "/v1/what-if", words("--queue", QUEUE, "--cpu=2", "--name=s", "--", "true"), local=True
         )

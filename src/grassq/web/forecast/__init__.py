@@ -9,5 +9,6 @@ May import what `web` may. Asynchronous; the plays are `core.forecast` and run i
 never inside a batch.
 
 One forecast is made at a time, for at most `BUDGET_S`, and it answers every question that comes meanwhile: many clients
-that ask all the time cost as much as one. When the store cannot be read, the question fails like any other.
+that ask all the time cost as much as one. All work in the thread is done in turn; when `WAITING_MAX` questions wait for
+their turn, one more is refused. When the store cannot be read, the question fails like any other.
 """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from aiohttp import web
+from msgspec import Struct
 
 from grassq.broker import selection
 from grassq.broker.batch import Batch
@@ -48,24 +50,14 @@ class Eta:
         asked, is_whole = await read_asked(self._engine, chosen) if chosen else ([], True)
         forecast = await self._forecaster.latest()
         if not chosen:
-            return document(await self._engine.read(partial(_overview, forecast=forecast)))
+            seen = await self._engine.read(partial(_first_jobs, forecast=forecast))
+            return document(await self._forecaster.in_turn(partial(_overview, forecast, seen)))
         shown = [each for each in asked if each.job.state not in FINAL][:SELECTED_SHOWN] or asked[:SELECTED_SHOWN]
         if not is_whole:
             asked += await self._engine.read(partial(reading.last_asked, selectors=chosen[:LAST_SELECTORS]))
-        unfinished = [(each.job, each.place) for each in asked if each.job.state not in FINAL]
-        over, unknown = forecast.over(unfinished)
-        return document(
-            {
-                **forecast_document(forecast),
-                "jobs": [eta_document(each.job, forecast.of(each.job, each.place)) for each in shown],
-                "done": interval_document(over),
-                "without_estimate": unknown,
-                # Of a longer selection, only its first jobs and its newest ones are looked at.
-                "selected": len(asked),
-                "unfinished": len(unfinished),
-                "more": not is_whole or len(shown) < len(unfinished),
-            }
-        )
+        answer = await self._forecaster.in_turn(partial(_of_selected, forecast, shown, asked))
+        # Of a longer selection, only its first jobs and its newest ones are looked at.
+        return document({**answer, "more": not is_whole or len(shown) < answer["unfinished"]})
 
     async def check(self, request: web.Request) -> web.Response:
         """Answer with how often the intervals of starts and ends held whose time has come."""
@@ -86,18 +78,44 @@ async def read_asked(engine: Engine, chosen: list[Selector]) -> tuple[list[Asked
     return found, rest.is_over
 
 
-def _overview(batch: Batch, forecast: Forecast) -> dict[str, object]:
-    """Return the running jobs, the next ones, and when all is over, of what a forecast knows."""
+def _of_selected(forecast: Forecast, shown: list[Asked], asked: list[Asked]) -> dict[str, Any]:
+    """Return when some jobs start and end, and when all that were asked about are over; called in a thread."""
+    unfinished = [(each.job, each.place) for each in asked if each.job.state not in FINAL]
+    over, unknown = forecast.over(unfinished)
+    return {
+        **forecast_document(forecast),
+        "jobs": [eta_document(each.job, forecast.of(each.job, each.place)) for each in shown],
+        "done": interval_document(over),
+        "without_estimate": unknown,
+        "selected": len(asked),
+        "unfinished": len(unfinished),
+    }
+
+
+class _Seen(Struct, frozen=True):
+    """The jobs of an overview, and how many jobs run and are queued."""
+
+    shown: list[Asked]
+    running: int
+    queued: int
+
+
+def _first_jobs(batch: Batch, forecast: Forecast) -> _Seen:
+    """Return the running jobs and the next ones of what a forecast knows."""
     scene = forecast.scene
     running = sorted((job for job in scene.holding if job.state is State.RUNNING), key=lambda job: job.id)
     queued = sorted((job for job in scene.queued if job.state is State.QUEUED), key=lambda job: job.order)
     shown = reading.with_places(batch, [*running[:RUNNING_SHOWN], *queued[:NEXT_SHOWN]])
-    waiting = batch.board.queued()
+    return _Seen(shown, len(running), batch.board.queued())
+
+
+def _overview(forecast: Forecast, seen: _Seen) -> dict[str, object]:
+    """Return when the running jobs and the next ones start and end, and when all is over; called in a thread."""
     return {
         **forecast_document(forecast),
-        "jobs": [eta_document(each.job, forecast.of(each.job, each.place)) for each in shown],
+        "jobs": [eta_document(each.job, forecast.of(each.job, each.place)) for each in seen.shown],
         "done": interval_document(forecast.everything()),
-        "running": len(running),
-        "queued": waiting,
-        "more": len(running) > RUNNING_SHOWN or waiting > NEXT_SHOWN,
+        "running": seen.running,
+        "queued": seen.queued,
+        "more": seen.running > RUNNING_SHOWN or seen.queued > NEXT_SHOWN,
     }

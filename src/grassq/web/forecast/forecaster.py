@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from grassq.core.forecast.run_times import RunTimes, times_by_progress
 from grassq.core.forecast.scene import Scene
 from grassq.core.forecast.stretch import Stretch
 from grassq.core.model import Job, State
+from grassq.errors import Refused
 from grassq.run.rundir import streams_of
 from grassq.web.logs.last_lines import LastLines, LogPlace
 
@@ -32,8 +34,14 @@ HISTORY_FIRST = 4000
 HISTORY_LATER = 1000
 #: How many names of jobs without a like run are looked up in the store for each forecast.
 NAMES_MAX = 8
+#: How many names are remembered as looked up, the newest ones; others are looked up again.
+NAMES_KEPT = 5000
 #: Of how many running jobs the progress is read.
 PROGRESS_MAX = 64
+#: Questions that wait for their turn in the thread; one more is refused.
+WAITING_MAX = 64
+
+_T = TypeVar("_T")
 
 
 class _Kept(Struct, frozen=True):
@@ -58,7 +66,9 @@ class Forecaster:
         self._kept: _Kept | None = None
         #: The end and the id of the newest job that the history knows.
         self._newest: tuple[float, int] | None = None
-        self._names: set[str] = set()
+        #: The names that were looked up, in the order in which they were; the values say nothing.
+        self._names: dict[str, None] = {}
+        self._waiting = 0
 
     async def latest(self, budget_s: float = BUDGET_S) -> Forecast:
         """Return a forecast of the board as it is now, or as it was a moment ago."""
@@ -72,15 +82,26 @@ class Forecaster:
             scene = await self._scene()
             known = await self._progress(scene)
             began = time.monotonic()
-            made = await asyncio.to_thread(self.play, scene, known, budget_s)
+            made = await _in_thread(partial(self.play, scene, known, budget_s))
             over = time.monotonic()
             self._kept = _Kept(made, position, over, over - began)
             return made
 
-    async def fresh_scene(self) -> Scene:
-        """Return a picture of the board, with the history up to date."""
+    async def in_turn(self, work: Callable[[], _T]) -> _T:
+        """Do work that plays, or asks a forecast about many jobs, in a thread; only one such work is done at a time."""
+        if self._waiting >= WAITING_MAX:
+            raise Refused(f"{WAITING_MAX} questions about the future of the queue wait already; ask again in a moment")
+        self._waiting += 1
+        try:
+            async with self._lock:
+                return await _in_thread(work)
+        finally:
+            self._waiting -= 1
+
+    async def learn(self) -> None:
+        """Bring the history up to date."""
         async with self._lock:
-            return await self._scene()
+            await self._scene()
 
     async def _scene(self) -> Scene:
         await self._learn()
@@ -137,12 +158,24 @@ class Forecaster:
 
     async def _learn_names(self, scene: Scene) -> None:
         """Read earlier jobs of names that the history does not know: many others may have ended since."""
-        names = {job.name for job in (*scene.holding, *scene.queued) if job.name is not None} - self._names
+        names = {job.name for job in (*scene.holding, *scene.queued) if job.name is not None} - self._names.keys()
         for name in sorted(names)[:NAMES_MAX]:
-            self._names.add(name)
+            self._names[name] = None
             if not self.history.knows(("sweep", name)):
                 for job in reversed(await self._engine.read(partial(reading.named_page, name=name))):
                     self.history.add(job)
+        while len(self._names) > NAMES_KEPT:
+            del self._names[next(iter(self._names))]
+
+
+async def _in_thread(work: Callable[[], _T]) -> _T:
+    """Do work in a thread; when cancelled, wait for the thread too, so that no other work begins beside it."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        raise
 
 
 def _ended(job: Job) -> tuple[float, int]:

@@ -5,7 +5,6 @@ POST /v1/what-if takes the words of `grass enqueue`; GET /v1/what-if takes a cap
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from aiohttp import web
@@ -67,14 +66,13 @@ class WhatIf:
         body = requests.decode(request[BODY], requests.WhatIfBody)
         request[ENTRY].about = "nothing was stored"
         draft, warnings = await self._submissions.drafted(body, request)
-        await self._forecaster.fresh_scene()  # so that the history is up to date
+        await self._forecaster.learn()
         handler = partial(_imagine, draft=draft, bearer=request[CALLER].bearer)
         found = await self._engine.read(handler)
         scene = found.scene
         if body.capacity is not None:
             scene = _with_capacity(scene, body.capacity, body.on, found.default)
-        made = await asyncio.to_thread(self._forecaster.play, _joined(scene, found.asked))
-        told = eta_document(found.asked.job, made.of(found.asked.job, found.asked.place))
+        made, told = await self._forecaster.in_turn(partial(self._tell, _joined(scene, found.asked), found.asked))
         return document({**forecast_document(made), "job": {**told, "id": None}, "warnings": list(warnings)})
 
     async def capacity(self, request: web.Request) -> web.Response:
@@ -83,14 +81,30 @@ class WhatIf:
         if not text:
             raise BadInput('what-if needs the words of a job, or a capacity such as --capacity "{gpu: 8}"')
         asked, is_whole = await read_asked(self._engine, chosen) if chosen else ([], True)
-        await self._forecaster.fresh_scene()
-        scene, default = await self._engine.read(lambda batch: (reading.scene(batch), batch.board.roles.default))
+        await self._forecaster.learn()
+        scene, default, count = await self._engine.read(_as_it_is)
         changed = _with_capacity(scene, text, request.query.get("on"), default)
-        before = await asyncio.to_thread(self._forecaster.play, scene, None, BUDGET_S / 2)
-        after = await asyncio.to_thread(self._forecaster.play, changed, None, BUDGET_S / 2)
         jobs = [each for each in asked if each.job.state not in FINAL] if chosen else None
-        answer = {"before": _outcome(before, jobs), "after": _outcome(after, jobs), "notes": _limits(scene, changed)}
-        return document({**forecast_document(after), **answer, "selected": len(asked), "more": not is_whole})
+        answer = await self._forecaster.in_turn(partial(self._compare, scene, changed, jobs))
+        counts = {"selected": len(asked), "unfinished": count if jobs is None else len(jobs), "more": not is_whole}
+        return document({**answer, "notes": _limits(scene, changed), **counts})
+
+    def _tell(self, scene: Scene, asked: Asked) -> tuple[Forecast, Document]:
+        """Play a scene and return what it says of a job; called in a thread."""
+        made = self._forecaster.play(scene)
+        return made, eta_document(asked.job, made.of(asked.job, asked.place))
+
+    def _compare(self, scene: Scene, changed: Scene, jobs: list[Asked] | None) -> Document:
+        """Play two scenes and return what comes of each; called in a thread."""
+        before = self._forecaster.play(scene, None, BUDGET_S / 2)
+        after = self._forecaster.play(changed, None, BUDGET_S / 2)
+        return {**forecast_document(after), "before": _outcome(before, jobs), "after": _outcome(after, jobs)}
+
+
+def _as_it_is(batch: Batch) -> tuple[Scene, str | None, int]:
+    """Return the scene, the default worker, and how many jobs run or wait."""
+    board = batch.board
+    return reading.scene(batch), board.roles.default, len(board.holding) + board.queued() + len(board.timed)
 
 
 def _imagine(batch: Batch, draft: service.Draft, bearer: Bearer) -> _Imagined:

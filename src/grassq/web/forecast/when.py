@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from grassq.broker.batch import Batch
@@ -12,9 +11,10 @@ from grassq.broker.forecasts import reading
 from grassq.broker.forecasts.documents import interval_document
 from grassq.broker.forecasts.reading import Asked
 from grassq.broker.views import Document
+from grassq.core.forecast.forecast import Forecast
 from grassq.core.forecast.hints import find_hints
 from grassq.core.forecast.scene import Scene
-from grassq.core.model import Job, State
+from grassq.core.model import State
 from grassq.web.forecast.forecaster import Forecaster
 
 #: How long the plays for `why` may take: it is asked to learn the reason first.
@@ -37,24 +37,9 @@ class When:
             return
         forecast = await self._forecaster.latest(BUDGET_S)
         asked = {each.job.id: each for each in await self._engine.read(partial(_with_places, ids=ids))}
-        hinted: list[tuple[Document, Job]] = []
-        for document in documents:
-            found = asked.get(int(str(document["id"])))
-            if found is None:
-                continue
-            when = forecast.of(found.job, found.place)
-            document["when"] = {
-                "starts": interval_document(when.starts),
-                "ends": interval_document(when.ends),
-                "basis": when.basis,
-                "n": when.count,
-                "reason": when.why,
-            }
-            if document.get("blocked") and found.job.state is State.QUEUED:
-                hinted.append((document, found.job))
-        if hinted:
-            scene = await self._engine.read(reading.scene)
-            await asyncio.to_thread(_add_hints, scene, hinted[:HINTED_MAX])
+        blocked = [each for each in documents if each.get("blocked") and int(str(each["id"])) in asked]
+        scene = await self._engine.read(reading.scene) if blocked else None
+        await self._forecaster.in_turn(partial(_add, documents, asked, forecast, scene))
 
 
 _UNFINISHED = frozenset({"queued", "placed", "running"})
@@ -64,6 +49,22 @@ def _with_places(batch: Batch, ids: list[int]) -> list[Asked]:
     return reading.with_places(batch, batch.fetch(ids).values())
 
 
-def _add_hints(scene: Scene, hinted: Sequence[tuple[Document, Job]]) -> None:
-    for document, job in hinted:
-        document["hints"] = find_hints(scene, job)
+def _add(documents: Sequence[Document], asked: Mapping[int, Asked], forecast: Forecast, scene: Scene | None) -> None:
+    """Add what the forecast says of each job, and hints from a scene; called in a thread."""
+    hinted = 0
+    for document in documents:
+        found = asked.get(int(str(document["id"])))
+        if found is None:
+            continue
+        when = forecast.of(found.job, found.place)
+        document["when"] = {
+            "starts": interval_document(when.starts),
+            "ends": interval_document(when.ends),
+            "basis": when.basis,
+            "n": when.count,
+            "reason": when.why,
+        }
+        is_blocked = document.get("blocked") and found.job.state is State.QUEUED
+        if is_blocked and scene is not None and hinted < HINTED_MAX:
+            document["hints"] = find_hints(scene, found.job)
+            hinted += 1
