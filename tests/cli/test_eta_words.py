@@ -135,6 +135,16 @@ def test_options_of_a_comparison_stand_anywhere_and_those_of_a_job_stay_its_own(
     assert [job.document["words"] for job in jobs] == [["--gpu=1", "train", "--json"], ["--", "train", "--json"]]
 
 
+def test_what_if_says_in_one_line_that_nothing_runs_or_waits(home: Path) -> None:
+    nothing = {"done": None, "without_estimate": 0, "mean_wait_s": None}
+    answer = {"now": stamp(0), "before": nothing, "after": nothing, "notes": [], "unfinished": 0, "selected": 0}
+    with FakeDaemon(home, lambda request: document(answer)):
+        assert calls.grass(home, "what-if", "--capacity", "{gpu: 8}").stdout == "no job runs or waits\n"
+        some = calls.grass(home, "what-if", "--capacity", "{gpu: 8}", "sweep")
+        assert some.stdout == "no selected job runs or waits\n" and some.returncode == 0
+        assert '"unfinished"' in calls.grass(home, "what-if", "--json", "--capacity", "{gpu: 8}").stdout
+
+
 def test_what_if_without_a_job_is_one_line_and_exit_2(home: Path) -> None:
     for words in ((), ("--on", "w", "true"), ("--capacity",)):
         done = calls.grass(home, "what-if", *words)

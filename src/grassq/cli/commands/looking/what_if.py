@@ -76,6 +76,9 @@ def _with_capacity(selectors: list[str], capacity: str, worker: str | None, brok
         answer = client.get("what-if", selectors, capacity=capacity, on=worker)
     if as_json:
         return render.document(answer)
+    if answer.get("unfinished") == 0:
+        render.line("no selected job runs or waits" if selectors else "no job runs or waits")
+        return 0
     now = job_text.seconds(answer.get("now")) or job_text.now()
     what = "selected jobs" if selectors else "all jobs"
     rows = [_row(name, answer.get(key) or {}, now) for name, key in (("now", "before"), (capacity, "after"))]
