@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.cli.fake import FakeDaemon, document
@@ -58,7 +59,15 @@ def test_comma_separated_values_have_every_resource(home: Path, capfd: pytest.Ca
 
 def test_a_history_without_jobs_says_so(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(home, answer={"groups": [], "total": {}}) == 0
-    assert "no job ended within 30d" in capfd.readouterr().out
+    assert "no job ended (--since 30d)" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("typed", "least_s", "most_s"), [("2d", 172_800, 172_800), ("00:00", 0, 90_000)])
+def test_since_is_a_duration_or_a_time(typed: str, least_s: int, most_s: int, home: Path) -> None:
+    with FakeDaemon(home, lambda request: document(ANSWER)) as daemon:
+        assert main(["history", "--since", typed]) == 0
+        [since] = parse_qs(urlsplit(daemon.requests[0].target).query)["since"]
+    assert since[-1] == "s" and least_s <= int(since[:-1]) <= most_s
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,7 +18,7 @@ from tests.cli import calls
 from tests.cli.fake import Answer, FakeDaemon, Request, document, stream
 
 from grassq.cli.logs.live_view import LineView, LiveView
-from grassq.cli.logs.selection import since
+from grassq.cli.logs.pager import PAGER, pager_words
 from grassq.core.term.screen import fold
 from grassq.net.client import ApiClient
 
@@ -136,13 +136,14 @@ def test_bad_choices_of_lines_are_one_line_and_exit_2(grass: Grass, words: list[
     assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_times_are_read_as_people_write_them() -> None:
-    now = datetime(2026, 5, 4, 12, 0).timestamp()
-    assert since("10m", now) == now - 600
-    assert since("11:30", now) == now - 1800
-    assert since("9:05:30", now) == datetime(2026, 5, 4, 9, 5, 30).timestamp()
-    assert since("23:00", now) == datetime(2026, 5, 3, 23, 0).timestamp()
-    assert since("2026-05-01T10:00", now) == datetime(2026, 5, 1, 10, 0).timestamp()
+@pytest.mark.parametrize("name", ["log", "follow"])
+def test_the_help_names_selectors_that_exist(grass: Grass, name: str) -> None:
+    said = grass(name, "--help").stdout
+    assert "`last`" not in said and "`@`" in said
+
+
+def test_the_help_says_which_exit_code_means_that_no_line_matches(grass: Grass) -> None:
+    assert "exit code 1 if no line matches" in " ".join(grass("log", "--help").stdout.split())
 
 
 def line(number: int, *spans: tuple[str, str]) -> dict[str, object]:
@@ -172,6 +173,85 @@ def test_chosen_lines_are_plain_text_in_a_pipe(home: Path, grass: Grass) -> None
         assert grass("log", "5", "--head", "1").stdout.splitlines()[0] == "red plain"
         assert grass("log", "5", "--tail", "2").stdout == "two\nthree\n"
         assert grass("log", "5", "--lines", "2-", "--numbers").stdout == "2:two\n3:three\n"
+
+
+def test_a_job_that_ended_before_a_time_has_no_line_since_then(home: Path, grass: Grass) -> None:
+    times = {"started": "2026-01-02T03:04:05.678Z", "finished": "2026-01-02T03:04:15.678Z"}
+    asked: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        asked.append(request.target)
+        if "/lines" in request.target:
+            return document({"lines": [line(1, ("", "old"))], "is_whole": True, "total": 1})
+        return document({"jobs": [{"id": 5, "state": "succeeded", "attempt": 1, **times}]})
+
+    with FakeDaemon(home, answer):
+        done = grass("log", "5", "--since", "10m")
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    assert len(asked) == 1, "the log is not read"
+
+
+class TwoJobs:
+    """A daemon with two jobs. The second cannot start: this is known from one look on; from another on it has ended."""
+
+    def __init__(self, blocked_at: int, ends_at: float = math.inf) -> None:
+        self.blocked_at, self.ends_at, self.looks = blocked_at, ends_at, 0
+
+    def __call__(self, request: Request) -> Answer:
+        address = urlsplit(request.target)
+        if address.path != "/v1/jobs":
+            return stream(b"", Grass_Attempt=1)
+        self.looks += 1
+        second: dict[str, object] = {"id": 2, "state": "cancelled" if self.looks >= self.ends_at else "queued"}
+        if self.blocked_at <= self.looks < self.ends_at:
+            second["cannot_start"] = "everything is paused"
+        jobs = {"1": {"id": 1, "state": "succeeded", "attempt": 1}, "2": second}
+        [asked] = parse_qs(address.query)["selector"]
+        return document({"jobs": [jobs[asked]] if asked in jobs else [*jobs.values()]})
+
+
+def test_raw_bytes_of_several_jobs_cannot_be_followed(home: Path, grass: Grass) -> None:
+    with FakeDaemon(home, TwoJobs(1)):
+        done = grass("follow", "--raw", "1-2")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "grass: --raw takes one job\n")
+
+
+@pytest.mark.parametrize("look", [1, 2])
+def test_strict_ends_the_following_of_several_jobs_if_one_cannot_start(home: Path, grass: Grass, look: int) -> None:
+    with FakeDaemon(home, TwoJobs(look)):
+        done = grass("follow", "--strict", "1-2")
+    assert done.returncode == 5 and "Traceback" not in done.stderr
+    assert done.stderr == "grass: job 2 cannot start: everything is paused (the job is not removed)\n"
+
+
+@pytest.mark.parametrize(("words", "said"), [([], "grass: job 2 cannot start: everything is paused\n"), (["-q"], "")])
+def test_a_job_among_several_that_cannot_start_is_named_unless_quiet(
+    home: Path, grass: Grass, words: list[str], said: str
+) -> None:
+    with FakeDaemon(home, TwoJobs(1, ends_at=3)):
+        done = grass("follow", *words, "1-2")
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({}, PAGER.split()),
+        ({"PAGER": "more -x 'a b'"}, ["more", "-x", "a b"]),
+        ({"PAGER": "more", "GRASS_PAGER": "most"}, ["most"]),
+        ({"PAGER": "more", "GRASS_PAGER": ""}, []),
+        ({"PAGER": "cat"}, []),
+        ({"PAGER": "less '"}, []),
+    ],
+)
+def test_the_pager_is_read_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], words: list[str]
+) -> None:
+    for name in ("PAGER", "GRASS_PAGER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert pager_words() == words
 
 
 def test_lines_that_a_broker_makes_up_do_not_control_the_terminal(home: Path) -> None:

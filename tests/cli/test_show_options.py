@@ -74,6 +74,13 @@ def test_since_is_asked_of_the_daemon(home: Path) -> None:
     assert done.stdout.startswith("ID ")
 
 
+def test_since_may_be_a_time_of_the_clock_or_a_date(home: Path) -> None:
+    yesterday = time.time() - 86_400
+    for form, most_s in (("%H:%M", 86_460 + 3_600), ("%Y-%m-%dT%H:%M:%S", 86_400 + 3_600 + 60)):
+        _, requests = shown(home, "failed", "--since", time.strftime(form, time.localtime(yesterday)))
+        assert 0 <= int(requests[0].target.partition("within_s=")[2]) <= most_s
+
+
 def test_a_tree_and_a_long_table(home: Path) -> None:
     reruns = [a_job(id=1, state="failed"), a_job(id=2, rerun_of=1, command=["x" * 3000])]
     done, _ = shown(home, "all", "--tree", "-o", "id,state", jobs=reruns)

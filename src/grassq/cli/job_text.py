@@ -21,6 +21,8 @@ LONGEST_S = 100 * 365 * 86400.0
 SLOTS_NAMED = 8
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-")
+#: How people write a time for `since_s`, in the help of commands.
+SINCE_HELP = "10m, 2d, 14:30 or 2026-01-31T14:30"
 
 
 def now() -> float:
@@ -49,6 +51,37 @@ def _fast_seconds(text: str) -> float:
     year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719469
     return days * 86400.0 + int(text[11:13]) * 3600 + int(text[14:16]) * 60 + float(text[17:23])
+
+
+def since_s(text: str, at: float, what: str = "--since") -> float:
+    """Return how many seconds before `at` a typed time is: `10m`, `14:30` today or yesterday, or a date with a time."""
+    import re
+
+    from grassq.core.syntax.durations import DURATION_MAX_S, duration_s
+    from grassq.errors import BadInput
+
+    is_date = re.match(r"[0-9]{4}-", text) is not None
+    if not is_date and not re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?", text):
+        return duration_s(text, what)
+    import datetime
+
+    typed = repr(text[:40])
+    try:
+        if is_date:
+            ago = at - datetime.datetime.fromisoformat(text).timestamp()
+        else:
+            today = datetime.datetime.fromtimestamp(at)
+            hour, minute, second = [*map(int, text.split(":")), 0][:3]
+            when = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
+            ago = at - (when if when <= today else when - datetime.timedelta(days=1)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        advice = "write a time as 2026-01-31T14:30" if is_date else "there is no such time"
+        raise BadInput(f"{what} {typed}: {advice}") from None
+    if ago < 0:
+        raise BadInput(f"{what} {typed} is in the future")
+    if ago > DURATION_MAX_S:
+        raise BadInput(f"{what} may be at most {DURATION_MAX_S / 86_400:g}d ago, not {typed}")
+    return ago
 
 
 def clock(text: str | None, at: float) -> str:

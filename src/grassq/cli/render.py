@@ -24,10 +24,6 @@ COLUMNS = 80
 LINES = 24
 
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
-#: Characters that reverse the order of what follows them on a terminal, or begin another line.
-REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"
-#: Characters that reorder or hide what follows them on a terminal.
-_TREACHEROUS = frozenset(REORDERING + "\u200e\u200f\ufeff")
 #: Printable ASCII and the characters that bars and trees are drawn with: each takes one column. Asking for the width
 #: of any other character loads a large table.
 _NARROW = frozenset(map(chr, range(32, 127))) | frozenset("…█▉▊▋▌▍▎▏░└├│─━")
@@ -105,10 +101,7 @@ def width() -> int:
     stated = homes.environment_text().get("COLUMNS", "")
     if stated.isascii() and stated.isdigit() and 0 < len(stated) < 6 and int(stated):
         return int(stated)
-    try:
-        return os.get_terminal_size(1).columns or COLUMNS
-    except OSError:
-        return COLUMNS
+    return terminal_size(1)[0]
 
 
 def height() -> int:
@@ -116,10 +109,16 @@ def height() -> int:
     stated = homes.environment_text().get("LINES", "")
     if stated.isascii() and stated.isdigit() and 0 < len(stated) < 6 and int(stated):
         return int(stated)
+    return terminal_size(1)[1]
+
+
+def terminal_size(fd: int) -> tuple[int, int]:
+    """Return the columns and lines that a terminal reports, whatever the environment states."""
     try:
-        return os.get_terminal_size(1).lines or LINES
+        size = os.get_terminal_size(fd)
     except OSError:
-        return LINES
+        return COLUMNS, LINES
+    return size.columns or COLUMNS, size.lines or LINES
 
 
 def has_colours() -> bool:
@@ -192,7 +191,7 @@ def visible(character: str) -> str:
     """Return the character, or an escape if it could move the cursor or reorder the line."""
     # Icons of patched fonts: Python calls them unprintable, but they are harmless on a terminal.
     is_icon = "\ue000" <= character <= "\uf8ff"
-    if character in _TREACHEROUS or not (character.isprintable() or is_icon):
+    if not (character.isprintable() or is_icon):
         return _ESCAPES.get(ord(character)) or character.encode("unicode_escape").decode("ascii")
     return character
 

@@ -232,7 +232,9 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
     #: In bytes; 0 for no limit, None for the setting `log_max` of the worker.
     log_max: Annotated[int | None, Option(
-        log_size, "cut the middle out of a log above this, such as 500M or none (default 2G); with --split, of each",
+        log_size,
+        "cut the middle out of a log above this, such as 500M or none (default: the setting log_max of the "
+        "worker); with --split, of each",
         value="SIZE", least=0, most=LOG_MAX_MAX,
     )] = None
     keep_children: Annotated[bool, _flag("do not kill background processes when the command ends")] = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,8 @@ NAMED_MAX = 5
 LOOK_S, LOOK_MAX_S = 0.5, 30.0
 NOT_STARTED = ("held", "waiting", "queued", "placed")
 UNFINISHED = (*NOT_STARTED, "running")
+
+Jobs = Sequence[Mapping[str, Any]]
 
 
 class CannotStart:
@@ -56,12 +58,29 @@ class CannotStart:
 @contextmanager
 def watched(look: Callable[[], Mapping[str, Any]], job: Mapping[str, Any], blocked: CannotStart) -> Iterator[None]:
     """Look at an unfinished job, ever less often, and tell what keeps it from starting or ending."""
-    blocked.tell([job])
-    if job.get("state") not in UNFINISHED:
+    with all_watched(lambda: [look()], [job], blocked):
+        yield
+
+
+@contextmanager
+def all_watched(
+    look: Callable[[], Jobs], jobs: Jobs, blocked: CannotStart, refuse: Callable[[Refused], None] | None = None
+) -> Iterator[None]:
+    """Look at unfinished jobs likewise; `refuse` is called on another thread with an error that a later look finds."""
+    blocked.tell(jobs)
+    if not any(job.get("state") in UNFINISHED for job in jobs):
         yield
         return
     is_over = threading.Event()
-    threading.Thread(target=_watch, args=(look, blocked, is_over, UNFINISHED), daemon=True).start()
+
+    def watch() -> None:
+        try:
+            _watch(look, blocked, is_over, UNFINISHED)
+        except Refused as error:
+            if refuse is not None:
+                refuse(error)
+
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
@@ -72,21 +91,19 @@ def until_started(look: Callable[[], Mapping[str, Any]], job: Mapping[str, Any],
     """Look at a job until it has started or ended; raise Refused if it cannot start and that is an error."""
     blocked.tell([job])
     if job.get("state") in NOT_STARTED:
-        _watch(look, blocked, threading.Event(), NOT_STARTED)
+        _watch(lambda: [look()], blocked, threading.Event(), NOT_STARTED)
 
 
-def _watch(
-    look: Callable[[], Mapping[str, Any]], blocked: CannotStart, is_over: threading.Event, states: Collection[str]
-) -> None:
+def _watch(look: Callable[[], Jobs], blocked: CannotStart, is_over: threading.Event, states: Collection[str]) -> None:
     pause_s = LOOK_S
     while not is_over.wait(pause_s):
         try:
-            job = look()
+            jobs = look()
         except GrassError:
             return  # the command that waits asks the daemon too, and tells what is wrong
         if is_over.is_set():
             return
-        blocked.tell([job])
-        if job.get("state") not in states:
+        blocked.tell(jobs)
+        if not any(job.get("state") in states for job in jobs):
             return
         pause_s = min(2 * pause_s, LOOK_MAX_S)

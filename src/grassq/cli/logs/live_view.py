@@ -6,14 +6,11 @@ terminal cannot be drawn again and stays as it was.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from grassq.cli.logs.text import shown
 from grassq.cli.render import columns
 from grassq.core.term.screen import Screen
-
-WIDTH, HEIGHT = 80, 24
 
 
 class LiveView:
@@ -26,7 +23,7 @@ class LiveView:
         self._screen = Screen()
         #: The lines on the screen that may still change: text, and rows that it takes.
         self._drawn: list[tuple[str, int]] = []
-        #: Whether the cursor is at the begin of a row below them; else it is at the end of the last one.
+        #: Whether the cursor is at the start of a row below them; else it is at the end of the last one.
         self._is_below = True
 
     def feed(self, data: bytes) -> None:
@@ -100,15 +97,6 @@ class LineView:
             if line.number > self._written:
                 self._written = line.number
                 self._write(shown(line, coloured=self._coloured))
-
-
-def terminal_size(fd: int) -> tuple[int, int]:
-    """Return the columns and rows of a terminal."""
-    try:
-        size = os.get_terminal_size(fd)
-    except OSError:
-        return WIDTH, HEIGHT
-    return size.columns or WIDTH, size.lines or HEIGHT
 
 
 def _rows(text: str, width: int) -> int:

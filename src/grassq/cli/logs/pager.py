@@ -14,19 +14,25 @@ from grassq.cli import render
 #: The pager if none is set, and the environment it gets: show colours, and end at once if all fits.
 PAGER = "less -R"
 LESS = "FRX"
-#: The rows of a terminal that does not report them.
-HEIGHT = 24
 #: Characters that are held back until it is known whether all fits on the screen.
 HELD_MAX = 1 << 20
+
+
+def pager_words() -> list[str]:
+    """Return the command of the pager that the user wants: $GRASS_PAGER, $PAGER or `less`; no words for no pager."""
+    environ = homes.environment_text()
+    try:
+        words = shlex.split(environ.get("GRASS_PAGER", environ.get("PAGER", PAGER)))
+    except ValueError:
+        return []  # a quote is not closed
+    return [] if words == ["cat"] else words
 
 
 class PagedOutput:
     """Takes lines; the first screen of them is held back until it is known whether they need a pager."""
 
     def __init__(self, *, allowed: bool) -> None:
-        environ = homes.environment_text()
-        words = environ.get("GRASS_PAGER", environ.get("PAGER", PAGER)).strip()
-        self._words = words if allowed and os.isatty(1) and words not in ("", "cat") else ""
+        self._words = pager_words() if allowed and os.isatty(1) else []
         self._held: list[str] = []
         self._held_size = 0
         self._pager: subprocess.Popen[bytes] | None = None
@@ -42,7 +48,7 @@ class PagedOutput:
         if self._pager is None:
             self._held.append(text + "\n")
             self._held_size += len(text)
-            if len(self._held) < _height() and self._held_size < HELD_MAX:
+            if len(self._held) < render.height() and self._held_size < HELD_MAX:
                 return
             if not self._start():
                 return
@@ -75,20 +81,13 @@ class PagedOutput:
         environ = {**homes.environment_text()}
         environ.setdefault("LESS", LESS)
         try:
-            self._pager = subprocess.Popen(shlex.split(self._words), stdin=subprocess.PIPE, env=environ)
-        except (OSError, ValueError):
-            self._words = ""
+            self._pager = subprocess.Popen(self._words, stdin=subprocess.PIPE, env=environ)
+        except OSError:
+            self._words = []
             render.write_unchanged(_encoded("".join(self._held)))
             self._held = []
             return False
         return True
-
-
-def _height() -> int:
-    try:
-        return os.get_terminal_size(1).lines or HEIGHT
-    except OSError:
-        return HEIGHT
 
 
 def _encoded(text: str) -> bytes:

@@ -6,15 +6,12 @@ import argparse
 import os
 import re
 from collections.abc import Iterator
-from datetime import datetime
-from time import time
 from typing import Any
 
-from grassq.cli import render
+from grassq.cli import job_text, render
 from grassq.cli.logs.pager import PagedOutput
 from grassq.cli.logs.several import Job, prefixes, streams_of
 from grassq.cli.logs.text import line_text, safe
-from grassq.core.syntax.durations import duration_s
 from grassq.core.term.style import RESET
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, NotFound
 from grassq.net import log_lines
@@ -37,7 +34,8 @@ class LineSelection:
         self.head: int | None = asked.get("head")
         self.grep: str | None = asked.get("grep")
         self.range = None if asked.get("lines") is None else _range(asked["lines"])
-        self.since = None if asked.get("since") is None else since(asked["since"], time())
+        now = job_text.now()
+        self.since = None if asked.get("since") is None else now - job_text.since_s(asked["since"], now)
         self.numbers: bool = asked.get("numbers", False)
         self._ignores_case: bool = asked.get("ignore_case", False)
         self._is_raw: bool = asked["raw"]
@@ -125,7 +123,7 @@ class LineSelection:
     def _recent(self, client: ApiClient, job: Job, log: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the lines that were written since a time, as far as the daemon has seen when lines were written."""
         assert self.since is not None
-        started, ended = _seconds(job.get("started")), _seconds(job.get("ended"))
+        started, ended = job_text.seconds(job.get("started")), job_text.seconds(job.get("finished"))
         if ended is not None and ended < self.since:
             return
         answer = log_lines.ask_lines(client, job["id"], since=int(self.since), count=1, **log)
@@ -134,23 +132,6 @@ class LineSelection:
             unknown = "this log was not read before, so it is not known when its lines were written"
             render.notes([f"job {job['id']}: {unknown}; all lines follow"])
         yield from log_lines.lines(client, int(job["id"]), first, None, **log)
-
-
-def since(text: str, now: float) -> float:
-    """Return the time that is meant: `10m` ago, `14:30` today or yesterday, or a date with a time."""
-    if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?", text):
-        day = datetime.fromtimestamp(now).strftime("%Y-%m-%d")
-        try:
-            found = datetime.fromisoformat(f"{day}T{text.rjust(5 if text.count(':') == 1 else 8, '0')}").timestamp()
-        except ValueError:
-            raise BadInput(f"--since {text}: there is no such time") from None
-        return found if found <= now else found - 86_400
-    if re.match(r"[0-9]{4}-", text):
-        try:
-            return datetime.fromisoformat(text).timestamp()
-        except (ValueError, OverflowError, OSError):
-            raise BadInput(f"--since {text}: write a time as 2026-01-31T14:30") from None
-    return now - duration_s(text, "--since")
 
 
 def _last(client: ApiClient, job: int, count: int, log: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -188,7 +169,3 @@ def _range(text: str) -> tuple[int, int | None]:
 
 def _streams(job: Job, stream: str | None) -> list[str]:
     return [stream] if stream else streams_of(job)
-
-
-def _seconds(text: Any) -> float | None:
-    return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None

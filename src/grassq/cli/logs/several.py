@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from queue import Queue
 from typing import Any
 
 from grassq.cli import render
 from grassq.cli.logs.live_view import LineView
 from grassq.core.term.style import RESET
-from grassq.net.client import ApiClient
+from grassq.errors import GrassError
+from grassq.net.cannot_start import CannotStart, all_watched
+from grassq.net.client import ApiClient, compact
 from grassq.net.encoding import FINAL_STATES
 
 #: Logs that are followed at once; the next begins when one has ended.
@@ -45,8 +48,13 @@ class Follower:
         self._coloured = coloured
         self._heard: Queue[tuple[int, str, bytes | BaseException | None]] = Queue(maxsize=WAITING_MAX)
 
-    def follow(self, jobs: list[Job], stream: str | None, tail: int | None) -> list[int]:
+    def follow(self, jobs: list[Job], stream: str | None, tail: int | None, blocked: CannotStart) -> list[int]:
         """Print the logs until all jobs have ended; return the ids of those that did not succeed."""
+        with all_watched(partial(self._look, jobs), jobs, blocked, self._refuse):
+            self._print(jobs, stream, tail)
+        return [int(job["id"]) for job in self._final(jobs) if job.get("state") != "succeeded"]
+
+    def _print(self, jobs: list[Job], stream: str | None, tail: int | None) -> None:
         before = prefixes(jobs, coloured=self._coloured)
         waiting = [(job, each) for job in jobs for each in ([stream] if stream else streams_of(job))]
         waiting.reverse()
@@ -64,7 +72,13 @@ class Follower:
             views[id_, each].feed(part or b"")
             if part is None:
                 del views[id_, each]
-        return [int(job["id"]) for job in self._final(jobs) if job.get("state") != "succeeded"]
+
+    def _look(self, jobs: list[Job]) -> list[Job]:
+        found: list[Job] = self._client.jobs(compact(int(job["id"]) for job in jobs), limit=len(jobs))["jobs"]
+        return found
+
+    def _refuse(self, error: GrassError) -> None:
+        self._heard.put((0, "", error))  # raised again on the main thread
 
     def _printer(self, prefix: str) -> Callable[[str], None]:
         return lambda text: self._line(prefix + text)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from grassq import home as homes
 from grassq.cli import render
+from grassq.cli.logs.pager import PAGER, pager_words
 from grassq.cli.top import frame
 from grassq.cli.top.drawn_screen import FAILED, JOBS, QUEUES
 from grassq.cli.top.feeds.asker import Answered
@@ -27,7 +28,6 @@ from grassq.net.encoding import query
 #: Characters of a command's output that are shown, and how many seconds a command may take.
 OUTPUT_MAX = 100_000
 COMMAND_S = 120.0
-PAGER = "less -R"
 
 #: What an action did, in a word.
 DONE = {"kill": "asked to end", "rerun": "submitted again", "hold": "held", "release": "released"}
@@ -277,8 +277,8 @@ class TopApp(Looking):
         """Show the whole log in the pager, as people see it."""
         job = self.window.job
         if job is not None:
-            pager = homes.environment_text().get("PAGER") or PAGER
-            self._on_terminal([self._argv(["log", "--lines", "1-", str(job["id"])]), shlex.split(pager)])
+            pager = pager_words() or PAGER.split()
+            self._on_terminal([self._argv(["log", "--lines", "1-", str(job["id"])]), pager])
 
     def _show_output(self, shown: str, code: int, lines: list[str]) -> None:
         self.live.retry()

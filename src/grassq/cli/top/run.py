@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import traceback
 from pathlib import Path
@@ -12,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from grassq import home as homes
+from grassq.cli import render
 from grassq.cli.fast import current_home
 from grassq.cli.top.feeds.asker import Daemon
 from grassq.cli.top.frame import ASCII, Glyphs
@@ -37,7 +37,7 @@ def run(
     """Run `grass top` and return its exit code."""
     home = current_home()
     daemon = Daemon(home, homes.broker(home, broker))
-    glyphs = ASCII if as_ascii or not _is_utf8() else Glyphs()
+    glyphs = ASCII if as_ascii or not render.is_utf8() else Glyphs()
     if once or not (os.isatty(0) and os.isatty(1)):
         from grassq.cli.top.once import print_frame
 
@@ -51,10 +51,6 @@ def run(
     if (error := app.failure) is not None:
         raise _crash(home, error)
     return code or 0
-
-
-def _is_utf8() -> bool:
-    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 def _leave(app: TopApp) -> signal.Handlers:

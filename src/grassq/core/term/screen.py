@@ -2,14 +2,12 @@
 
 The reader is a terminal of 100 rows and 10,000 columns that does not wrap. A line that leaves the top of the window is
 final. Differences to a real terminal, each so that a log keeps what it says: a newline also returns to the first
-column; clearing the whole screen makes its lines final instead of erasing them, and goes to the begin of the window;
+column; clearing the whole screen makes its lines final instead of erasing them, and goes to the start of the window;
 erased columns have no colour; a newline ends a title or another string that was never ended; inserting and deleting of
 lines or characters, scroll regions and the alternate screen are ignored.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from grassq.core.term.line import Line, Span
 from grassq.core.term.linear import is_linear, style_after
@@ -82,7 +80,7 @@ class Screen:
 
     @property
     def is_below(self) -> bool:
-        """Whether the cursor is at the begin of a new line below all others."""
+        """Whether the cursor is at the beginning of a new line below all others."""
         return self.row == len(self.rows) and self.column == 0 and self.fresh[0] >= 0
 
     def skip(self, data: bytes) -> None:
@@ -407,7 +405,7 @@ class Screen:
                 self.rows[row].end = end
 
     def _clear(self, end: int) -> None:
-        """Make all lines final, and go to the begin of an empty window."""
+        """Make all lines final, and go to the beginning of an empty window."""
         gone = self.lines()
         if self._keeps:
             self._final += gone
@@ -420,14 +418,6 @@ def fold(data: bytes) -> list[Line]:
     """Return the lines of terminal output that is all there."""
     screen = Screen()
     return screen.feed(data) + screen.finish()
-
-
-def folded(parts: Iterator[bytes]) -> Iterator[Line]:
-    """Yield the lines of terminal output that comes in parts."""
-    screen = Screen()
-    for part in parts:
-        yield from screen.feed(part)
-    yield from screen.finish()
 
 
 def _simple_line(row: Row, number: int) -> Line:

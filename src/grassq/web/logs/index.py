@@ -36,7 +36,7 @@ NEAR, NEAR_LINES = 16 << 10, 3 * WINDOW
 WRITE_STEP = 256 << 20
 #: A state of the screen may take this share of the log: a large one is saved rarely.
 STATE_SHARE = 16
-#: How often a log is read from its begin again because its index did not fit to it.
+#: How often a log is read from its beginning again because its index did not match it.
 REBUILDS = 2
 _NAME = re.compile(r"(\d{1,15})\.(\d{1,9})\.(log|out|err)(?:\.cut)?")
 

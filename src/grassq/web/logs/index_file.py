@@ -50,7 +50,7 @@ class IndexPlace(Struct, array_like=True, frozen=True, forbid_unknown_fields=Tru
 
 
 class IndexPlaces:
-    """The places of one log, in order. The first is the begin of the log."""
+    """The places of one log, in order. The first is the beginning of the log."""
 
     def __init__(self, found: list[IndexPlace] | None = None) -> None:
         self.all: list[IndexPlace] = found or []
@@ -68,11 +68,11 @@ class IndexPlaces:
         return True
 
     def before_line(self, line: int) -> IndexPlace | None:
-        """Return the last place from which this line can be read; None for the begin of the log."""
+        """Return the last place from which this line can be read; None for the beginning of the log."""
         return self._before(bisect_right(self.all, line, key=lambda place: place.line))
 
     def before_byte(self, offset: int) -> IndexPlace | None:
-        """Return the last place not behind this byte; None for the begin of the log."""
+        """Return the last place not behind this byte; None for the beginning of the log."""
         return self._before(bisect_right(self.all, offset, key=lambda place: place.offset))
 
     def seen_before(self, time: float) -> IndexPlace | None:

@@ -262,5 +262,5 @@ def end_of(data: bytes, size: int, outer: str | None = None) -> LogEnd:
 def _folded(data: bytes, is_whole: bool) -> list[str]:
     """Return lines as a terminal shows them."""
     lines = [line.text.rstrip() for line in fold(data)]
-    # The begin of the first line may be missing.
+    # The beginning of the first line may be missing.
     return lines if is_whole or len(lines) < 2 else lines[1:]

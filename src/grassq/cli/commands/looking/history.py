@@ -10,7 +10,6 @@ from typing import Any
 from grassq.cli import job_text, render
 from grassq.cli.connect import connect
 from grassq.cli.listing import bars
-from grassq.core.syntax.durations import duration_s
 from grassq.errors import BadInput
 
 SINCE = "30d"
@@ -27,9 +26,8 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `history`."""
     parser.add_argument("selectors", metavar="SELECTOR", nargs="*", help="jobs, queues or names (default: all)")
     parser.add_argument("--by", metavar="WHAT", default="day", help="day (default), queue, name, worker or user")
-    parser.add_argument(
-        "--since", metavar="DURATION", default=SINCE, help=f"jobs that ended within this time (default: {SINCE})"
-    )
+    since = f"jobs that ended since a time: {job_text.SINCE_HELP} (default: {SINCE})"
+    parser.add_argument("--since", metavar="TIME", default=SINCE, help=since)
     parser.add_argument("--csv", action="store_true", help="print comma-separated values, with a header")
     parser.add_argument("--json", action="store_true", help="print the daemon's answer as a JSON document")
     parser.set_defaults(run=history)
@@ -39,9 +37,9 @@ def history(arguments: argparse.Namespace) -> int:
     """Print one line for each group, and the total."""
     if arguments.csv and arguments.json:
         raise BadInput("--csv and --json do not go together; choose one")
-    duration_s(arguments.since, "--since")
+    since = f"{int(job_text.since_s(arguments.since, job_text.now()))}s"
     with connect(arguments.broker) as client:
-        answer = client.get("history", arguments.selectors, by=arguments.by, since=arguments.since)
+        answer = client.get("history", arguments.selectors, by=arguments.by, since=since)
     if arguments.json:
         return render.document(answer)
     groups: Sequence[Mapping[str, Any]] = answer.get("groups", [])
@@ -49,7 +47,7 @@ def history(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         return render.text(_csv(arguments.by, groups, total))
     if not groups:
-        return render.line(f"no job ended within {arguments.since}; --since 365d looks further back")
+        return render.line(f"no job ended (--since {arguments.since}); --since 365d looks further back")
     _table(arguments.by, groups, total)
     _footer(groups, total)
     return 0

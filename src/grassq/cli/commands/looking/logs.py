@@ -6,11 +6,12 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from grassq.cli import render
+from grassq.cli import job_text, render
 from grassq.cli.connect import add_patient, connect
-from grassq.cli.logs.live_view import FoldedView, LineView, LiveView, terminal_size
+from grassq.cli.logs.live_view import FoldedView, LineView, LiveView
 from grassq.cli.logs.selection import LineSelection
 from grassq.cli.logs.several import Follower, streams_of
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, GrassError, NotFound
@@ -26,7 +27,7 @@ JOBS_MAX = 500
 
 def build(name: str, parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `name`."""
-    parser.add_argument("jobs", metavar="JOB", nargs="+", help="jobs: ids, ranges, names, `last`, ...")
+    parser.add_argument("jobs", metavar="JOB", nargs="+", help="jobs: ids, ranges, names, `@` for the last, ...")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--out", action="store_const", dest="stream", const="out", help="stdout of a --split job")
     which.add_argument("--err", action="store_const", dest="stream", const="err", help="stderr of a --split job")
@@ -36,8 +37,10 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
     if name == "log":
         parser.add_argument("--head", metavar="N", type=int, help="only the first N lines")
         parser.add_argument("--lines", metavar="A-B", help="only these lines: 5-10, 5-, or 5")
-        parser.add_argument("--since", metavar="TIME", help="only lines written since: 10m, 14:30, 2026-01-31T14:30")
-        parser.add_argument("--grep", metavar="RE", help="only lines that match a regular expression; 1 if none does")
+        since = f"only lines written since a time: {job_text.SINCE_HELP}"
+        parser.add_argument("--since", metavar="TIME", help=since)
+        matching = "only lines that match a regular expression; exit code 1 if no line matches"
+        parser.add_argument("--grep", metavar="RE", help=matching)
         parser.add_argument("-i", "--ignore-case", action="store_true", help="with --grep: upper and lower case match")
         parser.add_argument("--numbers", action="store_true", help="print the numbers of the lines")
         parser.add_argument("--path", action="store_true", help="print where the log is, instead of the log")
@@ -108,20 +111,26 @@ def _follow(client: ApiClient, jobs: list[dict[str, Any]], arguments: argparse.N
     if len(jobs) > 1:
         if arguments.attempt is not None:
             raise BadInput("--attempt takes one job")
+        if arguments.raw:
+            raise BadInput("--raw takes one job")
         return _follow_several(client, jobs, arguments)
     [job] = jobs
     streams = [arguments.stream] if arguments.stream else streams_of(job)
     sinks = {stream: writer(1, raw=arguments.raw, shared=len(streams) > 1) for stream in streams}
-    blocked = CannotStart(None if arguments.quiet else render.notes, strict=arguments.strict)
+    blocked = _cannot_start(arguments)
     final = follow_to_end(client, job, sinks, blocked, tail=arguments.tail, attempt=arguments.attempt)
     return EXIT_OK if final.get("state") == "succeeded" else EXIT_JOB_FAILED
+
+
+def _cannot_start(arguments: argparse.Namespace) -> CannotStart:
+    return CannotStart(None if arguments.quiet else render.notes, strict=arguments.strict)
 
 
 def _follow_several(client: ApiClient, jobs: list[dict[str, Any]], arguments: argparse.Namespace) -> int:
     is_terminal = os.isatty(1)
     follower = Follower(client, _write_line, coloured=is_terminal and render.has_colours())
     try:
-        failed = follower.follow(jobs, arguments.stream, arguments.tail)
+        failed = follower.follow(jobs, arguments.stream, arguments.tail, _cannot_start(arguments))
     except KeyboardInterrupt:
         raise KeyboardInterrupt("detached; the jobs are not stopped") from None
     return EXIT_JOB_FAILED if failed else EXIT_OK
@@ -167,7 +176,8 @@ def writer(fd: int, *, raw: bool = False, shared: bool = False) -> Callable[[byt
     coloured = render.has_colours()
     if shared:
         return LineView(lambda text: _write_line(text, fd), coloured=coloured).feed
-    return LiveView(lambda data: render.write_unchanged(data, fd=fd), lambda: terminal_size(fd), coloured=coloured).feed
+    size = partial(render.terminal_size, fd)
+    return LiveView(lambda data: render.write_unchanged(data, fd=fd), size, coloured=coloured).feed
 
 
 def _write_line(text: str, fd: int = 1) -> None:

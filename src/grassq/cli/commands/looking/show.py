@@ -50,13 +50,13 @@ class ShowOptions:
         self.as_json = self.as_lines = self.quiet = self.is_long = self.as_tree = False
         self.columns: list[str] | None = None
         self.sort: str | None = None
-        #: Seconds back from now.
-        self.within_s: int | None = None
+        #: As typed: under --watch a duration goes along with the clock, and a time stays.
+        self.since: str | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the screen or the table is as without an option."""
-        picked = self.columns is None and self.sort is None and self.within_s is None
+        picked = self.columns is None and self.sort is None and self.since is None
         return picked and not (self.is_long or self.as_tree)
 
 
@@ -73,7 +73,8 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_show)
     parser.add_argument("-o", "--columns", metavar="COLUMNS", help="show these columns; +COLUMN adds to the usual ones")
     parser.add_argument("--sort", metavar="COLUMN", help="sort by a column; --sort=-COLUMN reverses the order")
-    parser.add_argument("--since", metavar="TIME", help="jobs that have not ended, or ended in this time: 2d, 90m")
+    since = f"jobs that have not ended, or ended since a time: {job_text.SINCE_HELP}"
+    parser.add_argument("--since", metavar="TIME", help=since)
     parser.add_argument("-l", "--long", action="store_true", help="all columns and whole commands, however wide")
     parser.add_argument("--tree", action="store_true", help="sweeps with their jobs, and reruns below their originals")
     parser.add_argument(
@@ -104,9 +105,8 @@ def _show(arguments: argparse.Namespace) -> int:
         columns.known(arguments.sort.removeprefix("-"), "--sort")
         options.sort = arguments.sort
     if arguments.since is not None:
-        from grassq.core.syntax.durations import duration_s
-
-        options.within_s = int(duration_s(arguments.since, "--since"))
+        job_text.since_s(arguments.since, job_text.now())
+        options.since = arguments.since
     if (typed := arguments.watch) is not None:
         # In `show --watch running` the word is a selector.
         is_time = typed[:1].isdigit()
@@ -207,8 +207,8 @@ class Show:
             pairs.append(("brief", 1))
         if (look := self._look()) is not None:
             pairs.append(("look", look))
-        if options.within_s is not None:
-            pairs.append(("within_s", options.within_s))
+        if options.since is not None:
+            pairs.append(("within_s", int(job_text.since_s(options.since, job_text.now()))))
         response, parts, connection = fetch(self._target, "/v1/show" + query(pairs), autostart=self.autostart)
         if self._address is None and not self._has_warned:
             warn(response.headers)
