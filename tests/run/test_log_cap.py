@@ -175,6 +175,21 @@ def test_a_file_system_that_cannot_cut_is_named_in_the_record(tmp_path: Path, mo
     assert text_of(path) == numbered(20_000)
 
 
+def test_a_huge_log_that_is_one_hole_is_cut_in_few_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    punched: list[int] = []
+    monkeypatch.setattr(log_cap, "_punch", lambda _fd, begin, size: punched.append(begin + size))
+    path = written(tmp_path, numbered(20_000))
+    os.truncate(rundir.log_path(path, "log"), 8 << 40)
+    cap = log_cap.LogCap(path, "log", LIMIT)
+    for _ in range(20):
+        if cap.look():
+            break
+    cap.close()
+    assert punched[-1] > (8 << 40) - LIMIT and len(punched) < 200
+    note = log_files.cut(path, "log")
+    assert note is not None and note.end == punched[-1]
+
+
 def test_a_quiet_log_is_looked_at_once_a_second(tmp_path: Path) -> None:
     cap = log_cap.LogCap(written(tmp_path, b"one line\n"), "log", 1 << 30)
     pauses = [cap.look() for _ in range(8)]

@@ -31,6 +31,8 @@ FIRST_S, PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 0.01, 1.0
 LEAD, LEAST = 8, 64
 #: Bytes that are cut at a time: while a hole is punched the writer waits for the file system, some milliseconds.
 STEP = 32 << 20
+#: Times that are enough for any cut: a huge log is one that was written with a hole, which costs nothing to cut.
+STEPS_MAX = 16
 #: A multiple of the block size of every file system.
 BLOCK = 64 << 10
 #: Seconds of cutting after which the shim looks at its other duties.
@@ -139,10 +141,11 @@ class LogCap:
         if not self._end:
             self._begin = self._end = self._line_before(self._limit // 2)
         last = self._line_after(size - self._limit * 3 // 8)
+        step = max(STEP, (last - self._end) // STEPS_MAX)
         while self._end < last:
             if time.monotonic() >= until:
                 return False
-            self._cut_step(min(last, self._end + STEP), is_named=status.st_nlink > 0)
+            self._cut_step(min(last, self._end + step), is_named=status.st_nlink > 0)
         return True
 
     def _cut_step(self, end: int, *, is_named: bool) -> None:
