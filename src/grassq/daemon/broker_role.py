@@ -182,7 +182,7 @@ async def _open_sockets(
     links = WorkerRegistry(engine, alarm=partial(_alarm, audit))
     blobs = BlobStore(os.fsencode(f"{setup.home}/{homes.BLOBS_NAME}"))
     machines = make_keeper(setup, engine, links, blobs)
-    directory = _directory(stack, setup, engine, links, worker, has_machines=bool(machines.list()))
+    directory = _directory(stack, setup, engine, links, worker, run_root, has_machines=bool(machines.list()))
     default = parse_request(parse_object(setup.values.default_request, "default_request"))
     about = {**setup.describe(shown_url(url), engine.status.store_id), "bind": setup.mode.bind}
     check_files = partial(job_files.check, blobs)
@@ -225,6 +225,7 @@ def _directory(
     engine: Engine,
     links: WorkerRegistry,
     worker: Worker | None,
+    run_root: str,
     *,
     has_machines: bool,
 ) -> WorkerDirectory:
@@ -235,7 +236,7 @@ def _directory(
     stack.push_async_callback(cache.close)
     if setup.mode.bind is not None or has_machines:
         cache.start()
-    return WorkerDirectory(links, worker, cache, LogIndexes(Path(setup.home) / INDEX_NAME), setup.home)
+    return WorkerDirectory(links, worker, cache, LogIndexes(Path(run_root) / INDEX_NAME), run_root)
 
 
 def _alarm(audit: Audit, words: str) -> None:
