@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from tests.web.broker_fixture import key
 from tests.web.subscribed import Rig, with_rig
 
 from grassq.broker.subscriptions import Filter
+from grassq.core.messages import LeftFolder
 from grassq.core.syntax.selectors import AllJobs
+from grassq.web import removal as removal_module
 from grassq.web import retention as module
 from grassq.web.removal import FolderRemoval
 from grassq.web.retention import KeepRules, Retention
@@ -133,5 +136,56 @@ def test_a_dry_run_tells_the_owner_what_the_settings_remove(monkeypatch: pytest.
         body = {"selectors": ["all"], "dry_run": True, "key": key()}
         answer = await rig.fixture.ask("POST", "/v1/jobs/clean", body, local=True)
         assert answer.json["keep"] == {"count": 0, "bytes": 0, "by": {}}
+
+    with_rig(test, monkeypatch)
+
+
+def test_the_looks_go_on_after_a_bug_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        await history(rig, 2)
+        rig.fixture.clock.now += 3600
+        removal = _Sized(rig)
+        kept = Retention(rig.fixture.engine, removal, KeepRules(jobs=1), look_s=0.01)
+        with monkeypatch.context() as broken:
+            tried = asyncio.Event()
+
+            async def fail(ids: list[int]) -> list[LeftFolder]:
+                tried.set()
+                raise RuntimeError("a bug")
+
+            broken.setattr(removal, "remove", fail)
+            kept.start()
+            await asyncio.wait_for(tried.wait(), 20.0)
+        await history(rig, 1)
+        rig.fixture.clock.now += 3600
+        async with asyncio.timeout(20.0):
+            while await left(rig) != [3]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await kept.close()
+
+    with_rig(test, monkeypatch)
+
+
+def test_folders_are_removed_after_a_bug_in_an_earlier_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(removal_module, "RETRY_S", 0.01)
+
+    async def test(rig: Rig) -> None:
+        answers: list[list[LeftFolder] | RuntimeError] = [[LeftFolder(1, 1, "in use")], RuntimeError("a bug"), []]
+        is_removed = asyncio.Event()
+
+        async def remove(ids: list[int], spare: set[int]) -> list[LeftFolder]:
+            answer = answers.pop(0)
+            if isinstance(answer, RuntimeError):
+                raise answer
+            if not answers:
+                is_removed.set()
+            return answer
+
+        monkeypatch.setattr(rig.fixture.directory, "remove", remove)
+        removal = FolderRemoval(rig.fixture.engine, rig.fixture.directory)
+        removal.start()
+        await removal.remove([1])
+        await asyncio.wait_for(is_removed.wait(), 20.0)
+        await removal.close()
 
     with_rig(test, monkeypatch)

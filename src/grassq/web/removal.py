@@ -83,19 +83,23 @@ class FolderRemoval:
         return left
 
     async def _work(self) -> None:
-        try:
-            await self._find()
-        except GrassError as error:
-            log.warning("removals_not_read error=%s", error)
+        step = self._find
         while True:
+            try:
+                await step()
+            except GrassError as error:
+                log.warning("removal_put_off error=%s", error)
+            except Exception:
+                # The top of the loop: a bug in one try must not end the next ones. The log has the cause.
+                log.exception("removal_failed")
+            step = self._try_again
             if not self._pending:
                 self._arrived.clear()
                 await self._arrived.wait()
             await asyncio.sleep(RETRY_S)
-            try:
-                await self._remove(sorted(self._pending))
-            except GrassError as error:
-                log.warning("removal_put_off error=%s", error)
+
+    async def _try_again(self) -> None:
+        await self._remove(sorted(self._pending))
 
     async def _find(self) -> None:
         """Remove what an earlier daemon has left."""

@@ -110,6 +110,9 @@ class Retention:
                 return
             except (GrassError, OSError) as error:
                 log.warning("retention_put_off error=%s", error)
+            except Exception:
+                # The top of the loop: a bug in one look must not end the next ones. The log has the cause.
+                log.exception("retention_failed")
             pause_s = max(self._look_s, PAUSE_TIMES * (time.monotonic() - began))
 
     async def remove(self) -> int:
