@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,10 @@ async def whole(index: LogIndex, log: Log) -> None:
 async def lines(index: LogIndex, log: Log, first: int, count: int) -> list[Line]:
     place = index.places.before_line(first)
     return await index.lines_from(bytes_of(log), place, first, Bound(count, 1 << 30))
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 @pytest.mark.parametrize("data", [PLAIN, BARS, COLOURS, LONG], ids=["plain", "bars", "colours", "long"])
@@ -185,17 +190,43 @@ def test_the_places_of_an_endless_log_are_bounded() -> None:
     assert (found := places.before_line(1000)) is not None and 998 <= found.line <= 1000
 
 
-def test_the_indexes_of_removed_jobs_are_deleted(tmp_path: Path) -> None:
-    indexes = LogIndexes(tmp_path)
-
+def test_the_indexes_of_removed_jobs_are_deleted_and_not_written_again(tmp_path: Path) -> None:
     async def test() -> None:
+        indexes = LogIndexes(tmp_path)
         for job in (1, 2):
             await whole(await indexes.of((job, 1, "log"), is_cut=False), Log(PLAIN))
+        assert len(names(tmp_path)) == 2
+        # Somebody still reads the log of job 1, although other logs were read after it.
+        reading = await indexes.of((1, 1, "log"), is_cut=False)
+        for job in range(3, 3 + log_index.KEPT):
+            await indexes.of((job, 1, "log"), is_cut=False)
+        await indexes.remove([1])
+        await whole(reading, Log(PLAIN + PLAIN))
+        assert names(tmp_path) == ["2.1.log"]
 
     asyncio.run(test())
-    assert len(list(tmp_path.iterdir())) == 2
-    indexes.remove([1])
-    assert [path.name for path in tmp_path.iterdir()] == ["2.1.log"]
+
+
+def test_a_state_of_a_screen_that_is_too_large_is_not_unpacked() -> None:
+    place = IndexPlace(1, 1, 0.0, 0, zlib.compress(bytes(64 << 20)))
+    with pytest.raises(ValueError, match="too large"):
+        place.screen()
+
+
+def test_a_place_behind_a_cut_that_has_moved_is_not_believed(tmp_path: Path) -> None:
+    async def test() -> None:
+        log = Log(PLAIN)
+        log.hole = (400_000, 500_000)
+        index = LogIndex(tmp_path / "1.1.log")
+        await whole(index, log)
+        before, behind = index.places.all[0], index.places.all[-1]
+        assert before.offset <= 400_000 and behind.offset > 800_000
+        log.hole = (400_000, 600_000)
+        assert (await index.screen_at(bytes_of(log), before)).offset == before.offset
+        with pytest.raises(LogChanged):
+            await index.screen_at(bytes_of(log), behind)
+
+    asyncio.run(test())
 
 
 def test_a_daemon_that_reads_log_after_log_deletes_the_oldest_indexes(

@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import time
+from weakref import WeakSet
 
 from grassq.core.term.line import Line
 from grassq.core.term.linear import is_linear
 from grassq.core.term.screen import WINDOW, Screen
 from grassq.web.logs import index_file
 from grassq.web.logs.cache import Key
-from grassq.web.logs.index_file import SAMPLE, IndexPlace, IndexPlaces
+from grassq.web.logs.index_file import SAMPLE, STATE_MAX, IndexPlace, IndexPlaces
 from grassq.web.logs.tail import MARK_MAX, OFFSET_MAX, Source
 
 #: Indexes that are in memory; the one that was not used for the longest time is dropped. All are in files.
@@ -82,7 +84,11 @@ class LogIndex:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.job = int(match[1]) if (match := _NAME.fullmatch(path.name)) else 0
         self.lock = asyncio.Lock()
+        #: Held by the thread that writes the file, and while the index is retired.
+        self._file_lock = threading.Lock()
+        self._is_retired = False
         self._is_loaded = False
         self._reset()
 
@@ -94,6 +100,8 @@ class LogIndex:
         self._unwritten: list[IndexPlace] = []
         self._written_at = 0
         self._thinned = False
+        #: No place is remembered before this byte: the state of the screen was too large.
+        self._remember_at = 0
         #: What was cut out of the log when it was indexed.
         self._cut_begin = self._cut_end = 0
         #: The size of the log when it was read last.
@@ -123,14 +131,24 @@ class LogIndex:
     async def forget(self) -> None:
         """Forget everything about the log, also in the file."""
         self._reset()
-        await asyncio.to_thread(index_file.replace, self.path, [])
+        await asyncio.to_thread(self._to_file, index_file.replace, [])
+
+    def retire(self) -> None:
+        """Write nothing to the file any more: the job was removed. Called from a thread."""
+        with self._file_lock:
+            self._is_retired = True
+
+    def _to_file(self, write: Callable[[Path, list[IndexPlace]], None], places: list[IndexPlace]) -> None:
+        with self._file_lock:
+            if not self._is_retired:
+                write(self.path, places)
 
     async def _load(self, log: LogBytes) -> None:
         """Begin where the file ends, and compare what it says with the log."""
         if not self._is_loaded:
             self._is_loaded = True
             self.places = IndexPlaces(await asyncio.to_thread(index_file.load, self.path))
-            self._go_to_last_place()
+            await self._go_to_last_place()
         if (cut_end := await log.cut_end()) != self._cut_end:
             # More of the middle was cut out: only what is before the cut is as it was.
             self.places.all = [place for place in self.places.all if place.offset <= self._cut_begin]
@@ -138,16 +156,16 @@ class LogIndex:
             await self.forget()
             self.places = kept if is_known else IndexPlaces()
             self._cut_end = cut_end
-            self._go_to_last_place()
+            await self._go_to_last_place()
         if self.screen.offset:
             self._tail = await self._checked(
                 log, self.screen.offset, index_file.sample(self._tail) if self._tail else None
             )
 
-    def _go_to_last_place(self) -> None:
+    async def _go_to_last_place(self) -> None:
         while self.places.all:
             try:
-                self.screen = self.places.all[-1].screen()
+                self.screen = await asyncio.to_thread(self.places.all[-1].screen)
             except ValueError:
                 self.places.all.pop()
                 continue
@@ -191,11 +209,14 @@ class LogIndex:
             self._tail = (self._tail + piece)[-SAMPLE:] if len(piece) < SAMPLE else piece[-SAMPLE:]
             last = self.places.all[-1] if self.places.all else None
             step = max(self.places.step, STATE_SHARE * len(last.state) if last else 0)
-            if self.screen.offset - (last.offset if last else 0) >= step:
+            if self.screen.offset - (last.offset if last else 0) >= step and self.screen.offset >= self._remember_at:
                 self._remember(data, at + len(piece), seen)
 
     def _remember(self, data: bytes, at: int, seen: float) -> None:
         offset, state = self.screen.checkpoint()
+        if len(state) > STATE_MAX:
+            self._remember_at = self.screen.offset + STATE_MAX
+            return
         last = self.places.all[-1] if self.places.all else None
         begin = at - (self.screen.offset - offset)
         if begin < SAMPLE or (last is not None and (offset <= last.offset or self.screen.first < last.line)):
@@ -212,20 +233,13 @@ class LogIndex:
         with contextlib.suppress(OSError):
             if self._thinned:
                 self._thinned = False
-                await asyncio.to_thread(index_file.replace, self.path, list(self.places.all))
+                await asyncio.to_thread(self._to_file, index_file.replace, list(self.places.all))
             elif places:
-                await asyncio.to_thread(index_file.append, self.path, places)
+                await asyncio.to_thread(self._to_file, index_file.append, places)
 
     async def lines_from(self, log: LogBytes, place: IndexPlace | None, first: int, most: Bound) -> list[Line]:
         """Return lines from number `first` on, read from a place on; the bytes must be indexed."""
-        if place is None:
-            screen = Screen()
-        else:
-            await self._checked(log, place.offset, place.sample)
-            try:
-                screen = place.screen()
-            except ValueError:
-                raise LogChanged from None
+        screen = Screen() if place is None else await self.screen_at(log, place)
         found: list[Line] = []
         while screen.offset < self.screen.offset and not most.is_reached:
             screen.offset, data, size = await log.read(screen.offset)
@@ -236,6 +250,16 @@ class LogIndex:
         if not most.is_reached:
             found += most.taken(screen.lines(), first)
         return found
+
+    async def screen_at(self, log: LogBytes, place: IndexPlace) -> Screen:
+        """Return the screen at a place; raise LogChanged if the log up to there is not the one that was indexed."""
+        if place.offset > self._cut_begin and await log.cut_end() != self._cut_end:
+            raise LogChanged
+        await self._checked(log, place.offset, place.sample)
+        try:
+            return await asyncio.to_thread(place.screen)
+        except ValueError:
+            raise LogChanged from None
 
 
 def _lines_near(screen: Screen, data: bytes, first: int, most: Bound) -> list[Line]:
@@ -287,6 +311,8 @@ class LogIndexes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._kept: OrderedDict[tuple[Key, bool], LogIndex] = OrderedDict()
+        #: All that somebody still uses, also those that are not kept any more.
+        self._used: WeakSet[LogIndex] = WeakSet()
         self._opened = 0
 
     async def of(self, key: Key, *, is_cut: bool) -> LogIndex:
@@ -298,18 +324,24 @@ class LogIndexes:
         index = self._kept.get((key, is_cut))
         if index is None:
             job, attempt, stream = key
-            index = LogIndex(self._folder / f"{job}.{attempt}.{stream}{'.cut' if is_cut else ''}")
-            self._kept[key, is_cut] = index
+            name = f"{job}.{attempt}.{stream}{'.cut' if is_cut else ''}"
+            self._kept[key, is_cut] = index = LogIndex(self._folder / name)
+            self._used.add(index)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end((key, is_cut))
         return index
 
-    def remove(self, jobs: Iterable[int]) -> None:
-        """Delete the indexes of these jobs."""
+    async def remove(self, jobs: Iterable[int]) -> None:
+        """Delete the indexes of these jobs; what still reads their logs writes no file any more."""
         gone = set(jobs)
         for key in [key for key in self._kept if key[0][0] in gone]:
             del self._kept[key]
+        await asyncio.to_thread(self._delete, gone, [index for index in self._used if index.job in gone])
+
+    def _delete(self, gone: set[int], indexes: list[LogIndex]) -> None:
+        for index in indexes:
+            index.retire()
         with contextlib.suppress(OSError):
             for path in list(self._folder.iterdir()):
                 if (match := _NAME.fullmatch(path.name)) and int(match[1]) in gone:

@@ -23,6 +23,8 @@ SAMPLE = 256
 PLACES_MAX = 1 << 16
 #: The largest index file that is read.
 FILE_MAX = 256 << 20
+#: The largest state of a screen, not compressed; a place with a larger one is not kept.
+STATE_MAX = 4 << 20
 VERSION = b"grass-log-index 1\n"
 _HEAD = struct.Struct("<II")
 
@@ -44,9 +46,12 @@ class IndexPlace(Struct, array_like=True, frozen=True, forbid_unknown_fields=Tru
         """Return the screen as it was here; raise ValueError if the state is damaged."""
         unpacker = zlib.decompressobj()
         try:
-            return Screen.restore(unpacker.decompress(self.state, FILE_MAX))
+            state = unpacker.decompress(self.state, STATE_MAX)
         except zlib.error as error:
             raise ValueError(f"the state of a screen is damaged: {error}") from None
+        if not unpacker.eof:
+            raise ValueError("the state of a screen is too large or not whole")
+        return Screen.restore(state)
 
 
 class IndexPlaces:

@@ -7,6 +7,7 @@ after a time. The answer has at most LINES_MAX lines and CHARACTERS_MAX characte
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from aiohttp import web
@@ -17,7 +18,7 @@ from grassq.core.syntax.numbers import is_number
 from grassq.core.term.line import Line
 from grassq.core.term.screen import Screen
 from grassq.core.term.style import words
-from grassq.errors import BadInput, Refused
+from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.logs.index import Bound, LogBytes, LogChanged, LogIndex
 from grassq.web.logs.index_file import IndexPlace
 from grassq.web.logs.serve import chosen, find
@@ -25,6 +26,8 @@ from grassq.web.logs.tail import OFFSET_MAX
 from grassq.web.requests import number
 from grassq.web.responses import document
 from grassq.web.workers.directory import WorkerDirectory
+
+logger = logging.getLogger(__name__)
 
 LINES_MAX = 5_000
 LINES_DEFAULT = 100
@@ -35,6 +38,8 @@ INDEX_WAIT_S = 8.0
 FAR_BYTES_MAX = 64 << 20
 #: The last lines of a log with more bytes than this behind its index are had without the index, and have no numbers.
 TAIL_LAG_MAX = 32 << 20
+#: Bytes that the background indexes before a request has a turn.
+BUILD_STEP = 16 << 20
 #: Bytes before the end that are read for such last lines: first few, then more until the lines are there.
 TAIL_BYTES = (64 << 10, 512 << 10, 4 << 20)
 NUMBER_MAX = 1 << 50
@@ -82,12 +87,19 @@ class LogLines:
             bare = [{**line_document(line), "n": None} for line in lines[: asked.count]]
             return {"lines": bare, "total": None, "size": size, "indexed": index.screen.offset, "is_whole": False}
         deadline = asyncio.get_running_loop().time() + INDEX_WAIT_S
-        async with index.lock:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await index.lock.acquire()
+        except TimeoutError:
+            return {"lines": [], "total": None, "size": index.size, "indexed": index.screen.offset, "is_whole": False}
+        try:
             for _ in range(2):
                 try:
                     return await self._indexed(index, log, asked, deadline)
                 except LogChanged:
                     await index.forget()
+        finally:
+            index.lock.release()
         raise Refused("the log changes while it is read; ask again")
 
     async def _indexed(self, index: LogIndex, log: LogBytes, asked: AskedLines, deadline: float) -> dict[str, object]:
@@ -116,8 +128,15 @@ class LogLines:
         task.add_done_callback(self._building.discard)
 
     async def _build_all(self, index: LogIndex, log: LogBytes) -> None:
-        async with index.lock:
-            await index.extend(log, lambda index: False, OFFSET_MAX)
+        indexed = -1
+        try:
+            while not index.is_whole and index.screen.offset > indexed:
+                async with index.lock:
+                    indexed = index.screen.offset
+                    await index.extend(log, lambda index: False, BUILD_STEP)
+        except (LogChanged, GrassError, OSError) as error:
+            # The next request that needs the index says it to its client.
+            logger.info("log_not_indexed job=%d error=%s", index.job, error or type(error).__name__)
 
 
 class AskedLines:

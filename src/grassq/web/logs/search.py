@@ -26,7 +26,7 @@ from grassq.core.term.screen import Screen
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.web.listen.abort import cut, write_until_hangup
 from grassq.web.logs import search_process
-from grassq.web.logs.index import LogBytes, LogIndex
+from grassq.web.logs.index import LogBytes, LogChanged, LogIndex
 from grassq.web.logs.serve import chosen, find
 from grassq.web.requests import number
 from grassq.web.responses import error_document
@@ -36,8 +36,13 @@ QUERY_MAX = 1_000
 #: Searches that run at once; another is refused.
 SEARCHES_MAX = 4
 HITS_DEFAULT, HITS_MAX = 1_000, 1_000_000
-#: How long a search may take for one piece of a log, which is at most a megabyte, or for the expression itself.
+#: How long a search may take to the next hit in a piece of a log, or to the end of the piece, which is at most a
+#: megabyte; and for the expression itself.
 PIECE_S = 5.0
+#: The time begins again with a hit, unless it began less than this many seconds ago.
+RESTART_S = 0.1
+#: Hits after which others have a turn on the event loop.
+TURN_HITS = 200
 #: Bytes of a log of another machine that a search brings here.
 FAR_BYTES_MAX = 256 << 20
 #: Bytes that are on their way to the process.
@@ -138,14 +143,14 @@ class _Search:
 
     async def _begin(self) -> None:
         after = int(str(self._asked["after"]))
-        state = b""
-        place = self._index.places.before_line(after + 1) if self._index and after else None
-        if place is not None:
-            with contextlib.suppress(ValueError):
-                screen: Screen = place.screen()
-                state, self._offset = screen.state(), screen.offset
-        asked = {**self._asked, "state": base64.b64encode(state).decode("ascii")}
-        self._give(json.dumps(asked).encode("ascii") + b"\n")
+        screen = None
+        if self._index is not None and self._log is not None and after:
+            place = self._index.places.before_line(after + 1)
+            # A log that is not the one that was indexed is searched from its start.
+            with contextlib.suppress(LogChanged):
+                screen = None if place is None else await self._index.screen_at(self._log, place)
+        self._offset = 0 if screen is None else screen.offset
+        self._give(await asyncio.to_thread(_question, self._asked, screen))
         try:
             answer = await asyncio.wait_for(self._message(), PIECE_S)
         except TimeoutError:
@@ -185,8 +190,7 @@ class _Search:
                     given += 1
             if not given:
                 break
-            async with asyncio.timeout(PIECE_S):
-                hits, last = await self._hits()
+            hits, last = await self._hits()
             given -= 1
             if hits:
                 yield hits
@@ -213,14 +217,18 @@ class _Search:
 
     async def _hits(self) -> tuple[bytes, dict[str, object]]:
         """Return the hits in the oldest piece, and the progress behind it."""
+        loop = asyncio.get_running_loop()
         hits: list[bytes] = []
-        while True:
-            line = await self._answer()
-            if line.startswith(b'{"searched"'):
-                progress: dict[str, object] = json.loads(line)
-                self._line = int(str(progress.pop("line")))
-                return b"".join(hits), progress
-            hits.append(line)
+        async with asyncio.timeout(PIECE_S) as limit:
+            while not (line := await self._answer()).startswith(b'{"searched"'):
+                hits.append(line)
+                if (restarts_at := loop.time() + PIECE_S) - (limit.when() or 0.0) > RESTART_S:
+                    limit.reschedule(restarts_at)
+                if len(hits) % TURN_HITS == 0:
+                    await asyncio.sleep(0)  # lines that are here already are read without a wait
+        progress: dict[str, object] = json.loads(line)
+        self._line = int(str(progress.pop("line")))
+        return b"".join(hits), progress
 
     async def _message(self) -> dict[str, object]:
         message: dict[str, object] = json.loads(await self._answer())
@@ -250,6 +258,11 @@ def _asked(request: web.Request) -> dict[str, object]:
         "after": number(request, "after", 0, LINE_MAX),
         "limit": number(request, "limit", HITS_DEFAULT, HITS_MAX),
     }
+
+
+def _question(asked: dict[str, object], screen: Screen | None) -> bytes:
+    state = b"" if screen is None else screen.state()
+    return json.dumps({**asked, "state": base64.b64encode(state).decode("ascii")}).encode("ascii") + b"\n"
 
 
 def _line(content: dict[str, object]) -> bytes:

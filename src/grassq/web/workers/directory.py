@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Protocol
 
 from grassq.core.messages import Forget, LeftFolder
@@ -113,7 +112,7 @@ class WorkerDirectory:
         if self._cache is not None:
             self._cache.remove(ids)
         if self.indexes is not None:
-            await asyncio.to_thread(self.indexes.remove, ids)
+            await self.indexes.remove(ids)
         for link in self._links.all():
             link.send(Forget(tuple(ids), tuple(spare)))
         return [] if self._local is None else await self._local.remove(ids, spare)
