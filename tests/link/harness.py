@@ -185,7 +185,7 @@ class Worker:
     def __init__(
         self, folder: Path, name: str, addresses: Iterable[Address], times: LinkTimes, store_id: str, token: str = ""
     ) -> None:
-        self.info: WorkerInfo = a_worker(name, cpu=4)
+        self.info: WorkerInfo = replace(a_worker(name, cpu=4), cuts_logs=True)
         self.place = folder / f"place {name}"
         self.place.mkdir(exist_ok=True)
         self.logs = LocalLogs(str(self.place))

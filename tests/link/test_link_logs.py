@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 from tests.link.harness import QUICK, Line, Worker, World, certificate, play, until, world
 
 from grassq.core.messages import Forget, Report
@@ -62,6 +63,24 @@ def test_the_last_lines_are_found_on_the_worker(tmp_path: Path) -> None:
             worker = await one.joined()
             job = await a_job(one, worker, b"".join(b"line %d\n" % n for n in range(100_000)))
             assert await one.broker.log(job, tail="2") == (200, b"line 99998\nline 99999\n")
+
+    play(test)
+
+
+def test_a_worker_of_an_earlier_release_is_never_asked_for_a_cut(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = one.worker("w")
+            worker.info = replace(worker.info, cuts_logs=False)
+            await until(lambda: worker.link.online and one.broker.online("w"))
+            whole = b"".join(b"line %06d\n" % n for n in range(100_000))
+            job = await a_job(one, worker, whole, ends=False)
+            path = rundir.attempt_dir(str(worker.place), job, 1)
+            LogCap(path, "log", 1 << 17).last_look()
+            note, link = attempt_notes.read_cut(path, "log", len(whole)), one.broker.links.get("w")
+            assert note is not None and link is not None
+            assert await link.read(job, 1, "log", note.begin) == (b"", len(whole)), "as of a log that was truncated"
+            assert await link.cut(job, 1, "log") is None
 
     play(test)
 

@@ -309,6 +309,8 @@ class WorkerInfo(Struct, frozen=True):
     apart: bool = False
     #: Why the worker starts no new job now; None while its disk has room.
     disk_short: DiskShortage | None = None
+    #: Whether the worker cuts logs and can be asked what was cut out; a worker of an earlier release cannot.
+    cuts_logs: bool = False
 
     @property
     def detecting(self) -> frozenset[str]:

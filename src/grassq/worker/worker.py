@@ -61,6 +61,7 @@ class Worker:
             version=__version__,
             takes_files=machine.takes_files,
             apart=not machine.shares_disk,
+            cuts_logs=True,
         )
         self._agent = Agent(info, machine, send, time.monotonic, boottime=boottime)
         self._tasks: list[asyncio.Task[None]] = []

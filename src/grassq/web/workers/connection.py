@@ -94,8 +94,8 @@ class WorkerConnection:
         self._waiting = 0
         self._turns = asyncio.Semaphore(ASKING_MAX)
         self._polls = asyncio.Semaphore(LONG_POLLS_MAX)
-        #: A read of a log has shown that the worker cuts logs.
-        self._cuts_logs = False
+        #: The worker can be asked what was cut out of a log, and a read of a log has shown that it leaves out bytes.
+        self._cuts_logs = self._has_cut = False
         self._ahead = 0
         #: The position that was sent with the last start.
         self._told: StorePosition | None = None
@@ -162,15 +162,16 @@ class WorkerConnection:
             raise Refused(f"too many logs of worker {self.name} are followed (limit {LONG_POLLS_MAX:,})")
         else:
             answer = await self._ask(question, self._polls, wait_s + self._times.ask_s)
-        self._cuts_logs |= not answer.data and answer.amount > offset
+        self._has_cut |= not answer.data and answer.amount > offset
         return answer.data, answer.amount
 
     async def cut(self, job: int, attempt: int, stream: str) -> LogCut | None:
         """Return what was cut out of a log; None if nothing was.
 
-        Only a worker is asked that has left out bytes: one of an earlier release does not know the question.
+        Only a worker is asked that has left out bytes, and never one of an earlier release: it does not know the
+        question.
         """
-        if not self._cuts_logs:
+        if not (self._cuts_logs and self._has_cut):
             return None
         answer = await self.ask(FindCut(job, attempt, stream))
         return LogCut(answer.amount, answer.data) if answer.data else None
@@ -214,6 +215,7 @@ class WorkerConnection:
         hello = await self._frames.first(self._times.greet_s)
         if not isinstance(hello, Hello):
             raise ConnectionEnded("the first frame is not a hello")
+        self._cuts_logs = hello.info.cuts_logs
         self._engine.connect(self.name, self.send)
         # A worker that was admitted because the store was restored must not claim otherwise now.
         self._say(replace(hello, fresh=True, seen=self._restored or hello.seen))
