@@ -311,7 +311,7 @@ class LogIndexes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._kept: OrderedDict[tuple[Key, bool], LogIndex] = OrderedDict()
-        #: All that somebody still uses, also those that are not kept any more.
+        #: All indexes that a request or the background still uses, also those that are not kept any more.
         self._used: WeakSet[LogIndex] = WeakSet()
         self._opened = 0
 
