@@ -212,12 +212,16 @@ def follow_to_end(
 
 @contextmanager
 def _written(job: dict[str, Any], sinks: Iterable[Callable[[bytes], None]]) -> Iterator[None]:
-    """End the sinks, also after an error, so that no colour stays on; turn an OSError into one that names the job."""
+    """End the sinks, also after an error, so that no line stays open; turn an OSError into one that names the job."""
     try:
+        is_interrupted = False
         try:
             yield
+        except KeyboardInterrupt:
+            is_interrupted = True  # the message about it begins a new line
+            raise
         finally:
-            for put in sinks:
+            for put in () if is_interrupted else sinks:
                 put(b"")
     except BrokenPipeError:
         raise
