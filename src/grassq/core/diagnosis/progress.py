@@ -169,7 +169,7 @@ def _read_bar(line: str) -> JobProgress | None:
 
 
 def _read_count(line: str) -> JobProgress | None:
-    """Read "epoch 3/10", "[100/2000] loss 0.3", "12 of 40 files": a count beside a word of work, or at the begin.
+    """Read "epoch 3/10", "[100/2000] loss 0.3", "12 of 40 files": a count beside a word of work, or at the beginning.
 
     In "epoch 3/10, step 100/200" the steps are returned; `read` counts the epochs around them.
     """
@@ -190,7 +190,7 @@ def _read_count(line: str) -> JobProgress | None:
 
 
 def _read_percent(line: str) -> JobProgress | None:
-    """Read "73%" where it stands alone, at the begin, or beside a word of progress; an accuracy is no progress."""
+    """Read "73%" where it stands alone, at the beginning, or beside a word of progress; an accuracy is no progress."""
     match = _PERCENT.search(line)
     if match is None or (fraction := _fraction(match[1])) is None:
         return None

@@ -32,7 +32,7 @@ RANKS_WORTH = 8.0
 #: A progress counts between these fractions, and from this time on. The time that it leaves may differ from the time
 #: that follows from the fraction by this factor, and by these seconds.
 FRACTION_MIN, FRACTION_MAX, ELAPSED_MIN_S, FACTOR_MAX, SLACK_S = 0.02, 0.995, 2.0, 2.5, 5.0
-#: The spread of a run time that a progress bar tells: at the begin of the run, and near its end.
+#: The spread of a run time that a progress bar tells: at the beginning of the run, and near its end.
 PROGRESS_SPREAD, PROGRESS_SPREAD_MIN = 0.15, 0.01
 #: Log-odds beyond which shares do not differ.
 ODDS_MAX = 500.0

@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 SILENT_S = 1.0
 #: Connections that have not begun TLS. When there are more, the oldest of the address that has most of them is closed.
 UNSPOKEN_MAX = 512
-#: Seconds from the begin of TLS to the first request with a valid token.
+#: Seconds from the beginning of TLS to the first request with a valid token.
 HELLO_S = 10.0
 #: Connections in TLS that have not shown a token. Each costs about 300 KB, nearly all of it TLS. When there are more,
 #: the oldest of the address that has most of them is cut: a flood from one address cuts no connection of another.
