@@ -116,7 +116,7 @@ def test_a_daemon_that_cannot_start_for_a_while_is_waited_for(scheduler: Schedul
     call = scheduler.call("--gpus", "0")
     call.write(f"touch begun; {GATE.format('gate')}; echo a")
     scheduler.made("begun")
-    (scheduler.home / "grass.toml").write_text("nonsense = 1\n")
+    (scheduler.home / "grass.toml").write_text("probe_s = -1\n")
     scheduler.crash()
     call.write("echo b")
     call.until_err("a setting is wrong")
