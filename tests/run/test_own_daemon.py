@@ -85,7 +85,8 @@ def test_beside_the_daemon_a_tree_that_keeps_forking_is_still_killed(harness: Ha
 
 def test_a_daemon_that_outlives_no_job_is_forgotten(harness: Harness) -> None:
     """While the job runs the daemon may end again: then the shim is as good as new."""
-    text = a_daemon(harness.home) + "kill -9 $(cat children)"
+    gone = "until ! kill -0 $(cat children) 2>/dev/null; do sleep 0.01; done"
+    text = a_daemon(harness.home) + f"kill -9 $(cat children); {gone}"
     path, record = harness.script(text, cwd=str(harness.home))
     assert record["code"] == 0
     assert harness.until("exited", path)["idle"]
