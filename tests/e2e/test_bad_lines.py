@@ -229,7 +229,8 @@ def test_what_is_no_selector_is_usage(grass: Grass) -> None:
 def test_wrong_arguments_of_other_commands_are_one_line(grass: Grass) -> None:
     for words in (
         ("show", "--jsno"), ("wait", "--timeout", "soon", "all"), ("kill", "--grace", "x", "all"),
-        ("priority", "all"), ("priority", "all", "high"), ("log",), ("log", "--lines", "9-x", "1"), ("log", "--tail", "-1", "1"),
+        ("priority", "all"), ("priority", "all", "high"), ("log",), ("log", "--tail", "-1", "1"),
+        ("log", "--lines", "x", "1"), ("show", "-o", "nosuch"),
         ("daemon", "--store", "nosuch:thing"), ("daemon", "--capacity", "{cpu:"), ("delete-queue",), ("start", "now"),
         ("daemon", "--no-broker", "--bind", "127.0.0.1:1"), ("create-queue",), ("create-queue", "17"),
         ("create-queue", "all"), ("clean", "--older", "x"),
