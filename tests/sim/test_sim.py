@@ -61,7 +61,7 @@ from pathlib import Path
 import pytest
 from tests.sim.play import Play
 
-SEEDS = 1000
+SEEDS = 600
 AT_ONCE = 20
 
 
