@@ -1,4 +1,4 @@
-"""A thousand random histories of brokers, workers, disks, links and users, in which every promise holds at every step.
+"""Hundreds of random histories of brokers, workers, disks, links and users, in which every promise holds at every step.
 
 One that fails is played again by `make sim SEED=n`. That it finds bugs was tried by planting some, one at a time; here
 is the first seed that failed then, of 300 unless it says otherwise; files of jobs, which came later, have changed the
