@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FAKE = Path(__file__).with_name("fake_systemctl.py")
-#: A crontab in a file: real ones belong to whoever runs the tests.
+#: A crontab in a file, because the real crontab belongs to the user that runs the tests.
 CRONTAB = """#!/bin/sh
 case $1 in
 -l) [ -e "{0}/tab" ] || {{ echo "no crontab for ann" >&2; exit 1; }}; cat "{0}/tab" ;;

@@ -29,7 +29,7 @@ TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 3, in <m
         ("FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'", "file_not_found", "data/x.csv"),
         ("cat: nothing.txt: No such file or directory", "file_not_found", "nothing.txt"),
         ("python: can't open file '/tmp/x.py': [Errno 2] No such file or directory", "file_not_found", "/tmp/x.py"),
-        ("PermissionError: [Errno 13] Permission denied: '/root/x'", "permission", "/root/x"),
+        ("PermissionError: [Errno 13] Permission denied: '/data/x'", "permission", "/data/x"),
         ("bash: line 1: frobnicate: command not found", "command_not_found", "frobnicate"),
         ("sh: 1: frobnicate: not found", "command_not_found", "frobnicate"),
         ("requests.exceptions.ReadTimeout: read timed out", "timed_out", "timed out"),

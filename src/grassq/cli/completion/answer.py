@@ -18,6 +18,7 @@ from grassq.errors import GrassError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from grassq.cli.completion.grammar import Row
+    from grassq.net.http import Target
 
 TABLE = os.path.dirname(os.path.abspath(__file__)) + "/table.tsv"
 #: How long this machine's daemon, and a broker elsewhere, may take; then the words of the table alone are offered.
@@ -105,12 +106,12 @@ def _request(home: str, broker: str | None, kinds: tuple[str, ...], prefix: str,
     from grassq.net.encoding import parse, query
     from grassq.net.http import Connection
 
-    target: object = home
+    target: Target = home
     if broker is not None:
         from grassq.net.broker import open_broker
 
         target = open_broker(home, broker)
-    connection = Connection(target, timeout_s=BROKER_S)  # type: ignore[arg-type]
+    connection = Connection(target, timeout_s=BROKER_S)
     pairs = (("kind", ",".join(kinds)), ("prefix", prefix), ("states", ",".join(states) or None))
     response = connection.request("GET", "/v1/complete" + query(pairs))
     return parse(response.body) if response.status == 200 else {}

@@ -73,11 +73,11 @@ def _typed(words: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        value = word_value(os.fsencode(text)) if text else None
+        value: object = word_value(os.fsencode(text)) if text else None
         if not name.isprintable() or not name:
             raise BadInput(f"--set needs NAME=VALUE, not {word!r}")
         if not equals:
-            value = True  # type: ignore[assignment]
+            value = True
         if name == "env" and text:
             variable, has_value, content = text.partition("=")
             if not variable or not has_value or not variable.isprintable():
