@@ -14,12 +14,14 @@ from grassq.run import rundir
 def test_every_option_has_a_help_line_and_a_name_of_its_own() -> None:
     assert all(option.help for option in JOB_OPTIONS)
     assert len({option.name for option in JOB_OPTIONS}) == len(JOB_OPTIONS)
-    assert {option.field for option in JOB_OPTIONS} == set(JobOptions.__struct_fields__)
+    # The parameters of a sweep are given by `grass sweep -p` and by programs.
+    assert {option.field for option in JOB_OPTIONS} == set(JobOptions.__struct_fields__) - {"parameters"}
 
 
 def test_a_program_can_say_what_can_be_typed() -> None:
     # The directory is an argument of its own, and whether a shell reads the command is told by the command's type.
-    typed = set(JobOptions.__struct_fields__) - {"cwd", "shell"}
+    # `Client.sweep` takes the parameters.
+    typed = set(JobOptions.__struct_fields__) - {"cwd", "shell", "parameters"}
     assert SubmitOptions.__annotations__.keys() == typed | {"gpu", "cpu", "mem", "vram", "disk"}
 
 
@@ -28,7 +30,8 @@ def test_an_option_that_reaches_the_shim_is_kept_in_the_spec() -> None:
     assert {"split", "grace_s", "keep_children"} <= set(rundir.RunSpec.FIELDS) & set(SPEC_FIELDS)
     later = {name: value for name, value in rundir.LATER.items() if name in SPEC_FIELDS}
     # None is a setting of the worker, and workers of earlier releases had no such setting.
-    assert later == {name: spec[name] or 0 for name in later}, "a spec.json without it means its default"
+    defaults = {name: spec[name] or None for name in later}
+    assert {name: value or None for name, value in later.items()} == defaults, "a spec.json without it has its default"
 
 
 @pytest.mark.parametrize(

@@ -14,18 +14,20 @@ An option that takes a value is also in `cli.typed.VALUE_OPTIONS`, which must be
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol, TypedDict, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from grassq.core.names import DEFAULT_QUEUE, check_mark, check_name, shown
-from grassq.core.notices.targets import TARGETS_MAX, read_target
-from grassq.core.syntax.durations import DURATION_MAX_S, duration_s
-from grassq.core.syntax.file_words import SentTree, check_inside, check_path, read_send
-from grassq.errors import BadInput
+from grassq.core.names import DEFAULT_QUEUE
+from grassq.core.options import parsers
+from grassq.core.options.parsers import WORKER_NAME, flag, named, number, one_of, path, text
+from grassq.core.options.parsers import Option as Option
+from grassq.core.options.parsers import Pairs as Pairs
+from grassq.core.sweeps.parameters import Parameters
+from grassq.core.syntax.durations import DURATION_MAX_S
+from grassq.core.syntax.file_words import SentTree
 
 PRIORITY_MAX = 1_000_000
 NEUTRAL_PRIORITY = 30
@@ -35,175 +37,7 @@ STOP_GRACE_S = 10.0
 #: The most bytes that a log can be limited to.
 LOG_MAX_MAX = 1 << 50
 
-#: How often an option that names files or folders may be given.
-FILE_WORDS_MAX = 100
-
-#: NAME=value pairs as bytes, in the order given; a later pair overrides an earlier one.
-Pairs = tuple[tuple[bytes, bytes], ...]
-#: The headings of the help.
-Section = Literal["needs", "given", "treated"]
-
 _RETRIES = "--retries 2 is --tries 3"
-_NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
-
-Parse = Callable[["Option", Sequence[bytes]], Any]
-
-
-class Option(Struct, frozen=True):
-    """How one option is typed, read and explained."""
-
-    #: Returns the value of the field from the typed values.
-    parse: Parse
-    help: str = ""
-    section: Section = "treated"
-    #: The name of the value in the help.
-    value: str = ""
-    takes: Literal["value", "flag", "maybe"] = "value"
-    repeats: bool = False
-    short: str | None = None
-    #: Added to the error when another option for the same field is given too.
-    example: str = ""
-    #: Bounds of a number, also in the API.
-    least: float | None = None
-    most: float | None = None
-    #: The option without its dashes (default: the field with dashes instead of underscores).
-    name: str = ""
-    field: str = ""
-
-    @property
-    def typed(self) -> str:
-        """The option as it is typed."""
-        return f"--{self.name}"
-
-
-def as_text(value: bytes, what: str) -> str:
-    """Decode UTF-8; raise BadInput that names `what` for other bytes."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise BadInput(f"{what} needs text in UTF-8, not {shown(value)}") from None
-
-
-def flag(_option: Option, _values: Sequence[bytes]) -> bool:
-    """Return True: an option without a value was typed."""
-    return True
-
-
-def raw(_option: Option, values: Sequence[bytes]) -> bytes:
-    """Return the value as it was typed."""
-    return values[0]
-
-
-def text(option: Option, values: Sequence[bytes]) -> str:
-    """Return the value as text."""
-    return as_text(values[0], option.typed)
-
-
-def pairs(_option: Option, values: Sequence[bytes]) -> Pairs:
-    """Return NAME=VALUE values as pairs, in the order typed."""
-    parts = [value.partition(b"=") for value in values]
-    for (name, equals, _), value in zip(parts, values, strict=True):
-        if not equals or not name:
-            raise BadInput(f"--env needs NAME=VALUE, not {shown(value)}")
-    return tuple((name, content) for name, _, content in parts)
-
-
-def number(option: Option, values: Sequence[bytes]) -> int:
-    """Return the value as a whole number within the option's bounds."""
-    typed, low, high = text(option, values), option.least, option.most
-    if not _NUMBER.fullmatch(typed) or low is None or high is None or not low <= int(typed) <= high:
-        raise BadInput(f"{option.typed} needs a whole number from {low} to {high}, not {shown(typed)}")
-    return int(typed)
-
-
-def number_after_first(option: Option, values: Sequence[bytes]) -> int:
-    """Return the value plus one: N retries are N + 1 tries."""
-    return number(option, values) + 1
-
-
-def seconds(option: Option, values: Sequence[bytes]) -> float:
-    """Return a duration in seconds; a number without a unit counts seconds."""
-    return duration_s(text(option, values), option.typed, unit="s")
-
-
-def log_size(option: Option, values: Sequence[bytes]) -> int:
-    """Return the limit of a log in bytes; 0 for none."""
-    from grassq.core.resources.amounts import log_limit  # imports the options of amounts, which are made from this file
-
-    return log_limit(text(option, values), option.typed)
-
-
-def one_of(*words: str) -> Parse:
-    """Return a parser of a value that is one of these words."""
-
-    def parse(option: Option, values: Sequence[bytes]) -> str:
-        typed = text(option, values)
-        if typed not in words:
-            raise BadInput(f"{option.typed} needs {' or '.join(map(repr, words))}, not {shown(typed)}")
-        return typed
-
-    return parse
-
-
-def path(option: Option, values: Sequence[bytes]) -> bytes:
-    """Return the value as a path."""
-    return check_path(values[0], option.typed)
-
-
-def line(option: Option, values: Sequence[bytes]) -> bytes:
-    """Return the value as a line for a shell."""
-    if not values[0].strip():
-        raise BadInput(f"{option.typed} needs a command")
-    return values[0]
-
-
-def inside(option: Option, values: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return the values as paths of files in the job's directory."""
-    return tuple([check_inside(value, option.typed) for value in _not_too_many(option, values)])
-
-
-def patterns(option: Option, values: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return the values as patterns of files in the job's directory; `.` is everything."""
-    return tuple(
-        [
-            value if value.rstrip(b"/") == b"." else check_inside(value, option.typed)
-            for value in _not_too_many(option, values)
-        ]
-    )
-
-
-def sent(option: Option, values: Sequence[bytes]) -> tuple[SentTree, ...]:
-    """Return DIR[:DEST] values as trees without manifests."""
-    return tuple([read_send(value, option.typed) for value in _not_too_many(option, values)])
-
-
-def _not_too_many(option: Option, values: Sequence[bytes]) -> Sequence[bytes]:
-    if len(values) > FILE_WORDS_MAX:
-        raise BadInput(f"{option.typed} is given {len(values)} times; {FILE_WORDS_MAX} times is the most")
-    return values
-
-
-def targets(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
-    """Return the values as targets of notices, each once."""
-    typed = dict.fromkeys(as_text(value, option.typed).strip() for value in values)
-    if len(typed) > TARGETS_MAX:
-        raise BadInput(f"{option.typed} is given {len(typed)} times; {TARGETS_MAX} times is the most")
-    for each in typed:
-        read_target(each, option.typed)
-    return tuple(typed)
-
-
-def named(what: str, check: Callable[[str, str], str] = check_name) -> Parse:
-    """Return a parser of a value that is the name of something."""
-    return lambda option, values: check(text(option, values), what)
-
-
-def label_names(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
-    """Return the values as labels, sorted: their order means nothing."""
-    return tuple(sorted({check_mark(as_text(value, option.typed), "label") for value in values}))
-
-
-WORKER_NAME = named("worker name", check_mark)
 
 
 def _flag(help: str = "", short: str | None = None) -> Option:
@@ -217,7 +51,7 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
     tries: Annotated[
         int,
         Option(number, "start the job up to N times until it succeeds", value="N", least=1, most=TRIES_MAX),
-        Option(number_after_first, f"the same, without the first start: {_RETRIES}", value="N", name="retries",
+        Option(parsers.number_after_first, f"the same, without the first start: {_RETRIES}", value="N", name="retries",
                least=0, most=TRIES_MAX - 1, example=_RETRIES),
     ] = 1
     on_lost: Annotated[Literal["fail", "requeue"], Option(
@@ -226,24 +60,28 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
         "have ended there",
     )] = "fail"
     grace_s: Annotated[float, Option(
-        seconds, f"time between SIGTERM and SIGKILL (default {STOP_GRACE_S:g}s)", value="DURATION",
+        parsers.seconds, f"time between SIGTERM and SIGKILL (default {STOP_GRACE_S:g}s)", value="DURATION",
         name="grace", least=0, most=DURATION_MAX_S,
     )] = STOP_GRACE_S
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
     #: In bytes; 0 for no limit, None for the setting `log_max` of the worker.
     log_max: Annotated[int | None, Option(
-        log_size,
+        parsers.log_size,
         "cut the middle out of a log above this, such as 500M or none (default: the setting log_max of the "
         "worker); with --split, of each",
         value="SIZE", least=0, most=LOG_MAX_MAX,
     )] = None
+    #: Absolute in a spec; `{job.id}` and the like are filled in at the start.
+    output: Annotated[bytes | None, Option(
+        path, "write stdout and stderr to this file, too; `{job.id}` becomes the id", value="FILE",
+    )] = None
     keep_children: Annotated[bool, _flag("do not kill background processes when the command ends")] = False
     send: Annotated[tuple[SentTree, ...], Option(
-        sent, "run in a copy of this folder, or with a copy at DEST in there; repeat for more", "given",
+        parsers.sent, "run in a copy of this folder, or with a copy at DEST in there; repeat for more", "given",
         value="DIR[:DEST]", repeats=True,
     )] = ()
     fetch: Annotated[tuple[bytes, ...], Option(
-        patterns, "bring these files of the job's directory back when it ends; repeat for more", "given",
+        parsers.patterns, "bring these files of the job's directory back when it ends; repeat for more", "given",
         value="PATTERN", repeats=True,
     )] = ()
     #: Absolute in a spec with `fetch`, where None is replaced by the first sent folder or the submitter's directory.
@@ -259,17 +97,31 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
         path, "the Python of the job: a program or a virtual environment on its machine", "given", value="PATH",
     )] = None
     setup: Annotated[bytes | None, Option(
-        line, 'prepare an environment once, before the first job that needs it: "uv sync"', "given", value="LINE",
+        parsers.line,
+        'prepare an environment once, before the first job that needs it: "uv sync"', "given", value="LINE",
     )] = None
     setup_files: Annotated[tuple[bytes, ...], Option(
-        inside, "the files that --setup reads; the setup runs again when they change; repeat for more", "given",
+        parsers.inside, "the files that --setup reads; the setup runs again when they change; repeat for more", "given",
         value="FILE", repeats=True,
     )] = ()
     #: Kept by the broker: no worker is told.
     notify: Annotated[tuple[str, ...], Option(
-        targets, "when the job ends, or the whole sweep, run CMD, send it to the URL, or show it on the desktop; "
+        parsers.targets,
+        "when the job ends, or the whole sweep, run CMD, send it to the URL, or show it on the desktop; "
         "repeat for more", value="CMD|URL|desktop", repeats=True,
     )] = ()
+    wrap: Annotated[bytes | None, Option(
+        parsers.wrapper,
+        'put these words before the command: "nice -n 10", "podman run --rm IMAGE"; split like a line of a '
+        "shell, but no shell reads them; `{gpu}` becomes the device ids", "given", value="WORDS",
+    )] = None
+    project: Annotated[str | None, Option(
+        named("project name"), "the project of the job; project:NAME selects its jobs (default: $GRASS_PROJECT, then "
+        "the setting project)", value="NAME",
+    )] = None
+    #: What a job of a sweep stands for: the name and the value of each parameter. `grass sweep` and programs give them,
+    #: so there is no option to type. Kept by the broker: no worker is told.
+    parameters: Parameters = ()
 
 
 class PlainOptions(SpecOptions, frozen=True, kw_only=True):
@@ -279,7 +131,8 @@ class PlainOptions(SpecOptions, frozen=True, kw_only=True):
         WORKER_NAME, "run on this worker, as `grass show` names it", "needs", value="NAME",
     )] = None
     labels: Annotated[tuple[str, ...], Option(
-        label_names, "run on a worker with this label (see `grass daemon`); repeat for more", "needs", value="LABEL",
+        parsers.label_names,
+        "run on a worker with this label (see `grass daemon`); repeat for more", "needs", value="LABEL",
         name="label", repeats=True,
     )] = ()
     name: Annotated[str | None, Option(named("job name"), "a name that selects the job", value="NAME")] = None
@@ -298,15 +151,15 @@ class JobOptions(PlainOptions, frozen=True, kw_only=True):
     )] = None
     #: In the order given; a later pair overrides an earlier one.
     env: Annotated[Pairs, Option(
-        pairs, "one variable; repeat for more; `{gpu}` becomes the device ids", "given", value="NAME=VALUE",
+        parsers.pairs, "one variable; repeat for more; `{gpu}` becomes the device ids", "given", value="NAME=VALUE",
         repeats=True, short="e",
     )] = ()
     cwd: Annotated[bytes | None, Option(
-        raw, "directory of the job (default: the current one)", "given", value="DIR",
+        parsers.raw, "directory of the job (default: the current one)", "given", value="DIR",
     )] = None
     #: None: no shell; b"": the user's shell; else the path of a shell.
     shell: Annotated[bytes | None, Option(
-        raw, "run the command as one line of a shell ($SHELL, or PATH)", "given", value="PATH", takes="maybe",
+        parsers.raw, "run the command as one line of a shell ($SHELL, or PATH)", "given", value="PATH", takes="maybe",
     )] = None
     queue: Annotated[str, Option(
         named("queue name"), "the queue, if not the first word", value="QUEUE",
@@ -350,6 +203,8 @@ class SubmitOptions(TypedDict, total=False):
     disk: int | float | str | None
     #: A name for the job, usable as a selector.
     name: str | None
+    #: The project of the job; "project:NAME" selects its jobs (default: $GRASS_PROJECT, then the setting `project`).
+    project: str | None
     #: Larger is sooner; 30, the default, is neutral.
     priority: int
     #: Variables on top of the environment; a value may also be a number or a path.
@@ -360,6 +215,8 @@ class SubmitOptions(TypedDict, total=False):
     split: bool
     #: Cut the middle out of a log above this many bytes; 0 for no limit (default: the setting `log_max`).
     log_max: int | None
+    #: A file that gets stdout and stderr, too; `{job.id}` in the name becomes the id.
+    output: Path | None
     #: A folder, or folders, whose copy the job runs in; a mapping names the place of each copy in there.
     send: Path | Sequence[Path] | Mapping[Any, Path] | None
     #: Patterns of the files to bring back from the job's directory when it ends.
@@ -376,6 +233,8 @@ class SubmitOptions(TypedDict, total=False):
     setup_files: Path | Sequence[Path] | None
     #: A command, a URL or "desktop", or several: told when the job ends, or all jobs of one submission with a name.
     notify: str | Sequence[str] | None
+    #: Words that come before the command, as one line or as a list: "nice -n 10".
+    wrap: str | Sequence[str] | None
     #: Do not kill background processes when the command ends.
     keep_children: bool
     #: Seconds between SIGTERM and SIGKILL (default: 10).

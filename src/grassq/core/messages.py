@@ -59,10 +59,14 @@ class Ack(_AboutAttempt, frozen=True, tag="ack"):
 
 
 class Forget(Struct, frozen=True, tag="forget"):
-    """These jobs were removed: delete their folders, but keep the checkpoints of the jobs in `spare`."""
+    """These jobs were removed: delete their folders, but keep the checkpoints of the jobs in `spare`.
+
+    With `keep_logs`, put the folders aside instead; only for a worker that `keeps_logs`.
+    """
 
     jobs: tuple[JobId, ...]
     spare: tuple[JobId, ...] = ()
+    keep_logs: bool = False
 
 
 class LeftFolder(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from grassq.core.job_options import NEUTRAL_PRIORITY, Pairs, SpecOptions
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.core.resources.capacity import Capacity, Limits
+from grassq.core.resources.device_changes import DeviceChanges
 from grassq.core.resources.slots import Slot, SlotOrder
 from grassq.core.result import RESULT_MAX
 from grassq.core.syntax.resource_names import VRAM_OF
@@ -84,6 +85,8 @@ class RemoteSubmitter(Struct, frozen=True):
     own_cwd: bool = False
     #: The command is a line for a shell.
     shell: bool = False
+    #: The job names a file for its output. Left out of the stored form otherwise, as are `files` and `wraps` below.
+    output: Literal[True] | UnsetType = UNSET
 
 
 class Constraints(Struct, frozen=True):
@@ -98,6 +101,8 @@ class Constraints(Struct, frozen=True):
     #: Set for a job with options of `FILE_FIELDS`: only a worker that takes files can run it. Left out of the stored
     #: form otherwise, so that jobs of earlier releases have the same form.
     files: Literal[True] | UnsetType = UNSET
+    #: Set for a job with `--wrap`: a worker of an earlier release would run its command without the wrapper.
+    wraps: Literal[True] | UnsetType = UNSET
 
 
 ANYWHERE = Constraints()
@@ -138,6 +143,8 @@ class Placement(Struct, frozen=True):
     after: tuple[int, int] | None = None
     #: The name of the slot the attempt runs in.
     slot: str | None = None
+    #: The queue's words before everything else of the command, as one line.
+    wrap: bytes | None = None
 
 
 class ForTime(Struct, frozen=True):
@@ -191,6 +198,11 @@ class Job(Struct, frozen=True, kw_only=True):
     token: str | None = None
     #: The place among jobs of equal priority, if the job was moved; None: the place by its id.
     rank: int | None = None
+
+    @property
+    def project(self) -> str | None:
+        """The project of this job."""
+        return self.spec.project
 
     @property
     def attempt_id(self) -> AttemptId:
@@ -265,6 +277,8 @@ class Offer(Struct, frozen=True):
     order: SlotOrder = "stack"
     #: The queue is deleted when all its jobs have ended and it has no subscriber.
     temporary: bool = False
+    #: Words before everything else of the command of every job, as one line; a job from elsewhere cannot change them.
+    wrap: bytes | None = None
 
 
 class QueueTemplate(Struct, frozen=True):
@@ -311,6 +325,14 @@ class WorkerInfo(Struct, frozen=True):
     disk_short: DiskShortage | None = None
     #: Whether the worker cuts logs and can be asked what was cut out; a worker of an earlier release cannot.
     cuts_logs: bool = False
+    #: What people have changed of the devices, on top of `given` and of what offers declare.
+    devices: DeviceChanges = field(default_factory=dict)
+    #: Whether the devices of the worker can be changed; those of a worker of an earlier release cannot.
+    changes_devices: bool = False
+    #: Whether the worker can leave the logs of a removed job.
+    keeps_logs: bool = False
+    #: Whether the worker puts wrappers before commands; a worker of an earlier release does not.
+    wraps: bool = False
 
     @property
     def detecting(self) -> frozenset[str]:

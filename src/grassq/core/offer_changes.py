@@ -35,6 +35,7 @@ def changes(old: Offer, new: Offer) -> list[str]:
         ("slots", _slots(old.slots), _slots(new.slots)),
         ("--order", old.order, new.order),
         ("command", _command(old.prefix), _command(new.prefix)),
+        ("--wrap", _word(old.wrap), _word(new.wrap)),
         ("directory", _word(old.cwd), _word(new.cwd)),
         ("--unsecure", _flag(old.unsecure), _flag(new.unsecure)),
         ("--allow-env", _names(old.allow_env), _names(new.allow_env)),

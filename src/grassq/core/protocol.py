@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from grassq.core.messages import Order, StorePosition, WorkerMessage
 from grassq.core.model import Offer
+from grassq.core.resources.device_changes import DeviceChange
 from grassq.core.syntax.numbers import is_number
 
 #: The newest protocol of this release; it may differ by one from the peer's.
@@ -140,11 +141,17 @@ class DropOffer(Struct, frozen=True, tag="drop_offer"):
     queue: str
 
 
+class ChangeDevices(Struct, frozen=True, tag="change_devices"):
+    """Add, remove, drain or undrain devices; only asked of a worker that `changes_devices`."""
+
+    change: DeviceChange
+
+
 class Probe(Struct, frozen=True, tag="probe"):
     """Asks whether the worker is alive, when a second connection has the same name."""
 
 
-Question = ReadLog | TailLog | FindCut | MakeOffer | DropOffer | Probe
+Question = ReadLog | TailLog | FindCut | MakeOffer | DropOffer | ChangeDevices | Probe
 
 
 class Ask(Struct, frozen=True, tag="ask"):

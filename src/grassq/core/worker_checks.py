@@ -21,7 +21,9 @@ from grassq.core.printable import printable
 from grassq.core.protocol import READ_MAX, Answer, Ping, TicketKept, ToBroker, pack
 from grassq.core.resources.amounts import ONE, UNITS_MAX, Allocation, check_resource_name
 from grassq.core.resources.capacity import DeviceCount, DeviceIds, Devices, Limit, Pool
+from grassq.core.resources.device_changes import ChangedDevices
 from grassq.core.syntax.resource_names import VRAM
+from grassq.core.syntax.shell_lines import wrapper_words
 from grassq.core.syntax.slots import DEVICES_MAX, check_device_id
 from grassq.errors import BadInput
 
@@ -35,6 +37,8 @@ ATTEMPTS_MAX = 100_000
 #: The most bytes of a worker's description, and the most slots with their ids in all its queues.
 INFO_BYTES_MAX = 2 << 20
 SLOTS_TOTAL_MAX = 100_000
+#: Bytes of the wrappers of all queues: to split them takes a second for each MiB, and other callers wait.
+WRAPS_BYTES_MAX = 64 << 10
 #: Every limit of a queue is compared with all devices of that resource, at every listing; this bounds the comparisons.
 COMPARISONS_MAX = 500_000
 #: Above the size of every log and the number of every commit.
@@ -112,10 +116,15 @@ def _check_info(info: WorkerInfo) -> None:
     _check_resources(info.detecting)
     _check_limits(info.given)
     _check_used(info.used_by_others)
+    _check_devices(info.devices)
     if (short := info.disk_short) is not None and not all(
         0 <= each <= NUMBER_MAX for each in (short.free, short.floor)
     ):
         raise BadInput(f"no disk has {short.free} bytes free and a floor of {short.floor}")
+    if (size := sum(len(offer.wrap or b"") for offer in info.offers)) > WRAPS_BYTES_MAX:
+        raise BadInput(
+            f"the wrappers of the worker's queues have {size:,} bytes; at most {WRAPS_BYTES_MAX:,} are taken"
+        )
     queues: set[str] = set()
     for offer in info.offers:
         check_existing_name(offer.queue, "queue name")
@@ -124,6 +133,8 @@ def _check_info(info: WorkerInfo) -> None:
         queues.add(offer.queue)
         _check_limits(offer.limits)
         _check_slots(offer)
+        if offer.wrap is not None:
+            wrapper_words(offer.wrap, f"the wrapper of queue {offer.queue}")
     if (slots := sum(1 + len(slot.ids) for offer in info.offers for slot in offer.slots)) > SLOTS_TOTAL_MAX:
         raise BadInput(f"the worker's queues have {slots:,} slots and ids; at most {SLOTS_TOTAL_MAX:,} are taken")
     if (comparisons := _comparisons(info)) > COMPARISONS_MAX:
@@ -135,7 +146,8 @@ def _comparisons(info: WorkerInfo) -> int:
     times: Counter[str] = Counter()
     ids: dict[str, set[str]] = {}
     counted: dict[str, int] = {}
-    every: list[Mapping[str, Limit]] = [info.given, *(offer.limits for offer in info.offers)]
+    added = {name: Devices(changed.added) for name, changed in info.devices.items()}
+    every: list[Mapping[str, Limit]] = [info.given, added, *(offer.limits for offer in info.offers)]
     for limits in every:
         for name, limit in limits.items():
             times[name] += 1
@@ -163,6 +175,14 @@ def _check_limits(limits: Mapping[str, Limit]) -> None:
                 _check_amount(name, device.worth)
                 _check_amount(VRAM, device.vram)
         _check_ids(name, _ids(limit))
+
+
+def _check_devices(devices: Mapping[str, ChangedDevices]) -> None:
+    """Check the devices that people have added, removed and drained on a worker."""
+    _check_limits({name: Devices(changed.added) for name, changed in devices.items()})
+    for name, changed in devices.items():
+        _check_ids(name, changed.removed)
+        _check_ids(name, changed.drained)
 
 
 def _check_used(used: Allocation) -> None:

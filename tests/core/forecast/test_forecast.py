@@ -72,8 +72,8 @@ def test_a_forecast_of_the_same_scene_is_the_same() -> None:
 def test_without_like_runs_there_is_no_estimate_and_it_says_so() -> None:
     board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 40.0), queued(2)])
     found = forecast_of(board, RunHistory())
-    assert found.of(board.jobs[1]).why == "no estimate yet: 0 like runs"
-    assert found.of(board.jobs[2]).why == "no estimate yet: 0 like runs of the jobs that run now"
+    assert found.of(board.jobs[1]).why == "no estimate yet: no job like it has ended"
+    assert found.of(board.jobs[2]).why == "no estimate yet: no job like those that run now has ended"
     assert found.over([(board.jobs[2], 0)]) == (None, 1) and found.everything() is None
 
 
@@ -82,7 +82,11 @@ def test_jobs_ahead_without_like_runs_are_judged_by_any_job_but_their_end_is_not
     history.add(replace(ended(9000, 100.0), name=None, spec=replace(a_job(1, "other").spec, command=(b"x",))))
     board = a_board(a_worker(gpu=1), jobs=[running(1, "0", 1.0), queued(2)])
     found = forecast_of(board, history).of(board.jobs[2])
-    assert found.starts is not None and found.ends is None and found.why == "no estimate of the end yet: 0 like runs"
+    assert (
+        found.starts is not None
+        and found.ends is None
+        and found.why == "no estimate of the end yet: no job like it has ended"
+    )
 
 
 @pytest.mark.parametrize(

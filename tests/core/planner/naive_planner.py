@@ -121,7 +121,7 @@ class PlainPlan:
         if not options:
             return
         _, reserved, worker, view = min(options, key=lambda option: (option[0], option[2].info.name))
-        is_own_queue_only, name = is_limited(job.spec.request, view.offer, worker.machine.supply), worker.info.name
+        is_own_queue_only, name = is_limited(job.spec.request, view.offer, worker.machine), worker.info.name
         is_ripe = job.id in self.ripe
         self.chosen[job.id] = Reservation(job.order, job.spec.queue, name, reserved, is_ripe, is_own_queue_only)
         if self.chosen[job.id] not in self.kept:

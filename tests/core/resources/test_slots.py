@@ -272,15 +272,30 @@ def test_slots_go_out_as_a_plain_list_would_hand_them_out(
 def test_a_rack_counts_who_holds_a_slot_also_when_two_do(slots: tuple[Slot, ...], taken: list[int]) -> None:
     slot_set = slot_set_of(slots, "stack", Devices((Device("0"),)))
     before = slot_set.copy()
+
+    def held(index: int) -> Allocation:
+        return slot_set.allocation(index) if index < len(slots) else {"slot": {str(index): ONE}}
+
     for index in taken:
-        slot_set.take({"slot": {str(index): ONE}})
+        slot_set.take(held(index))
+    taken = [index for index in taken if index < len(slots)]
     assert slot_set.holders == {index: taken.count(index) for index in taken}
     assert set(slot_set.free) == set(range(len(slots))) - set(taken)
     assert before == before.emptied(), "a copy is its own"
+    slot_set.give({"slot": {"0": ONE}, "gpu": {"no-such": ONE}})
     for at, index in enumerate(taken, 1):
-        slot_set.give({"slot": {str(index): ONE}})
+        slot_set.give(held(index))
         assert set(slot_set.free) == set(range(len(slots))) - set(taken[at:]), "free when the last one is gone"
     assert slot_set.holders == {} and set(slot_set.free) == set(range(len(slots)))
+
+
+def test_a_slot_in_the_place_of_another_one_is_free_though_the_job_there_goes_on() -> None:
+    before, after = (slot_set_of(parse_slots(words.split()), "rotate", None) for words in ("0 1", "7 1"))
+    for index in (0, 1):
+        after.take(before.allocation(index))
+    assert list(after.free) == [0]
+    after.give(before.allocation(0))
+    assert list(after.free) == [0] and after.holders == {1: 1}
 
 
 @pytest.mark.parametrize("allocation", [{}, {"slot": ONE}, {"slot": {"x": ONE}}, {"slot": {"-1": 1, "9" * 5000: 1}}])

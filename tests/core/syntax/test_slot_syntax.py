@@ -34,6 +34,11 @@ def names(words: str, per_device: int = 1) -> list[str]:
         ("0 2-4", ["0", "2", "3", "4"]),
         ("0-1,4 5", ["0,1,4", "5"]),
         ("GPU-8f-1,MIG-2", ["GPU-8f-1", "MIG-2"]),
+        ("-", [""]),
+        ("0 - -", ["0", "", ""]),
+        ("0,-,1", ["0", "", "1"]),
+        ("[0,1]", ["0,1"]),
+        ("[0,1] [2] -", ["0,1", "2", ""]),
     ],
 )
 def test_slots_are_read_as_typed(words: str, slots: list[str]) -> None:
@@ -48,7 +53,25 @@ def test_several_jobs_to_a_device_repeat_the_whole_list() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["", "0,", ",0", "0,,1", "0,1, 2", "0,0 1", "0-1,1 2", "4-2", "0-99999999", "a/b", "é", "-1", "0 ,", "x" * 65],
+    [
+        "",
+        "0,",
+        ",0",
+        "0,,1",
+        "0,1, 2",
+        "0,0 1",
+        "0-1,1 2",
+        "4-2",
+        "0-99999999",
+        "a/b",
+        "é",
+        "-1",
+        "0 ,",
+        "x" * 65,
+        "[]",
+        "[0,1",
+        "0,- 1",
+    ],
 )
 def test_what_is_no_slot_is_refused_in_one_sentence(words: str) -> None:
     with pytest.raises(BadInput) as refused:

@@ -2,7 +2,7 @@
 
 `values.py` has the options of a stored job as named values, and says in words how two versions differ. `changes.py`
 reads changes, which a client sends as named values too, with the parsers of `grassq.core.job_options`; a new option in
-that table can be edited without further code.
+that table can be edited without further code. `typed.py` writes a stored job as it would be typed.
 
 Pure, like all of `core`: imports `core` only. Used by `broker` and `web`; `grassq.web.submit` checks the changed job as
 it checks a new one.

@@ -10,9 +10,10 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from grassq.core.editing.values import COMMAND, EDITABLE, NOT_EDITABLE, REQUIRE, options_of, request_of
-from grassq.core.job_options import JOB_OPTIONS, JobOptions, Option, Pairs, pairs
+from grassq.core.job_options import JOB_OPTIONS, JobOptions, Option, Pairs
 from grassq.core.model import Job
 from grassq.core.names import shown
+from grassq.core.options.parsers import pairs
 from grassq.core.syntax import shell_lines
 from grassq.core.syntax.options import misspelt_resource
 from grassq.core.syntax.resource_names import COMMON_RESOURCES

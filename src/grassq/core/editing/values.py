@@ -17,6 +17,7 @@ COMMAND, REQUIRE = "command", "require"
 NOT_EDITABLE = {
     "hold": "`grass hold` and `grass release` do that",
     "send": "the folder was copied when the job was submitted; submit it again, and `grass kill` this one",
+    "output": "the file was made when the job was submitted; submit it again, and `grass kill` this one",
 }
 #: Characters of one value, and of the whole difference, in a job's story.
 VALUE_SHOWN, DIFFERENCE_SHOWN = 60, 500

@@ -87,7 +87,9 @@ class Forecast:
             return JobForecast(why=self._why_never(job), count=count)
         at, basis, where = self._interval(starts, self._stretch.starts), self._basis(like, job), self._where(job)
         if like is None:
-            return JobForecast(starts=at, basis=basis, why="no estimate of the end yet: 0 like runs", where=where)
+            return JobForecast(
+                starts=at, basis=basis, why="no estimate of the end yet: no job like it has ended", where=where
+            )
         ends = self._interval(self._ends(job, starts, like), self._stretch.ends)
         return JobForecast(starts=at, ends=ends, basis=basis, count=count, where=where)
 
@@ -163,7 +165,7 @@ class Forecast:
         began, where = self._wall(played.starts[job.id]), played.where[job.id]
         starts = Interval(began, began, began)
         if like is None:
-            return JobForecast(starts=starts, why="no estimate yet: 0 like runs", where=where)
+            return JobForecast(starts=starts, why="no estimate yet: no job like it has ended", where=where)
         if isinf(played.ends[job.id]):
             return JobForecast(starts=starts, why=f"no estimate: worker {where.worker} is out of touch", where=where)
         elapsed, now = elapsed_of(job, self.scene.wall), self.scene.wall
@@ -234,7 +236,7 @@ class Forecast:
         """Return why a job does not start in a play, though all that runs there ends."""
         played = self.plays[0]
         if any(job.id not in self._known and played.where[job.id].worker for job in self.scene.holding):
-            return "no estimate yet: 0 like runs of the jobs that run now"
+            return "no estimate yet: no job like those that run now has ended"
         board = played.board
         if board is None or job.id not in board.jobs:
             return "no estimate: too few jobs start to tell a rate"

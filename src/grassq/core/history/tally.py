@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from math import ceil
+from typing import TypedDict
 
 from msgspec import Struct, field
 
@@ -28,6 +29,28 @@ class RunFacts(Struct, frozen=True):
     #: The seconds between submission and start, for the first attempt.
     waited_s: float | None
     allocation: Allocation
+
+
+class HistoryGroupDocument(TypedDict):
+    """A group of runs, counted."""
+
+    #: The day, queue, name, worker, user or project; null for the total.
+    group: str | None
+    #: Jobs that have ended.
+    jobs: int
+    #: Attempts that started.
+    runs: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    #: Of the jobs that succeeded or failed, the part that succeeded.
+    success_rate: float | None
+    run_hours: float
+    #: By resource: amount times hours.
+    hours: dict[str, float]
+    #: How long jobs waited for their first start, in seconds.
+    wait_median_s: float | None
+    wait_p90_s: float | None
 
 
 class GroupTally(Struct):
@@ -63,7 +86,7 @@ class GroupTally(Struct):
             amount = sum(held.values()) if isinstance(held, dict) else held
             self.used[name] = self.used.get(name, 0.0) + amount * ran_s
 
-    def document(self, name: str | None) -> dict[str, object]:
+    def document(self, name: str | None) -> HistoryGroupDocument:
         """Return the sums for people and programs; None where there is nothing to divide by."""
         decided = self.succeeded + self.failed
         waits = sorted(self.waits)
@@ -98,7 +121,7 @@ class HistoryTally:
         found.add(run)
         self.total.add(run)
 
-    def rows(self, *, by_name: bool) -> list[dict[str, object]]:
+    def rows(self, *, by_name: bool) -> list[HistoryGroupDocument]:
         """Return the groups: by their names, or the most run time first."""
         order = sorted(self._groups.items(), key=lambda item: item[0] if by_name else (-item[1].run_s, item[0]))
         return [tally.document(name) for name, tally in order]

@@ -5,7 +5,7 @@ Enter at `plan.py` (`plan(board, now)`) and `explain.py` (`Outlook(board, now)`)
 there, `request_classes.py` and `sorted_orders.py` the queued jobs. `scan.py` finds the starts on an `overlay.py`.
 `kept_room.py` says which waiting jobs keep room (`left_jobs.py` finds them), `reservations.py` what they keep, and
 `heads.py` which of them were passed too often. `prefetch.py` places short jobs behind one another. `firstfit` answers
-which of a million waiting jobs is the first that fits.
+which of a million waiting jobs is the first that fits. `ranks.py` has the places of jobs among jobs of equal priority.
 
 Pure, like all of `core`: imports `core` only. Used by `broker`.
 

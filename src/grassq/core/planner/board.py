@@ -24,6 +24,7 @@ from grassq.core.planner.workers import (
     offer_ledgers,
     with_templates,
 )
+from grassq.core.resources.device_changes import drained_of
 from grassq.core.resources.ledger import Ledger
 
 #: In the set of paused queues: every queue.
@@ -283,8 +284,8 @@ class Board:
         drained = known is not None and known.drained
         unrecorded = known.unrecorded if known is not None else set()
         offered = known.offered if known is not None else {}
-        max_fit = max_fits(capacity, offers)
-        machine = Ledger(capacity)
+        machine = Ledger(capacity, drained=drained_of(info.devices))
+        max_fit = max_fits(machine, offers)
         machine.occupy(info.used_by_others)
         self.workers[info.name] = WorkerState(
             info,

@@ -17,7 +17,7 @@ from grassq.core.printable import printable, size_text
 from grassq.core.resources.amounts import Request, amount_text
 from grassq.core.resources.capacity import Devices
 from grassq.core.resources.fit import FreeView, Shortage, fit, fits_ever
-from grassq.core.syntax.resource_names import SLOT, VRAM, VRAM_OF
+from grassq.core.syntax.resource_names import SLOT, SLOTS_OF, VRAM, VRAM_OF
 from grassq.core.syntax.slots import device_order
 
 #: The resource of a blocker when the worker itself cannot take the job.
@@ -39,6 +39,8 @@ class Blocker(Struct, frozen=True):
     holders: tuple[int, ...] = ()
     #: What programs outside of Grass use of the resource on the worker, in words.
     others: str = ""
+    #: The devices of the resource on the worker that are drained.
+    drained: tuple[str, ...] = ()
 
 
 class Turn(Struct, frozen=True):
@@ -175,7 +177,16 @@ def _blocker(board: Board, worker: WorkerState, queue: str, found: Shortage) -> 
     if not holders and group == VRAM_OF:
         holders = board.holders(name, VRAM)
     ids = tuple(sorted(job.id for job in holders if _is_in_the_way(job, worker, queue, found)))
-    return Blocker(name, found.resource, found.needed, found.free, found.why, ids, _others(worker, group))
+    others, drained = _others(worker, group), _drained(worker, queue, group)
+    return Blocker(name, found.resource, found.needed, found.free, found.why, ids, others, drained)
+
+
+def _drained(worker: WorkerState, queue: str, group: str) -> tuple[str, ...]:
+    """Return the drained devices of a resource that a queue may use on a worker."""
+    group = SLOTS_OF if group == SLOT else group
+    supply = worker.free_view(queue).supply(group)
+    allowed = {device.id for device in supply.devices} if isinstance(supply, Devices) else set()
+    return tuple(sorted(allowed & worker.drained_devices.get(group, frozenset()), key=device_order))
 
 
 def _others(worker: WorkerState, group: str) -> str:

@@ -160,7 +160,7 @@ class KeptRoom:
             return None
         (_, reserved), worker = min(options, key=lambda option: (option[0][0], option[1].info.name))
         name = worker.info.name
-        limited = is_limited(job.request, self._overlay.free_view(worker, job.queue).offer, worker.machine.supply)
+        limited = is_limited(job.request, self._overlay.free_view(worker, job.queue).offer, worker.machine)
         chosen = self._chosen[job.order] = Reservation(job.order, job.queue, name, reserved, is_ripe, limited)
         if chosen not in self.reservations:
             self.reservations.append(chosen)

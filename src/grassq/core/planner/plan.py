@@ -70,7 +70,9 @@ def _placement(board: Board, start: PlannedStart) -> Placement:
     lease_s = None if info.name in board.roles.trusted else board.lease_s
     slot = offer.slots[slots_in(start.allocation)[0]].name if offer.slots else None
     allocation, after = start.allocation, start.after
-    return Placement(info.name, info.boot, allocation, offer.prefix, offer.cwd, offer.env, lease_s, after, slot)
+    return Placement(
+        info.name, info.boot, allocation, offer.prefix, offer.cwd, offer.env, lease_s, after, slot, offer.wrap
+    )
 
 
 def _kept(board: Board, reservation: Reservation, now: float) -> Kept:

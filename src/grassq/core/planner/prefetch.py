@@ -2,7 +2,8 @@
 
 Where the attempts of a shape are short, the next jobs are placed behind running ones. A prefetched attempt takes over
 exactly the devices of its predecessor when the predecessor ends; until then it holds no devices. Like every attempt it
-is stored as placed before it can start. It is withdrawn if its predecessor runs too long, or if its queue is paused.
+is stored as placed before it can start. It is withdrawn if its predecessor runs too long, if its queue is paused, or if
+one of the devices was drained or removed.
 """
 
 from __future__ import annotations
@@ -107,5 +108,7 @@ class Prefetch:
         assert job.placement is not None
         worker = board.workers.get(job.placement.worker)
         if waited_s >= self.policy.wait_s or worker is None or not worker.takes:
+            return True
+        if not worker.keeps(job.placement.allocation):
             return True
         return job.cancel_requested or job.token in board.ended_tokens or board.is_paused(job.spec.queue)

@@ -15,7 +15,7 @@ from grassq.core.model import ORDER_BITS, Constraints, priority_in
 from grassq.core.planner.board import Board
 from grassq.core.planner.workers import WorkerState
 from grassq.core.resources.amounts import ONE, Request
-from grassq.core.resources.capacity import Capacity, Devices, Pool
+from grassq.core.resources.capacity import Devices, Pool
 from grassq.core.resources.fit import ANYTHING, FreeDevice, FreeView, Shortage, fit, slot_missing
 from grassq.core.resources.ledger import Ledger, Load, ReservedAmounts
 from grassq.core.resources.slots import SlotSet
@@ -72,7 +72,7 @@ def able_workers(job: WaitingJob, board: Board) -> Iterator[WorkerState]:
             yield worker
 
 
-def is_limited(request: Request, offer: Ledger, machine: Capacity) -> bool:
+def is_limited(request: Request, offer: Ledger, machine: Ledger) -> bool:
     """Tell whether the limits of its queue stop a request, so that no other queue can be in its way."""
     if offer.slot_set is not None:
         # A slot that becomes free brings its devices along.
@@ -81,7 +81,7 @@ def is_limited(request: Request, offer: Ledger, machine: Capacity) -> bool:
         name: {id_: Load(load.used, load.vram, load.holders) for id_, load in loads.items()}
         for name, loads in offer.loads.items()
     }
-    own_use = Ledger(machine, offer.pools, own_loads)
+    own_use = Ledger(machine.supply, offer.pools, own_loads, drained=machine.drained)
     return _fits(request, FreeView(own_use, offer.emptied())) and not _fits(request, FreeView(own_use, offer))
 
 
@@ -119,13 +119,17 @@ def _keep_slot(slot_set: SlotSet, free_view: FreeView) -> tuple[int, ReservedAmo
     """
     free = {device.id: device for device in free_view.devices_free(SLOTS_OF)}
     present = free_view.machine.supply.get(SLOTS_OF)
-    worth = {device.id: device.worth for device in present.devices} if isinstance(present, Devices) else {}
+    drained = free_view.machine.drained.get(SLOTS_OF, ())
+    there = present.devices if isinstance(present, Devices) else ()
+    worth = {device.id: device.worth for device in there if device.id not in drained}
     options = []
     for index, takes in enumerate(slot_set.takes):
         if all(part <= worth.get(id_, 0) for id_, part in takes.items()):
             lacking = slot_missing(takes, free) * ONE // max(1, sum(takes.values()))
             # A taken slot comes after all free slots: its job may run for long.
             options.append((lacking if index in slot_set.free else lacking + 2 * ONE, index))
+    if not options:
+        return 3 * ONE, ReservedAmounts()
     missing, index = min(options)
     wholes = [id_ for id_, part in slot_set.takes[index].items() if part == worth[id_]]
     return missing, ReservedAmounts({SLOTS_OF: dict(slot_set.takes[index])}, vram=dict.fromkeys(wholes, ANYTHING))

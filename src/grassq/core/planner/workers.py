@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from grassq.core.model import ANYWHERE, AttemptId, Constraints, Offer, QueueTemplate, RemoteSubmitter, WorkerInfo
 from grassq.core.names import DEFAULT_QUEUE
-from grassq.core.resources.amounts import Request
-from grassq.core.resources.capacity import Capacity, Limits, Supply, bind, supply_of, union
+from grassq.core.resources.amounts import Allocation, Request
+from grassq.core.resources.capacity import Capacity, Devices, Limits, Supply, bind, supply_of, union
+from grassq.core.resources.device_changes import changed_capacity
 from grassq.core.resources.fit import FreeView, Shortage, fit, most
 from grassq.core.resources.ledger import Ledger
 from grassq.core.resources.slots import slot_set_of
-from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
+from grassq.core.syntax.resource_names import SLOT, SLOTS_OF, VRAM, VRAM_OF
 from grassq.errors import Refused
 
 #: How many MaxFits a worker keeps: the ones used last.
@@ -23,7 +24,10 @@ MAX_FITS_KEPT = 1000
 
 
 class MaxFit:
-    """The most that requests with these resource names could get at a worker that runs nothing else."""
+    """The most that requests with these resource names could get at a worker that runs nothing else.
+
+    A drained device gives nothing: a job that needs one keeps no room, and waits until the device is undrained.
+    """
 
     def __init__(self, free_view: FreeView, names: tuple[str, ...]) -> None:
         self._free_view = free_view
@@ -34,12 +38,12 @@ class MaxFit:
         return not isinstance(fit(request, self._free_view), Shortage)
 
 
-def max_fits(machine: Capacity, offers: Mapping[str, Ledger]) -> Callable[[str, tuple[str, ...]], MaxFit]:
+def max_fits(machine: Ledger, offers: Mapping[str, Ledger]) -> Callable[[str, tuple[str, ...]], MaxFit]:
     """Return a function that gives a worker's MaxFit by queue and resource names, each made when first needed."""
 
     @lru_cache(MAX_FITS_KEPT)
     def max_fit(queue: str, names: tuple[str, ...]) -> MaxFit:
-        return MaxFit(FreeView(Ledger(machine), offers[queue].emptied()), names)
+        return MaxFit(FreeView(machine.emptied(), offers[queue].emptied()), names)
 
     return max_fit
 
@@ -112,12 +116,14 @@ class WorkerState(Struct):
             return f"worker {self.info.name} has no label {missing[0]}"
         if constraints.files and not self.info.takes_files:
             return f"worker {self.info.name} cannot take files, and the job has --send, --fetch or their like"
+        if constraints.wraps and not self.info.wraps:
+            return f"worker {self.info.name} is of an earlier release, which has no --wrap"
         offer = self.offer(queue)
         if offer is None:
             return f"worker {self.info.name} has no queue {queue!r}"
         if constraints.needs_command and not offer.prefix:
             return f"queue {queue!r} has no command, and the job has no words"
-        return None if constraints.remote is None else _turns_away(offer, constraints.remote)
+        return None if constraints.remote is None else _turns_away(offer, constraints)
 
     def offer(self, queue: str) -> Offer | None:
         """Return this worker's offer of a queue."""
@@ -130,6 +136,25 @@ class WorkerState(Struct):
     def offered_since(self, queue: str) -> int:
         """Return the number of the last commit before this worker offered a queue."""
         return self.offered.get(queue, 0)
+
+    @property
+    def drained_devices(self) -> Mapping[str, frozenset[str]]:
+        """The devices here that are given to no new job, by resource."""
+        return self.machine.drained
+
+    def is_leaving(self, resource: str, device: str) -> bool:
+        """Tell whether a device that a job holds was removed: it is gone when the job ends."""
+        supply = self.machine.supply.get(resource)
+        return not isinstance(supply, Devices) or all(device != each.id for each in supply.devices)
+
+    def keeps(self, allocation: Allocation) -> bool:
+        """Tell whether new jobs may get all devices of an allocation: none of them is drained or was removed."""
+        for name, held in allocation.items():
+            group = VRAM_OF if name == VRAM else name
+            for device in held if isinstance(held, dict) and group != SLOT else ():
+                if device in self.drained_devices.get(group, ()) or self.is_leaving(group, device):
+                    return False
+        return True
 
     def resource_names(self) -> frozenset[str]:
         """Return every resource that this machine has or that a queue here limits."""
@@ -147,13 +172,24 @@ def _is_meant_for_elsewhere(constraints: Constraints) -> bool:
     return named or constraints.files is True or constraints.remote is not None
 
 
-def _turns_away(offer: Offer, remote: RemoteSubmitter) -> str | None:
-    """Return why a queue takes no job from another machine, or not with what its sender chose; None if it does."""
-    if not offer.prefix:
-        if offer.unsecure or remote.bare:
-            return None
+def _turns_away(offer: Offer, constraints: Constraints) -> str | None:
+    """Return why a queue takes no job from another machine, or not with what its sender chose; None if it does.
+
+    The directory and the variables of a job could make another program of the queue's wrapper, or of its command. The
+    output file of a job is written outside of the wrapper, and is no file that the command chose.
+    """
+    remote = constraints.remote or RemoteSubmitter()
+    if not offer.prefix and not offer.unsecure and not remote.bare:
         return f"queue {offer.queue!r} takes no jobs from other machines: it has no command of its own"
-    for chosen, option in ((remote.own_cwd, "--cwd"), (remote.shell, "--shell")):
+    if not offer.prefix and offer.wrap is None:
+        return None
+    has_command = bool(offer.prefix)
+    for chosen, option in (
+        (remote.own_cwd, "--cwd"),
+        (remote.output is True, "--output"),
+        (has_command and remote.shell, "--shell"),
+        (has_command and constraints.wraps is True, "--wrap"),
+    ):
         if chosen:
             return f"queue {offer.queue!r} takes no {option} from other machines"
     refused = [name for name in remote.env if name not in offer.allow_env]
@@ -166,18 +202,23 @@ def _turns_away(offer: Offer, remote: RemoteSubmitter) -> str | None:
 def with_templates(info: WorkerInfo, templates: Mapping[str, QueueTemplate]) -> WorkerInfo:
     """Return a worker with the queues of the broker that its labels match; a queue of its own comes first."""
     own = {offer.queue for offer in info.offers}
-    more = [t.offer for q, t in sorted(templates.items()) if q not in own and set(t.labels) <= set(info.labels)]
+    more = [
+        t.offer
+        for q, t in sorted(templates.items())
+        if q not in own and set(t.labels) <= set(info.labels) and (info.wraps or t.offer.wrap is None)
+    ]
     return replace(info, offers=(*info.offers, *more)) if more else info
 
 
 def machine_capacity(info: WorkerInfo) -> Capacity:
-    """Return what a machine has: what it found or was given, and what its offers declare on top."""
+    """Return what a machine has: what it found or was given, what its offers declare on top, and what was changed."""
     declared: dict[str, list[Supply]] = {}
     for offer in info.offers:
         for name, limit in offer.limits.items():
             if name not in info.given and name not in info.detecting:
                 declared.setdefault(name, []).append(supply_of(limit))
-    return info.given | {name: union(*supplies) for name, supplies in declared.items()}
+    capacity = info.given | {name: union(*supplies) for name, supplies in declared.items()}
+    return changed_capacity(capacity, info.devices)
 
 
 def offer_ledgers(info: WorkerInfo, capacity: Capacity, before: Mapping[str, Ledger]) -> dict[str, Ledger]:

@@ -30,6 +30,8 @@ _MIB = {"K": Decimal(1) / 1024, "M": Decimal(1), "G": Decimal(1024), "T": Decima
 Request = tuple[tuple[str, int], ...]
 #: What an attempt holds: an amount of a pool, or an amount of each device.
 Allocation = dict[str, int | dict[str, int]]
+#: Amounts as JSON has them, by resource: a number of a pool, or a number for each device.
+Amounts = dict[str, float | dict[str, float]]
 
 
 def check_resource_name(name: str) -> str:
@@ -124,7 +126,7 @@ def request_text(request: Request) -> str:
     return ", ".join(f"{name} {amount_text(amount)}" for name, amount in request) or "nothing"
 
 
-def allocation_json(allocation: Allocation | None) -> dict[str, object] | None:
+def allocation_json(allocation: Allocation | None) -> Amounts | None:
     """Return an allocation as a JSON document: {"gpu": {"0": 1.0}, "cpu": 4}."""
     if allocation is None:
         return None

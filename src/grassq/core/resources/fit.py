@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from grassq.core.resources.amounts import ONE, Allocation, Request, amount_text
+from grassq.core.resources.amounts import ONE, Allocation, Amounts, Request, amount_text
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool, Supply
 from grassq.core.resources.ledger import Ledger, Load, ReservedAmounts
 from grassq.core.resources.slots import SlotSet
@@ -40,7 +40,7 @@ class FreeDevice(Struct, frozen=True):
     vram: int
     #: No job holds or keeps any part of the device.
     empty: bool
-    #: One job holds all of the device.
+    #: One job holds all of the device, or the device is drained.
     closed: bool
     #: The most one job can get: a device of which another job holds a part is never given whole.
     most: int
@@ -85,6 +85,8 @@ class FreeView(Struct):
         return [self._device_free(name, present[limit.id], limit) for limit in allowed.devices if limit.id in present]
 
     def _device_free(self, name: str, device: Device, limit: Device) -> FreeDevice:
+        if device.id in self.machine.drained.get(name, ()):
+            return FreeDevice(device.id, device.worth, min(device.worth, limit.worth), 0, 0, False, True, 0)
         load = self.machine.loads.get(name, {}).get(device.id) or Load()
         mine = self.offer.loads.get(name, {}).get(device.id) or Load()
         kept = kept_vram = kept_limit = 0
@@ -236,7 +238,7 @@ def fits_ever(request: Request, machine: Capacity, offer: Capacity, slot_set: Sl
     return found if isinstance(found, Shortage) else None
 
 
-def free_json(free_view: FreeView, names: Mapping[str, Supply]) -> dict[str, object]:
+def free_json(free_view: FreeView, names: Mapping[str, Supply]) -> Amounts:
     """Return what is free as a JSON document."""
     return {
         name: free_view.pool_free(name) / ONE
@@ -246,7 +248,7 @@ def free_json(free_view: FreeView, names: Mapping[str, Supply]) -> dict[str, obj
     }
 
 
-def supply_json(capacity: Capacity) -> dict[str, object]:
+def supply_json(capacity: Capacity) -> Amounts:
     """Return a capacity as a JSON document."""
     return {
         name: supply.amount / ONE

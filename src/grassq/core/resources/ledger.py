@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from grassq.core.resources.amounts import ONE, Allocation
@@ -28,6 +30,8 @@ class Ledger(Struct):
     loads: dict[str, dict[str, Load]] = {}
     #: The slots of an offer that has slots.
     slot_set: SlotSet | None = None
+    #: The devices that are given to no new job, by resource.
+    drained: Mapping[str, frozenset[str]] = {}
 
     def take(self, allocation: Allocation) -> None:
         """Count an allocation as taken."""
@@ -54,11 +58,13 @@ class Ledger(Struct):
             name: {device: Load(x.used, x.vram, x.holders, x.wholes) for device, x in group.items()}
             for name, group in self.loads.items()
         }
-        return Ledger(self.supply, dict(self.pools), loads, None if self.slot_set is None else self.slot_set.copy())
+        slot_set = None if self.slot_set is None else self.slot_set.copy()
+        return Ledger(self.supply, dict(self.pools), loads, slot_set, self.drained)
 
     def emptied(self) -> Ledger:
         """Return the same ledger with nothing taken."""
-        return Ledger(self.supply, slot_set=None if self.slot_set is None else self.slot_set.emptied())
+        slot_set = None if self.slot_set is None else self.slot_set.emptied()
+        return Ledger(self.supply, slot_set=slot_set, drained=self.drained)
 
     def _count(self, allocation: Allocation, sign: int) -> None:
         touched: dict[tuple[str, str], Load] = {}

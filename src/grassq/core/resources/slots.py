@@ -77,18 +77,17 @@ class SlotSet(Struct):
 
     def take(self, allocation: Allocation) -> None:
         """Count the slot of an allocation as taken."""
-        for index in slots_in(allocation):
+        for index in held_slots(self.slots, allocation):
             self.free.pop(index, None)
             self.holders[index] = self.holders.get(index, 0) + 1
 
     def give(self, allocation: Allocation) -> None:
         """Count the slot of an allocation as free again."""
-        for index in slots_in(allocation):
+        for index in held_slots(self.slots, allocation):
             left = self.holders.pop(index, 0) - 1
             if left > 0:
                 self.holders[index] = left
-            elif index < len(self.slots):
-                # A slot beyond the end was taken when the queue had more slots.
+            else:
                 self.free[index] = None
 
     def copy(self) -> SlotSet:
@@ -116,6 +115,16 @@ def slot_set_of(
     takes = tuple({id_: max(1, whole.get(id_, ONE) * share[id_] // ONE) for id_ in slot.ids} for slot in slots)
     known = before.free if before is not None and before.slots == slots else {}
     return SlotSet(slots, order, takes, {**known, **dict.fromkeys(range(len(slots)))}, {})
+
+
+def held_slots(slots: Sequence[Slot], allocation: Allocation) -> list[int]:
+    """Return the indexes of the slots an allocation holds of these: one index, or none.
+
+    A slot that was taken when the queue had other slots is none of these: it has other devices, or is beyond the end.
+    """
+    held = allocation.get(SLOTS_OF)
+    ids = set(held) if isinstance(held, dict) else set()
+    return [index for index in slots_in(allocation) if index < len(slots) and ids == set(slots[index].ids)]
 
 
 def slots_in(allocation: Allocation) -> list[int]:

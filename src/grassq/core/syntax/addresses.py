@@ -7,6 +7,7 @@ from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 
 PORT = 7500
+PORT_MAX = 65_535
 ADDRESSES_MAX = 16
 #: The longest name DNS can hold.
 HOST_MAX = 253
@@ -47,8 +48,8 @@ def parse_address(text: str, what: str = "the address") -> Address:
     host, port = _split(text.strip())
     if not host or len(host) > HOST_MAX or not host.isprintable() or not _is_host(host):
         raise BadInput(f"{what} '{text}' is not HOST:PORT; an IPv6 address is written [::1]:{PORT}")
-    if not is_number(port, 5) or not 1 <= int(port) <= 65535:
-        raise BadInput(f"{what} '{text}' has no port from 1 to 65535")
+    if not is_number(port, 5) or not 1 <= int(port) <= PORT_MAX:
+        raise BadInput(f"{what} '{text}' has no port from 1 to {PORT_MAX}")
     return Address(host.lower(), int(port))
 
 

@@ -46,6 +46,7 @@ COMMANDS = (
         "show", "looking.show", LOOKING, "list jobs and queues (also: info, status)", aliases=("info", "status")
     ),
     CommandInfo("top", "looking.top", LOOKING, "watch devices, jobs and logs on one screen"),
+    CommandInfo("web", "looking.web", LOOKING, "open the web page in a browser, or print a link to it"),
     CommandInfo("why", "looking.why", LOOKING, "explain why a job is not running"),
     CommandInfo("eta", "looking.eta", LOOKING, "tell when jobs start and end, as intervals"),
     CommandInfo(
@@ -72,6 +73,7 @@ COMMANDS = (
     ),
     CommandInfo("machine", "machine", MACHINES, "add, list, test and remove machines over ssh", takes_words=True),
     CommandInfo("token", "access", MACHINES, "list, create and revoke access tokens"),
+    CommandInfo("device", "devices", MACHINES, "list, add, remove and drain devices while jobs run"),
     CommandInfo("drain", "workers", MACHINES, "start no new jobs on a worker"),
     CommandInfo("remove", "workers", MACHINES, "remove a worker"),
     CommandInfo("audit", "access", MACHINES, "list changes and the users that made them"),

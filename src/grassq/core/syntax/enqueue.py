@@ -22,8 +22,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from grassq.core import submit_notes
-from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, CommandOptions, JobOptions, Pairs, as_text
+from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, CommandOptions, JobOptions, Pairs
 from grassq.core.names import DEFAULT_QUEUE, check_name, is_name, plain, shown
+from grassq.core.options.parsers import as_text
 from grassq.core.resources.slots import Slot, SlotOrder, typed_slots
 from grassq.core.syntax import options
 from grassq.core.syntax.options import CREATE_QUEUE, ENQUEUE, QUEUE_OPTIONS, GivenOptions, is_option
@@ -82,6 +83,7 @@ class CreateQueue(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     unsecure: bool = False
     allow_env: tuple[bytes, ...] = ()
+    wrap: bytes | None = None
     broker: str | None = None
     json: bool = False
     quiet: bool = False
@@ -196,6 +198,11 @@ def _split_by_word(words: Sequence[bytes], at: int, given: GivenOptions, context
         _refuse_program(word, context)
     elif (word and context.is_program(word)) or (given.has("shell") and (len(job) == 1 or not is_name(named))):
         return _finish(given, DEFAULT_QUEUE, job, context)
+    if given.has("wrap"):
+        raise NotFound(
+            f"no queue and no program is called {shown(word)}; if the program is only inside of the wrapper, put -- "
+            "before the command"
+        )
     at = given.take(words, at + 1, lambda name: _has(context, named, name))
     if is_name(named) and (at < len(words) or given.has("stdin")) and _asks(given, context):
         _refuse_two_queues(named, given.value("queue"))

@@ -7,10 +7,13 @@ import re
 from msgspec import Struct
 
 from grassq.core.names import shown
+from grassq.core.syntax.placeholders import JOB_PLACEHOLDERS, fill, placeholders
 from grassq.errors import BadInput
 
 #: The longest path that Linux takes.
 PATH_BYTES_MAX = 4095
+#: The placeholder of a job's id.
+JOB_ID = b"job.id"
 #: The id of a manifest: its SHA-256 in hex digits.
 _MANIFEST = re.compile(r"[0-9a-f]{64}")
 
@@ -68,3 +71,24 @@ def check_path(value: bytes, what: str) -> bytes:
 def parts_of(path: bytes) -> tuple[bytes, ...]:
     """Return the names in a path that `check_inside` or `check_dest` returned."""
     return tuple(path.split(b"/")) if path else ()
+
+
+def output_of_rerun(output: bytes) -> bytes:
+    """Return the output file of another run of a job: the same name with the id of the run before its suffix."""
+    if JOB_ID in placeholders(output):
+        return output
+    folder, slash, name = output.rpartition(b"/")
+    stem, _, suffix = name.rpartition(b".")
+    scoped = b"%s.{%s}.%s" % (stem, JOB_ID, suffix) if stem.strip(b".") else b"%s.{%s}" % (name, JOB_ID)
+    return folder + slash + scoped
+
+
+def is_made_early(output: bytes) -> bool:
+    """Tell whether an output file is made at the submission: its name does not depend on the job's id or name."""
+    return not placeholders(output) & JOB_PLACEHOLDERS
+
+
+def output_path(output: bytes, job: int, attempt: int, name: str | None) -> bytes:
+    """Return the output file of an attempt of a job, with the id, the attempt and the name filled in."""
+    values = {JOB_ID: b"%d" % job, b"job.attempt": b"%d" % attempt, b"job.name": (name or "").encode()}
+    return fill(output, values)

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from grassq.core import job_options as parsers
-from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS, Option, as_text
+from grassq.core.job_options import COMMAND_OPTIONS, JOB_OPTIONS
 from grassq.core.names import shown
+from grassq.core.options import parsers
+from grassq.core.options.parsers import Option, as_text
 from grassq.core.syntax.resource_names import COMMON_RESOURCES, OTHER_NAMES, SHORT_NAMES
 from grassq.errors import BadInput
 
@@ -57,6 +58,7 @@ QUEUE_OPTIONS = (
     Option(parsers.text, name="order", field="order"),
     Option(parsers.pairs, name="env", field="env", repeats=True, short="e"),
     Option(parsers.raw, name="cwd", field="cwd"),
+    Option(parsers.wrapper, name="wrap", field="wrap"),
     Option(parsers.WORKER_NAME, name="worker", field="worker"),
     Option(parsers.flag, name="at-broker", field="at_broker", takes="flag"),
     Option(parsers.label_names, name="label", field="labels", repeats=True),
@@ -92,11 +94,11 @@ RESERVED = frozenset(
         "token_notify",
     }
     | {"token_jobs", "token_mib", "token_priority_max", "cert_pass"}
-    | {"log_max", "disk_floor", "keep", "keep_jobs", "keep_disk"}
+    | {"log_max", "disk_floor", "keep", "keep_jobs", "keep_disk", "web_port"}
     # What an attempt in a slot holds beside the slot's devices.
     | {"slot"}
     | {"help", "version", "job_id", "job_name", "attempt", "run_dir", "result_file", "checkpoint_dir", "home"}
-    | {"setup_dir", "wrapper"}
+    | {"setup_dir", "wrapper", "project", "web_port"}
 )
 
 

@@ -5,8 +5,9 @@ Light to import, because the command line needs it.
 
 from __future__ import annotations
 
+CPU = "cpu"
 #: Sums without ids.
-POOLS = frozenset({"cpu", "mem", "disk"})
+POOLS = frozenset({CPU, "mem", "disk"})
 #: The memory of a device, and the devices that have it.
 VRAM = "vram"
 VRAM_OF = "gpu"

@@ -59,17 +59,28 @@ class ByName(msgspec.Struct, frozen=True, tag="name"):
     name: str
 
 
+class ByProject(msgspec.Struct, frozen=True, tag="project"):
+    """Every job of one project; with `job` those with one name, with `id` the one with this id."""
+
+    name: str
+    job: str | None = None
+    id: int | None = None
+
+
 class ByToken(msgspec.Struct, frozen=True, tag="token"):
     """Every unfinished job that a token answers for."""
 
     id: str
 
 
-Selector = ByIds | LastJob | AllJobs | ByState | ByWord | ByQueue | ByName | ByToken
+Selector = ByIds | LastJob | AllJobs | ByState | ByWord | ByQueue | ByName | ByProject | ByToken
 
 
 def parse(text: str) -> Selector:
-    """Read one selector: an id, `3-7`, `1,4`, `@`, `@~1`, `all`, `failed`, `failed,cancelled`, a queue or a name."""
+    """Read one selector: an id, `3-7`, `1,4`, `@`, `@~1`, `all`, `failed`, `failed,cancelled`, a queue or a name.
+
+    `project:P` is every job of a project, `P/NAME` those with a name, `P/NAME/12` one of them.
+    """
     if not text:
         raise BadInput("an empty selector selects nothing; 'all' selects every job")
     if text[0] in "0123456789,-" and not looks_like_name(text):
@@ -87,9 +98,21 @@ def parse(text: str) -> Selector:
         return ByQueue(name=_named(name, text))
     if colon and kind == "name":
         return ByName(name=_named(name, text))
+    if colon and kind == "project":
+        return ByProject(name=_named(name, text))
+    if "/" in text:
+        return _in_project(text)
     if colon and kind == "token" and _TOKEN.fullmatch(name):
         return ByToken(id=name)
     return ByWord(text=_named(text, text))
+
+
+def _in_project(text: str) -> ByProject:
+    project, job, *rest = text.split("/", 3)
+    number = _PART.fullmatch(rest[0]) if len(rest) == 1 else None
+    if rest and (number is None or number[2] is not None):
+        raise BadInput(f"{shown(text)} is not a job of a project: expected PROJECT/NAME or PROJECT/NAME/ID")
+    return ByProject(_named(project, text), _named(job, text), None if number is None else _number(number[1], text))
 
 
 def _states(text: str) -> tuple[str, ...]:
@@ -133,5 +156,8 @@ def _number(digits: str, text: str) -> int:
 
 def _named(name: str, text: str) -> str:
     if not looks_like_name(name):
-        raise BadInput(f"{shown(text)} is not a selector: expected an id, 3-7, 1,4, @, all, a state, a queue or a name")
+        raise BadInput(
+            f"{shown(text)} is not a selector: expected an id, 3-7, 1,4, @, all, a state, a queue, a name, project:P "
+            "or P/NAME"
+        )
     return name

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
+from functools import lru_cache
 
+from grassq.core.names import shown
 from grassq.errors import BadInput
 
 #: Commands in one submission, and bytes in one command.
@@ -11,6 +15,10 @@ LINES_MAX = 1_000_000
 LINE_BYTES_MAX = 2 << 20
 #: Commands in one submission from another machine: every other caller waits while they are stored.
 REMOTE_LINES_MAX = 2_000
+#: Bytes and words of a wrapper, and how many wrappers are kept split: jobs of a queue share one.
+WRAP_BYTES_MAX = 16 << 10
+WRAP_WORDS_MAX = 1_000
+WRAPS_CACHED = 64
 
 _BLANKS = b" \t"
 #: Bytes that every shell passes on unchanged, and bytes that separate words. Bytes above ASCII are parts of letters.
@@ -88,6 +96,34 @@ def quoting_hint(word: bytes) -> str:
     if plain_words(word) is None:
         return "; to run it as a line of a shell, add --shell"
     return "; leave out the quotes around the command, or add --shell"
+
+
+@lru_cache(WRAPS_CACHED)
+def wrapper_words(line: bytes, what: str = "--wrap") -> tuple[bytes, ...]:
+    """Return the words to put before a command, split as a shell splits them; no shell reads them.
+
+    Raise BadInput for a line that has an open quote, too many words, or no program to begin with.
+    """
+    if len(line) > WRAP_BYTES_MAX or b"\0" in line:
+        raise BadInput(f"{what} has at most {WRAP_BYTES_MAX:,} bytes, and no NUL byte; put the words into a script")
+    try:
+        # Every byte is one character of Latin-1, so any word comes back as it was.
+        words = tuple([word.encode("latin-1") for word in shlex.split(line.decode("latin-1"))])
+    except ValueError as error:
+        raise BadInput(f"{what} {shown(line)} cannot be split into words: {str(error).lower()}") from None
+    if not words or not words[0] or words[0] != as_program(words)[0]:
+        instead = f", not with {shown(words[0])}" if words else ""
+        raise BadInput(f'{what} begins with a program, such as {what} "nice -n 10"{instead}')
+    if len(words) > WRAP_WORDS_MAX:
+        raise BadInput(f"{what} has {len(words)} words; {WRAP_WORDS_MAX} are the most")
+    return words
+
+
+def as_program(words: Sequence[bytes]) -> list[bytes]:
+    """Return words whose first can be neither an option nor a variable to a wrapper before them."""
+    if words and (words[0].startswith(b"-") or ASSIGNMENT.match(words[0])):
+        return [b"./" + words[0], *words[1:]]
+    return [*words]
 
 
 def may_be_program(word: bytes) -> bool:

@@ -50,9 +50,12 @@ class Search:
 
     def lines(self, seed: int | None) -> Iterator[str]:
         """Yield the lines asked for: in the order that `seed` decides, or without a seed as nested loops do."""
-        form = self._form.format
+        return starmap(self._form.format, self.values(seed))
+
+    def values(self, seed: int | None) -> Iterator[tuple[str, ...]]:
+        """Yield the values of the parameters in each line, in the order of `lines` with the same seed."""
         points = product(*self._columns) if seed is None else self._shuffled(seed)
-        return islice(starmap(form, points), min(self.count, LINES_MAX))
+        return islice(points, min(self.count, LINES_MAX))
 
     def _shuffled(self, seed: int) -> Iterator[tuple[str, ...]]:
         # The last parameter changes fastest, so a point's number is split from the end.
