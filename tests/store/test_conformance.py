@@ -224,12 +224,17 @@ def test_the_folder_of_a_removed_job_is_remembered_until_it_is_gone(store: Store
     store.commit(new(a_job(1), a_job(2), replace(a_job(3), rerun_of=1)))
     for id_ in (1, 2, 3):
         ended(store, id_)
-    store.commit(Changes(removed=[1, 2]))
-    assert store.removals(0, 10) == [1, 2] and store.removals(1, 10) == [2] and store.removals(0, 1) == [1]
-    assert store.removals_without_rerun(10) == [2], "job 3 may use the checkpoint of job 1"
+    store.commit(Changes(removed=[1, 2], kept={1}))
+    assert store.removals(0, 10) == {1: True, 2: False}
+    assert store.removals(1, 10) == {2: False} and store.removals(0, 1) == {1: True}
+    assert store.removals_without_rerun(10) == {2: False}, "job 3 may use the checkpoint of job 1"
     store.commit(Changes(cleared=[2]))
     store.commit(Changes(removed=[3]))
-    assert store.removals(0, 10) == store.removals_without_rerun(10) == [1, 3]
+    assert store.removals(0, 10) == store.removals_without_rerun(10) == {1: True, 3: False}
+    assert store.with_kept_logs([1, 2, 3, 4]) == {1}
+    store.commit(Changes(cleared=[1, 3]))
+    assert store.removals(0, 10) == {} and store.with_kept_logs([1, 3]) == {1}, "a worker elsewhere may ask"
+    assert store.known([1, 2, 3]) == {1}
 
 
 def test_a_key_stands_for_its_submission(store: Store) -> None:
@@ -409,5 +414,10 @@ def test_runs_come_by_the_end_of_their_job_in_pages_of_any_size(store: Store) ->
             found += page
             after = page[-1].position
         assert found == whole
+        back, before = [], (1e18, 0, 0)
+        while page := store.runs_before(before, size):
+            back += page
+            before = page[-1].position
+        assert back == whole[::-1]
     assert store.runs_after((3.0, 0, 0), 100) == whole[1:]
     assert store.runs_of([2, 5, 7]) == whole[2:4]

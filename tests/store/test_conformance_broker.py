@@ -85,6 +85,17 @@ def test_codes_are_forgotten_seven_days_after_they_ended_and_tokens_never(store:
     assert {token.id for token in store.tokens()} == {"late", "revoked", "lasting", "x", "y"}
 
 
+def test_sessions_of_a_page_are_forgotten_like_codes_unless_they_were_revoked(store: Store) -> None:
+    ended = replace(a_token("ended", created=1.0), page_of="owner", ended=10.0, became="ended")
+    unused = replace(a_token("unused", created=2.0), page_of="t", expires=10.0)
+    revoked = replace(a_token("revoked", created=3.0), page_of="owner", ended=10.0)
+    used = replace(a_token("used", created=4.0), page_of="owner", expires=20.0 + CODE_KEPT_S)
+    keep(store, ended, unused, revoked, used)
+    assert store.tokens() == [ended, unused, revoked, used]
+    keep(store, a_token("x", created=10.5 + CODE_KEPT_S))
+    assert [token.id for token in store.tokens()] == ["revoked", "used", "x"]
+
+
 # Workers.
 
 

@@ -82,10 +82,12 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
         ("job", "result"),
         ("job", "token"),
         ("job", "rank"),
+        ("job", "project"),
         ("token", "priority_max"),
+        ("token", "page_of"),
         ("standing", "offered"),
     )
-    later = ["drop index job_token", "drop index job_rank"]
+    later = [f"drop index {name}" for name in ("job_token", "job_rank", "job_project", "job_project_name")]
     later += [f"alter table {table} drop column {column}" for table, column in columns]
     tables = [f"drop table {table}" for table in ("template", "removal", "prediction", "untold")]
     set_back(url, 3, *later, *tables)

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from tests.builders import T0, a_job
 from tests.store.batches import new
 
-from grassq.core.model import Job, Outcome, State
+from grassq.core.model import ID_MAX, Job, Outcome, State
+from grassq.core.query.query import Columns, JobFacts, facts_of
 from grassq.store.base import Changes, JobScan
+from grassq.store.facts import FactSource
 from grassq.store.relational import Store
 
 
@@ -72,3 +74,30 @@ def test_every_name_is_listed_once_from_a_prefix_on(store: Store) -> None:
     assert set(store.names("", 10)) == {"train", "fit", "train-2", "Train", "eval", "zürich"}
     assert sorted(store.names("train", 10)) == ["train", "train-2"] and len(store.names("", 2)) == 2
     assert store.names("zü", 10) == ["zürich"] and store.names("no", 10) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "ids"),
+    [
+        (("", ""), [9, 8, 7, 6, 5, 4, 3, 2, 1]),
+        (("queue", "q"), [9, 7, 5, 3, 1]),
+        (("name", "n"), [4, 3]),
+        (("state", "queued"), [9, 8, 7]),
+        (("project", "p"), []),
+    ],
+    ids=str,
+)
+def test_facts_come_from_the_newest_job_on_and_say_what_the_job_is(
+    filled: Store, source: FactSource, ids: list[int]
+) -> None:
+    found: list[JobFacts] = []
+    while some := filled.facts(source, found[-1].id if found else ID_MAX + 1, 2, Columns()):
+        found += some
+    assert [each.id for each in found] == ids
+    for columns in (Columns(), Columns(3, True, True, True)):
+        facts = {each.id: each for each in filled.facts_of([*range(0, 12)], columns)}
+        assert [*sorted(facts)] == [*range(1, 10)]
+        for job in filled.some([*facts]):
+            whole = facts_of(job)
+            plain = replace(whole, worker=None, request=(), command="")
+            assert facts[job.id] == (plain if columns == Columns() else whole)

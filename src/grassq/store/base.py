@@ -90,6 +90,10 @@ class PastRun(Struct, frozen=True):
     allocation: Allocation
     started: float | None
     ended: float | None
+    #: How the attempt ended.
+    outcome: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
 
     @property
     def position(self) -> RunPosition:
@@ -101,6 +105,8 @@ class PastRun(Struct, frozen=True):
 RunPosition = tuple[float, int, int]
 
 Scope = Literal["read", "submit", "admin", "worker"]
+#: In place of a token: the session was opened by the owner of the daemon, on its unix socket.
+PAGE_OF_OWNER = "owner"
 
 
 class Progress(Struct, frozen=True):
@@ -135,6 +141,8 @@ class Token(Struct, frozen=True, kw_only=True):
     became: str | None = None
     #: The highest priority a submit token may give to a job; None for the broker's setting.
     priority_max: int | None = None
+    #: For the session of a browser: PAGE_OF_OWNER, or the token that it acts for.
+    page_of: str | None = None
 
 
 class TokenUsage(Struct):
@@ -197,6 +205,8 @@ class Changes(Struct):
     #: How many jobs have a folder on the broker's machine and are not stored, if that was found out or accepted.
     lost_jobs: int | None = None
     removed: list[int] = field(default_factory=list)
+    #: Those of them whose logs are kept.
+    kept: set[int] = field(default_factory=set)
     #: Removed jobs whose folders are gone.
     cleared: list[int] = field(default_factory=list)
     #: New predictions, and those whose time has come; None for a prediction whose time will never come.
@@ -218,6 +228,12 @@ class Changes(Struct):
     def empty(self) -> bool:
         """Tell whether there is nothing to commit."""
         return self == Changes()
+
+    @property
+    def of_machines(self) -> bool:
+        """Tell whether workers, queues or pauses change."""
+        some = self.workers or self.worker_records or self.removed_workers or self.templates
+        return bool(some) or self.paused is not None or self.unreconciled is not None
 
     @property
     def outline(self) -> tuple[object, ...]:
@@ -292,3 +308,4 @@ class JobScan(Struct, frozen=True):
     state: State | None = None
     queue: str | None = None
     name: str | None = None
+    project: str | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 
 from grassq.store import rows, sql
 from grassq.store.base import PastRun, RunPosition
@@ -18,6 +17,11 @@ class FinishedJobs(Database):
         finished, job, number = after
         return self._read(rows.past_run_from, sql.SELECT_RUNS_AFTER, finished, finished, job, job, number, limit)
 
+    def runs_before(self, before: RunPosition, limit: int) -> list[PastRun]:
+        """Return the same runs in the other order, from a position on."""
+        finished, job, number = before
+        return self._read(rows.past_run_from, sql.SELECT_RUNS_BEFORE, finished, finished, job, job, number, limit)
+
     def runs_of(self, ids: Sequence[int]) -> list[PastRun]:
         """Return all attempts of these jobs as far as they have ended, by id."""
         with self._foreign_errors():
@@ -27,10 +31,18 @@ class FinishedJobs(Database):
         """Return ends of jobs that are to be told, by number from `after` on; a later end has a larger number."""
         return self._read(lambda row: (row[0], bytes(row[1])), sql.SELECT_UNTOLD, after, limit)
 
-    def removals(self, after: int, limit: int) -> list[int]:
-        """Return removed jobs whose folders may still be there, by id from `after` on, at most `limit`."""
-        return self._read(itemgetter(0), sql.SELECT_REMOVALS, after, limit)
+    def removals(self, after: int, limit: int) -> dict[int, bool]:
+        """Return removed jobs whose folders may still be there, by id from `after` on, at most `limit`.
 
-    def removals_without_rerun(self, limit: int) -> list[int]:
-        """Return removed jobs whose folders may still be there, and whose checkpoints no stored job uses."""
-        return self._read(itemgetter(0), sql.SELECT_FREE_REMOVALS, limit)
+        Each with whether its logs are kept.
+        """
+        return dict(self._read(lambda row: (row[0], bool(row[1])), sql.SELECT_REMOVALS, after, limit))
+
+    def removals_without_rerun(self, limit: int) -> dict[int, bool]:
+        """Return the same, of removed jobs whose checkpoints no stored job uses."""
+        return dict(self._read(lambda row: (row[0], bool(row[1])), sql.SELECT_FREE_REMOVALS, limit))
+
+    def with_kept_logs(self, ids: Sequence[int]) -> set[int]:
+        """Return which of these removed jobs left their logs."""
+        with self._foreign_errors():
+            return {row[0] for row in self._of_ids(sql.SELECT_KEPT_IDS, ids)}

@@ -34,7 +34,7 @@ from grassq.store.base import (
     Token,
     WaitingGroup,
 )
-from grassq.store.finished import FinishedJobs
+from grassq.store.facts import FactReader
 from grassq.store.rows import Part
 from grassq.store.tallies import Tallies
 
@@ -48,7 +48,7 @@ IDS_LOOKED_AT = 4000
 LINES_MAX = 1 << 24
 
 
-class Store(FinishedJobs):
+class Store(FactReader):
     """One broker's memory, in the tables of one database. Used by one thread at a time."""
 
     #: How often `beat` must be called; None if no other broker can take this store over.
@@ -172,7 +172,7 @@ class Store(FinishedJobs):
             if self._execute(sql.NEXT_NUMBER, (str(self.number + 1), str(self.number))).rowcount != 1:
                 raise GuardFailed(f"commit {self.number} is not the last in the store")
             self._write_jobs(changes)
-            left = self._remove(changes.removed) if changes.removed else Counter()
+            left = self._remove(changes.removed, changes.kept) if changes.removed else Counter()
             self._write_broker(changes)
         self.number += 1
         if counted is not None:
@@ -199,8 +199,8 @@ class Store(FinishedJobs):
             self._many(sql.INSERT["event"], [(line.job, n, line.at, line.kind, line.detail) for n, line in lines])
             self._many(sql.TRIM_STORY, rows.story_trims(self.number, changes.story))
 
-    def _remove(self, jobs: list[int]) -> Counter[str]:
-        """Remove finished jobs and everything only they needed; return how many of each state."""
+    def _remove(self, jobs: list[int], kept: set[int]) -> Counter[str]:
+        """Remove finished jobs and all that only they needed, of `kept` not the logs; return how many of each state."""
         self._execute(sql.PUT["meta"], ("highest_id", str(max([*jobs, self._meta("highest_id")]))))
         leaving = {row[0]: row for row in self._of_ids(sql.SELECT_LEAVING, jobs)}
         for job in jobs:
@@ -209,7 +209,7 @@ class Store(FinishedJobs):
         for statement in (sql.REMOVE_ATTEMPTS, sql.REMOVE_EVENTS, sql.REMOVE_JOBS):
             for ids in sql.portions(jobs):
                 self._execute(sql.of_ids(statement, len(ids)), ids)
-        self._many(sql.INSERT["removal"], [(job,) for job in jobs])
+        self._many(sql.INSERT["removal"], [(job, int(job in kept)) for job in jobs])
         # Only what these jobs used can have become useless.
         self._many(sql.REMOVE_ENVIRONMENT, [(digest,) for digest in {row[2] for row in leaving.values()}])
         return Counter(row[1] for row in leaving.values())
@@ -248,7 +248,8 @@ class Store(FinishedJobs):
         if changes.told:
             self._many(sql.REMOVE["untold"], [(number,) for number in changes.told])
         if changes.cleared:
-            self._many(sql.REMOVE["removal"], [(job,) for job in changes.cleared])
+            for statement in (sql.CLEAR_REMOVAL, sql.CLEAR_KEPT):
+                self._many(statement, [(job,) for job in changes.cleared])
         for key, number in (("restored_to", changes.restored_to), ("lost_jobs", changes.lost_jobs)):
             if number is not None:
                 self._execute(sql.PUT["meta"], (key, str(number)))
@@ -317,6 +318,11 @@ class Store(FinishedJobs):
                 return self._all(sql.SELECT_QUEUE, name, max(first, low), high, limit)
             case selectors.ByToken(id_):
                 return self._all(sql.SELECT_TOKEN, id_, low, high, limit)
+            case selectors.ByProject(project, None):
+                return self._all(sql.SELECT_PROJECT, project, low, high, limit)
+            case selectors.ByProject(project, name, id_):
+                low, high = (low, high) if id_ is None else (max(low, id_), min(high, id_))
+                return self._all(sql.SELECT_PROJECT_NAME, project, name, low, high, limit)
             case selectors.ByName(name) | selectors.ByWord(name):
                 return self._all(sql.SELECT_NAME, name, low, high, limit)
 
@@ -328,6 +334,7 @@ class Store(FinishedJobs):
     def scan(self, wanted: JobScan, limit: int) -> list[Job]:
         """Return the next jobs of a scan, at most `limit`; reads no more rows than it returns."""
         given = {"state": wanted.state and wanted.state.value, "queue": wanted.queue, "name": wanted.name}
+        given["project"] = wanted.project
         [(condition, value)] = [item for item in given.items() if item[1] is not None] or [("", None)]
         at, id_ = wanted.after or ((TIME_MAX, ID_MAX + 1) if wanted.descending else (-TIME_MAX, 0))
         position = (id_,) if wanted.sort == "id" else (at, at, id_)
@@ -335,10 +342,14 @@ class Store(FinishedJobs):
         values = (*(() if value is None else (value,)), *position, limit)
         return self._read(rows.job_from, statement, *values)
 
-    def names(self, prefix: str, limit: int) -> list[str]:
+    def names(self, prefix: str, limit: int, statement: str = sql.SELECT_NAMES) -> list[str]:
         """Return the names of jobs that begin with a prefix, each once, at most `limit`; reads NAMES_READ_MAX names."""
-        found = self._read(itemgetter(0), sql.SELECT_NAMES, prefix, NAMES_READ_MAX)
+        found = self._read(itemgetter(0), statement, prefix, NAMES_READ_MAX)
         return [name for name in found if name.startswith(prefix)][:limit]
+
+    def projects(self, prefix: str, limit: int) -> list[str]:
+        """Return the projects of jobs that begin with a prefix, each once; reads as many as `names`."""
+        return self.names(prefix, limit, sql.SELECT_PROJECTS)
 
     def some(self, ids: Sequence[int]) -> list[Job]:
         """Return the stored jobs of these ids, by id; an id without a job is left out."""

@@ -33,6 +33,7 @@ from grassq.core.model import (
     WorkerInfo,
 )
 from grassq.core.planner.request_classes import Shape
+from grassq.core.query.query import JobFacts
 from grassq.core.resources.amounts import Allocation, Request
 from grassq.store import sql
 from grassq.store.base import (
@@ -47,6 +48,8 @@ from grassq.store.base import (
     WorkerRecord,
 )
 
+#: Different shapes whose requests are remembered while jobs are looked through.
+SHAPES_CACHED = 1024
 #: Different placements whose allocations are remembered while runs are read.
 ALLOCATIONS_CACHED = 1024
 #: A table, and some of its rows.
@@ -107,6 +110,8 @@ _USUAL: dict[str, object] = {
     if not field.required and field.name not in ("priority", "placement")
 }
 _USUAL["ready_at"] = None
+# A part of the spec; as a column too, because it has an index.
+_USUAL["project"] = None
 _usual = tuple(_USUAL.values())
 _others_of: Callable[[Job], tuple[object, ...]] = attrgetter(*_USUAL)
 
@@ -217,8 +222,25 @@ def job_from(row: tuple[Any, ...]) -> Job:
         result=row[25],
         token=row[26],
         rank=row[27],
-        placement=_placement(row[28]) if row[28] is not None and state in _SHOWS_PLACEMENT else None,
+        placement=_placement(row[29]) if row[29] is not None and state in _SHOWS_PLACEMENT else None,
     )
+
+
+def facts_from(row: Row) -> JobFacts:
+    """Return what a query can ask of a job, from the columns of `sql.facts`."""
+    state, worker, shape, spec = row[1], row[11], row[12], row[13]
+    request = () if shape is None else _request_in(bytes(shape))
+    command = "" if spec is None else b" ".join(_rest(spec).command).decode("utf-8", "backslashreplace")
+    where = worker if state in _SHOWS_PLACEMENT else None
+    # fmt: off
+    return JobFacts(row[0], state, row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9], row[10],
+                    where, request, command)
+    # fmt: on
+
+
+@lru_cache(SHAPES_CACHED)
+def _request_in(shape: bytes) -> Request:
+    return _asked(shape).request
 
 
 def spec_columns(spec: Spec) -> list[str | bytearray]:
@@ -336,12 +358,10 @@ def _allocation(placement: bytes) -> Allocation:
 
 def past_run_from(row: tuple[Any, ...]) -> PastRun:
     """Return a run, from the columns of SELECT_RUNS_AFTER."""
-    id_, queue, name, token, state, created, finished, number, last, worker, placement, started, ended = row
+    id_, queue, name, token, state, created, finished, number, last, worker, placement, *others = row
     allocation = {} if placement is None else _allocation(bytes(placement))
     is_last, state = number == last, _STATES[state]
-    return PastRun(
-        id_, queue, name, token, state, created, finished, number, is_last, worker, allocation, started, ended
-    )
+    return PastRun(id_, queue, name, token, state, created, finished, number, is_last, worker, allocation, *others)
 
 
 def attempt_from(row: tuple[Any, ...]) -> Attempt:

@@ -13,7 +13,7 @@ STATEMENTS_MAX = 256
 JOB_COLUMNS = (
     "id, state, priority, queue, name, reason, shape, attempt, cancel_requested, stop_grace_s, pid, tried, lost, "
     "created, ready_at, started, finished, outcome, exit_code, signal, error, rerun_of, env_digest, spec, "
-    "waits, result, token, rank"
+    "waits, result, token, rank, project"
 )
 # What every new job has, and what a job that has not begun does not have.
 _BORN = "id, state, priority, queue, shape, created, env_digest, spec"
@@ -56,9 +56,12 @@ _TABLES = {
     "pause": ("queue", "queue"),
     "standing": ("worker, drained, ticket, next_ticket, offered", "worker"),
     "doubt": ("worker", "worker"),
-    "token": ("id, digest, scope, name, created, is_code, queues, bare, expires, ended, became, priority_max", "id"),
+    "token": (
+        "id, digest, scope, name, created, is_code, queues, bare, expires, ended, became, priority_max, page_of",
+        "id",
+    ),
     "life": ("life, number", "seq"),
-    "removal": ("job", "job"),
+    "removal": ("job, kept", "job"),
     "prediction": ("job, kind, made, low, likely, high, basis, actual", "seq"),
     "untold": ("number, job_end", "number"),
 }
@@ -77,7 +80,7 @@ INSERT = {
 }
 REMOVE = {
     table: f"delete from {table} where {_TABLES[table][1]} = ?"
-    for table in ("worker", "template", "standing", "removal", "untold")
+    for table in ("worker", "template", "standing", "untold")
 }
 
 
@@ -100,7 +103,11 @@ on conflict (job, number) do update set pid = null, started = null, ended = null
 INSERT_ENVIRONMENT = "insert into environment (digest, body) values (?, ?) on conflict (digest) do nothing"
 FORGET_SUBMISSIONS = "delete from submission where at < ?"
 # An unused code ended when it expired.
-FORGET_CODES = "delete from token where is_code = 1 and coalesce(ended, expires) < ?"
+#: Not a session that was revoked: its jobs must not start.
+FORGET_CODES = (
+    "delete from token where coalesce(ended, expires) < ?"
+    " and (is_code = 1 or (page_of is not null and (ended is null or became is not null)))"
+)
 
 INSERT_LIFE = "insert into life (life, number) values (?, ?) on conflict (life) do nothing"
 FORGET_LIVES = "delete from life where seq not in (select seq from life order by seq desc limit ?)"
@@ -172,6 +179,10 @@ SELECT_RANGE = _SELECT + _FROM + "where job.id between ? and ? order by job.id l
 SELECT_LAST = _SELECT + _FROM + "where job.id = (select id from job order by id desc limit 1 offset ?)"
 SELECT_QUEUE = _SELECT + _FROM + "where job.queue = ? and job.id between ? and ? order by job.id limit ?"
 SELECT_NAME = _SELECT + _FROM + "where job.name = ? and job.id between ? and ? order by job.id limit ?"
+SELECT_PROJECT = _SELECT + _FROM + "where job.project = ? and job.id between ? and ? order by job.id limit ?"
+SELECT_PROJECT_NAME = (
+    _SELECT + _FROM + "where job.project = ? and job.name = ? and job.id between ? and ? order by job.id limit ?"
+)
 _OF_TOKEN = "job.token is not null and job.finished is null"
 SELECT_TOKEN = (
     _SELECT + _FROM + f"where {_OF_TOKEN} and job.token = ? and job.id between ? and ? order by job.id limit ?"
@@ -183,6 +194,7 @@ _SCAN_CONDITIONS = {
     "state": "job.state <> 'succeeded' and job.state = ? and ",
     "queue": "job.queue = ? and ",
     "name": "job.name = ? and ",
+    "project": "job.project = ? and ",
 }
 
 
@@ -196,6 +208,21 @@ def scan(sort: str, descending: bool, condition: str) -> str:
         position = f"job.finished is not null and job.finished {sign}= ? and (job.finished {sign} ? or job.id {sign} ?)"
         ordered = f"job.finished {order}, job.id {order}"
     return f"{_SELECT}{_FROM}where {_SCAN_CONDITIONS[condition]}{position} order by {ordered} limit ?"
+
+
+_FACTS = "id, state, queue, name, priority, created, started, finished, attempt, exit_code, project"
+
+
+@lru_cache(STATEMENTS_MAX)
+def facts(condition: str, first: int, worker: bool, request: bool, spec: bool) -> str:
+    """Select few columns of jobs: of some ids, or from an id downwards under one condition."""
+    columns = [f"job.{column}" for column in _FACTS.split(", ")[:first]]
+    if worker or request or spec:
+        columns += ["attempt.worker" if worker else "null"]
+        columns += ["job.shape" if request else "null", "job.spec" if spec else "null"]
+    where = "job.id in ({ids})" if condition == "ids" else f"{_SCAN_CONDITIONS[condition]}job.id < ?"
+    tail = "" if condition == "ids" else " limit ?"
+    return f"select {', '.join(columns)}{_FROM if worker else ' from job '}where {where} order by job.id desc{tail}"
 
 
 # An index that leaves some rows out is used where the question itself says that it wants none of them.
@@ -215,16 +242,27 @@ from job where state <> 'succeeded' and state = '{state}' and waits = '{waits}' 
 }
 
 SELECT_MOVED = "select rank, id from job where rank is not null and finished is null"
-# Every name once, from a prefix on: each step finds the next name in the index, whatever number of jobs share a name.
-SELECT_NAMES = """
-with recursive found (name) as (
-    select * from (select name from job where name is not null and name >= ? order by name limit 1) as first
+
+
+def _each_once(column: str) -> str:
+    """Return what selects every value of a column once, from a prefix on, however many jobs share a value.
+
+    Each step finds the next value in the index.
+    """
+    wanted = f"select {column} from job where {column} is not null and {column}"
+    return f"""
+with recursive found ({column}) as (
+    select * from ({wanted} >= ? order by {column} limit 1) as first
     union all
-    select (select name from job where name is not null and name > found.name order by name limit 1)
-    from found where found.name is not null
+    select ({wanted} > found.{column} order by {column} limit 1)
+    from found where found.{column} is not null
 )
-select name from found where name is not null limit ?
+select {column} from found where {column} is not null limit ?
 """
+
+
+SELECT_NAMES = _each_once("name")
+SELECT_PROJECTS = _each_once("project")
 SELECT_HIGHEST = "select max(id) from job"
 COUNT_OTHERS = "select state, count(*) from job where state <> 'succeeded' group by state"
 COUNT_NAMED = "select state, count(*) from job where name = ? group by state"
@@ -234,10 +272,15 @@ SELECT_SUBMISSION = "select key, digest, first_id, count, at, ids from submissio
 SELECT_ENVIRONMENT = "select body from environment where digest = ?"
 SELECT_IDS = "select id from job where id in ({ids})"
 SELECT_REMOVED_IDS = "select job from removal where job in ({ids})"
-SELECT_REMOVALS = "select job from removal where job > ? order by job limit ?"
+SELECT_KEPT_IDS = "select job from removal where kept > 0 and job in ({ids})"
+SELECT_REMOVALS = "select job, kept from removal where kept < 2 and job > ? order by job limit ?"
+# The folder of a removed job is gone, or it is put aside.
+CLEAR_REMOVAL = "delete from removal where job = ? and kept = 0"
+CLEAR_KEPT = "update removal set kept = 2 where job = ? and kept = 1"
 SELECT_UNTOLD = "select number, job_end from untold where number > ? order by number limit ?"
 SELECT_FREE_REMOVALS = """
-select job from removal where not exists (select 1 from job where job.rerun_of = removal.job) order by job limit ?
+select job, kept from removal where kept < 2 and not exists (select 1 from job where job.rerun_of = removal.job)
+order by job limit ?
 """
 SELECT_TOKENS = f"select {_TABLES['token'][0]} from token order by created, id"
 SELECT_ATTEMPTS = """
@@ -246,13 +289,18 @@ from attempt where job = ? order by number
 """
 _RUNS = (
     "select job.id, job.queue, job.name, job.token, job.state, job.created, job.finished,"
-    " coalesce(attempt.number, 0), job.attempt, attempt.worker, attempt.placement, attempt.started, attempt.ended"
+    " coalesce(attempt.number, 0), job.attempt, attempt.worker, attempt.placement, attempt.started, attempt.ended,"
+    " attempt.outcome, attempt.exit_code, attempt.signal"
     " from job left join attempt on attempt.job = job.id where job.finished is not null and "
 )
 # Row values are compared left to right, so the position is one place in the index of ends.
 SELECT_RUNS_AFTER = (
     _RUNS + "job.finished >= ? and (job.finished > ? or job.id > ? or (job.id = ? and coalesce(attempt.number, 0) > ?))"
     " order by job.finished, job.id, attempt.number limit ?"
+)
+SELECT_RUNS_BEFORE = (
+    _RUNS + "job.finished <= ? and (job.finished < ? or job.id < ? or (job.id = ? and coalesce(attempt.number, 0) < ?))"
+    " order by job.finished desc, job.id desc, attempt.number desc limit ?"
 )
 SELECT_RUNS_OF = _RUNS + "job.id in ({ids}) order by job.id, attempt.number"
 SELECT_STORY = "select job, at, kind, detail from event where job = ? order by number"
