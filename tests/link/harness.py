@@ -27,7 +27,9 @@ from grassq.broker.inbox import FromWorker
 from grassq.core import protocol
 from grassq.core.messages import Hello, Order, Report, Start
 from grassq.core.model import Constraints, Offer, Outcome, State, WorkerInfo
+from grassq.core.planner.workers import machine_capacity
 from grassq.core.protocol import LinkTimes
+from grassq.core.resources.device_changes import DeviceChange, change
 from grassq.core.states import Exited
 from grassq.core.syntax.addresses import Address
 from grassq.errors import Refused
@@ -185,7 +187,7 @@ class Worker:
     def __init__(
         self, folder: Path, name: str, addresses: Iterable[Address], times: LinkTimes, store_id: str, token: str = ""
     ) -> None:
-        self.info: WorkerInfo = replace(a_worker(name, cpu=4), cuts_logs=True)
+        self.info: WorkerInfo = replace(a_worker(name, cpu=4), cuts_logs=True, changes_devices=True)
         self.place = folder / f"place {name}"
         self.place.mkdir(exist_ok=True)
         self.logs = LocalLogs(str(self.place))
@@ -232,6 +234,12 @@ class Worker:
         self.info = replace(self.info, offers=(*self.info.offers, offer))
         self.hello(fresh=False)
         return "created", ["a note"]
+
+    async def change_devices(self, asked: DeviceChange) -> list[str]:
+        devices, notes = change(self.info.devices, asked, machine_capacity(replace(self.info, devices={})))
+        self.info = replace(self.info, devices=devices)
+        self.hello(fresh=False)
+        return notes
 
     async def withdraw(self, queue: str) -> None:
         self.info = replace(self.info, offers=tuple(o for o in self.info.offers if o.queue != queue))

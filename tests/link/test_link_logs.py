@@ -14,8 +14,10 @@ from tests.link.harness import QUICK, Line, Worker, World, certificate, play, un
 from grassq.core.messages import Forget, Report
 from grassq.core.model import Offer
 from grassq.core.protocol import LogCut
+from grassq.core.resources.amounts import ONE
+from grassq.core.resources.device_changes import DeviceChange
 from grassq.core.states import Started
-from grassq.errors import Refused
+from grassq.errors import NotFound, Refused
 from grassq.run import attempt_notes, rundir
 from grassq.run.log_cap import LogCap
 from grassq.web.logs.cache import LogCache
@@ -399,6 +401,34 @@ def test_a_queue_is_made_and_deleted_on_a_named_worker(tmp_path: Path) -> None:
                 one.broker.directory.queue_admin("nobody")
             with pytest.raises(Refused, match="name a worker"):
                 one.broker.directory.queue_admin()
+
+    play(test)
+
+
+def test_devices_of_a_named_worker_are_changed_and_those_of_an_earlier_release_are_not(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path) as one:
+            worker = await one.joined()
+            queue_admin = one.broker.directory.queue_admin("w")
+            assert await queue_admin.change_devices(DeviceChange("add", ("0", "1"))) == []
+            assert await queue_admin.change_devices(DeviceChange("drain", ("0",))) == []
+            board = one.broker.engine.decider.board
+            await until(lambda: board.workers["w"].drained_devices == {"gpu": {"0"}})
+            job = await one.broker.submit(gpu=1)
+            await until(lambda: worker.started() == [job])
+            where = board.holding[job].placement
+            assert where is not None and where.allocation == {"gpu": {"1": ONE}}
+            with pytest.raises(NotFound, match="this machine has no gpu '9'"):
+                await queue_admin.change_devices(DeviceChange("drain", ("9",)))
+            await away(one, worker)
+            worker.info = replace(worker.info, changes_devices=False)
+            worker.dial(one.stack)
+            await until(lambda: one.broker.links.get("w") is not None)
+            queue_admin = one.broker.directory.queue_admin("w")
+            with pytest.raises(Refused, match="earlier release"):
+                await queue_admin.change_devices(DeviceChange("drain", ("1",)))
+            with pytest.raises(Refused, match="earlier release"):
+                await queue_admin.offer(Offer("boxed", wrap=b"nice"))
 
     play(test)
 

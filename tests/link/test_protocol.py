@@ -27,6 +27,7 @@ from grassq.core.protocol import (
     Answer,
     Ask,
     CancelAsk,
+    ChangeDevices,
     DropOffer,
     FindCut,
     MakeOffer,
@@ -39,6 +40,7 @@ from grassq.core.protocol import (
     Welcome,
 )
 from grassq.core.resources.capacity import DeviceCount as CountLimit
+from grassq.core.resources.device_changes import DeviceChange
 from grassq.core.states import Exited, Lost, RefusedByWorker, Started, Stuck
 from grassq.link.connection import FrameCounter, FrameQueue
 
@@ -48,6 +50,7 @@ QUESTIONS: tuple[protocol.Question, ...] = (
     TailLog(1, 2, "log", 10),
     FindCut(1, 2, "log"),
     MakeOffer(an_offer("q", gpu=[0, 1], cpu=4)),
+    ChangeDevices(DeviceChange("remove", ("0", "a"), "printer")),
     DropOffer("q"),
     Probe(),
 )

@@ -53,6 +53,10 @@ REFUSED = {
         offering(*(Offer(f"q{i}", {"gpu": DeviceCount(4096)}) for i in range(COMPARISONS_MAX // 4096 + 1))),
         "too many",
     ),
+    "long wrappers in every queue": (
+        offering(*(Offer(f"q{i}", wrap=b"nice " + b"'x' " * 4000) for i in range(20))),
+        "wrappers of the worker's queues",
+    ),
     "too large a description": (offering(Offer("p", prefix=(b"x" * (3 << 20),))), "bytes; at most"),
 }
 

@@ -14,6 +14,7 @@ from tests.link.harness import play
 
 from grassq.core.messages import LeftFolder
 from grassq.core.model import Offer
+from grassq.core.resources.device_changes import DeviceChange
 from grassq.web.logs.tail import LogReader
 from grassq.web.routes.worker_only import OwnWorkerRoutes
 
@@ -26,6 +27,7 @@ class FakeWorker:
     def __init__(self) -> None:
         self.queues: tuple[Offer, ...] = ()
         self.held = 2
+        self.changed: list[DeviceChange] = []
         self.name = "box"
 
     @property
@@ -36,10 +38,14 @@ class FakeWorker:
         self.queues = (*self.queues, offer)
         return "created", []
 
+    async def change_devices(self, asked: DeviceChange) -> list[str]:
+        self.changed.append(asked)
+        return ["done"]
+
     async def withdraw(self, queue: str) -> None:
         self.queues = tuple(offer for offer in self.queues if offer.queue != queue)
 
-    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
+    async def remove(self, ids: list[int], spare: set[int], *, keep_logs: bool = False) -> list[LeftFolder]:
         raise NotImplementedError
 
     async def size(self, ids: list[int]) -> int:
@@ -78,12 +84,17 @@ def test_own_queues_info_and_stop_are_answered_and_the_rest_is_refused(tmp_path:
             create = {"words": ["q", "train"], "key": KEY}
             assert (await ask("POST", "/v1/create-queue", create))[1]["status"] == "created"
             assert [offer.queue for offer in worker.queues] == ["q"]
+            drain = {"ids": ["3"], "key": KEY}
+            assert (await ask("POST", "/v1/devices/drain", drain))[1]["notes"] == ["done"]
+            assert worker.changed == [DeviceChange("drain", ("3",))]
+            assert (await ask("POST", "/v1/devices/remove", drain | {"kill": True}))[0] == 409
             for method, target, body in (
                 ("GET", "/v1/show", None),
                 ("POST", "/v1/enqueue", {"words": ["x"], "key": KEY}),
                 ("POST", "/v1/create-queue", {"words": ["--worker", "w", "r", "train"], "key": KEY}),
                 ("POST", "/v1/create-queue", {"words": ["r", "train"], "key": KEY, "temporary": True}),
                 ("POST", "/v1/delete-queue", {"name": "q", "worker": "w", "key": KEY}),
+                ("POST", "/v1/devices/drain", {"ids": ["3"], "worker": "w", "key": KEY}),
             ):
                 status, answer = await ask(method, target, body)
                 assert (status, answer["error"]["exit"]) == (409, 5), target

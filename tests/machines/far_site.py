@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.run.harness import eventually
+from tests.run.harness import a_spec, eventually
 
 from grassq.machines.far_end import FarEnd
 from grassq.machines.transport import LocalTransport
@@ -38,7 +38,6 @@ def _python_3_8() -> str:
 PYTHONS = {"python": lambda: sys.executable, "python3.8": _python_3_8}
 #: A job of a far side is a dozen processes, and each look at it some more.
 SOON_S = 60.0
-PATH = b"/usr/local/bin:/usr/bin:/bin"
 
 
 class FarSite:
@@ -76,38 +75,16 @@ class FarSite:
         greeting = self.far.greeting
         path = rundir.attempt_dir(greeting.home, job, 1)
         self.jobs.add(job)
-        env = {b"PATH": PATH, b"GRASS_JOB_ID": b"%d" % job, b"GRASS_ATTEMPT": b"1"}
-        env |= {b"GRASS_RUN_DIR": os.fsencode(rundir.files_dir(path))}
-        env |= {b"GRASS_RESULT_FILE": os.fsencode(rundir.result_file(path))} | changes.pop("env", {})
-        fields: dict[str, Any] = {
-            "store": STORE,
-            "job": job,
-            "attempt": 1,
-            "boot": greeting.boot,
-            "argv": [os.fsencode(word) for word in argv],
-            "env": env,
-            "cwd": os.fsencode(self.home),
-            "umask": 0o022,
-            "split": False,
-            "grace_s": 10.0,
-            "leave_grace_s": 2.0,
-            "keep_children": False,
-            "log_max": 0,
-            "with_daemon": False,
-            "lease": False,
-            **changes,
+        result = {"GRASS_RESULT_FILE": rundir.result_file(path)}
+        given = {
+            name: rundir.encode_word(value) if isinstance(value, bytes) else value for name, value in changes.items()
         }
-        encode = rundir.encode_word
-        written = {
-            **fields,
-            "v": 1,
-            "argv": [encode(word) for word in fields["argv"]],
-            "env": [[encode(name), encode(value)] for name, value in env.items()],
-            "cwd": encode(fields["cwd"]),
-        }
-        return Launch(
-            tuple(fields[name] for name in rundir.RunSpec.FIELDS), json.dumps(written).encode(), fields["cwd"]
-        )
+        given |= {"env": result | changes.get("env", {})}
+        written = {"cwd": str(self.home), "boot": greeting.boot} | given
+        content = json.dumps(a_spec(job, list(argv), path, **written)).encode()
+        # The shim's own reader gives a value to each field that is not written.
+        spec = rundir.RunSpec(json.loads(content))
+        return Launch(tuple(getattr(spec, name) for name in rundir.RunSpec.FIELDS), content, spec.cwd)
 
     def start(self, job: int, *argv: str | bytes, lease: Lease | None = None, **changes: Any) -> bool:
         """Order a command."""

@@ -67,5 +67,18 @@ def test_an_order_over_a_lost_connection_is_no_trouble_of_the_job(tmp_path: Path
     asyncio.run(on_stage(lambda: a_machine(local, tmp_path, python=False), home, test))
 
 
+def test_the_output_file_of_a_job_there_is_told_to_be_missing(tmp_path: Path) -> None:
+    async def test(stage: Stage) -> None:
+        stage.run(b"echo", b"text", output=os.fsencode(tmp_path / "there.out"))
+        end = await stage.collected()
+        assert end.code == 0 and end.error is not None and "grass log 1 > FILE" in end.error
+        assert (await stage.machine.logs.read(1, 1, "log", 0))[0] == b"text\n"
+
+    local = LocalTransport(str(tmp_path))
+    home = tmp_path / ".grass-ssh" / STORE
+    asyncio.run(on_stage(lambda: a_machine(local, tmp_path, python=False), home, test))
+    assert not (tmp_path / "there.out").exists()
+
+
 #: Every test of `tests/worker/test_machine.py`, on these machines.
 globals().update({name: test for name, test in vars(promises).items() if name.startswith("test_")})

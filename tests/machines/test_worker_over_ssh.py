@@ -66,6 +66,17 @@ def test_a_job_runs_there_and_its_code_and_log_come_back(grass: Grass, alpha: Ss
     one = ended(grass, job)
     assert (one["state"], one["exit_code"], one["worker"]) == ("failed", 3, "alpha")
     assert grass.ok("log", str(job)).splitlines() == ["alpha", alpha.home_there, str(job)]
+    # Devices there are added and drained like those of any worker, and a wrapper comes before the command.
+    grass.ok("device", "add", "7", "8", "--worker", "alpha")
+    grass.ok("device", "drain", "7", "--worker", "alpha")
+    script = "echo $CARD $CUDA_VISIBLE_DEVICES $GRASS_PROJECT"
+    words = ("--gpu=1", "--wrap", "env CARD={gpu}", "--project", "p", "--", "sh", "-c", script)
+    wrapped = grass.enqueue("--worker", "alpha", *words)
+    ended(grass, wrapped)
+    assert grass.ok("log", str(wrapped)) == "8 8 p\n"
+    assert worker(grass)["drained_devices"] == {"gpu": ["7"]}
+    kept = grass("clean", "--keep-logs", str(wrapped))
+    assert f"job {wrapped} stays: worker alpha cannot keep the logs" in kept.err and grass.jobs(str(wrapped))
 
 
 def test_a_job_that_is_killed_leaves_no_process_there(grass: Grass, alpha: SshMachine) -> None:

@@ -36,7 +36,7 @@ class Dir(Struct):
 class FakeMachine:
     """Runs its programs at once, on the event loop."""
 
-    boot, detects, follows, takes_files, shares_disk = BOOT, True, True, False, True
+    boot, detects, follows, takes_files, shares_disk, keeps_logs = BOOT, True, True, False, True, False
     events: MachineEvents
 
     def __init__(self) -> None:
@@ -119,11 +119,13 @@ class FakeMachine:
     def mark(self, attempt: AttemptId, marker: str) -> None:
         self.dirs.get(attempt, Dir()).marks.add(marker)
 
-    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+    def forget(self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False) -> None:
         alive = {job for job, attempt in self.dirs if self.look((job, attempt)).shim_alive}
         self.dirs = {each: found for each, found in self.dirs.items() if each[0] not in set(jobs) - alive}
 
-    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
+    async def remove(
+        self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False
+    ) -> list[LeftFolder]:
         self.forget(jobs, spare)
         return [LeftFolder(job, 0, "it runs") for job, _ in self.dirs if job in jobs]
 

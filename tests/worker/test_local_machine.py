@@ -23,6 +23,7 @@ from grassq.run.rundir import ACKED, UNRECORDED, Lease
 from grassq.worker import local_machine
 from grassq.worker.attempts import End
 from grassq.worker.default_env import DefaultEnvironment
+from grassq.worker.local_files import project_links
 from grassq.worker.local_machine import LocalMachine
 from grassq.worker.machine import Inventory
 
@@ -191,6 +192,34 @@ def test_forgotten_jobs_lose_their_folders_and_spared_ones_keep_their_checkpoint
     assert sorted(path.name for path in (bench.home / "jobs").iterdir()) == ["2", "3"]
     assert [path.name for path in (bench.home / "jobs/2").iterdir()] == ["checkpoint"]
     assert len(list((bench.home / "jobs/3").iterdir())) == 3
+
+
+def test_kept_folders_are_put_aside_and_seen_by_nothing_that_looks_for_jobs(bench: Bench) -> None:
+    for job in (1, 2):
+        bench.left(job, 1, log=b"x")
+        (bench.home / f"jobs/{job}/checkpoint").mkdir()
+    for _ in range(2):  # an order may come twice
+        assert asyncio.run(bench.machine.remove((1, 2, 99), (2,), keep_logs=True)) == []
+    kept = bench.home / "kept"
+    assert (kept / "1/1/log").read_bytes() == (kept / "2/1/log").read_bytes() == b"x"
+    assert (kept / "1/checkpoint").exists() and not (kept / "2/checkpoint").exists()
+    assert [path.name for path in (bench.home / "jobs/2").iterdir()] == ["checkpoint"], "a rerun may use it"
+    assert bench.machine.folders() == [2] and bench.new_machine().inventory(10) == Inventory()
+    assert asyncio.run(bench.machine.remove((2,), (), keep_logs=True)) == []
+    assert (kept / "2/checkpoint").exists() and bench.machine.folders() == []
+
+
+def test_what_was_kept_of_an_earlier_store_stays_beside_what_is_kept_now(bench: Bench) -> None:
+    kept = bench.home / "kept"
+    for number, text in enumerate((b"first", b"second", b"third")):
+        bench.left(1, 1, log=text)
+        project_links.make(str(bench.home), 1, "p", f"lr{number}")
+        for _ in range(2):
+            assert asyncio.run(bench.machine.remove((1,), (), keep_logs=True)) == []
+        place = kept / (f"1.{number}" if number else "1")
+        assert (place / "1/log").read_bytes() == text and not (bench.home / "jobs/1").exists()
+        assert (bench.home / f"projects/p/lr{number}/1").resolve() == place.resolve()
+    assert sorted(path.name for path in kept.iterdir()) == ["1", "1.1", "1.2"]
 
 
 def test_a_job_of_which_something_is_alive_keeps_its_folder(bench: Bench) -> None:

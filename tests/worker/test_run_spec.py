@@ -404,3 +404,40 @@ def test_a_setup_wraps_the_command_and_doctor_still_knows_it() -> None:
     ]  # fmt: skip
     assert argv[raw_of(start)["submitted"]["wrapper"] :] == [b"train", b"x"]
     assert spec_of(a_start(command=(b"train",))).argv == [b"train"]
+
+
+@pytest.mark.parametrize(
+    ("queue", "own", "asked", "argv"),
+    [
+        (None, b"nice -n 10", {}, [b"nice", b"-n", b"10", b"true"]),
+        (b"box 'a b'", b"nice", {}, [b"box", b"a b", b"nice", b"true"]),
+        (b"box --gpus {gpu}", None, {}, [b"box", b"--gpus", b"0,1", b"true"]),
+        (b"box", b"nice", {"shell": b"/bin/sh"}, [b"box", b"nice", b"/bin/sh", b"-c", b"true"]),
+        (b"box", None, {"command": (b"--no-box", b"x")}, [b"box", b"./--no-box", b"x"]),
+        (b"box", None, {"command": (b"A=b", b"x")}, [b"box", b"./A=b", b"x"]),
+        (b"b\xf6x", None, {}, [b"b\xf6x", b"true"]),
+    ],
+    ids=["own", "queue first", "placeholder", "before the shell", "no option", "no variable", "any bytes"],
+)
+def test_a_wrapper_comes_before_the_command(
+    queue: bytes | None, own: bytes | None, asked: dict[str, Any], argv: list[bytes]
+) -> None:
+    start = a_start(GPU, where={"wrap": queue}, wrap=own, **asked)
+    assert spec_of(start).argv == argv
+
+
+def test_a_wrapper_comes_before_the_command_of_the_queue_and_is_told_to_doctor() -> None:
+    start = a_start(where={"wrap": b"box", "prefix": (b"python", b"x.py")}, wrap=b"nice -n 1", command=(b"--lr",))
+    assert spec_of(start).argv == [b"box", b"nice", b"-n", b"1", b"python", b"x.py", b"--lr"]
+    assert raw_of(start)["submitted"] == {"request": {}, "prefix": 2, "wrap": "nice -n 1", "wrapper": 4}
+
+
+def test_a_job_is_told_its_project() -> None:
+    inherited = ((b"GRASS_PROJECT", b"outer"),)
+    assert spec_of(a_start(None, inherited, project="p1")).env[b"GRASS_PROJECT"] == b"p1"
+    assert b"GRASS_PROJECT" not in spec_of(a_start(None, inherited)).env
+
+
+def test_only_a_file_that_a_submission_makes_may_be_there_at_the_start() -> None:
+    for output, made in ((b"/x/a.out", True), (b"/x/{job.id}.out", False), (b"/x/{job.name}", False), (None, False)):
+        assert spec_of(a_start(output=output)).output_made == made

@@ -95,7 +95,7 @@ class FakeRunner:
         else:
             self._do(marker, attempt)
 
-    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+    def forget(self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False) -> None:
         self._do("forget", list(jobs), list(spare))
 
 

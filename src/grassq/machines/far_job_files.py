@@ -87,6 +87,9 @@ class FarJobFiles:
         if order is not None:
             self._make_note(start.id)
             job_files.note_fetch(self._note(start.id), order)
+        elif start.spec.output is not None:
+            self._make_note(start.id)
+            attempt_notes.write_fetched(self._note(start.id), _no_output(start))
 
     def is_sent(self, start: Start) -> bool:
         """Tell whether everything that a job is sent is there; raise OSError with the reason if it cannot be sent."""
@@ -221,3 +224,7 @@ class FarJobFiles:
 
     def _note(self, attempt: AttemptId) -> str:
         return rundir.attempt_dir(self._folder, *attempt)
+
+
+def _no_output(start: Start) -> str:
+    return f"--output is not written by a machine over ssh; `grass log {start.job} > FILE` does it"

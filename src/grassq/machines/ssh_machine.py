@@ -59,6 +59,7 @@ class SshMachine:
 
     follows = False
     takes_files = True
+    keeps_logs = False
     shares_disk = False
 
     def __init__(
@@ -316,8 +317,10 @@ class SshMachine:
         """Make the marker's file there."""
         self._far.mark(attempt, marker)
 
-    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
-        """Remove the folders of jobs soon; `check` tries again what fails."""
+    def forget(self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False) -> None:
+        """Remove the folders of jobs soon; `check` tries again what fails. Folders are never put aside here."""
+        if keep_logs:
+            return
         self._unremoved |= {job: job in spare for job in jobs}
         self._remove_soon()
 
@@ -338,8 +341,12 @@ class SshMachine:
         self._unremoved |= {job: asked[job] for job in sorted(left & asked.keys())[:UNREMOVED_MAX]}
         self._removed_at = self._loop.time()
 
-    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
-        """Remove the folders of jobs there, and return those that are still there."""
+    async def remove(
+        self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False
+    ) -> list[LeftFolder]:
+        """Remove the folders of jobs there, and return those that are still there; with `keep_logs`, leave them."""
+        if keep_logs:
+            return []
         left = await self._in_session(partial(self._far.remove, list(jobs), frozenset(spare)))
         self._files.forget(set(jobs) - {each.job for each in left})
         return left

@@ -175,3 +175,18 @@ def read_sent(path: str) -> tuple[int, list[tuple[str, bytes]]] | None:
 def forget_sent(path: str) -> None:
     """Remove the note of the tree's manifests."""
     os.unlink(f"{path}/sent")
+
+
+def write_output(path: str, device: int, inode: int, error: str | None = None) -> None:
+    """Write which file is at the path of --output, or why there is none: {"v", "dev", "ino", "error"} in `output`."""
+    words = {"v": rundir.FORMAT, "dev": device, "ino": inode, "error": error}
+    atomic_files.write_aside(path, "output", atomic_files.line(words), sync=False)
+
+
+def read_output(path: str) -> tuple[int, int, str | None] | None:
+    """Return device and inode of the file at the path of --output, or why it was not made; None without a note."""
+    found = atomic_files.parse(atomic_files.read(f"{path}/output", rundir.RECORD_LIMIT) or b"") or {}
+    device, inode, error = found.get("dev"), found.get("ino"), found.get("error")
+    if not isinstance(device, int) or not isinstance(inode, int):
+        return None
+    return device, inode, error if isinstance(error, str) else None

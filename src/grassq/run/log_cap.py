@@ -249,7 +249,11 @@ def of(path: str, spec: rundir.RunSpec) -> LogCaps | None:
 
 
 def last_look(path: str, spec: rundir.RunSpec, caps: LogCaps | None, record: dict[str, Any]) -> None:
-    """Cut the logs of an attempt that has ended; add to its exit record why that cannot be done."""
+    """Cut the logs of an attempt that has ended, or complete its output file; add to its exit record what failed."""
+    if spec.output:
+        from grassq.run.output import output_file  # loaded only where the start has loaded it
+
+        output_file.complete(path, spec, record)
     if caps is None:
         # A short command: its streams were not looked at yet.
         streams = rundir.streams_of(spec.split)

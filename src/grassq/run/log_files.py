@@ -21,6 +21,11 @@ READ_LIMIT = 1 << 20
 TAIL_BLOCK = 64 << 10
 
 
+def kept_dir(home: str) -> str:
+    """Return the folder for the folders of removed jobs whose logs are kept."""
+    return f"{home}/kept"
+
+
 def read(path: str, stream: str, offset: int, limit: int = READ_LIMIT) -> bytes:
     """Return bytes of a stream of the attempt at `path` from `offset` on, at most READ_LIMIT; empty at its end.
 

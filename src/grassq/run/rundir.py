@@ -44,14 +44,13 @@ if TYPE_CHECKING:
     from typing import Any, TypeGuard
 
 FORMAT = 1
-SPEC_LIMIT = 32 << 20
-RECORD_LIMIT = 64 << 10
+SPEC_LIMIT, RECORD_LIMIT = 32 << 20, 64 << 10
 SPAN_MAX_S = 1e12
 STREAMS = ("log", "out", "err")
 #: The names of the two empty files that mark an attempt.
 ACKED, UNRECORDED = "acked", "unrecorded"
 #: Fields of a RunSpec that a spec.json of an earlier release lacks, and what they are then.
-LATER = {"lease": False, "log_max": 0}
+LATER = {"lease": False, "log_max": 0, "output": "", "output_made": False}
 
 
 class RunSpec:
@@ -72,6 +71,8 @@ class RunSpec:
     grace_s: float
     keep_children: bool
     log_max: int  # bytes of each stream that are kept; 0: all
+    output: bytes  # the file that is to be another name of the log; empty: none
+    output_made: bool  # the submission has made that file, empty
 
     #: Every field in the order of the names, which is the order of the values that an order carries.
     FIELDS = __slots__ = tuple(sorted(__annotations__))

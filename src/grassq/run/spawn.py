@@ -27,6 +27,10 @@ def spawn(spec: rundir.RunSpec, path: str, null: int) -> int:
     try:
         if spec.split:
             err = rundir.open_log(path, "err")
+        if spec.output:
+            from grassq.run.output import output_file  # few jobs have one, and none on a machine over ssh
+
+            output_file.place(path, spec, out)
         os.chdir(spec.cwd)
         umask = os.umask(spec.umask)
         try:

@@ -6,7 +6,7 @@ agent knows of each attempt. `machine.py` is the interface to processes, `local_
 without a stored job. `offers.py` keeps the queues of this machine, `run_spec.py` makes the command and environment of
 an attempt, `default_env.py` is the environment for jobs from other machines, `leases.py` renews leases.
 `broker_link.py` connects to a broker on another machine and keeps trying, `broker_session.py` is one such connection.
-`devices` detects.
+`devices` detects. `job_files.py` and `local_files/` have the files of jobs.
 
 May import `core`, `run`, `link` and `net`; never `broker`.
 

@@ -145,7 +145,7 @@ class Agent:
         gone = set(jobs := [job for job in order.jobs if job not in active])
         self._forgotten.add(jobs)
         self._held = {attempt: held for attempt, held in self._held.items() if attempt[0] not in gone}
-        self._machine.forget(jobs, order.spare)
+        self._machine.forget(jobs, order.spare, keep_logs=order.keep_logs)
 
     def _start(self, start: Start) -> None:
         if start.job in self._forgotten:

@@ -19,6 +19,7 @@ from grassq.core.protocol import (
     Answer,
     Ask,
     CancelAsk,
+    ChangeDevices,
     DropOffer,
     FindCut,
     LinkTimes,
@@ -32,6 +33,7 @@ from grassq.core.protocol import (
     TicketKept,
     Welcome,
 )
+from grassq.core.resources.device_changes import DeviceChange
 from grassq.errors import GrassError
 from grassq.link.connection import ConnectionEnded, FramedConnection
 from grassq.link.socket_pair import SocketEnd
@@ -58,6 +60,9 @@ class Host(Protocol):
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
         """Make or replace a queue."""
+
+    async def change_devices(self, asked: DeviceChange) -> list[str]:
+        """Add, remove, drain or undrain devices; return notes."""
 
     async def withdraw(self, queue: str) -> None:
         """Delete a queue."""
@@ -219,6 +224,8 @@ class BrokerSession:
             case MakeOffer(offer):
                 status, notes = await self._host.offer(offer)
                 return Answer(number, words=(status, *notes))
+            case ChangeDevices(asked):
+                return Answer(number, words=tuple(await self._host.change_devices(asked)))
             case DropOffer(queue):
                 await self._host.withdraw(queue)
                 return Answer(number)

@@ -27,7 +27,7 @@ from grassq.worker.attempts import one_alone, run_state
 from grassq.worker.default_env import DefaultEnvironment
 from grassq.worker.devices.detector import Detector
 from grassq.worker.devices.detectors import DETECTORS, found_by, installed, variables_of
-from grassq.worker.local_files import tree
+from grassq.worker.local_files import project_links, tree
 from grassq.worker.local_files.background import BackgroundWork
 from grassq.worker.local_files.fetch import fetch, not_fetched
 from grassq.worker.local_logs import LocalLogs
@@ -75,6 +75,7 @@ class LocalMachine:
         self.detects = capacity is None
         self.follows = True
         self.takes_files = blobs is not None
+        self.keeps_logs = True
         self.shares_disk = True
         self.logs = LocalLogs(home)
         self.shim_pool = ShimPool(sys.executable, home, nofile=nofile)
@@ -99,8 +100,9 @@ class LocalMachine:
         #: Run specs of attempts that are ordered when their trees are made; why the trees of others could not be made.
         self._unmade: dict[AttemptId, tuple[Any, ...]] = {}
         self._tree_errors: dict[AttemptId, OSError] = {}
-        #: Jobs whose folders are to be removed, and whether their checkpoints are spared; the task that removes some.
-        self._unremoved: dict[int, bool] = {}
+        #: Jobs whose folders are to be removed, whether their checkpoints are spared, and whether the folders are put
+        #: aside; the task that removes some.
+        self._unremoved: dict[int, tuple[bool, bool]] = {}
         self._removing: asyncio.Task[None] | None = None
         self._removed_at = 0.0
 
@@ -185,6 +187,8 @@ class LocalMachine:
             self.lease(start.id, lease)
         if start.checkpoint_of is not None:
             os.makedirs(checkpoint, mode=0o700, exist_ok=True)
+        if start.spec.project is not None:
+            project_links.make(self._home, start.job, start.spec.project, start.name)
         job_files.note_fetch(path, job_files.fetch_order(start.spec, path, launch.cwd))
         if start.spec.send and not tree.is_made(path):
             return self._make_tree(start, launch, at_once=after is None)
@@ -335,9 +339,9 @@ class LocalMachine:
         if self._remote_broker:
             rundir.mark(self.path(attempt), marker)
 
-    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+    def forget(self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False) -> None:
         """Remove the folders of jobs on another thread, without waiting; `check` tries again what fails."""
-        self._unremoved |= {job: job in spare for job in jobs}
+        self._unremoved |= {job: (job in spare, keep_logs) for job in jobs}
         self._forget_again()
 
     def _forget_again(self) -> None:
@@ -345,18 +349,23 @@ class LocalMachine:
             asked, self._unremoved = self._unremoved, {}
             self._removing = asyncio.get_running_loop().create_task(self._forget(asked))
 
-    async def _forget(self, asked: dict[int, bool]) -> None:
-        spare = {job for job, is_spared in asked.items() if is_spared}
+    async def _forget(self, asked: dict[int, tuple[bool, bool]]) -> None:
+        spare = {job for job, (is_spared, _) in asked.items() if is_spared}
         try:
-            left = [(each.job, each.job in spare) for each in await self.remove(asked, spare)]
-            # For the others the broker repeats the order at the next connection.
-            self._unremoved |= dict(left[:UNREMOVED_MAX])
+            for keep_logs in (False, True):
+                jobs = [job for job, (_, is_kept) in asked.items() if is_kept == keep_logs]
+                left = await self.remove(jobs, spare, keep_logs=keep_logs)
+                # For the others the broker repeats the order at the next connection.
+                self._unremoved |= {each.job: asked[each.job] for each in left[:UNREMOVED_MAX]}
         finally:
             self._removing = None
 
-    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
-        """Remove the folders of jobs, and return those that are still there."""
-        return await asyncio.to_thread(folders.remove, self._home, list(jobs), frozenset(spare), self.boot)
+    async def remove(
+        self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False
+    ) -> list[LeftFolder]:
+        """Remove the folders of jobs, or put them aside; return those that are still there."""
+        work = folders.put_aside if keep_logs else folders.remove
+        return await asyncio.to_thread(work, self._home, list(jobs), frozenset(spare), self.boot)
 
     async def size(self, jobs: Collection[int]) -> int:
         """Return the bytes that the folders of jobs take of the disk."""

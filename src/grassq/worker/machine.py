@@ -72,10 +72,11 @@ class AttemptProcesses(Protocol):
     def mark(self, attempt: AttemptId, marker: str) -> None:
         """Mark an attempt as `rundir.ACKED` or `rundir.UNRECORDED`; do nothing without a run dir."""
 
-    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+    def forget(self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False) -> None:
         """Remove the folders of jobs, except the checkpoints of the jobs in `spare`; without waiting.
 
-        The folder of a job of which something runs is removed when that has ended.
+        The folder of a job of which something runs is removed when that has ended. With `keep_logs`, the folders are
+        put aside, by a machine that `keeps_logs`.
         """
 
 
@@ -134,6 +135,8 @@ class Machine(AttemptProcesses, Protocol):
     shares_disk: bool
     #: Jobs can be sent files here, and files can be fetched from them.
     takes_files: bool
+    #: Whether the folders of removed jobs can be put aside.
+    keeps_logs: bool
 
     @property
     def logs(self) -> AttemptLogs:
@@ -148,8 +151,10 @@ class Machine(AttemptProcesses, Protocol):
     def check(self) -> None:
         """Restart what has died; called every few seconds."""
 
-    async def remove(self, jobs: Collection[int], spare: Collection[int]) -> list[LeftFolder]:
-        """Try once to remove the folders of jobs, and return those that are still there."""
+    async def remove(
+        self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False
+    ) -> list[LeftFolder]:
+        """Try once to remove the folders of jobs, or to put them aside; return those that are still there."""
 
     async def size(self, jobs: Collection[int]) -> int:
         """Return the bytes that the folders of jobs take of the disk."""

@@ -15,6 +15,7 @@ from grassq.core.names import DEFAULT_QUEUE
 from grassq.core.planner.workers import machine_capacity
 from grassq.core.resources.amounts import ONE, amount_text
 from grassq.core.resources.capacity import Pool, Supply, bind, supply_of
+from grassq.core.resources.device_changes import DeviceChanges, changed_capacity
 from grassq.errors import Refused
 
 FILE_NAME = "worker.json"
@@ -22,10 +23,12 @@ FILE_MAX = 16 << 20
 
 
 class OfferFile(Struct, frozen=True):
-    """The content of the file: the name that the worker took when it was new, and its offers."""
+    """The content of the file: the name that the worker took when it was new, its offers, and changed devices."""
 
     name: str
     offers: tuple[Offer, ...] = ()
+    #: What people have changed of the devices.
+    devices: DeviceChanges = {}
 
 
 class Offers:
@@ -58,8 +61,19 @@ class Offers:
         """Remove the offer of a queue."""
         self._set(offer for offer in self._file.offers if offer.queue != queue)
 
+    @property
+    def devices(self) -> DeviceChanges:
+        """What people have changed of the devices."""
+        return self._file.devices
+
+    def put_devices(self, devices: DeviceChanges) -> None:
+        """Keep changes of the devices."""
+        self._keep(replace(self._file, devices=devices))
+
     def _set(self, offers: Iterable[Offer]) -> None:
-        file = OfferFile(self._file.name, tuple(offers))
+        self._keep(replace(self._file, offers=tuple(offers)))
+
+    def _keep(self, file: OfferFile) -> None:
         if self._home is not None:
             save(self._home, file)
         self._file = file
@@ -96,8 +110,9 @@ def check(offer: Offer, info: WorkerInfo) -> list[str]:
     others = tuple(known for known in info.offers if known.queue != offer.queue)
     capacity = machine_capacity(replace(info, offers=others))
     notes = []
+    given = changed_capacity(info.given, {name: each for name, each in info.devices.items() if name in info.given})
     for name, limit in offer.limits.items():
-        known = info.given.get(name)
+        known = given.get(name)
         if known is None:
             declared = capacity.get(name)
             if declared is not None and isinstance(declared, Pool) != isinstance(limit, Pool):

@@ -14,8 +14,10 @@ from msgspec import Struct
 from grassq.core.job_options import SPEC_FIELDS, Pairs
 from grassq.core.messages import Start
 from grassq.core.resources.amounts import Allocation, amount_text
+from grassq.core.syntax.file_words import is_made_early, output_path
 from grassq.core.syntax.placeholders import fill
 from grassq.core.syntax.resource_names import SLOTS_OF, VRAM, VRAM_OF
+from grassq.core.syntax.shell_lines import as_program, wrapper_words
 from grassq.core.syntax.slots import device_order
 from grassq.run import rundir
 from grassq.worker import job_files
@@ -86,7 +88,8 @@ def run_spec(
     own = environment(start, path, checkpoint, held, values, variables)
     words = [fill(word, values) for word in (*where.prefix, *spec.command)]
     command = [spec.shell, b"-c", *words] if spec.shell else words
-    argv, more = job_files.wrapped_command(command, spec, path, own, variables.hidden)
+    wrapped = _behind(where.wrap, _behind(spec.wrap, command, values), values)
+    argv, more = job_files.wrapped_command(wrapped, spec, path, own, variables.hidden)
     own |= more
     fields: dict[str, Any] = {
         "store": store,
@@ -104,15 +107,26 @@ def run_spec(
     }
     if spec.log_max is None:
         fields["log_max"] = log_max
+    has_output = spec.output is not None and shares_disk
+    fields["output"] = output_path(spec.output or b"", start.job, start.attempt, start.name) if has_output else b""
+    fields["output_made"] = has_output and is_made_early(spec.output or b"")
+    if has_output:
+        fields["log_max"] = 0  # the file is the user's: nothing is cut out of it
     submitted = _submitted(start) | {"wrapper": len(argv) - len(command)}
     return Launch(_values(fields), _content(fields | {"submitted": submitted}, own, base), fields["cwd"])
+
+
+def _behind(wrap: bytes | None, command: list[bytes], values: dict[bytes, bytes]) -> list[bytes]:
+    """Return a command with the words of a wrapper before it."""
+    return command if wrap is None else [*(fill(word, values) for word in wrapper_words(wrap)), *as_program(command)]
 
 
 def _submitted(start: Start) -> dict[str, object]:
     """Return what `grass doctor` needs to submit the job again: its request, and how many words are the queue's."""
     spec, prefix = start.spec, start.placement.prefix
     request = {name: amount_text(amount) for name, amount in spec.request}
-    return {"request": request, "prefix": 0 if spec.shell else len(prefix)}
+    wrap = {} if spec.wrap is None else {"wrap": rundir.encode_word(spec.wrap)}
+    return {"request": request, "prefix": 0 if spec.shell else len(prefix), **wrap}
 
 
 def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base) -> bytes:
@@ -125,6 +139,7 @@ def _content(fields: dict[str, Any], own: dict[bytes, bytes], base: _Base) -> by
         "argv": [encode(word) for word in fields["argv"]],
         "env": msgspec.Raw(b"[%s]" % env),
         "cwd": encode(fields["cwd"]),
+        "output": encode(fields["output"]),
     }
     return _encode(content)
 
@@ -182,6 +197,7 @@ def environment(
         b"GRASS_JOB_ID": b"%d" % start.job,
         b"GRASS_JOB_NAME": (start.name or "").encode(),
         b"GRASS_QUEUE": start.spec.queue.encode(),
+        **({} if start.spec.project is None else {b"GRASS_PROJECT": start.spec.project.encode()}),
         b"GRASS_ATTEMPT": b"%d" % start.attempt,
         b"GRASS_RUN_DIR": files,
         b"GRASS_RESULT_FILE": os.fsencode(rundir.result_file(path)),

@@ -93,6 +93,9 @@ def _submit_again(path: str, spec: rundir.RunSpec) -> str:
     request, prefix = asked.get("request"), asked.get("prefix")
     options = [f"--{each}={amount}" for each, amount in request.items()] if isinstance(request, dict) else []
     options += [f"--name={name}"] if name else []
+    project = os.fsdecode(spec.env.get(b"GRASS_PROJECT", b""))
+    options += [f"--project={project}"] if project else []
+    options += [f"--wrap={os.fsdecode(rundir.decode_word(asked['wrap']))}"] if "wrap" in asked else []
     # Without the queue's own command, which the queue adds again.
     argv = spec.argv[asked.get("wrapper", 0) :]
     words = argv[prefix:] if isinstance(prefix, int) else argv

@@ -14,7 +14,9 @@ from grassq import __version__
 from grassq.core.messages import LeftFolder, Order, WorkerMessage
 from grassq.core.model import DiskShortage, Offer, WorkerInfo
 from grassq.core.offer_changes import change_note
+from grassq.core.planner.workers import machine_capacity
 from grassq.core.resources.capacity import Capacity
+from grassq.core.resources.device_changes import DeviceChange, change, changed_capacity
 from grassq.run.lease_timer import boottime
 from grassq.worker import offers
 from grassq.worker.agent import Agent
@@ -62,6 +64,10 @@ class Worker:
             takes_files=machine.takes_files,
             apart=not machine.shares_disk,
             cuts_logs=True,
+            wraps=True,
+            devices=offered.devices,
+            changes_devices=True,
+            keeps_logs=machine.keeps_logs,
         )
         self._agent = Agent(info, machine, send, time.monotonic, boottime=boottime)
         self._tasks: list[asyncio.Task[None]] = []
@@ -76,7 +82,7 @@ class Worker:
     @property
     def capacity(self) -> Capacity:
         """What the machine has, as far as it is known."""
-        return self._agent.info.given
+        return changed_capacity(self._agent.info.given, self._agent.info.devices)
 
     @property
     def held(self) -> int:
@@ -176,14 +182,25 @@ class Worker:
             return "created", notes
         return "replaced", [*change_note(known, offer), *notes]
 
+    async def change_devices(self, asked: DeviceChange) -> list[str]:
+        """Add, remove, drain or undrain devices, as soon as it is known which ones this machine has; return notes."""
+        while self._agent.info.may_appear(asked.resource) and asked.resource not in self._agent.info.given:
+            await self._news.wait()
+        info = self._agent.info
+        devices, notes = change(info.devices, asked, machine_capacity(replace(info, devices={})))
+        if devices != info.devices:
+            self._offered.put_devices(devices)
+            self._agent.describe(replace(info, devices=devices))
+        return notes
+
     async def withdraw(self, queue: str) -> None:
         """Delete a queue."""
         self._offered.remove(queue)
         self._agent.describe(replace(self._agent.info, offers=self._offered.all))
 
-    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
-        """Delete the folders of finished jobs; return those that are still there."""
-        return await self._machine.remove(ids, spare)
+    async def remove(self, ids: list[int], spare: set[int], *, keep_logs: bool = False) -> list[LeftFolder]:
+        """Delete the folders of finished jobs, or put them aside; return those that are still there."""
+        return await self._machine.remove(ids, spare, keep_logs=keep_logs)
 
     async def size(self, ids: list[int]) -> int:
         """Return the bytes that the folders of jobs take of the disk."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from grassq.core.printable import printable
-from grassq.core.syntax.addresses import wrong_ssh_host, wrong_ssh_user
+from grassq.core.syntax.addresses import PORT_MAX, wrong_ssh_host, wrong_ssh_user
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 
@@ -28,8 +28,8 @@ class SshTarget(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
             wrong = wrong_ssh_user("the user", self.user)
         if wrong:
             raise BadInput(f"{wrong}; {_HOW}")
-        if self.port is not None and not 1 <= self.port <= 65535:
-            raise BadInput(f"the port {self.port} is not from 1 to 65535")
+        if self.port is not None and not 1 <= self.port <= PORT_MAX:
+            raise BadInput(f"the port {self.port} is not from 1 to {PORT_MAX}")
 
     @property
     def shown(self) -> str:
@@ -55,7 +55,7 @@ def parse_target(text: str) -> SshTarget:
     elif host.count(":") == 1:
         host, _, number = host.partition(":")
     if number is not None and not is_number(number, 5):
-        raise BadInput(f"'{printable(text, 80)}' has no port from 1 to 65535; {_HOW}")
+        raise BadInput(f"'{printable(text, 80)}' has no port from 1 to {PORT_MAX}; {_HOW}")
     return SshTarget(host, user if at else None, None if number is None else int(number))
 
 

@@ -1,8 +1,9 @@
 """The resources of this machine: processors, memory and devices.
 
 Each way to find resources is one `Detector` in a file of its own. `detectors.DETECTORS` lists the built-in ones, and
-other packages add theirs by the entry point group `grassq.devices`. Detection runs after the daemon answers. Until
-it ends, a request for a device that is not found yet waits.
+other packages add theirs by the entry point group `grassq.devices`. Detection runs after the daemon answers. Until it
+ends, a request for a device that is not found yet waits. `host.py` finds processors and memory, `nvidia.py` cards;
+`detector.py` is the interface.
 
 May import `core` and the driver's library.
 
