@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from msgspec.structs import replace
 from tests import at_once
@@ -9,7 +11,9 @@ from tests.broker.decider_fixture import DeciderFixture, a_draft, chosen
 from tests.builders import a_worker, an_offer
 
 from grassq.broker import recovery, views
+from grassq.broker.batch import Batch
 from grassq.broker.inbox import FromWorker
+from grassq.broker.summary.devices import device_documents
 from grassq.core.messages import Hello, StorePosition
 from grassq.core.model import ID_MAX, Constraints, Offer, Outcome, State, WorkerInfo
 from grassq.core.states import Exited, Started
@@ -130,3 +134,15 @@ def test_a_store_that_holds_an_end_in_the_year_30489_can_be_shown() -> None:
     fixture.restart()
     [shown] = fixture.do(views.glance, changing=False)["jobs"]
     assert shown["finished"].startswith("9999-12-31")
+
+
+def test_a_worker_with_many_devices_and_jobs_does_not_hold_those_who_look_at_devices() -> None:
+    fixture = DeciderFixture(a_worker("w", gpu=2000, cpu=3000))
+    fixture.submit(*[a_draft() for _ in range(3000)])
+
+    def look(batch: Batch) -> float:
+        began = time.process_time()
+        assert len(device_documents(batch)) == 2000
+        return time.process_time() - began
+
+    assert fixture.ask(look) < 0.4

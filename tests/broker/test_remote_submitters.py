@@ -24,7 +24,8 @@ from grassq.web.submit.validate import DraftBuilder
 DEFAULT = a_request(cpu=1)
 TRAIN = Offer("train", {}, (b"python", b"train.py"), b"/srv/train", allow_env=(b"SEED",))
 OPEN = Offer("open", {}, unsecure=True)
-WORKER = a_worker("w", offers=[an_offer(), TRAIN, OPEN], cpu=8)
+BOXED = Offer("boxed", {}, unsecure=True, wrap=b"firejail --net=none", allow_env=(b"SEED",))
+WORKER = replace(a_worker("w", offers=[an_offer(), TRAIN, OPEN, BOXED], cpu=8), wraps=True)
 
 ANN = Principal("submit", "ann1", "ann")
 BOB = Principal("submit", "bob1", "bob", queues=("train",))
@@ -71,6 +72,9 @@ def test_the_owner_on_this_machine_is_no_guest() -> None:
         ("train --env PATH=/x y", "5: this can never run: queue 'train' takes no variable PATH from other machines"),
         ("train --env SEED=1 --env A=2 y", "5: this can never run: queue 'train' takes no variable A from"),
         ("train --shell x", "2: queue 'train' has a command of its own"),
+        ("train --wrap nice x", "5: this can never run: queue 'train' takes no --wrap from other machines"),
+        ("boxed --cwd /tmp x", "5: this can never run: queue 'boxed' takes no --cwd from other machines"),
+        ("boxed --env PATH=/x y", "5: this can never run: queue 'boxed' takes no variable PATH from other machines"),
         ("open --cwd sub true", "2: --cwd 'sub' on another machine must be an absolute path"),
         ("true", "3: there is no queue 'true'"),
         ("--gpu=1 job2 true", "3: there is no queue 'job2'"),
@@ -108,6 +112,21 @@ def test_a_variable_the_queue_allows_is_taken() -> None:
 def test_a_token_of_named_queues_reaches_no_other() -> None:
     assert enqueue(DeciderFixture(WORKER), "train x", BOB).state is State.PLACED
     assert refusal("open true", BOB) == "5: your token may not use queue 'open'; it may use: train"
+
+
+@pytest.mark.parametrize("queue", ["train", "boxed"])
+def test_the_file_of_a_job_is_in_the_box_of_its_queue(queue: str) -> None:
+    why = f"5: this can never run: queue '{queue}' takes no --output from other machines"
+    assert refusal(f"{queue} --output /tmp/out x", ROOT).startswith(why)
+    fixture = DeciderFixture(WORKER)
+    waits = [enqueue(fixture, "open --cpu=8 --output /tmp/out x", ROOT) for _ in range(2)][1]
+    assert waits.state is State.QUEUED, "a queue without a box takes it"
+    changed = replace(next(each for each in (TRAIN, BOXED) if each.queue == queue), queue="open")
+    fixture.hello(replace(WORKER, offers=(an_offer(), changed)), fresh=False)
+    fixture.exited(waits.id - 1)
+    blocked = fixture.job(waits.id)
+    assert blocked.state is State.WAITING and "takes no --output" in (blocked.reason or "")
+    assert enqueue(fixture, "open --cpu=8 --output /tmp/out x", OWNER, cwd="/", env=[("PATH", "/bin")]).id
 
 
 def test_a_job_goes_only_to_workers_whose_queue_admits_it() -> None:

@@ -369,6 +369,21 @@ def test_folders_of_removed_jobs_may_go_but_not_what_a_rerun_needs(fixture: Site
     assert [order for order in orders if isinstance(order, Forget)] == [Forget((1, 2), (1,))]
 
 
+def test_logs_that_are_to_be_kept_are_kept_by_a_worker_that_was_away(fixture: Site) -> None:
+    """A worker that can is told to put the folders aside; a worker of an earlier release keeps the jobs in the list."""
+    (a,) = hands(fixture, A)
+    submit(fixture, a_draft(), a_draft(), a_draft())
+    done = fixture.do(lambda batch: at_once.clean(batch, chosen("1"), None, keep_logs=True))
+    assert done.ids == [] and done.notes == ["job 1 stays: worker a cannot keep the logs of a removed job"]
+    newer = replace(A, keeps_logs=True)
+    fixture.hello(newer, held=a.dirs)
+    fixture.do(lambda batch: at_once.clean(batch, chosen("1"), None, keep_logs=True))
+    fixture.do(lambda batch: at_once.clean(batch, chosen("2"), None))
+    fixture.do(lambda batch: batch.changes.cleared.extend([1, 2]))
+    orders = fixture.hello(newer, held=a.dirs)
+    assert [each for each in orders if isinstance(each, Forget)] == [Forget((2,)), Forget((1,), keep_logs=True)]
+
+
 def test_strays_of_this_machine_are_not_deleted(fixture: Site) -> None:
     fixture.local = "a"
     fixture.restart()

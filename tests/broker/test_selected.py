@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 from tests import at_once
 from tests.broker.decider_fixture import DeciderFixture, a_decider, a_draft, chosen
 from tests.builders import a_worker
@@ -157,3 +158,24 @@ def test_a_page_reads_about_as_many_jobs_as_it_may_return_also_when_it_returns_n
         read.clear()
         some, reading = fixture.do(partial(selection.read, reading=reading, limit=100))
         assert not some and sum(read) <= 100 + selection.ROWS_AT_ONCE
+
+
+def test_a_project_has_jobs_of_any_name_and_a_name_may_be_in_several_projects() -> None:
+    fixture = with_queue()
+
+    def add(project: str | None, name: str | None) -> int:
+        draft = a_draft(name=name)
+        (id_,) = fixture.submit(replace(draft, spec=replace(draft.spec, project=project)))
+        return id_
+
+    first, second, third, fourth = add("p", "lr"), add("p", "lr"), add("p", None), add("q", "lr")
+    add(None, "lr")
+    assert ids(fixture, "project:p") == [first, second, third]
+    assert ids(fixture, "p/lr") == [first, second]
+    assert ids(fixture, f"p/lr/{second}") == [second]
+    assert ids(fixture, "project:q") == ids(fixture, "q/lr") == [fourth]
+    for wrong in ("project:other", "p/other", f"p/lr/{fourth}", f"q/lr/{first}"):
+        with pytest.raises(NotFound, match="no job matches"):
+            ids(fixture, wrong)
+    fixture.report(first, Exited(1, Outcome.EXITED, code=0))
+    assert second in waited(fixture, "p/lr") and waited(fixture, f"p/lr/{first}") == [first]

@@ -22,6 +22,15 @@ def test_a_submitted_job_is_placed_and_ordered_in_one_batch() -> None:
     assert order.env == ((b"A", b"b"),)
 
 
+def test_parameters_and_notices_stay_with_the_broker() -> None:
+    fixture = a_decider()
+    effects = fixture.process(fixture.submission(a_draft(parameters=(("lr", "0.1"),), notify=("desktop",))))
+    ((_, order),) = effects.orders
+    assert isinstance(order, Start) and not order.spec.parameters and not order.spec.notify
+    kept = fixture.store.some([1])[0].spec
+    assert (kept.parameters, kept.notify) == ((("lr", "0.1"),), ("desktop",))
+
+
 def test_a_bulk_submission_gets_consecutive_ids() -> None:
     fixture = a_decider()
     assert fixture.submit(a_draft()) == [1]

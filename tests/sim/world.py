@@ -108,7 +108,7 @@ class Machine:
         elif attempt in self.dirs:
             self.dirs[attempt].unrecorded = True
 
-    def forget(self, jobs: Collection[int], spare: Collection[int]) -> None:
+    def forget(self, jobs: Collection[int], spare: Collection[int], *, keep_logs: bool = False) -> None:
         alive = {attempt[0] for attempt, folder in self.dirs.items() if folder.lives}
         for attempt in [each for each in self.dirs if each[0] in jobs and each[0] not in alive]:
             del self.dirs[attempt]

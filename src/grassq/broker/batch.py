@@ -88,9 +88,11 @@ class Batch(Struct):
         """Return what a token uses, new jobs of this batch included; jobs that end in this batch still count."""
         return self.used.get(token) or self.store.tallies.of_token(token)
 
-    def remove(self, jobs: Sequence[Job]) -> None:
-        """Remove finished jobs."""
+    def remove(self, jobs: Sequence[Job], *, keep_logs: bool = False) -> None:
+        """Remove finished jobs, with their folders or without."""
         self.changes.removed += [job.id for job in jobs]
+        if keep_logs:
+            self.changes.kept |= {job.id for job in jobs}
         self._note_ranges(jobs, "removed")
 
     def move(self, job: Job, event: Event) -> Job:

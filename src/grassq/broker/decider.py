@@ -200,6 +200,7 @@ class Decider:
         self.stale, self._unheard, self.read_only = False, [], None
         self._next_id, self._seq = batch.next_id, batch.seq
         effects.orders += self._dispatch.orders(self.board, batch.mono)
+        effects.machines_changed = batch.changes.of_machines or any(map(inbox.is_of_machines, messages))
         return effects
 
     def _commit(self, batch: Batch) -> None:
@@ -390,8 +391,7 @@ class Decider:
             self.reload()
             answers = [(m, self._recalled(m) or refusal) for m in messages if isinstance(m, Call)]
         except StoreUnavailable as worse:
-            self.stale = True
-            self.read_only = str(worse)
+            self.stale, self.read_only = True, str(worse)
             self._retry_at = self._clock.mono() + RETRY_STORE_S
             return Effects([(m, worse) for m in messages if isinstance(m, Call)], [], must_reread=True)
         return Effects(answers, [], must_reread=True)

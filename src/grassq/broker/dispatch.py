@@ -81,7 +81,7 @@ class Dispatch:
             where = replace(where, after=None)
         env = self._environment(job.spec.env_digest)
         # Notices are sent by the broker alone, and a target may hold a secret.
-        spec = replace(job.spec, notify=()) if job.spec.notify else job.spec
+        spec = replace(job.spec, notify=(), parameters=()) if job.spec.notify or job.spec.parameters else job.spec
         return Start(job.id, job.attempt, spec, where, env, job.name, job.rerun_of)
 
 

@@ -198,6 +198,8 @@ class Engine:
             if (send := self._links.get(worker)) is not None:
                 send(order)
         self.subscriptions.publish(effects.changed, effects.must_reread)
+        if effects.machines_changed or effects.must_reread:
+            self.subscriptions.tell_of_machines()
         if effects.again:
             self._arrived.set()
 

@@ -166,6 +166,13 @@ class Effects(Struct):
     again: bool = False
     #: The commit may or may not have happened: subscribers must re-read.
     must_reread: bool = False
+    #: Workers, queues or pauses may have changed.
+    machines_changed: bool = False
+
+
+def is_of_machines(message: Message) -> bool:
+    """Tell whether a message may change what is known of a worker, beside its jobs."""
+    return isinstance(message, FromWorker) and not isinstance(message.message, Report)
 
 
 def said_once(messages: Sequence[Message]) -> list[FromWorker]:

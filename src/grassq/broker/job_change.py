@@ -34,6 +34,7 @@ class JobChange(Struct, frozen=True, gc=False):
     signal: int | None
     error: str | None
     split: bool
+    project: str | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -61,7 +62,14 @@ def change_of(job: Job, seq: int, at: float, event: str = "", detail: str = "", 
         job.signal,
         job.error,
         job.spec.split,
+        job.spec.project,
     )
+
+
+def _alike(numbered: tuple[int, Job]) -> tuple[object, ...]:
+    """Return what the jobs of one range have in common, given a job and its place in the sequence."""
+    place, job = numbered
+    return job.id - place, job.spec.queue, job.spec.project, job.name, job.state
 
 
 def ranges_of(jobs: Sequence[Job]) -> list[tuple[Job, int]]:
@@ -69,7 +77,7 @@ def ranges_of(jobs: Sequence[Job]) -> list[tuple[Job, int]]:
     if len(jobs) == 1:
         return [(jobs[0], jobs[0].id)]
     found = []
-    for _, group in groupby(enumerate(jobs), lambda at: (at[1].id - at[0], at[1].spec.queue, at[1].name, at[1].state)):
+    for _, group in groupby(enumerate(jobs), _alike):
         run = [job for _, job in group]
         found.append((run[0], run[-1].id))
     return found

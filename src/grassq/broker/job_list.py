@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
 from grassq.core.model import Job, State
+from grassq.core.query.query import Query, facts_of
 from grassq.store.base import TIME_MAX, JobScan, Sort
 
 #: The default and the largest number of jobs in a page.
@@ -26,6 +27,8 @@ class JobQuery(Struct, frozen=True):
     worker: str | None = None
     #: A part of the command or of the name, in any case.
     text: str | None = None
+    #: What else the jobs must match.
+    more: Query = Query()
     #: Seconds since the epoch; the end is not included.
     created: tuple[float, float] | None = None
     finished: tuple[float, float] | None = None
@@ -46,6 +49,7 @@ class JobPage(Struct, frozen=True):
 def list_jobs(batch: Batch, query: JobQuery) -> JobPage:
     """Return the next page of jobs, as they are now."""
     found: list[Job] = []
+    wanted = _wanted(query)
     after, scanned = query.after, 0
     while scanned < SCANNED_MAX:
         chunk = min(max(CHUNK, query.limit + 1), SCANNED_MAX - scanned)
@@ -58,7 +62,7 @@ def list_jobs(batch: Batch, query: JobQuery) -> JobPage:
                 return JobPage(found, None)
             after = position_of(job, query.sort)
             now = batch.current(job)
-            if job.id not in batch.changes.removed and _matches(now, query):
+            if job.id not in batch.changes.removed and _matches(now, query, wanted, batch.now):
                 found.append(now)
         if len(stored) < chunk:
             return JobPage(found, None)
@@ -99,22 +103,29 @@ def _is_past(job: Job, query: JobQuery) -> bool:
     return job.finished < since if query.descending else job.finished >= until
 
 
-def _matches(job: Job, query: JobQuery) -> bool:
-    spec = job.spec
+def _matches(job: Job, query: JobQuery, wanted: Query, now: float) -> bool:
+    facts = facts_of(job)
     return (
-        (not query.states or job.state in query.states)
-        and query.queue in (None, spec.queue)
-        and query.name in (None, job.name)
-        and (query.worker is None or (job.placement is not None and job.placement.worker == query.worker))
+        wanted.matches(facts, now)
+        and query.more.matches(facts, now)
         and (query.created is None or query.created[0] <= job.created < query.created[1])
         and (
             query.finished is None
             or (job.finished is not None and query.finished[0] <= job.finished < query.finished[1])
         )
-        and (query.text is None or _contains(job, query.text))
     )
 
 
-def _contains(job: Job, text: str) -> bool:
-    words = b" ".join(job.spec.command).decode("utf-8", "backslashreplace")
-    return text.casefold() in f"{job.name or ''}\n{words}".casefold()
+def _wanted(query: JobQuery) -> Query:
+    """Return the filters of a list as a query."""
+    return Query(
+        states=frozenset(state.value for state in query.states),
+        queues=_one(query.queue),
+        names=_one(query.name),
+        workers=_one(query.worker),
+        texts=() if query.text is None else (query.text.casefold(),),
+    )
+
+
+def _one(text: str | None) -> frozenset[str]:
+    return frozenset() if text is None else frozenset({text})

@@ -303,7 +303,15 @@ def _forget(batch: Batch, worker: str, removed: list[int]) -> Orders:
     if not removed or worker in batch.board.roles.shares_disk:
         return []
     spare = tuple(sorted(batch.store.rerun_jobs() & set(removed)))
-    return [(worker, Forget(tuple(removed[at : at + FORGET_MAX]), spare)) for at in range(0, len(removed), FORGET_MAX)]
+    kept = batch.store.with_kept_logs(removed)
+    parts = [([job for job in removed if job not in kept], False)]
+    if batch.board.workers[worker].info.keeps_logs:
+        parts.append((sorted(kept), True))
+    return [
+        (worker, Forget(tuple(jobs[at : at + FORGET_MAX]), spare, keep_logs))
+        for jobs, keep_logs in parts
+        for at in range(0, len(jobs), FORGET_MAX)
+    ]
 
 
 def note_late(batch: Batch, report: Report) -> None:
@@ -331,3 +339,14 @@ def _hold(batch: Batch, job: Job, worker: str, attempt: int) -> None:
         job = batch.move(job, Hold())
     ran = f"worker {worker} ran attempt {attempt} of it after the backup that the store was restored from"
     batch.set(job, replace(job, attempt=attempt, reason=f"{ran}; `grass release {job.id}` runs it again"))
+
+
+def lost_history_warning(lost_jobs: int) -> str:
+    """Return the warning that the store does not know all jobs that have a folder on its machine."""
+    some = "1 job is in no list: its folder is"
+    if lost_jobs != 1:
+        some = f"{lost_jobs} jobs are in no list: their folders are"
+    return (
+        f"{some} from another store, or from a newer copy of this one; `grass doctor` tells what can be brought back, "
+        "`grass resume --restored` ends this warning"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -14,7 +14,17 @@ from grassq.core.model import FINAL, Job, State
 from grassq.core.names import ALL, STATES, shown
 from grassq.core.syntax.numbers import id_ranges
 from grassq.core.syntax.options import closest
-from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByToken, ByWord, LastJob, Selector
+from grassq.core.syntax.selectors import (
+    AllJobs,
+    ByIds,
+    ByName,
+    ByProject,
+    ByQueue,
+    ByToken,
+    ByWord,
+    LastJob,
+    Selector,
+)
 from grassq.core.syntax.selectors import ByState as InState
 from grassq.errors import NotFound, Refused
 from grassq.store.base import JobScan
@@ -76,6 +86,30 @@ class Reading(Struct, frozen=True):
         return not self.sources and not self.pool
 
 
+class IdReading(Struct, frozen=True):
+    """How far the jobs of a list of ids were read. None of them counts as named by a user."""
+
+    ids: Sequence[int]
+    at: int = 0
+    #: A token that sees only the jobs it submitted; None sees all jobs.
+    visible_to: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every job was returned."""
+        return self.at >= len(self.ids)
+
+
+def read_ids(batch: Batch, reading: IdReading, limit: int) -> tuple[list[Selected], IdReading]:
+    """Return the next jobs of a list that still exist, of at most `limit` ids, and the reading after them."""
+    some = reading.ids[reading.at : reading.at + limit]
+    found = batch.fetch(some)
+    jobs = [found[id_] for id_ in some if id_ in found]
+    if reading.visible_to is not None:
+        jobs = _visible(jobs, reading.visible_to, False)
+    return [Selected(job, False) for job in jobs], replace(reading, at=reading.at + len(some))
+
+
 def begin(
     batch: Batch,
     selectors: Iterable[Selector],
@@ -129,7 +163,7 @@ def _read_source(
     meant = source.meant
     stored, after = batch.store.page(meant, source.after, reading.upto, limit)
     jobs = [batch.current(job) for job in stored if job.id not in batch.changes.removed]
-    if reading.live and not isinstance(source.typed, ByIds | LastJob | InState):
+    if reading.live and not is_named(meant) and not isinstance(source.typed, InState):
         jobs = [job for job in jobs if _counts(job, source)]
     if reading.visible_to is not None:
         jobs = _visible(jobs, reading.visible_to, is_named(meant))
@@ -162,6 +196,9 @@ def _meant_live(batch: Batch, source: SelectorState) -> SelectorState:
         case ByName(name):
             last = batch.store.scan(JobScan(name=name, descending=True), 1)
             return replace(source, meant=meant, ended_of=last[0].created if last else None)
+        case ByProject(name):
+            last = batch.store.scan(JobScan(project=name, descending=True), 1)
+            return replace(source, meant=meant, ended_of=last[0].created if last else None)
         case _:
             return replace(source, meant=meant)
 
@@ -192,7 +229,7 @@ def select(batch: Batch, selectors: Iterable[Selector], limit: int = SELECTED_MA
 
 def is_named(selector: Selector) -> bool:
     """Tell whether a selector names single jobs, by id or as the last ones."""
-    return isinstance(selector, ByIds | LastJob)
+    return isinstance(selector, ByIds | LastJob) or (isinstance(selector, ByProject) and selector.id is not None)
 
 
 def present(batch: Batch, ids: Iterable[int]) -> list[Job]:
@@ -244,6 +281,8 @@ def describe(selector: Selector) -> str:
             return ",".join(names)
         case ByToken(id_):
             return f"token:{id_}"
+        case ByProject(project, name, id_):
+            return f"project:{project}" if name is None else f"{project}/{name}" + (f"/{id_}" if id_ else "")
         case LastJob(back):
             return f"@~{back}" if back else "@"
         case _:

@@ -121,6 +121,12 @@ class Subscription:
         self._wake()
 
 
+def position_text(position: Position) -> str:
+    """Return a position as documents have it: `EPOCH.SEQ`."""
+    epoch, seq = position
+    return f"{epoch}.{seq}"
+
+
 class Subscriptions:
     """Every subscription, and a ring of the last changes. Used from the event loop only."""
 
@@ -134,12 +140,22 @@ class Subscriptions:
         #: Tuples, as mostly there is one: a dict for each of 100,000 jobs would take five times the memory.
         self._by_key: dict[Key, tuple[Subscription, ...]] = {}
         self._shares: dict[str, Share] = {}
+        #: Called when workers, queues or pauses may have changed.
+        self._of_machines: dict[Callable[[], None], None] = {}
         self._is_closed = False
 
     @property
     def position(self) -> Position:
         """The position after the last committed change."""
         return self._epoch, self._seq
+
+    def since(self, position: Position) -> list[JobChange] | None:
+        """Return the committed changes after a position, in order; None if some have left the ring."""
+        epoch, seq = position
+        if epoch != self._epoch or not self._dropped <= seq <= self._seq:
+            return None
+        # From the newest to the oldest, as mostly only a few are new.
+        return [*takewhile(lambda change: change.seq > seq, reversed(self._ring))][::-1]
 
     def subscribe(
         self, wanted: Filter, since: Position | None = None, wake: Callable[[], None] = lambda: None
@@ -204,6 +220,16 @@ class Subscriptions:
         for subscription in told:
             subscription._tell()
 
+    def watch_machines(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when workers, queues or pauses may have changed; return what ends this."""
+        self._of_machines[wake] = None
+        return lambda: self._of_machines.pop(wake, None)
+
+    def tell_of_machines(self) -> None:
+        """Wake those that watch workers, queues and pauses."""
+        for wake in list(self._of_machines):
+            wake()
+
     def close(self) -> None:
         """End every subscription with Gone: the daemon ends."""
         self._is_closed = True
@@ -212,15 +238,11 @@ class Subscriptions:
             subscription._tell()
 
     def _resume(self, subscription: Subscription, since: Position) -> None:
-        epoch, seq = since
-        if epoch != self._epoch or not self._dropped <= seq <= self._seq:
+        if (later := self.since(since)) is None:
             subscription._drop()
-        else:
-            # From the newest to the oldest, as mostly only a few are new.
-            later = takewhile(lambda change: change.seq > seq, reversed(self._ring))
-            for change in reversed([*later]):
-                if subscription.wanted.wants(change):
-                    subscription._put(change)
+        for change in later or ():
+            if subscription.wanted.wants(change):
+                subscription._put(change)
         if subscription._pending or subscription.must_reread:
             subscription._arrived.set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 from typing import Literal
@@ -14,12 +15,17 @@ from grassq.broker.batch import Batch
 from grassq.core.job_options import NEUTRAL_PRIORITY
 from grassq.core.names import shown
 from grassq.errors import BadInput, NotFound, Refused
-from grassq.store.base import Scope, Token, TokenUsage
+from grassq.store.base import PAGE_OF_OWNER, Scope, Token, TokenUsage
 
 #: The name of the two codes a broker prints when it starts: one for a worker, one for a person.
 START_UP = "start-up"
 TOKENS_MAX = 10_000
 NAME_MAX = 64
+#: How long the session of a browser lasts that is not used, and how old a session is renewed when it is used.
+SESSION_S = 30 * 86400.0
+RENEW_S = 86400.0
+#: The sessions of one token that the store keeps, those that have ended too: a token takes no place of other tokens.
+SESSIONS_PER_TOKEN_MAX = 500
 #: How far a clock may be set back before the codes that were made until then are void.
 CLOCK_SLACK_S = 300.0
 
@@ -85,6 +91,16 @@ class Redeemed(Struct, frozen=True):
 def tokens(batch: Batch) -> dict[str, Token]:
     """Return every token and code by id, with the changes of this batch."""
     return {token.id: token for token in batch.store.tokens()} | batch.changes.tokens
+
+
+def digest_of(secret: str) -> bytes:
+    """Return what the store keeps of a secret."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def names(batch: Batch) -> dict[str, str]:
+    """Return the name of each token, by its id."""
+    return {token.id: token.name for token in batch.store.tokens()}
 
 
 def is_live(token: Token, now: float) -> bool:
@@ -273,6 +289,41 @@ def give_up(batch: Batch, id_: str) -> Token:
     if token.ended is None:
         token = batch.changes.tokens[id_] = replace(token, ended=batch.now, became=id_)
     return token
+
+
+def open_session(batch: Batch, session: Token) -> Token:
+    """Store the session of a browser; raise Refused if the token that it acts for has ended, or for too many tokens."""
+    known = tokens(batch)
+    if session.id in known:
+        raise Refused("another token has the same id by chance; try again")
+    if len(known) >= TOKENS_MAX:
+        raise Refused(f"there are {TOKENS_MAX:,} tokens and codes already; `grass token` lists them")
+    of_same = sum(each.page_of == session.page_of for each in known.values())
+    if session.page_of != PAGE_OF_OWNER and of_same >= SESSIONS_PER_TOKEN_MAX:
+        raise Refused(
+            f"{of_same} pages were opened with this token in the last weeks; use one of them, or log out of some and "
+            "open a new one in a week"
+        )
+    parent = known.get(session.page_of or "")
+    if session.page_of != PAGE_OF_OWNER and (parent is None or not is_live(parent, batch.now)):
+        raise Refused("the token that this page was opened with has ended; `grass web` opens a new one")
+    session = replace(session, created=batch.now, expires=batch.now + SESSION_S)
+    batch.changes.tokens[session.id] = session
+    return session
+
+
+def renew_session(batch: Batch, id_: str) -> Token:
+    """Let a session that is used last longer; leave one that has ended as it is."""
+    session = tokens(batch)[id_]
+    if is_live(session, batch.now):
+        session = batch.changes.tokens[id_] = replace(session, expires=batch.now + SESSION_S)
+    return session
+
+
+def end_sessions(batch: Batch, page_of: str | None) -> list[Token]:
+    """End the sessions of browsers that act for one token, or all; their jobs go on."""
+    live = [each for each in tokens(batch).values() if each.page_of is not None and is_live(each, batch.now)]
+    return [give_up(batch, each.id) for each in live if page_of in (None, each.page_of)]
 
 
 def is_revoked(token: Token) -> bool:

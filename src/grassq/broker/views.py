@@ -1,29 +1,31 @@
-"""Jobs, queues and workers as the documents that users see, and why a job waits."""
+"""Jobs as the documents that users see, the overview, and why a job waits."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from math import isinf
+from typing import cast
 
 from grassq import __version__
 from grassq.broker.batch import Batch
+from grassq.broker.documents.job import JobDocument, JobFilesDocument
+from grassq.broker.documents.overview import FleetDocument, OverviewDocument, PausedDocument
+from grassq.broker.documents.texts import maybe_text, timestamp, word_text
+from grassq.broker.documents.why import TurnDocument, WhyJobDocument
 from grassq.broker.selection import Reading, read
 from grassq.broker.summary.directory import directory_of
+from grassq.broker.summary.fleet import queue_documents, worker_document, workers_of
 from grassq.core import outcome
-from grassq.core.model import CLOCK_MAX, FINAL, Job, Offer, QueueTemplate, Spec, State
+from grassq.core.model import FINAL, Job, Spec, State
 from grassq.core.notices.targets import masked, stored_target
 from grassq.core.planner.board import EVERYTHING, Board
-from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn, short_text
+from grassq.core.planner.explain import WORKER, Blocker, Outlook, Turn
 from grassq.core.planner.request_classes import shape_of
-from grassq.core.planner.workers import WorkerState
-from grassq.core.printable import printable
 from grassq.core.resources.amounts import allocation_json, amount_number, amount_text, request_text
-from grassq.core.resources.capacity import Pool
-from grassq.core.resources.fit import FreeView, free_json, supply_json
-from grassq.core.resources.slots import slots_in
 from grassq.core.states import SENDING
+from grassq.core.syntax.file_words import output_path
+from grassq.core.syntax.resource_names import SLOT, VRAM, VRAM_OF
 from grassq.core.syntax.selectors import ByState as InState
 
 SCHEMA = 1
@@ -40,7 +42,7 @@ UNREACHABLE_S = 5.0
 Document = dict[str, object]
 
 
-def glance(batch: Batch) -> Document:
+def glance(batch: Batch) -> OverviewDocument:
     """Return the overview with the jobs that run, the next jobs and the jobs that ended lately."""
     blocked: list[Job] = []
     for state in (State.HELD, State.WAITING):
@@ -53,13 +55,13 @@ def glance(batch: Batch) -> Document:
     return {**overview(batch), "jobs": documents(batch, [shown[id_] for id_ in sorted(shown)]), "more": more}
 
 
-def overview(batch: Batch) -> Document:
+def overview(batch: Batch) -> FleetDocument:
     """Return all that `show` prints except jobs."""
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "queues": _queue_documents(batch),
-        "workers": [worker_document(batch, worker) for worker in _workers(batch)],
+        "queues": queue_documents(batch),
+        "workers": [worker_document(batch, worker) for worker in workers_of(batch)],
         "totals": batch.store.totals(),
         "paused": sorted(batch.board.paused),
         "restored": sorted(batch.board.unreconciled),
@@ -67,29 +69,28 @@ def overview(batch: Batch) -> Document:
     }
 
 
-def show_page(reading: Reading, batch: Batch) -> tuple[list[Document], Reading]:
+def show_page(reading: Reading, batch: Batch) -> tuple[list[JobDocument], Reading]:
     """Return the next selected jobs as data, each as it is now, and the reading after them."""
     some, reading = read(batch, reading, SHOW_PAGE)
     return documents(batch, [job for job, _ in some]), reading
 
 
-def why_page(reading: Reading, batch: Batch) -> tuple[list[Document], Reading]:
+def why_page(reading: Reading, batch: Batch) -> tuple[list[WhyJobDocument], Reading]:
     """Return why each of the next selected jobs is where it is, and the reading after them."""
     some, reading = read(batch, reading, WHY_PAGE)
     outlook = Outlook(batch.board, batch.mono)
     return [_why(batch, job, outlook) for job, _ in some], reading
 
 
-def _workers(batch: Batch) -> list[WorkerState]:
-    return [batch.board.workers[name] for name in sorted(batch.board.workers)]
-
-
-def documents(batch: Batch, jobs: Sequence[Job]) -> list[Document]:
+def documents(batch: Batch, jobs: Sequence[Job]) -> list[JobDocument]:
     """Return jobs as documents, with what is known of their workers now."""
     return [
-        job_document(job, unreachable(batch, job), lacking(batch, job))
-        | {"cannot_start": cannot_start(batch, job), "cannot_end": cannot_end(batch, job)}
-        | {"directory": directory_of(batch, job)}
+        {
+            **job_document(job, unreachable(batch, job), lacking(batch, job)),
+            "cannot_start": cannot_start(batch, job),
+            "cannot_end": cannot_end(batch, job),
+            "directory": directory_of(batch, job),
+        }
         for job in jobs
     ]
 
@@ -119,7 +120,7 @@ def paused_text(board: Board, queue: str) -> str:
     return "everything is paused; `grass resume` lets it go on"
 
 
-def paused_document(board: Board) -> Document:
+def paused_document(board: Board) -> PausedDocument:
     """Return the queues that are paused, and whether everything is."""
     is_all = EVERYTHING in board.paused
     queues = (board.paused - {EVERYTHING}) | (board.queue_names() if is_all else set())
@@ -145,17 +146,18 @@ def unreachable(batch: Batch, job: Job) -> str | None:
     return f"worker {worker.info.name} has not been heard from for {silent_s:.0f} s; its jobs keep running{ends}"
 
 
-def job_document(job: Job, silent: str | None = None, lacking: str | None = None) -> Document:
+def job_document(job: Job, silent: str | None = None, lacking: str | None = None) -> JobDocument:
     """Return a job as a document; `silent` says why its worker cannot be reached, `lacking` what the job waits for."""
     where = job.placement
     return {
         "id": job.id,
         "name": job.name,
+        "project": job.project,
         "queue": job.spec.queue,
-        "state": str(job.state),
+        "state": job.state,
         "reason": silent or lacking or job.reason,
         "unreachable": silent is not None,
-        "command": [_text(word) for word in job.spec.command],
+        "command": [word_text(word) for word in job.spec.command],
         "shell": job.spec.shell is not None,
         "request": {name: amount_number(amount) for name, amount in job.spec.request},
         "allocation": allocation_json(where.allocation) if where else None,
@@ -164,13 +166,16 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "pid": job.pid,
         "exit_code": job.exit_code,
         "signal": job.signal,
-        "outcome": None if job.outcome is None else str(job.outcome),
+        "outcome": job.outcome,
         "error": job.error,
         "result": None if job.result is None else json.loads(job.result),
+        "parameters": dict(job.spec.parameters) or None,
         "rerun_of": job.rerun_of,
         "priority": job.priority,
-        "cwd": _text(job.spec.cwd),
+        "cwd": word_text(job.spec.cwd),
         "split": job.spec.split,
+        "output": _output_text(job),
+        "wrap": maybe_text(job.spec.wrap),
         "files": _files_document(job.spec) if job.spec.constraints.files else None,
         "notify": [masked(stored_target(each)) for each in job.spec.notify] if job.spec.notify else None,
         "cancel_requested": job.cancel_requested,
@@ -180,149 +185,36 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
     }
 
 
-def _files_document(spec: Spec) -> Document:
+def _files_document(spec: Spec) -> JobFilesDocument:
     """Return the options of a job that are about files and the environment, without those that were not given."""
-    document: Document = {
+    found = {
         "send": [
-            {"folder": _text(tree.folder), "dest": _text(tree.dest), "manifest": tree.manifest} for tree in spec.send
+            {"folder": word_text(tree.folder), "dest": word_text(tree.dest), "manifest": tree.manifest}
+            for tree in spec.send
         ],
-        "fetch": [_text(pattern) for pattern in spec.fetch],
-        "fetch_to": _text(spec.fetch_to or b""),
+        "fetch": [word_text(pattern) for pattern in spec.fetch],
+        "fetch_to": word_text(spec.fetch_to or b""),
         "env_from": "" if spec.env_from == "machine" else spec.env_from,
-        "python": _text(spec.python or b""),
-        "setup": _text(spec.setup or b""),
-        "setup_files": [_text(name) for name in spec.setup_files],
+        "python": word_text(spec.python or b""),
+        "setup": word_text(spec.setup or b""),
+        "setup_files": [word_text(name) for name in spec.setup_files],
     }
-    return {name: value for name, value in document.items() if value}
+    return cast(JobFilesDocument, {name: value for name, value in found.items() if value})
 
 
-def _text(word: bytes) -> str:
-    return word.decode("utf-8", "backslashreplace")
-
-
-def lost_history_warning(lost_jobs: int) -> str:
-    """Return the warning that the store does not know all jobs that have a folder on its machine."""
-    some = "1 job is in no list: its folder is"
-    if lost_jobs != 1:
-        some = f"{lost_jobs} jobs are in no list: their folders are"
-    return (
-        f"{some} from another store, or from a newer copy of this one; `grass doctor` tells what can be brought back, "
-        "`grass resume --restored` ends this warning"
-    )
-
-
-def timestamp(at: float | None) -> str | None:
-    """Return a time in RFC 3339, UTC; a time beyond the year 9999, which an earlier release stored, as its end."""
-    if at is None:
+def _output_text(job: Job) -> str | None:
+    if job.spec.output is None:
         return None
-    at = min(max(at, 0.0), CLOCK_MAX)
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return word_text(output_path(job.spec.output, job.id, max(1, job.attempt), job.name))
 
 
-def _queue_documents(batch: Batch) -> list[Document]:
-    """Return each queue on each worker, and the queues of the broker that no worker offers."""
-    offered = [queue_document(batch, s, offer.queue) for s in _workers(batch) for offer in s.info.offers]
-    return offered + [
-        _template_document(batch, template)
-        for queue, template in sorted(batch.board.templates.items())
-        if next(batch.board.offering(queue), None) is None
-    ]
-
-
-def _template_document(batch: Batch, template: QueueTemplate) -> Document:
-    """Return a queue that no worker offers yet as data."""
-    return {
-        "name": template.offer.queue,
-        "worker": None,
-        "labels": list(template.labels),
-        "paused": batch.board.is_paused(template.offer.queue),
-        "limits": {},
-        "free": {},
-        "slots": [],
-        "order": template.offer.order if template.offer.slots else None,
-        **_command_document(template.offer),
-        "running": 0,
-        "queued": batch.board.unfinished(template.offer.queue),
-    }
-
-
-def _command_document(offer: Offer) -> Document:
-    return {
-        "prefix": [word.decode("utf-8", "backslashreplace") for word in offer.prefix],
-        "cwd": None if offer.cwd is None else offer.cwd.decode("utf-8", "backslashreplace"),
-    }
-
-
-def queue_document(batch: Batch, worker: WorkerState, queue: str) -> Document:
-    """Return one queue on one worker as a document."""
-    offer = worker.offer(queue)
-    assert offer is not None
-    free_view = worker.free_view(queue)
-    found = free_view.offer.supply
-    # Sums as they were typed, devices as they were found.
-    limits = {name: limit if isinstance(limit, Pool) else found[name] for name, limit in offer.limits.items()}
-    return {
-        "name": queue,
-        "worker": worker.info.name,
-        "paused": batch.board.is_paused(queue),
-        "limits": supply_json(limits),
-        "free": free_json(free_view, found),
-        "slots": _slot_documents(batch.board, worker, offer),
-        "order": offer.order if offer.slots else None,
-        **_command_document(offer),
-        "running": sum(job.spec.queue == queue for job in batch.board.held_by(worker.info.name)),
-        "queued": batch.board.queued(queue),
-    }
-
-
-def _slot_documents(board: Board, worker: WorkerState, offer: Offer) -> list[Document]:
-    """Return the slots of a queue as they were listed, with the job that holds each slot now."""
-    holders: dict[int, int] = {}
-    for job in board.held_by(worker.info.name) if offer.slots else ():
-        if job.spec.queue == offer.queue and job.placement is not None and board.predecessor(job) is None:
-            holders.update(dict.fromkeys(slots_in(job.placement.allocation), job.id))
-    return [
-        {"name": slot.name, "gpu": list(slot.ids), "job": holders.get(index)} for index, slot in enumerate(offer.slots)
-    ]
-
-
-def worker_document(batch: Batch, worker: WorkerState) -> Document:
-    """Return one worker as a document."""
-    capacity = worker.machine.supply
-    silent_s = worker.silent_s(batch.mono)
-    return {
-        "name": worker.info.name,
-        "online": worker.online,
-        "drained": worker.drained,
-        "labels": list(worker.info.labels),
-        "version": worker.info.version or None,
-        "silent_s": None if worker.online else round(silent_s, 3),
-        "jobs": len(batch.board.held_by(worker.info.name)),
-        "capacity": supply_json(capacity),
-        "free": free_json(FreeView(worker.machine, worker.machine), capacity),
-        "used_by_others": allocation_json(worker.info.used_by_others),
-        # For an offline worker: the time it was last heard.
-        "since": timestamp(worker.since if worker.online else batch.now - silent_s),
-        "detecting": bool(worker.info.looked_for),
-        "disk_short": _disk_short(worker),
-    }
-
-
-def _disk_short(worker: WorkerState) -> Document | None:
-    """Return that a worker starts no job because its disk is short of space; None if it is not."""
-    short = worker.info.disk_short
-    if short is None:
-        return None
-    return {"path": printable(short.path), "free": short.free, "floor": short.floor, "text": short_text(worker)}
-
-
-def _why(batch: Batch, job: Job, outlook: Outlook) -> Document:
+def _why(batch: Batch, job: Job, outlook: Outlook) -> WhyJobDocument:
     blockers = outlook.explain(job) if job.state is State.QUEUED else []
     is_stopped = batch.board.is_paused(job.spec.queue) or _held_up(batch.board, batch.mono) is not None
     story = batch.store.story(job.id)[-STORY_SHOWN:]
     return {
         "id": job.id,
-        "state": str(job.state),
+        "state": job.state,
         "reason": unreachable(batch, job) or cannot_end(batch, job) or lacking(batch, job) or job.reason,
         "story": [{"at": timestamp(line.at), "kind": line.kind, "detail": line.detail} for line in story],
         "text": "\n".join(_lines(batch, job, blockers)),
@@ -334,6 +226,7 @@ def _why(batch: Batch, job: Job, outlook: Outlook) -> Document:
                 "free": amount_number(blocker.free),
                 "holders": list(blocker.holders),
                 "used_by_others": blocker.others or None,
+                "drained": list(blocker.drained),
             }
             for blocker in blockers
         ],
@@ -341,7 +234,7 @@ def _why(batch: Batch, job: Job, outlook: Outlook) -> Document:
     }
 
 
-def _turn_document(batch: Batch, turn: Turn) -> Document:
+def _turn_document(batch: Batch, turn: Turn) -> TurnDocument:
     """Return where a queued job is in line; times of the broker's monotonic clock become dates."""
 
     def date(mono: float | None) -> str | None:
@@ -403,6 +296,10 @@ def _blocker_line(blocker: Blocker) -> str:
     numbers = f"{amount_text(blocker.needed)} needed, {amount_text(blocker.free)} free"
     why = "" if numbers.split(",")[0] in blocker.why or "needed" in blocker.why else f" ({blocker.why})"
     others = f"; programs outside of Grass use {blocker.others}" if blocker.others else ""
+    if blocker.drained:
+        group = VRAM_OF if blocker.resource in (SLOT, VRAM) else blocker.resource
+        verb = "is" if len(blocker.drained) == 1 else "are"
+        others += f"; {group} {', '.join(blocker.drained)} {verb} drained"
     return f"  on {blocker.worker}: {blocker.resource} {numbers}{held}{others}{why}"
 
 

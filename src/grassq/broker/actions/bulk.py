@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from grassq.broker import selection
 from grassq.broker.batch import Batch
-from grassq.broker.selection import Reading
+from grassq.broker.selection import IdReading, Reading
 from grassq.broker.service import ids_of, recall
 from grassq.core.model import Job, State
 from grassq.core.syntax.selectors import Selector
@@ -85,9 +85,20 @@ class Action(ABC):
         """Return a note about the selected jobs that were left out without a note of their own, counted by state."""
         return None
 
+    def effective(self, batch: Batch, jobs: Sequence[Job]) -> list[Job]:
+        """Return those of the chosen jobs that `apply` will change."""
+        return [*jobs]
+
     @abstractmethod
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         """Change jobs, at most STEP_JOBS."""
+
+
+def read_step(batch: Batch, reading: Reading | IdReading) -> tuple[list[selection.Selected], Reading | IdReading]:
+    """Return the next jobs of a reading, as many as one step takes, and the reading after them."""
+    if isinstance(reading, IdReading):
+        return selection.read_ids(batch, reading, STEP_JOBS)
+    return selection.read(batch, reading, STEP_JOBS)
 
 
 class BulkChange:
@@ -107,7 +118,10 @@ class BulkChange:
         digest: bytes,
         visible_to: str | None = None,
         required: bool = True,
+        ids: Sequence[int] | None = None,
     ) -> None:
+        """Prepare a change of selected jobs, or of the jobs of a list: of a list, what cannot be changed is skipped."""
+        self._ids = ids
         self._action = action
         self._selectors = list(selectors)
         self._key = key
@@ -131,8 +145,9 @@ class BulkChange:
             return self._told(batch, known)
         if (fixed := self._recall(batch, "set")) is not None:
             return self._go_on(batch, fixed.ids, 0, 0)
-        reading = selection.begin(batch, self._selectors, self._visible_to, required=self._required)
-        return self._read(batch, reading)
+        if self._ids is not None:
+            return self._read(batch, IdReading(self._ids, visible_to=self._visible_to))
+        return self._read(batch, selection.begin(batch, self._selectors, self._visible_to, required=self._required))
 
     def _recall(self, batch: Batch, part: object = None) -> Submission | None:
         return recall(batch, self._key if part is None else f"{self._key}.{part}", self._digest)
@@ -143,11 +158,11 @@ class BulkChange:
         batch.changes.submissions[key] = made
         return made
 
-    def _read(self, batch: Batch, reading: Reading) -> BulkResult | Next:
+    def _read(self, batch: Batch, reading: Reading | IdReading) -> BulkResult | Next:
         """Choose among the next jobs that the selectors name."""
         if (known := self._recall(batch)) is not None:
             return self._told(batch, known)
-        some, reading = selection.read(batch, reading, STEP_JOBS)
+        some, reading = read_step(batch, reading)
         jobs = self._choose(batch, some)
         if not reading.is_over:
             return Next(partial(self._read, reading=reading))

@@ -13,9 +13,10 @@ from grassq.broker.eligibility import REVOKED, Eligibility
 from grassq.broker.recovery import is_skipped
 from grassq.broker.service import Draft, insert, refuse_what_never_fits
 from grassq.broker.tokens import OWNER, Bearer
-from grassq.core.model import FINAL, HOLDING, Job, State
+from grassq.core.model import FINAL, HOLDING, Job, Spec, State
 from grassq.core.planner.request_classes import shape_of
 from grassq.core.states import Cancel, Hold, Release, Unready
+from grassq.core.syntax.file_words import output_of_rerun
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class RerunJobs(Action):
         environments = {digest: batch.store.environment(digest) for digest in {job.spec.env_digest for job in jobs}}
         drafts = [
             Draft(
-                job.spec,
+                _spec_of_rerun(job.spec),
                 environments[job.spec.env_digest] or b"\x90",
                 job.name,
                 job.priority if self.bearer.limits is None else min(job.priority, self.bearer.limits.priority),
@@ -165,6 +166,11 @@ class RerunJobs(Action):
             for job in jobs
         ]
         return Applied(insert(batch, drafts, Eligibility(batch), bearer=self.bearer))
+
+
+def _spec_of_rerun(spec: Spec) -> Spec:
+    """Return the spec of another run: its output goes to a file of its own."""
+    return spec if spec.output is None else replace(spec, output=output_of_rerun(spec.output))
 
 
 class RerunLast(RerunJobs):
@@ -180,8 +186,12 @@ class RerunLast(RerunJobs):
         reasons = {job.id: eligibility.never(shape_of(job)) for job in jobs}
         return {id_: f"job {id_} is left out, because it can never run: {why}" for id_, why in reasons.items() if why}
 
+    def effective(self, batch: Batch, jobs: Sequence[Job]) -> list[Job]:
+        """Leave out jobs of which a later run succeeded or has not ended."""
+        return _without_later_run(batch, jobs)
+
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        return super().apply(batch, _without_later_run(batch, jobs))
+        return super().apply(batch, self.effective(batch, jobs))
 
 
 @dataclass(frozen=True)
@@ -221,6 +231,8 @@ class CleanJobs(Action):
     older_s: float | None = None
     #: Only jobs that had ended by this time.
     ended_by: float | None = None
+    #: Leave the folders of the jobs, with their logs, on the machines that ran them.
+    keep_logs: bool = False
 
     is_strict = False  # there may be nothing to remove
 
@@ -228,8 +240,17 @@ class CleanJobs(Action):
         if job.state not in FINAL or job.finished is None:
             return ""
         old_enough = self.older_s is None or job.finished <= batch.now - self.older_s
+        if self.keep_logs and (where := _cannot_keep(batch, job)) is not None:
+            return f"job {job.id} stays: worker {where} cannot keep the logs of a removed job"
         return None if old_enough and (self.ended_by is None or job.finished <= self.ended_by) else ""
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
-        batch.remove(jobs)
+        batch.remove(jobs, keep_logs=self.keep_logs)
         return Applied(list(jobs))
+
+
+def _cannot_keep(batch: Batch, job: Job) -> str | None:
+    """Return the worker of a job's last attempt if the worker would remove the logs, else None."""
+    name = None if job.placement is None else job.placement.worker
+    worker = None if name is None else batch.board.workers.get(name)
+    return name if worker is not None and not worker.info.keeps_logs else None

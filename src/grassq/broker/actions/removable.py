@@ -3,11 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NotRequired, TypedDict
 
 from grassq.broker.actions.bulk import STEP_JOBS, Action
 from grassq.broker.batch import Batch
+from grassq.broker.documents.texts import timestamp
 from grassq.broker.selection import Reading, read
-from grassq.broker.views import Document, timestamp
+
+
+class KeepSettingDocument(TypedDict):
+    """What one setting would remove."""
+
+    #: The value of the setting.
+    set: str
+    count: int
+    bytes: int
+
+
+class KeepDocument(TypedDict):
+    """What the settings about old jobs would remove now."""
+
+    count: int
+    bytes: int
+    #: By setting.
+    by: dict[str, KeepSettingDocument]
+
+
+class RemovableDocument(TypedDict):
+    """What a clean would remove now."""
+
+    count: int
+    ids: list[int]
+    #: How many jobs of each state.
+    states: dict[str, int]
+    #: What their folders take of the disk.
+    bytes: int
+    #: When the first and the last of them ended.
+    oldest: str | None
+    newest: str | None
+    #: The time up to which this is complete, in seconds since the epoch: `ended_by` of the clean itself.
+    ended_by: float | None
+    keep: NotRequired[KeepDocument]
 
 
 class Removable:
@@ -34,7 +70,7 @@ class Removable:
         self._ended = [min(self._ended + ended), max(self._ended + ended)] if self._ended + ended else []
         return ids, reading
 
-    def document(self) -> Document:
+    def document(self) -> RemovableDocument:
         """Return the jobs as a document."""
         oldest, newest = self._ended or (None, None)
         return {

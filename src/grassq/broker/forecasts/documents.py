@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from grassq.broker.views import Document, timestamp
+from grassq.broker.documents.texts import timestamp, word_text
+from grassq.broker.documents.when import EtaJobDocument, ForecastDocument, IntervalDocument
 from grassq.core.forecast.forecast import Forecast, Interval, JobForecast
 from grassq.core.model import Job
 from grassq.core.resources.amounts import allocation_json
 
 
-def interval_document(interval: Interval | None) -> Document | None:
+def interval_document(interval: Interval | None) -> IntervalDocument | None:
     """Return an interval as RFC 3339 times."""
     if interval is None:
         return None
@@ -19,14 +20,14 @@ def interval_document(interval: Interval | None) -> Document | None:
     }
 
 
-def eta_document(job: Job, found: JobForecast) -> Document:
+def eta_document(job: Job, found: JobForecast) -> EtaJobDocument:
     """Return when a job starts and ends, and on what that rests; `reason` says why an estimate is missing."""
     return {
         "id": job.id,
         "name": job.name,
         "queue": job.spec.queue,
-        "state": str(job.state),
-        "command": [word.decode("utf-8", "backslashreplace") for word in job.spec.command],
+        "state": job.state,
+        "command": [word_text(word) for word in job.spec.command],
         "shell": job.spec.shell is not None,
         "starts": interval_document(found.starts),
         "ends": interval_document(found.ends),
@@ -38,6 +39,6 @@ def eta_document(job: Job, found: JobForecast) -> Document:
     }
 
 
-def forecast_document(forecast: Forecast) -> Document:
+def forecast_document(forecast: Forecast) -> ForecastDocument:
     """Return what is said of a forecast as a whole."""
     return {"now": timestamp(forecast.scene.wall), "plays": len(forecast.plays)}

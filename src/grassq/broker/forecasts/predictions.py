@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from grassq.broker.batch import Batch
-from grassq.broker.views import Document
+from grassq.broker.documents.when import BasisCalibrationDocument, CalibrationDocument, PredictionsDocument
 from grassq.core.model import FINAL, Job, Outcome, State
 from grassq.store.base import Prediction
 
@@ -56,21 +56,29 @@ def _with_actual(each: Prediction, actual: float) -> Prediction:
     return Prediction(**{**values, "actual": actual})
 
 
-def calibration(predictions: Iterable[Prediction]) -> Document:
+def calibration(predictions: Iterable[Prediction]) -> PredictionsDocument:
     """Return how many predictions held, came earlier and came later, of starts and of ends, in all and by basis."""
-    found: dict[str, dict[str, dict[str, int]]] = {"start": {}, "end": {}}
+    found: dict[str, dict[str, BasisCalibrationDocument]] = {"start": {}, "end": {}}
     waiting = 0
     for each in predictions:
         if each.actual is None:
             waiting += 1
             continue
-        what = "early" if each.actual < each.low else "late" if each.actual > each.high else "held"
         for basis in ("", each.basis):
-            counts = found[each.kind].setdefault(basis, {"count": 0, "held": 0, "early": 0, "late": 0})
+            counts = found[each.kind].setdefault(basis, _none())
             counts["count"] += 1
-            counts[what] += 1
-    none = {"count": 0, "held": 0, "early": 0, "late": 0}
-    return {
-        **{f"{kind}s": {**by.pop("", none), "by_basis": dict(sorted(by.items()))} for kind, by in found.items()},
-        "waiting": waiting,
-    }
+            if each.actual < each.low:
+                counts["early"] += 1
+            elif each.actual > each.high:
+                counts["late"] += 1
+            else:
+                counts["held"] += 1
+    return {"starts": _calibrated(found["start"]), "ends": _calibrated(found["end"]), "waiting": waiting}
+
+
+def _none() -> BasisCalibrationDocument:
+    return {"count": 0, "held": 0, "early": 0, "late": 0}
+
+
+def _calibrated(by: dict[str, BasisCalibrationDocument]) -> CalibrationDocument:
+    return {**by.pop("", _none()), "by_basis": dict(sorted(by.items()))}

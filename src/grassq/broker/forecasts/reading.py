@@ -11,7 +11,7 @@ from grassq.broker.selection import Reading, read, resolve
 from grassq.core.forecast.scene import Scene, first_queued, picture
 from grassq.core.model import Job, State
 from grassq.core.planner.request_classes import shape_of
-from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, Selector
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByProject, ByQueue, ByState, Selector
 from grassq.store.base import JobScan
 
 #: Jobs in one page of the history, and of the jobs that were asked about.
@@ -60,6 +60,8 @@ def last_asked(batch: Batch, selectors: Iterable[Selector]) -> list[Asked]:
                 scan = JobScan(name=name, descending=True)
             case ByQueue(name):
                 scan = JobScan(queue=name, descending=True)
+            case ByProject(name):
+                scan = JobScan(project=name, descending=True)
             case ByIds(ranges):
                 scan = JobScan(descending=True, after=(0.0, max(last for _, last in ranges) + 1))
             case _:
@@ -75,6 +77,8 @@ def _is_named(selector: Selector, job: Job) -> bool:
             return any(first <= job.id <= last for first, last in ranges)
         case ByState(names):
             return job.state.value in names
+        case ByProject(_, name, id_):
+            return name in (None, job.name) and id_ in (None, job.id)
         case ByName() | ByQueue() | AllJobs():
             return True
         case _:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from grassq.broker import views
 from grassq.broker.batch import Batch
+from grassq.broker.documents.overview import OverviewDocument
+from grassq.broker.documents.texts import timestamp
 from grassq.broker.summary.sweeps import sweep_documents
 from grassq.core.model import Job, State
 from grassq.core.syntax.selectors import ByState
@@ -21,18 +23,14 @@ FAILED_LOOKED_AT = 60
 #: The jobs that ended last, among which the last success is looked for.
 ENDED_LOOKED_AT = 20
 
-Document = dict[str, object]
 
-
-def glance(batch: Batch) -> Document:
+def glance(batch: Batch) -> OverviewDocument:
     """Return what `views.glance` does, and the sweeps of the jobs in it."""
     shown = views.glance(batch)
-    jobs = shown["jobs"]
-    assert isinstance(jobs, list)
-    return {**shown, "sweeps": sweep_documents(batch, jobs)}
+    return {**shown, "sweeps": sweep_documents(batch, shown["jobs"])}
 
 
-def brief(batch: Batch) -> Document:
+def brief(batch: Batch) -> OverviewDocument:
     """Return the overview with few jobs, in the order of a screen: running, next, held up, and the last failures."""
     running = sorted(batch.board.holding.values(), key=lambda job: (job.started or batch.now, job.id))[:RUNNING_SHOWN]
     next_ids = batch.board.next_ids(NEXT_SHOWN)
@@ -47,7 +45,7 @@ def brief(batch: Batch) -> Document:
         **views.overview(batch),
         "jobs": documents,
         "sweeps": sweep_documents(batch, (*documents, *map(views.job_document, ended))),
-        "last_succeeded": next((views.timestamp(job.finished) for job in ended if job.state is State.SUCCEEDED), None),
+        "last_succeeded": next((timestamp(job.finished) for job in ended if job.state is State.SUCCEEDED), None),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grassq.broker.batch import Batch
+from grassq.broker.documents.texts import maybe_text
 from grassq.core.model import Job
 
 
@@ -20,4 +21,4 @@ def directory_of(batch: Batch, job: Job) -> str | None:
         found: bytes | None = where.cwd
     else:
         found = spec.cwd if spec.own_cwd or not is_elsewhere else None
-    return None if found is None else found.decode("utf-8", "backslashreplace")
+    return maybe_text(found)

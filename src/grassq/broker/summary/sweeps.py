@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from grassq.broker.batch import Batch
+from grassq.broker.documents.job import JobDocument
+from grassq.broker.documents.overview import SweepDocument
 from grassq.core.model import FINAL, HOLDING, State
 
 #: The most sweeps of one answer; of more, those with the most jobs among the shown ones are told.
@@ -13,17 +15,15 @@ SWEEPS_MAX = 20
 #: The fewest jobs of one name that are a sweep; cli/listing/tree.py has the same number.
 JOBS_MIN = 2
 
-Document = dict[str, object]
 
-
-def sweep_documents(batch: Batch, jobs: Iterable[Document]) -> list[Document]:
+def sweep_documents(batch: Batch, jobs: Iterable[JobDocument]) -> list[SweepDocument]:
     """Return the sweeps that some jobs are part of, each with the counts of all its jobs, the newest first."""
-    newest: dict[str, Document] = {}
+    newest: dict[str, JobDocument] = {}
     times: Counter[str] = Counter()
     for job in jobs:
         name = job["name"]
-        if isinstance(name, str):
-            if name not in newest or _id(job) > _id(newest[name]):
+        if name is not None:
+            if name not in newest or job["id"] > newest[name]["id"]:
                 newest[name] = job
             # A sweep that still has work is told before one that is over.
             times[name] += 1 if job["state"] in FINAL else 1000
@@ -31,16 +31,12 @@ def sweep_documents(batch: Batch, jobs: Iterable[Document]) -> list[Document]:
     for name, _ in times.most_common(SWEEPS_MAX):
         counts = batch.store.named(name)
         if sum(counts.values()) >= JOBS_MIN:
-            found.append((_id(newest[name]), _document(name, counts, newest[name]["queue"])))
+            found.append((newest[name]["id"], sweep_document(name, counts, newest[name]["queue"])))
     return [document for _, document in sorted(found, key=lambda each: each[0], reverse=True)]
 
 
-def _id(job: Document) -> int:
-    assert isinstance(job["id"], int)
-    return job["id"]
-
-
-def _document(name: str, counts: dict[str, int], queue: object) -> Document:
+def sweep_document(name: str, counts: Mapping[str, int], queue: str) -> SweepDocument:
+    """Return a sweep with its jobs counted; `queue` is that of the newest job."""
     return {
         "name": name,
         "queue": queue,
