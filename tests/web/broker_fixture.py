@@ -26,6 +26,7 @@ from grassq.broker.engine import Engine
 from grassq.broker.inbox import FromWorker
 from grassq.core.messages import Hello
 from grassq.core.model import Offer
+from grassq.core.resources.device_changes import DeviceChange
 from grassq.core.syntax.addresses import Address
 from grassq.errors import Refused
 from grassq.store.base import Scope, Token
@@ -35,7 +36,9 @@ from grassq.web.access.auth import Guard
 from grassq.web.access.principal import CALLER
 from grassq.web.app import Api
 from grassq.web.listen import certificate
+from grassq.web.listen.loopback import LoopbackDoor
 from grassq.web.listen.tcp import listen, make_runner
+from grassq.web.page.files import PageFiles
 from grassq.web.routes.tokens import Reach
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.machine_admin import MachineAdmin
@@ -63,6 +66,9 @@ class NoWorkers(WorkerDirectory):
         self.made.append((self.asked, offer))
         return "created", []
 
+    async def change_devices(self, asked: DeviceChange) -> list[str]:
+        raise NotImplementedError
+
     async def withdraw(self, queue: str) -> None:
         self.made = [(worker, offer) for worker, offer in self.made if offer.queue != queue]
 
@@ -88,7 +94,7 @@ class Answer(Struct):
 class BrokerFixture:
     """The broker, and ways to ask it."""
 
-    def __init__(self, home: Path, machines: MachineAdmin | None = None) -> None:
+    def __init__(self, home: Path, machines: MachineAdmin | None = None, pages: PageFiles | None = None) -> None:
         self.home = home
         self.clock = HandClock()
         self.audit = Audit(str(home))
@@ -104,6 +110,7 @@ class BrokerFixture:
             guard=self.guard,
             link=self._link,
             machines=machines,
+            page=pages,
             check_files=lambda send, fetch: None,
         )
         self.app = self.api.app()
@@ -112,6 +119,7 @@ class BrokerFixture:
         self.unlinked = asyncio.Event()
         self.stopped = False
         self.port = 0
+        self.page_port = 0
         self.writers: list[asyncio.StreamWriter] = []
 
     def _stop(self) -> None:
@@ -147,6 +155,10 @@ class BrokerFixture:
             sockets = await listen(stack, runner, [Address("127.0.0.1", 0)], self.identity)
             self.port = sockets[0].getsockname()[1]
             self.api.tokens.reach = Reach([Address("127.0.0.1", self.port)], self.identity.fingerprint)
+            assert runner.server is not None
+            self.api.sessions.door = LoopbackDoor(runner.server, str(self.home), 7580)
+            stack.push_async_callback(self.api.sessions.door.close)
+            self.page_port = await self.api.sessions.door.open(0)
             stack.push_async_callback(self._hang_up)
             yield self
 
@@ -226,6 +238,9 @@ async def answer_from(reader: asyncio.StreamReader) -> Answer:
     async with asyncio.timeout(WAIT_S):
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         fields = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+        for line in head[1:]:
+            if line.lower().startswith("set-cookie: "):
+                fields["set-cookie"] = line.partition(": ")[2]
         size = int(fields.get("content-length", "0"))
         return Answer(int(head[0].split()[1]), fields, await reader.readexactly(size))
 
@@ -265,11 +280,11 @@ async def is_closed(reader: asyncio.StreamReader, seconds: float = WAIT_S) -> bo
     return True
 
 
-def play(test: Test, machines: MachineAdmin | None = None) -> None:
+def play(test: Test, machines: MachineAdmin | None = None, pages: PageFiles | None = None) -> None:
     """Run a test with a broker of its own."""
 
     async def all_of_it(home: Path) -> None:
-        fixture = BrokerFixture(home, machines)
+        fixture = BrokerFixture(home, machines, pages)
         async with asyncio.timeout(90), fixture.open():
             await test(fixture)
 

@@ -173,11 +173,19 @@ def test_jobs_are_moved_by_selectors_and_a_token_moves_its_own() -> None:
         assert (moved.json["ids"], moved.json["notes"]) == ([7, 8], [])
         line = await fixture.engine.read(lambda batch: batch.board.next_ids(9))
         assert line == [6, 7, 8, 5]
+        for asked in ("?count=3", "?count=3&queue=default"):
+            shown = await fixture.ask("GET", f"/v1/line{asked}", token=reader)
+            assert ([job["id"] for job in shown.json["jobs"]], shown.json["count"]) == ([6, 7, 8], 4)
+        assert (await fixture.ask("GET", "/v1/line?queue=other", token=reader)).json == {"jobs": [], "count": 0}
         assert (await move(fixture, "7", where="first", token=reader)).status == 403
         assert "another token" in (await move(fixture, "5", where="last", token=mine)).words
         assert "this passes job 6" in (await move(fixture, "8", where="first", token=mine)).words
         assert "another token" in (await move(fixture, "8", where="before", target="6", token=mine)).words
         assert (await move(fixture, "8", where="before", target="7", token=mine)).json["ids"] == [8]
+        # A place behind jobs of others is nobody's loss.
+        assert (await move(fixture, "8", where="after", target="5", token=mine)).json["ids"] == [8]
+        assert "this passes job 5" in (await move(fixture, "8", where="after", target="6", token=mine)).words
+        assert await fixture.engine.read(lambda batch: batch.board.next_ids(9)) == [6, 7, 5, 8]
         for body in ({"where": "before"}, {"where": "first", "target": "7"}, {"where": "up"}, {}):
             assert (await move(fixture, "7", **body)).status == 400
         assert "job 1 has started (placed)" in (await move(fixture, "1", where="last")).words

@@ -57,7 +57,7 @@ def test_no_history_a_held_job_and_no_job(monkeypatch: pytest.MonkeyPatch) -> No
         rig.fixture.engine.post(FromWorker("w", Report(job, Started(1, 7))))
         answer = (await rig.fixture.ask("GET", f"/v1/eta?selector={QUEUE}", local=True)).json
         assert [each["reason"] for each in answer["jobs"]] == [
-            "no estimate yet: 0 like runs",
+            "no estimate yet: no job like it has ended",
             "no estimate: the job is held",
         ]
         assert answer["done"] is None and answer["jobs"][1]["id"] == held
@@ -84,6 +84,26 @@ def test_a_forecast_answers_many_questions_until_something_changes(monkeypatch: 
         job = await rig.submit(hold=True)
         answer = (await rig.fixture.ask("GET", f"/v1/eta?selector={job}", local=True)).json
         assert answer["jobs"][0]["reason"] == "no estimate: the job is held" and len(made) == 2
+
+    with_rig(test, monkeypatch)
+
+
+def test_the_next_jobs_are_in_the_order_of_now_whatever_the_forecast_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        async def line() -> list[int]:
+            jobs = (await rig.fixture.ask("GET", "/v1/eta", local=True)).json["jobs"]
+            return [job["id"] for job in jobs if job["state"] == "queued"]
+
+        # The forecast stays as it was.
+        monkeypatch.setattr(forecaster, "KEPT_COSTS", 1e9)
+        await rig.submit(request={"cpu": 4})
+        first, second = [await rig.submit(request={"cpu": 4}) for _ in range(2)]
+        assert await line() == [first, second]
+        third = await rig.submit(request={"cpu": 4})
+        assert await line() == [first, second, third]
+        body = {"selectors": [str(third)], "where": "first", "key": key()}
+        assert (await rig.fixture.ask("POST", "/v1/jobs/move", body, local=True)).status == 200
+        assert await line() == [third, first, second]
 
     with_rig(test, monkeypatch)
 

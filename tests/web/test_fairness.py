@@ -51,6 +51,13 @@ def others(fixture: BrokerFixture, token: str) -> dict[str, Ask]:
     }
 
 
+async def answered(ask: Ask) -> Answer:
+    """Ask until there is an answer: on a busy machine the first byte may come after the second that a door waits."""
+    while True:
+        with contextlib.suppress(ConnectionResetError):
+            return await ask()
+
+
 async def delays(asks: dict[str, Ask], seconds: float) -> dict[str, list[float]]:
     """Return how long each answer took, shortest first."""
 
@@ -59,7 +66,7 @@ async def delays(asks: dict[str, Ask], seconds: float) -> dict[str, list[float]]
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             began = time.monotonic()
-            assert (await ask()).status == 200
+            assert (await answered(ask)).status == 200
             took.append(time.monotonic() - began)
             await asyncio.sleep(PAUSE_S)
         return sorted(took)

@@ -58,12 +58,30 @@ def test_a_selector_names_jobs_and_nothing_else_is_read(monkeypatch: pytest.Monk
         "finished_until=inf",
         "text=" + "x" * 2000,
         "selector=1&state=held",
+        "q=stat:x",
+        "q=@",
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_words(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(rig: Rig) -> None:
         answer = await rig.fixture.ask("GET", f"/v1/jobs?{query}", local=True)
         assert answer.status == 400 and answer.words
+
+    with_rig(test, monkeypatch)
+
+
+def test_a_query_narrows_a_list_as_it_does_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(rig: Rig) -> None:
+        for number in range(4):
+            await rig.submit(hold=True, priority=number, name=f"lr{number}")
+        for query, ids in (
+            ("priority>1", [4, 3]),
+            ("name:lr*+cpu>0+age<1h", [4, 3, 2, 1]),
+            ("cpu>1", []),
+            ("lr2", [3]),
+        ):
+            answer = await rig.fixture.ask("GET", f"/v1/jobs?q={query}", local=True)
+            assert [job["id"] for job in answer.json["jobs"]] == ids
 
     with_rig(test, monkeypatch)
 

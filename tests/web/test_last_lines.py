@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.web.subscribed import Rig, with_rig
@@ -11,7 +11,7 @@ from tests.web.subscribed import Rig, with_rig
 from grassq.core.protocol import LogCut
 from grassq.errors import Refused
 from grassq.web.logs import last_lines
-from grassq.web.logs.last_lines import BYTES_READ, JOBS_MAX, LINE_CHARS, LastLines, LogPlace, end_of
+from grassq.web.logs.last_lines import BYTES_READ, JOBS_MAX, LINE_CHARS, LastLines, LogPlace, LookedAtDocument, end_of
 from grassq.web.logs.tail import Source
 
 
@@ -46,11 +46,13 @@ class _Reader:
         raise NotImplementedError
 
 
-def a_job(id_: int = 1, state: str = "running", **more: Any) -> dict[str, Any]:
-    return {"id": id_, "state": state, "attempt": 1, "worker": "here", "split": False, **more}
+def a_job(id_: int = 1, state: str = "running", **more: Any) -> LookedAtDocument:
+    ended = {"exit_code": None, "signal": None, "outcome": None, "error": None}
+    job: Any = {"id": id_, "state": state, "attempt": 1, "worker": "here", "split": False, **ended, **more}
+    return cast(LookedAtDocument, job)
 
 
-def told(logs: Logs, *jobs: dict[str, Any], reader: LastLines | None = None) -> list[dict[str, Any]]:
+def told(logs: Logs, *jobs: LookedAtDocument, reader: LastLines | None = None) -> list[Any]:
     asyncio.run((reader or LastLines(logs, look_s=0.2)).describe(jobs))
     return list(jobs)
 

@@ -72,7 +72,7 @@ def test_a_key_that_held_jobs_does_not_clean_them() -> None:
     async def test(fixture: BrokerFixture) -> None:
         removed: list[int] = []
 
-        async def remove(ids: list[int], spare: set[int]) -> list[LeftFolder]:
+        async def remove(ids: list[int], spare: set[int], *, keep_logs: bool = False) -> list[LeftFolder]:
             removed.extend(ids)
             return []
 

@@ -12,7 +12,7 @@ from tests.web.broker_fixture import answer_from
 from tests.web.subscribed import Rig, with_rig
 
 from grassq.web.logs import lines as lines_module
-from grassq.web.logs import search as search_module
+from grassq.web.logs import search_run as search_module
 from grassq.web.logs.index import LogIndexes
 
 PLAIN = b"".join(b"line %d\n" % at for at in range(1, 100_001))

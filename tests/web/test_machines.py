@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 from tests.web.broker_fixture import BrokerFixture, key, play
+from tests.web.browser import a_page
 
 from grassq.errors import NotFound, Refused
 from grassq.machines.book import AddedMachine, MachineEntry, MachineRow
@@ -114,6 +115,21 @@ def test_no_token_may_use_the_owners_keys(scope: Any) -> None:
         for method, path, body in ROUTES:
             answer = await broker.ask(method, path, None if body is None else {**body, "key": key()}, token)
             assert (answer.status, answer.words) == (403, "this can be done on the broker's own machine only"), path
+        assert machines.asked == []
+
+    play(run, machines)
+
+
+def test_the_owners_own_page_lists_the_machines_and_does_nothing_else() -> None:
+    machines = Machines()
+
+    async def run(broker: BrokerFixture) -> None:
+        own = await a_page(broker)
+        assert [each["name"] for each in (await own.ask("GET", "/v1/machines")).json["machines"]] == ["a"]
+        for method, path, body in [each for each in ROUTES if each[1] != "/v1/machines"]:
+            assert (await own.ask(method, path, None if body is None else {**body, "key": key()})).status == 403
+        for other in (await a_page(broker, "submit"), await a_page(broker, "read"), await a_page(broker, tls=True)):
+            assert (await other.ask("GET", "/v1/machines")).status == 403
         assert machines.asked == []
 
     play(run, machines)

@@ -173,7 +173,7 @@ def test_folders_are_removed_after_a_bug_in_an_earlier_try(monkeypatch: pytest.M
         answers: list[list[LeftFolder] | RuntimeError] = [[LeftFolder(1, 1, "in use")], RuntimeError("a bug"), []]
         is_removed = asyncio.Event()
 
-        async def remove(ids: list[int], spare: set[int]) -> list[LeftFolder]:
+        async def remove(ids: list[int], spare: set[int], *, keep_logs: bool = False) -> list[LeftFolder]:
             answer = answers.pop(0)
             if isinstance(answer, RuntimeError):
                 raise answer

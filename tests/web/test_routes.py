@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
+import re
 from collections.abc import Awaitable, Callable
 from typing import get_args
 
 import pytest
 from aiohttp import web
+from tests.other_user import NOBODY, answer_to, as_user, unix_socket
 from tests.web.broker_fixture import Answer, BrokerFixture, answer_from, exchange, key, play
 
 from grassq.store.base import Scope
@@ -23,14 +24,24 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 def paths(fixture: BrokerFixture) -> list[str]:
     """Every path the router knows, with a job or a queue where it wants one; from the router, so none is forgotten."""
     found = {route.resource.canonical for route in fixture.app.router.routes() if route.resource is not None}
-    return sorted(path.replace("{id}", "1").replace("{queue}", "nosuch").replace("{name}", "nosuch") for path in found)
+    return sorted(map(filled, found))
+
+
+def filled(path: str) -> str:
+    """A path of the table, with something in the place of every variable."""
+    path = (
+        re.sub(r"\{page[^}]*\}", "jobs", path)
+        .replace("{rest:.*}", "1")
+        .replace("{rest}", "1")
+        .replace(r"{id:\d{1,15}}", "1")
+        .replace("{id}", "1")
+    )
+    return re.sub(r"\{(queue|name)[^}]*\}", "nosuch.svg" if "svg" in path else "no.such", path)
 
 
 def need_of(fixture: BrokerFixture, method: str, path: str) -> Need | None:
     """What a route needs; None if there is no such route."""
-    path = path.replace("/jobs/1/log", r"/jobs/{id:\d{1,15}}/log").replace("/queues/nosuch/", "/queues/{queue}/")
-    path = path.replace("/machines/nosuch/", "/machines/{name}/")
-    return next((r.need for r in fixture.api.routes() if (r.method, r.path) == (method, path)), None)
+    return next((r.need for r in fixture.api.routes() if (r.method, filled(r.path)) == (method, path)), None)
 
 
 async def walk(
@@ -38,9 +49,9 @@ async def walk(
 ) -> int:
     """Send every method to every path; all are refused, with one status if given, and how many were is given."""
     count = 0
-    for path in [*paths(fixture), "/", "/v1", "/v1/nosuch", "/v1/show/", "//v1/show", "/V1/show"]:
+    for path in [*paths(fixture), "/no.such", "/v1", "/v1/nosuch", "/v1/show/", "//v1/show", "/V1/show"]:
         for method in METHODS:
-            if need_of(fixture, method, path) == "open" and not open_too:
+            if need_of(fixture, method, path) in ("open", "page") and not open_too:
                 continue
             answer = await send(method, path)
             assert 400 <= answer.status < 500, (method, path, answer)
@@ -198,15 +209,15 @@ def test_a_token_opens_what_its_scope_says_and_nothing_else(scope: Scope) -> Non
         token = await fixture.token(scope)
         request = Requester(fixture, token)
         for route in fixture.api.routes():
-            if route.need == "open" or route.path == "/v1/logout":
+            if route.need in ("open", "page") or route.path == "/v1/logout":
                 continue
-            path = route.path.replace(r"{id:\d{1,15}}", "1").replace("{queue}", "nosuch").replace("{name}", "nosuch")
+            path = filled(route.path)
             answer = await request(route.method, path)
             if route.need in opens:
                 assert answer.status not in (401, 403), (path, answer)
             else:
                 assert answer.status == 403, (path, answer)
-                assert "own machine" in answer.words if route.need == "local" else "scope" in answer.words
+                assert "own machine" in answer.words if route.need in ("home", "local") else "scope" in answer.words
         nothing_happened(fixture)
 
     play(test)
@@ -266,34 +277,15 @@ def test_another_user_is_refused_on_the_unix_socket_whatever_its_modes() -> None
         path = fixture.home / "grass.sock"
         fixture.home.chmod(0o711)
         path.chmod(0o777)
-        answer = await asyncio.to_thread(asked_as, 65534, str(path))
+
+        def ask() -> bytes:
+            return answer_to(unix_socket(str(path)), b"GET /v1/show HTTP/1.0\r\n\r\n")
+
+        answer = await asyncio.to_thread(as_user, NOBODY, ask)
         assert b" 403 " in answer and b"belongs to another user" in answer
-        assert b" 200 " in await asyncio.to_thread(asked_as, 0, str(path))
+        assert b" 200 " in await asyncio.to_thread(as_user, 0, ask)
 
     play(test)
-
-
-def asked_as(uid: int, path: str) -> bytes:
-    """What the broker answers a process of another user."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setresuid(uid, uid, uid)
-            with socket.socket(socket.AF_UNIX) as sock:
-                sock.settimeout(10)
-                sock.connect(path)
-                sock.sendall(b"GET /v1/show HTTP/1.0\r\n\r\n")
-                while data := sock.recv(1 << 16):
-                    os.write(writing, data)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        said = answer.read()
-    os.waitpid(child, 0)
-    return said
 
 
 def test_a_route_without_a_known_need_stops_the_daemon_before_anybody_asks() -> None:

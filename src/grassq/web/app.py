@@ -11,43 +11,59 @@ from aiohttp import web
 from grassq import __version__
 from grassq.broker import service
 from grassq.broker.engine import Engine
-from grassq.broker.views import lost_history_warning
+from grassq.broker.recovery import lost_history_warning
 from grassq.core.resources.amounts import Request
 from grassq.notify.notifier import Notifier
 from grassq.web.access.auth import Guard, Route
-from grassq.web.access.bodies import REMOTE_BODY_MAX
+from grassq.web.access.description import Description
 from grassq.web.access.principal import CALLER
-from grassq.web.events.json_lines import serve_events
+from grassq.web.answers.daemon import InfoDocument, StopDocument
+from grassq.web.events.json_lines import events_route
 from grassq.web.events.temporary_queues import TemporaryQueues
 from grassq.web.forecast.eta import Eta
 from grassq.web.forecast.forecaster import Forecaster
 from grassq.web.forecast.recorder import Recorder
 from grassq.web.forecast.what_if import WhatIf
 from grassq.web.forecast.when import When
+from grassq.web.live.serve import Live
 from grassq.web.logs.last_lines import LastLines
 from grassq.web.logs.lines import LogLines
 from grassq.web.logs.search import LogSearch
-from grassq.web.logs.serve import serve_log
+from grassq.web.logs.serve import log_route
+from grassq.web.openapi.serve import ApiDocument
+from grassq.web.page.extra_doors import ExtraDoors
+from grassq.web.page.files import PageFiles
+from grassq.web.page.headers import add_headers
+from grassq.web.page.sessions import Sessions
 from grassq.web.removal import FolderRemoval
 from grassq.web.responses import Handler, document, errors_in_words, version_header
 from grassq.web.retention import KEEP_ALL, KeepRules, Retention
-from grassq.web.routes.complete import serve_completion
+from grassq.web.routes.complete import completion_route
 from grassq.web.routes.config import Config, config_route
+from grassq.web.routes.devices import DeviceRoutes
 from grassq.web.routes.history import History
-from grassq.web.routes.job_list import serve_jobs
-from grassq.web.routes.jobs import CHANGES, Jobs
+from grassq.web.routes.job_list import jobs_route
+from grassq.web.routes.jobs import Jobs
 from grassq.web.routes.machines import Machines
 from grassq.web.routes.notices import Notices
 from grassq.web.routes.queues import Queues
 from grassq.web.routes.tokens import Tokens
+from grassq.web.submit.batches import Batches
 from grassq.web.submit.edit import Edits
 from grassq.web.submit.handler import FileCheck, Submissions
+from grassq.web.tables.routes import Tables
+from grassq.web.timeline.serve import Timeline
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.machine_admin import MachineAdmin
+
+#: Connections of sessions that have expired are looked for this often.
+EXPIRED_S = 60.0
 
 
 class Api:
     """Every route, and what the handlers share."""
+
+    _expiring: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -63,44 +79,57 @@ class Api:
         machines: MachineAdmin | None = None,
         notifier: Notifier | None = None,
         token_notify: str = "",
+        project: str = "",
         keep: KeepRules = KEEP_ALL,
         config: Config | None = None,
+        page: PageFiles | None = None,
     ) -> None:
         """Build the handlers; `link` serves workers that dial in, `check_files` checks the files of jobs.
 
         `machines` keeps the machines over ssh, `notifier` sends notices, `token_notify` names the hosts that jobs of
-        tokens may send notices to; `keep` says which ended jobs are removed by themselves; `config` are the settings.
+        tokens may send notices to; `project` is the project of jobs that name none; `keep` says which ended jobs are
+        removed by themselves; `config` are the settings, and `page` the files of the page.
         """
         self._engine = engine
         self._directory = directory
         self._stop = stop
         self._about = about
-        self._complete = partial(serve_completion, engine=engine, machines=machines)
+        self._machine_admin = machines
+        self._document = ApiDocument(self.routes)
         self._link = link
         self.guard = guard
         self.tokens = Tokens(engine, self.guard)
+        self.page = page or PageFiles()
+        self.sessions = Sessions(engine, self.guard, self.page)
         self._removal = FolderRemoval(engine, directory)
         self._retention = Retention(engine, self._removal, keep, guard.audit)
         self._last_lines = LastLines(directory)
         forecaster = Forecaster(engine, self._last_lines)
-        self._jobs = Jobs(engine, self._removal, self._retention, self._last_lines, When(engine, forecaster))
-        self._submissions = Submissions(engine, default, check_files, token_notify)
+        when = When(engine, forecaster)
+        self._jobs = Jobs(engine, self._removal, self._retention, self._last_lines, when)
+        self._submissions = Submissions(engine, default, check_files, token_notify, project)
         self._eta = Eta(engine, forecaster)
         self._recorder = Recorder(engine, forecaster)
         self._what_if = WhatIf(engine, forecaster, self._submissions)
+        self._batches = Batches(self._submissions)
         self._edits = Edits(engine, self._submissions)
         self._temporary = TemporaryQueues(engine, directory)
         self._queues = Queues(engine, directory, self.guard, self._temporary, machines)
+        self._devices = DeviceRoutes(engine, directory)
         self._machines = Machines(machines)
         self._log_lines = LogLines(engine, directory)
+        self._timeline = Timeline(engine, forecaster)
+        self.live = Live(engine, directory, self._last_lines, self.guard)
         self._log_search = LogSearch(engine, directory)
         self._notices = Notices(notifier)
         self._config = config or {}
         self._history = History(engine)
+        self._tables = Tables(engine, self._last_lines, self._jobs, when)
 
     def app(self) -> web.Application:
         """Return the application: routes, and the access check that also answers errors."""
         app = web.Application(middlewares=[errors_in_words, self.guard.check])
+        app.on_response_prepare.append(add_headers)
         app.on_response_prepare.append(version_header)
         app.on_response_prepare.append(self._add_headers)
         app.on_startup.append(self._begin)
@@ -116,15 +145,27 @@ class Api:
             # A screen such as `grass top` leaves out what the caller may not do.
             response.headers["Grass-Scope"] = request[CALLER].scope
 
+    async def _cut_expired(self) -> None:
+        """End the streams of sessions that have expired; every other request asks whether its session is valid."""
+        while True:
+            await asyncio.sleep(EXPIRED_S)
+            self.guard.cut_expired()
+
     async def _begin(self, app: web.Application) -> None:
         await self.tokens.load()
+        self._expiring = asyncio.create_task(self._cut_expired())
         self._temporary.start()
         self._removal.start()
         self._recorder.start()
         self._retention.start()
 
     async def _end(self, app: web.Application) -> None:
+        if self._expiring is not None:
+            self._expiring.cancel()
+        await self.live.close()
+        await self._timeline.close()
         await self._recorder.close()
+        await self._tables.close()
         await self._temporary.close()
         await self._retention.close()
         await self._removal.close()
@@ -133,46 +174,40 @@ class Api:
 
     def routes(self) -> list[Route]:
         """Return the table of routes; nothing else is served."""
-        submissions, jobs, queues, tokens = self._submissions, self._jobs, self._queues, self.tokens
-        engine, directory = self._engine, self._directory
-        log = partial(serve_log, engine=engine, sources=directory)
+        engine = self._engine
+        info = Description("daemon", "What `grass doctor` shows of the daemon", InfoDocument)
+        stop = Description("daemon", "Stop the daemon; jobs run on", StopDocument)
+        worker = Description("daemon", "The connection of a worker: messages in a format of its own", None, "websocket")
         return [
-            Route("GET", "/v1/complete", self._complete, "read"),
-            Route("POST", "/v1/redeem", tokens.redeem, "open"),
-            Route("POST", "/v1/logout", tokens.logout, "read"),
-            Route("GET", "/v1/show", jobs.show, "read"),
-            Route("GET", "/v1/jobs", partial(serve_jobs, engine=engine, last_lines=self._last_lines), "read"),
-            Route("GET", "/v1/why", jobs.why, "read"),
-            *self._eta.routes(),
-            *self._what_if.routes(),
-            Route("GET", "/v1/wait", jobs.wait, "read", waits=True),
-            Route("GET", "/v1/events", partial(serve_events, engine=engine), "read", waits=True),
-            Route("GET", r"/v1/jobs/{id:\d{1,15}}/log", log, "read", waits=True),
-            Route("GET", r"/v1/jobs/{id:\d{1,15}}/log/lines", self._log_lines.serve, "read", waits=True),
-            Route("GET", r"/v1/jobs/{id:\d{1,15}}/log/search", self._log_search.serve, "read", waits=True),
-            Route("GET", "/v1/queues/{queue}/subscribe", queues.subscribe, "submit", waits=True),
-            Route("POST", "/v1/enqueue", submissions.enqueue, "submit", REMOTE_BODY_MAX),
-            Route("POST", "/v1/submit", submissions.submit, "submit", REMOTE_BODY_MAX),
-            Route("POST", "/v1/submit-many", submissions.submit_many, "submit", REMOTE_BODY_MAX),
-            *(Route("POST", f"/v1/jobs/{verb}", partial(jobs.change, verb), "submit") for verb in CHANGES),
-            *self._edits.routes(),
-            Route("POST", "/v1/create-queue", queues.create_queue, "admin"),
-            Route("POST", "/v1/delete-queue", queues.delete_queue, "admin"),
-            Route("POST", "/v1/pause", queues.pause, "admin"),
-            Route("POST", "/v1/resume", queues.resume, "admin"),
-            Route("POST", "/v1/drain", queues.drain, "admin"),
-            Route("POST", "/v1/remove-worker", queues.remove_worker, "admin"),
-            Route("GET", "/v1/tokens", tokens.list, "admin"),
-            Route("POST", "/v1/tokens/create", tokens.create, "admin"),
-            Route("POST", "/v1/tokens/revoke", tokens.revoke, "admin"),
-            Route("GET", "/v1/audit", tokens.audit, "admin"),
-            Route("GET", "/v1/info", self.info, "admin"),
-            *self._machines.routes(),
-            *self._notices.routes(),
-            config_route(self._config),
+            *self.page.routes(),
+            *self.sessions.routes(),
+            *ExtraDoors(self.sessions).routes(),
+            *self._jobs.routes(),
+            jobs_route(engine, self._last_lines),
             *self._history.routes(),
-            Route("POST", "/v1/stop", self.stop, "local"),
-            Route("GET", "/v1/worker", self._link, "worker", waits=True),
+            *self._tables.routes(),
+            *self._submissions.routes(),
+            *self._batches.routes(),
+            *self._edits.routes(),
+            log_route(engine, self._directory),
+            *self._log_lines.routes(),
+            *self._log_search.routes(),
+            events_route(engine),
+            *self.live.routes(),
+            *self._eta.routes(),
+            *self._timeline.routes(),
+            *self._what_if.routes(),
+            *self._queues.routes(),
+            *self._devices.routes(),
+            *self._machines.routes(),
+            *self.tokens.routes(),
+            *self._notices.routes(),
+            completion_route(engine, self._machine_admin),
+            config_route(self._config),
+            *self._document.routes(),
+            Route("GET", "/v1/info", self.info, "admin", about=info),
+            Route("POST", "/v1/stop", self.stop, "local", about=stop),
+            Route("GET", "/v1/worker", self._link, "worker", waits=True, about=worker),
         ]
 
     async def info(self, request: web.Request) -> web.Response:
@@ -189,6 +224,7 @@ class Api:
                 "strays": await asyncio.to_thread(self._directory.strays, unknown),
                 "read_only": self._engine.status.read_only,
                 "lost_jobs": self._engine.status.lost_jobs,
+                "page": self.sessions.describe(),
             }
         )
 
@@ -196,4 +232,4 @@ class Api:
         """Stop the daemon; jobs run on."""
         running = await self._engine.read(lambda batch: len(batch.board.holding))
         self._stop()
-        return document({"running": running})
+        return document(StopDocument(running=running))

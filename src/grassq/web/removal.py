@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from functools import partial
 
 from grassq.broker.actions.bulk import STEP_JOBS
@@ -26,10 +27,15 @@ class FolderRemoval:
     def __init__(self, engine: Engine, directory: WorkerDirectory) -> None:
         self._engine = engine
         self._directory = directory
-        #: Jobs whose folders may still be there; the number is bounded by the jobs that were removed.
-        self._pending: set[int] = set()
+        #: Jobs whose folders may still be there, and whether their logs are kept; no more than jobs were removed.
+        self._pending: dict[int, bool] = {}
         self._arrived = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
+
+    @property
+    def kept_in(self) -> str | None:
+        """The folder on this machine in which the folders of removed jobs are kept; None if no job runs here."""
+        return self._directory.kept_in
 
     def start(self) -> None:
         """Continue where an earlier daemon stopped, and try again from now on."""
@@ -49,30 +55,36 @@ class FolderRemoval:
         """Remove the folders of jobs that are to be removed from the store, as far as possible."""
         await self._directory.remove(ids, await self._engine.read(partial(_rerun_among, ids)))
 
-    async def remove(self, ids: list[int]) -> list[LeftFolder]:
-        """Remove the folders of removed jobs, and the checkpoints that only they used; return what is still there."""
-        left = await self._remove(ids)
-        freed = await self._engine.read(lambda batch: batch.store.removals_without_rerun(FREED_MAX))
-        return left + await self._remove([id_ for id_ in freed if id_ not in self._pending])
+    async def remove(self, ids: list[int], *, keep_logs: bool = False) -> list[LeftFolder]:
+        """Remove the folders of removed jobs, and the checkpoints that only they used; return what is still there.
 
-    async def _remove(self, ids: list[int]) -> list[LeftFolder]:
+        With `keep_logs`, put the folders of these jobs aside.
+        """
+        left = await self._remove(dict.fromkeys(ids, keep_logs))
+        freed = await self._engine.read(lambda batch: batch.store.removals_without_rerun(FREED_MAX))
+        return left + await self._remove({id_: kept for id_, kept in freed.items() if id_ not in self._pending})
+
+    async def _remove(self, jobs: Mapping[int, bool]) -> list[LeftFolder]:
         left: list[LeftFolder] = []
-        self._pending.update(ids)
-        for at in range(0, len(ids), STEP_JOBS):
-            some = ids[at : at + STEP_JOBS]
-            try:
-                still = await self._step(some)
-            except StoreUnavailable as error:
-                still = [LeftFolder(id_, 0, str(error)) for id_ in some]
-            self._pending.difference_update(set(some) - {each.job for each in still})
-            left += still
+        self._pending.update(jobs)
+        for keep_logs in (False, True):
+            ids = [id_ for id_, kept in jobs.items() if kept == keep_logs]
+            for at in range(0, len(ids), STEP_JOBS):
+                some = ids[at : at + STEP_JOBS]
+                try:
+                    still = await self._step(some, keep_logs)
+                except StoreUnavailable as error:
+                    still = [LeftFolder(id_, 0, str(error)) for id_ in some]
+                for id_ in set(some) - {each.job for each in still}:
+                    self._pending.pop(id_, None)
+                left += still
         if left:
             self._arrived.set()
         return left
 
-    async def _step(self, ids: list[int]) -> list[LeftFolder]:
+    async def _step(self, ids: list[int], keep_logs: bool) -> list[LeftFolder]:
         spare = await self._engine.read(partial(_rerun_among, ids))
-        left = await self._directory.remove(ids, spare)
+        left = await self._directory.remove(ids, spare, keep_logs=keep_logs)
         # A spared checkpoint is removed after the last rerun of its job.
         gone = set(ids) - spare - {each.job for each in left}
         if gone:
@@ -99,16 +111,17 @@ class FolderRemoval:
             await asyncio.sleep(RETRY_S)
 
     async def _try_again(self) -> None:
-        await self._remove(sorted(self._pending))
+        await self._remove(dict(sorted(self._pending.items())))
 
     async def _find(self) -> None:
         """Remove what an earlier daemon has left."""
-        some = [0]
-        while some := await self._engine.read(partial(_removals, some[-1])):
+        after = 0
+        while some := await self._engine.read(partial(_removals, after)):
             await self._remove(some)
+            after = max(some)
 
 
-def _removals(after: int, batch: Batch) -> list[int]:
+def _removals(after: int, batch: Batch) -> dict[int, bool]:
     return batch.store.removals(after, STEP_JOBS)
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from grassq.core.job_options import (
     FILE_FIELDS,
-    FILE_WORDS_MAX,
     JOB_OPTIONS,
     NEUTRAL_PRIORITY,
     STOP_GRACE_S,
@@ -22,9 +21,11 @@ from grassq.core.job_options import (
     PlainOptions,
     check_bounds,
 )
-from grassq.core.model import State
+from grassq.core.model import JobId, State
 from grassq.core.names import DEFAULT_QUEUE, check_name
+from grassq.core.options.parsers import FILE_WORDS_MAX
 from grassq.core.resources.amounts import LOG_MAX_MIN
+from grassq.core.sweeps.parameters import check_parameters
 from grassq.core.syntax import shell_lines
 from grassq.core.syntax.file_words import SentTree, check_dest, check_manifest, check_path
 from grassq.core.syntax.numbers import is_number
@@ -36,6 +37,8 @@ from grassq.web.access.principal import OWNER, Principal
 
 #: Words are bytes; on the wire a string if they are UTF-8, else base64.
 Word = str | dict[str, str]
+#: By the name of a parameter: its value in each of many jobs.
+ParameterColumns = dict[str, list[str]]
 #: A line, or a program and its words.
 Command = Word | list[Word]
 
@@ -52,9 +55,18 @@ SELECTORS_MAX = 10_000
 REMOTE_SELECTORS_MAX = 2_000
 
 #: The options whose values are words, which the API writes as `Word`.
-_WORD_OPTIONS = [option for option in JOB_OPTIONS if option.field in {*FILE_FIELDS, "notify"} - {"send", "env_from"}]
+_WORD_FIELDS = {*FILE_FIELDS, "notify", "output", "wrap"} - {"send", "env_from"}
+_WORD_OPTIONS = [option for option in JOB_OPTIONS if option.field in _WORD_FIELDS]
+
+#: The environment in the OpenAPI document: it is decoded later than the rest of a body.
+_WORD_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}]}
+_PAIRS_SCHEMA = {"type": "array", "items": {"type": "array", "items": _WORD_SCHEMA, "minItems": 2, "maxItems": 2}}
 
 T = TypeVar("T")
+
+
+def _no_pairs() -> msgspec.Raw:
+    return msgspec.Raw(b"[]")
 
 
 class Environment(Struct, frozen=True):
@@ -72,6 +84,7 @@ def environment_of(pairs: Pairs) -> Environment:
 
 
 _EMPTY = environment_of(())
+_own_environment = lru_cache(maxsize=2)(environment_of)
 
 
 class Submitter(Struct, frozen=True):
@@ -88,7 +101,7 @@ class Submitter(Struct, frozen=True):
     @property
     def is_remote(self) -> bool:
         """Whether the job comes from another machine."""
-        return not self.caller.is_local
+        return not self.caller.is_at_home
 
     @property
     def jobs_max(self) -> int:
@@ -113,17 +126,22 @@ class Body(Struct, kw_only=True, forbid_unknown_fields=True):
 class From(Body, kw_only=True):
     """The sender of a request: its directory, environment and umask."""
 
-    cwd: Word = "/"
-    env: msgspec.Raw = msgspec.Raw(b"[]")
+    #: Null or left out: `/`, and on the owner's own page the directory of the daemon.
+    cwd: Word | None = None
+    #: Names and values. It is decoded once for many requests: see ENVIRONMENTS_KEPT.
+    env: Annotated[msgspec.Raw, Meta(extra_json_schema=_PAIRS_SCHEMA)] = msgspec.field(default_factory=_no_pairs)
     umask: int = 0o022
 
     def submitter(self, caller: Principal) -> Submitter:
         """Return the submitter, by the connection the request came on."""
-        if not caller.is_local:
+        if not caller.is_at_home:
             return Submitter(caller=caller)
-        cwd = word_bytes(self.cwd)
+        usual = b"/" if caller.own is None else caller.own.cwd
+        cwd = usual if self.cwd is None else word_bytes(self.cwd)
         if not cwd.startswith(b"/"):
             raise BadInput("the cwd of a submitter is an absolute path")
+        if caller.own is not None:
+            return Submitter(cwd, _own_environment(caller.own.env), caller.own.umask, caller)
         return Submitter(cwd, _environment(self.env), self.umask & 0o777, caller)
 
 
@@ -137,6 +155,8 @@ class EnqueueBody(From, kw_only=True):
     lines: Word | None = None
     #: With --send: the manifest of each folder, in the order typed.
     sent: list[str] | None = None
+    #: With lines: of each parameter of a sweep the value on each line.
+    parameters: ParameterColumns = {}
 
 
 class WhatIfBody(EnqueueBody, kw_only=True):
@@ -177,6 +197,10 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     python: Word | None = None  # type: ignore[assignment]
     setup: Word | None = None  # type: ignore[assignment]
     setup_files: tuple[Word, ...] = ()  # type: ignore[assignment]
+    #: By name: what a job of a sweep stands for.
+    parameters: dict[str, str] = msgspec.field(default_factory=dict)  # type: ignore[assignment]
+    output: Word | None = None  # type: ignore[assignment]
+    wrap: Word | None = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         check_bounds(priority=self.priority, tries=self.tries, grace_s=self.grace_s, log_max=self.log_max)
@@ -191,6 +215,8 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return the options of the job."""
         plain = {name: getattr(self, name) for name in PlainOptions.__struct_fields__}
         plain["name"] = None if self.name is None else check_name(self.name)
+        plain["project"] = None if self.project is None else check_name(self.project, "project name")
+        plain["parameters"] = check_parameters(self.parameters)
         plain["grace_s"] = STOP_GRACE_S if self.grace_s is None else self.grace_s
         plain["send"] = tuple([tree.tree() for tree in self.send])
         for option in _WORD_OPTIONS:
@@ -218,6 +244,8 @@ class SubmitBody(ProgramBody, kw_only=True):
     """Jobs submitted by a program."""
 
     jobs: list[JobBody]
+    #: A job that has ended and that these jobs run again, changed: they have its environment and count as its runs.
+    rerun_of: JobId | None = None
 
 
 class ManyBody(ProgramBody, kw_only=True):
@@ -225,6 +253,8 @@ class ManyBody(ProgramBody, kw_only=True):
 
     job: JobBody
     commands: list[Command]
+    #: Of each parameter of a sweep the value in each command.
+    parameters: ParameterColumns = {}
 
 
 class SelectBody(Body, kw_only=True):
@@ -238,6 +268,8 @@ class SelectBody(Body, kw_only=True):
     ended_by: float | None = None
     #: Only tell what a clean would remove.
     dry_run: bool = False
+    #: Clean: remove jobs from all lists, and leave their logs.
+    keep_logs: bool = False
     #: Kill only jobs that have not been placed yet.
     unstarted: bool = False
     #: Rerun only jobs that failed, or were cancelled, and were not rerun since; without a selector, among all jobs.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypedDict
 
 import msgspec
 from aiohttp import web
@@ -13,12 +14,14 @@ from aiohttp import web
 from grassq import __version__
 from grassq.broker import views
 from grassq.broker.actions.bulk import BulkResult
+from grassq.broker.batch import Batch
+from grassq.broker.documents.job import JobDocument
 from grassq.core import protocol
-from grassq.core.model import State
+from grassq.core.model import Job, State
 from grassq.core.syntax.enqueue import Enqueue
 from grassq.errors import BadInput, Gone, GrassError, NotFound, Refused, StoreUnavailable, Unreachable
 from grassq.run import rundir
-from grassq.web.access.principal import CALLER
+from grassq.web.access.principal import CALLER, Principal
 from grassq.web.listen.abort import cut
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -34,6 +37,44 @@ BLANK_S = 1.0
 RETRY_S = "1"
 
 _JSON = {"Content-Type": "application/json"}
+
+
+class ErrorText(TypedDict):
+    """A refusal in words."""
+
+    #: The exit code of a command that is refused so.
+    exit: int
+    #: What happened, and what to do.
+    message: str
+
+
+class ErrorDocument(TypedDict):
+    """A refusal."""
+
+    error: ErrorText
+
+
+class BulkDocument(TypedDict):
+    """What an action on jobs has done."""
+
+    count: int
+    ids: list[int]
+    #: Of killed jobs: how many run until they have stopped.
+    stopping: int
+    #: The grace times of those, in seconds.
+    grace_s: list[float]
+    #: The jobs themselves if they are few.
+    jobs: list[JobDocument]
+    #: What else there is to say, such as why a job was left out.
+    notes: list[str]
+
+
+def job_documents(batch: Batch, jobs: Sequence[Job], caller: Principal) -> list[JobDocument]:
+    """Return jobs as documents that say whether the caller may change them."""
+    return [
+        {**shown, "may_change": caller.may_change(job.spec.by)}
+        for job, shown in zip(jobs, views.documents(batch, jobs), strict=True)
+    ]
 
 
 class Denied(Refused):
@@ -92,8 +133,8 @@ def document(content: object, status: int = 200, headers: dict[str, str] | None 
 def job_lines(
     request: web.Request,
     head: Mapping[str, object],
-    first: list[views.Document],
-    more: AsyncIterator[list[views.Document]],
+    first: Sequence[Mapping[str, object]],
+    more: AsyncIterator[Sequence[Mapping[str, object]]],
     tail: Callable[[], Mapping[str, object]] = dict,
 ) -> web.Response:
     """Return a document with a list of jobs that is too long for memory, each job on a line of its own.
@@ -117,7 +158,7 @@ def job_lines(
     return web.Response(body=lines(b",\n".join(map(msgspec.json.encode, first))), content_type="application/json")
 
 
-def bulk_document(done: BulkResult) -> dict[str, object]:
+def bulk_document(done: BulkResult) -> BulkDocument:
     """Return what an action on jobs did, as data: the ids, and the jobs themselves if they are few."""
     return {
         "count": len(done.ids),
@@ -176,7 +217,7 @@ async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamR
     return answer
 
 
-def error_document(error: GrassError) -> dict[str, object]:
+def error_document(error: GrassError) -> ErrorDocument:
     """Return a refusal as data."""
     return {"error": {"exit": error.exit_code, "message": str(error)}}
 
@@ -226,7 +267,7 @@ class SlowAnswer:
                 await self._response.prepare(self._request)
             await self._response.write(b" ")
 
-    async def end(self, content: dict[str, object]) -> web.StreamResponse:
+    async def end(self, content: Mapping[str, object]) -> web.StreamResponse:
         """Answer with a document."""
         if self._response is None:
             return document(content)

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from grassq.broker.actions.bulk import STEP_JOBS, BulkChange
 from grassq.broker.actions.jobs import CleanJobs
+from grassq.broker.actions.removable import KeepDocument, KeepSettingDocument
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
 from grassq.broker.job_list import JobPage, JobQuery, list_jobs, position_of
-from grassq.broker.views import Document
 from grassq.core.model import FINAL, Job
 from grassq.core.syntax.selectors import ByIds
 from grassq.errors import Gone, GrassError
@@ -211,7 +211,7 @@ class Retention:
     async def _page(self, query: JobQuery, after: Position | None) -> JobPage:
         return await self._engine.read(partial(_listed, query=replace(query, after=after)))
 
-    async def would_remove(self, keep_alive: Callable[[], Awaitable[None]]) -> Document:
+    async def would_remove(self, keep_alive: Callable[[], Awaitable[None]]) -> KeepDocument:
         """Return as a document what the settings would remove now, and which setting how much."""
         counts: Counter[str] = Counter()
         sizes: Counter[str] = Counter()
@@ -220,7 +220,7 @@ class Retention:
                 counts[setting] += 1
                 sizes[setting] += await self._size(id_)
                 await keep_alive()
-        by = {
+        by: dict[str, KeepSettingDocument] = {
             name: {"set": words, "count": counts[name], "bytes": sizes[name]}
             for name, words in self.rules.words.items()
         }

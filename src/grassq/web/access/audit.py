@@ -40,7 +40,7 @@ class AuditEntry(Struct, kw_only=True, omit_defaults=True):
     peer: str
     method: str
     path: str
-    #: The token, the worker or the queue that the request was about.
+    #: The token, the worker, the queue or the jobs that the request was about; `write` keeps TEXT_MAX of it.
     about: str = ""
     #: The HTTP status, and the exit code if the answer has one.
     result: str

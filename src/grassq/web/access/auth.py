@@ -1,4 +1,4 @@
-"""Access rules: on the unix socket for its owner and root, over TCP for tokens with the right scope.
+"""Access rules: on the unix socket for its owner and root, over TCP for tokens and sessions with the right scope.
 
 One middleware runs before every route and method, on every socket. It refuses each route that is not in its table.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import hmac
-import ipaddress
 import os
 import socket
 import struct
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from typing import Literal, get_args
 
 from aiohttp import web
@@ -24,14 +23,17 @@ from msgspec.structs import replace
 
 from grassq.broker import inbox
 from grassq.broker.inbox import WORKS_FOR
-from grassq.broker.tokens import TokenLimits
-from grassq.core.syntax.numbers import is_number
-from grassq.store.base import Scope, Token
+from grassq.broker.tokens import TokenLimits, digest_of
+from grassq.store.base import PAGE_OF_OWNER, Scope, Token
 from grassq.web.access.audit import NO_CALLER, Audit, AuditEntry
 from grassq.web.access.bodies import BODY_MAX, OPEN_BODY_MAX, SMALL_BODY_MAX, BodyReader
-from grassq.web.access.principal import CALLER, OWNER, Principal
+from grassq.web.access.description import Description
+from grassq.web.access.principal import CALLER, OWNER, OwnDefaults, Principal
+from grassq.web.access.rate_limit import RateLimit
+from grassq.web.access.sender import HOW_TO_REACH, check_sender, cookies, is_from_own_page, is_one_of
 from grassq.web.access.turns import CallerTurns
 from grassq.web.listen.admission import ClientConnection
+from grassq.web.listen.door import Door
 from grassq.web.responses import Denied, Handler, errors_in_words, version_header
 
 #: Connections one token may have open.
@@ -43,14 +45,19 @@ WAITING_MAX = 128
 #: Failed redemptions that the audit records; more are only counted, so that nothing can fill the audit.
 FAILURES_PER_MINUTE = 60
 HOW_TO_LOG_IN = "`grass login` with a code from the broker (a worker: `grass join`)"
+SAME_PORT = "open the link as `grass web` prints it, with the same port at both ends of an ssh tunnel"
+HOW_TO_OPEN = "`grass web` opens the page with a new link"
 
-Need = Literal["open", "read", "submit", "admin", "worker", "local"]
-#: The scopes that meet each need. Over TCP no scope meets `local`; `open` needs no scope.
+Need = Literal["page", "open", "read", "submit", "admin", "worker", "home", "local"]
+#: The scopes that meet each need. Over TCP no scope meets `local`, and only the owner's own page meets `home`.
+#: `page` and `open` need no scope; `page` is for files without any data in them, which a link on another site may lead
+#: to.
 _SCOPES_FOR: dict[str, frozenset[Scope]] = {
     "read": frozenset({"read", "submit", "admin"}),
     "submit": frozenset({"submit", "admin"}),
     "admin": frozenset({"admin"}),
     "worker": frozenset({"worker"}),
+    "home": frozenset({"admin"}),
 }
 #: The owner's own submissions are not in the audit: they would push out everything else, and the store has the jobs.
 _SUBMISSIONS = frozenset({"/v1/enqueue", "/v1/submit", "/v1/submit-many", "/v1/what-if"})
@@ -64,7 +71,7 @@ BODY = web.RequestKey("body", bytes)
 
 
 class Route(Struct, frozen=True):
-    """One route: method, path, handler, and what it needs."""
+    """One route: method, path, handler, what it needs, and what it is for."""
 
     method: str
     path: str
@@ -74,6 +81,8 @@ class Route(Struct, frozen=True):
     body_max: int = SMALL_BODY_MAX
     #: The handler mostly waits for something or follows it: it takes no turn, and counts as a request that waits.
     waits: bool = False
+    #: What the route does, takes and answers. A test fails for a route of `Api` that has none.
+    about: Description | None = None
 
 
 class Guard:
@@ -85,14 +94,16 @@ class Guard:
         hosts: Iterable[str] = (),
         now: Callable[[], float] = time.time,
         limits: TokenLimits | None = None,
+        own: OwnDefaults | None = None,
     ) -> None:
         """Answer to `hosts` beside addresses: the names in the certificate, and the setting `hosts`.
 
-        `limits` hold for each token with the scope submit.
+        `limits` hold for each token with the scope submit; `own` is what jobs of the owner's own page get.
         """
         self.audit = audit
         self._now = now
         self._limits = limits or TokenLimits()
+        self._own = own or OwnDefaults()
         self._hosts = {"grass", "localhost", *_own_names(), *(host.lower().rstrip(".") for host in hosts)}
         self._routes: dict[web.AbstractRoute, Route] = {}
         self._tokens: dict[str, Token] = {}
@@ -101,7 +112,7 @@ class Guard:
         self._turns = CallerTurns(REQUESTS_AT_ONCE)
         #: How many requests of each token wait.
         self._waiting: Counter[str] = Counter()
-        self._failures = _RateLimit(FAILURES_PER_MINUTE)
+        self._failures = RateLimit(FAILURES_PER_MINUTE)
 
     def protect(self, app: web.Application, routes: Iterable[Route]) -> None:
         """Add routes to an application; raise ValueError if the need of a route is unknown."""
@@ -120,42 +131,70 @@ class Guard:
         for token in tokens:
             self.put(token)
 
+    def token(self, id_: str) -> Token:
+        """Return a token by its id."""
+        return self._tokens[id_]
+
+    def now(self) -> float:
+        """Return the time by which tokens expire."""
+        return self._now()
+
+    def own_defaults(self, token: Token, door: Door) -> OwnDefaults | None:
+        """Return what jobs of a session get at a door; None unless it is the owner's own page."""
+        return self._own if _is_own_page(token, door) else None
+
     def put(self, token: Token, keep: asyncio.Task[object] | None = None) -> None:
-        """Add or update a token. If it has ended, cut its connections, except for the request `keep`."""
-        if token.is_code:
+        """Add or update a token. If it has ended, cut its connections, except for the request `keep`.
+
+        A token that has ended stays so, whatever an answer says that comes late.
+        """
+        known = self._tokens.get(token.id)
+        if token.is_code or (known is not None and known.ended is not None and token.ended is None):
             return
         self._tokens[token.id] = token
         if token.ended is not None:
             for connection in self._connections.pop(token.id, set()):
                 connection.cut(keep)
 
+    def cut_expired(self) -> None:
+        """Cut the connections of tokens that have expired: a request that is still answered began before."""
+        for id_ in [id_ for id_ in self._connections if id_ in self._tokens and not self._is_live(self._tokens[id_])]:
+            for connection in self._connections.pop(id_):
+                connection.cut()
+
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let a request through, or refuse it. Without a token, whatever it asks for gets the same refusal."""
         connection = None if request.transport is None else request.transport.get_protocol()
-        if not isinstance(connection, ClientConnection) or request.get_extra_info("sslcontext") is None:
+        if not isinstance(connection, ClientConnection):
             return await self._serve_local(request, handler)
+        door = connection.door
+        if (request.get_extra_info("sslcontext") is None) != door.is_loopback:
+            raise Denied(403, "only the user's own socket and the loopback port are served without TLS")
         route = self._routes.get(request.match_info.route)
-        is_open = route is not None and route.need == "open"
-        token = None if is_open else self._token(request)
+        is_open = route is not None and route.need in ("page", "open")
+        token = None if route is not None and route.need == "open" else await self._token(request, connection)
+        if token is not None and _is_own_page(token, door) and not await connection.is_own():
+            token = None  # another user of this machine has got hold of the cookie
         if token is None and not is_open:
-            raise Denied(401, f"no valid token (missing, unknown, revoked or expired): {HOW_TO_LOG_IN}")
+            how = HOW_TO_OPEN if door.is_loopback else HOW_TO_LOG_IN
+            raise Denied(401, f"no valid token (missing, unknown, revoked or expired): {how}")
         if token is not None:
-            # An admin may make queues, so an admin could make a queue for any program anyway.
-            bare = token.bare or token.scope == "admin"
-            limits = self._limits_of(token)
-            request[CALLER] = Principal(token.scope, token.id, token.name, token.queues, bare, limits)
+            request[CALLER] = self._principal(token, door)
         _check_encoding(request)
-        _check_sender(request, self._hosts)
+        is_page = route is not None and route.need == "page"
+        how = SAME_PORT if door.is_loopback else HOW_TO_REACH
+        check_sender(request, door.scheme, self._is_ours(door), may_navigate=is_page, how=how)
         route = self._route(request)
-        if route.need == "local":
+        if route.need == "local" or (route.need == "home" and not request[CALLER].is_at_home):
             raise Denied(403, "this can be done on the broker's own machine only")
-        WORKS_FOR.set(inbox.STRANGER if token is None else token.id)
+        WORKS_FOR.set(inbox.STRANGER if token is None else request[CALLER].token or token.id)
         if token is None:
             request[ENTRY] = self._entry(request, NO_CALLER, "", _peer(request))
             return await self._do(request, handler, route)
         request[ENTRY] = self._entry(request, f"token {token.id}", token.name, _peer(request))
-        self._attach(connection, token.id)
+        for id_ in {token.id, request[CALLER].token or token.id}:
+            self._attach(connection, id_)
         task = asyncio.current_task()
         assert task is not None
         connection.tasks.add(task)
@@ -163,6 +202,26 @@ class Guard:
             return await self._do(request, handler, route)
         finally:
             connection.tasks.discard(task)
+
+    def _principal(self, token: Token, door: Door) -> Principal:
+        """Return what the holder of a token may do. A session that acts for another token has what that token has."""
+        parent = token if token.page_of in (None, PAGE_OF_OWNER) else self._tokens[token.page_of]
+        # An admin may make queues, so an admin could make a queue for any program anyway.
+        bare = parent.bare or token.scope == "admin"
+        limits = self._limits_of(parent)
+        return Principal(
+            token.scope,
+            parent.id,
+            token.name,
+            parent.queues,
+            bare,
+            limits,
+            session=None if token.page_of is None else token.id,
+            own=self.own_defaults(token, door),
+        )
+
+    def _is_ours(self, door: Door) -> Callable[[str], bool]:
+        return partial(is_one_of, names=self._hosts) if door.hosts is None else door.hosts.__contains__
 
     @contextlib.asynccontextmanager
     async def _share(self, token: str, route: Route) -> AsyncIterator[None]:
@@ -199,17 +258,33 @@ class Guard:
             raise Denied(403, "no token may do this")
         return route
 
-    def _token(self, request: web.Request) -> Token | None:
+    async def _token(self, request: web.Request, connection: ClientConnection) -> Token | None:
         """Return the token of a request if it is valid now. Neither answer nor timing tells which part was wrong."""
+        door = connection.door
         shown = request.headers.getall("Authorization", [])
-        kind, _, word = (shown[0] if len(shown) == 1 else "").partition(" ")
-        id_, _, secret = word.strip().partition(".")
-        token = self._tokens.get(id_)
-        digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
-        same = hmac.compare_digest(digest, b"\0" * 32 if token is None else token.digest)
-        if token is None or not same or kind.lower() != "bearer" or token.ended is not None:
+        if shown:
+            kind, _, word = (shown[0] if len(shown) == 1 else "").partition(" ")
+            return self._valid(word.strip() if kind.lower() == "bearer" else "", digest_of)
+        words = cookies(request, door.cookie)
+        if not words or not is_from_own_page(request, door.scheme, self._is_ours(door)):
             return None
-        return token if token.expires is None or self._now() < token.expires else None
+        digest = partial(door.digest, uid=await connection.peer_uid())
+        pages = {token.id: token for word in words if (token := self._valid(word, digest)) is not None}
+        # Two sessions are none: another program on this host may have added the cookie of a session of its own.
+        return next(iter(pages.values())) if len(pages) == 1 else None
+
+    def _valid(self, word: str, digest: Callable[[str], bytes]) -> Token | None:
+        """Return the token that a secret belongs to, if it is valid now, and so is the token that it acts for."""
+        id_, _, secret = word.partition(".")
+        token = self._tokens.get(id_)
+        same = hmac.compare_digest(digest(secret), b"\0" * 32 if token is None else token.digest)
+        if token is None or not same or not self._is_live(token):
+            return None
+        parent = token if token.page_of in (None, PAGE_OF_OWNER) else self._tokens.get(token.page_of or "")
+        return token if parent is not None and self._is_live(parent) else None
+
+    def _is_live(self, token: Token) -> bool:
+        return token.ended is None and (token.expires is None or self._now() < token.expires)
 
     def _limits_of(self, token: Token) -> TokenLimits | None:
         """Return the limits of a token; an admin has none, because an admin can make tokens."""
@@ -232,7 +307,7 @@ class Guard:
         caller, need = request.get(CALLER), route.need
 
         async def allowed(request: web.Request) -> web.StreamResponse:
-            if caller is not None and not caller.is_local and caller.scope not in _SCOPES_FOR[need]:
+            if need != "page" and caller is not None and not caller.is_local and caller.scope not in _SCOPES_FOR[need]:
                 raise Denied(403, f"a {caller.scope} token may not do this; this needs the scope {need}")
             token = None if caller is None else caller.token
             most = OPEN_BODY_MAX if caller is None else BODY_MAX if token is None else route.body_max
@@ -285,22 +360,12 @@ def owner_app(routes: list[Route]) -> web.Application:
     return app
 
 
-class _RateLimit:
-    """A limit per minute, and a count of what was left out."""
+def _is_own_page(token: Token, door: Door) -> bool:
+    """Tell whether a session is the owner's own page, whose jobs are jobs of this machine: see `Principal.is_at_home`.
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._minute = 0
-        self._count = 0
-
-    def take(self) -> int | None:
-        """Return how many were left out before this one; None if this one is left out too."""
-        minute, missed = int(time.monotonic() // 60), 0
-        if minute != self._minute:
-            missed = max(0, self._count - self._most)
-            self._minute, self._count = minute, 0
-        self._count += 1
-        return missed if self._count <= self._most else None
+    Here alone this is decided. Such a session is taken from processes of the owner and of root only.
+    """
+    return door.is_loopback and token.page_of == PAGE_OF_OWNER and token.scope == "admin"
 
 
 def _own_uid(request: web.Request) -> int:
@@ -327,33 +392,3 @@ def _own_names() -> set[str]:
 def _check_encoding(request: web.Request) -> None:
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise Denied(415, "Content-Encoding is not supported; send the body as it is")
-
-
-def _check_sender(request: web.Request, hosts: set[str]) -> None:
-    """Refuse requests that a web page of another site sends through a browser, whatever host name it uses."""
-    if not request.raw_path.startswith("/"):
-        raise Denied(400, "this broker is not a proxy")
-    named = request.headers.getall("Host", [])
-    host = named[0].strip().lower() if len(named) == 1 else ""
-    if not _is_ours(host, hosts):
-        raise Denied(
-            421,
-            "this broker does not have this host name; use its address or a name in its certificate (setting `hosts`)",
-        )
-    origins = request.headers.getall("Origin", [])
-    site = request.headers.get("Sec-Fetch-Site", "none")
-    if site not in ("none", "same-origin") or any(origin.lower() != f"https://{host}" for origin in origins):
-        raise Denied(403, "requests from another web site are refused")
-
-
-def _is_ours(host: str, hosts: set[str]) -> bool:
-    name, colon, port = host.rpartition(":")
-    if not colon or not is_number(port):
-        name = host
-    name = name.rstrip(".")
-    with contextlib.suppress(ValueError):
-        bare = name[1:-1] if name.startswith("[") and name.endswith("]") else name
-        ipaddress.ip_address(bare)
-        return True
-    _, _, domain = name.partition(".")
-    return name in hosts or (bool(domain) and f"*.{domain}" in hosts)

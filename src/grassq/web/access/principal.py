@@ -1,4 +1,4 @@
-"""The caller of a request: the owner on the unix socket, or the holder of a token."""
+"""The caller of a request: the owner on the unix socket, the holder of a token, or the session of a browser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from aiohttp import web
 from msgspec import Struct
 
 from grassq.broker.tokens import Bearer, TokenLimits
+from grassq.core.job_options import Pairs
 from grassq.store.base import Scope
+
+
+class OwnDefaults(Struct, frozen=True):
+    """What a job from the owner's own page gets: the directory, environment and umask of the daemon."""
+
+    cwd: bytes = b"/"
+    env: Pairs = ()
+    umask: int = 0o022
 
 
 class Principal(Struct, frozen=True):
@@ -23,6 +32,10 @@ class Principal(Struct, frozen=True):
     bare: bool = False
     #: What the token may have in the store; None for no limits.
     limits: TokenLimits | None = None
+    #: The session of a browser; its id is not `token` if the session acts for another token.
+    session: str | None = None
+    #: Set for the owner's own page on loopback: its jobs are jobs of this machine.
+    own: OwnDefaults | None = None
 
     @property
     def is_local(self) -> bool:
@@ -30,14 +43,32 @@ class Principal(Struct, frozen=True):
         return self.token is None
 
     @property
+    def is_at_home(self) -> bool:
+        """Whether the caller's jobs are jobs of this machine: of the owner on the unix socket, or on the own page.
+
+        The own page is an admin session that the owner opened here, on the loopback door. It is not the owner: what
+        needs `local` is refused, it is in the audit, and it can be ended.
+        """
+        return self.token is None or self.own is not None
+
+    @property
     def limited_to(self) -> str | None:
         """The token whose jobs alone the caller may change; None if the caller may change all jobs."""
         return self.token if self.scope == "submit" else None
 
+    def may_change(self, by: str | None) -> bool:
+        """Tell whether the caller may change a job that was submitted with the token `by`; None for the owner."""
+        return self.scope == "admin" or (self.scope == "submit" and by is not None and by == self.token)
+
     @property
     def bearer(self) -> Bearer:
         """The token that answers for what the caller submits, and its limits."""
-        return Bearer(self.token, self.limits)
+        return Bearer(self.by, self.limits)
+
+    @property
+    def by(self) -> str | None:
+        """The token of the caller's jobs; None for jobs of the owner."""
+        return None if self.is_at_home else self.token
 
 
 OWNER = Principal("admin", bare=True)

@@ -17,14 +17,17 @@ from aiohttp import web
 
 from grassq.broker import selection
 from grassq.broker.batch import Batch
+from grassq.broker.documents.texts import timestamp
 from grassq.broker.engine import Engine
 from grassq.broker.job_change import JobChange
 from grassq.broker.subscriptions import Filter, Position, Subscription
-from grassq.broker.views import timestamp
 from grassq.core.syntax.numbers import is_number
-from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, LastJob, Selector
+from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByProject, ByQueue, ByState, LastJob, Selector
 from grassq.errors import BadInput, GrassError
 from grassq.web import requests
+from grassq.web.access.auth import Route
+from grassq.web.access.description import SELECTORS, Description, Parameter
+from grassq.web.answers.changes import ChangeDocument
 from grassq.web.listen.abort import cut, write_until_hangup
 
 #: A line is sent at least this often, so that both ends notice a lost connection.
@@ -38,9 +41,25 @@ RESOLVED_AT_ONCE = 10
 EPOCH_MAX = 64
 
 
+def events_route(engine: Engine) -> Route:
+    """Return the route."""
+    about = Description(
+        "changes",
+        "Committed changes of jobs, as they happen",
+        ChangeDocument,
+        "json lines",
+        (
+            SELECTORS,
+            Parameter("since", "Where to go on: EPOCH.SEQ of the last line that was read", default="now"),
+            Parameter("ended", "Only ends of jobs", bool),
+        ),
+    )
+    return Route("GET", "/v1/events", partial(serve_events, engine=engine), "read", waits=True, about=about)
+
+
 async def serve_events(request: web.Request, engine: Engine) -> web.StreamResponse:
     """Answer with changes of the selected jobs, or of all without selectors, until the reader disconnects."""
-    since = _since(request.query.get("since"))
+    since = position_in(request.query.get("since"))
     chosen, resolved = [*dict.fromkeys(requests.selectors(request))], list[Selector]()
     for at in range(0, len(chosen), RESOLVED_AT_ONCE):
         resolved += await engine.read(partial(_resolved, selectors=chosen[at : at + RESOLVED_AT_ONCE]))
@@ -91,7 +110,7 @@ class ChangeLines:
             # The daemon ends, or the reader is gone: an answer without its end is known to be incomplete.
             return
 
-    async def _send(self, response: web.StreamResponse, lines: Iterable[dict[str, object]]) -> None:
+    async def _send(self, response: web.StreamResponse, lines: Iterable[ChangeDocument]) -> None:
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
         self._stalled = asyncio.current_task()
         try:
@@ -101,16 +120,16 @@ class ChangeLines:
         finally:
             self._stalled = None
 
-    def _lines(self, changes: Sequence[JobChange]) -> list[dict[str, object]]:
+    def _lines(self, changes: Sequence[JobChange]) -> list[ChangeDocument]:
         epoch, _ = self._subscriptions.position
         return [_document(epoch, change) for change in changes if self._chosen.has(change)]
 
-    def _line(self, event: str, position: Position) -> dict[str, object]:
+    def _line(self, event: str, position: Position) -> ChangeDocument:
         epoch, seq = position
         return {"event": event, "epoch": epoch, "seq": seq, "at": timestamp(time())}
 
 
-def _document(epoch: str, change: JobChange) -> dict[str, object]:
+def _document(epoch: str, change: JobChange) -> ChangeDocument:
     where = change.placement
     return {
         "event": change.event,
@@ -121,7 +140,7 @@ def _document(epoch: str, change: JobChange) -> dict[str, object]:
         "last": change.last,
         "queue": change.queue,
         "name": change.name,
-        "state": str(change.state),
+        "state": change.state,
         "detail": change.detail,
         "attempt": change.attempt,
         "worker": where.worker if where else None,
@@ -133,7 +152,8 @@ def _document(epoch: str, change: JobChange) -> dict[str, object]:
     }
 
 
-def _since(text: str | None) -> Position | None:
+def position_in(text: str | None) -> Position | None:
+    """Return the position that a reader continues from; raise BadInput if it is none."""
     if text is None:
         return None
     epoch, _, number = text.rpartition(".")
@@ -167,6 +187,7 @@ class ChosenChanges:
         self._all = not selectors or any(isinstance(each, AllJobs) for each in selectors)
         self._queues = {each.name for each in selectors if isinstance(each, ByQueue)}
         self._names = {each.name for each in selectors if isinstance(each, ByName)}
+        self._projects = [each for each in selectors if isinstance(each, ByProject)]
         self._states = {name for each in selectors if isinstance(each, ByState) for name in each.names}
         #: Sorted, and without overlap: the first ids, and the last ones.
         self._firsts: list[int] = []
@@ -182,5 +203,13 @@ class ChosenChanges:
         """Return whether a change is chosen; of a range of jobs, one is enough."""
         if self._all or change.queue in self._queues or change.name in self._names or change.state in self._states:
             return True
+        if self._projects and any(_is_in(change, each) for each in self._projects):
+            return True
         at = bisect_right(self._firsts, change.last) - 1
         return at >= 0 and change.job <= self._lasts[at]
+
+
+def _is_in(change: JobChange, asked: ByProject) -> bool:
+    """Tell whether a change is about a job that a selector of a project names."""
+    is_job = asked.id is None or change.job <= asked.id <= change.last
+    return change.project == asked.name and asked.job in (None, change.name) and is_job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
@@ -15,11 +14,14 @@ from grassq.broker.forecasts import predictions, reading
 from grassq.broker.forecasts.documents import eta_document, forecast_document, interval_document
 from grassq.broker.forecasts.reading import Asked
 from grassq.broker.selection import Reading
+from grassq.broker.summary.line import line_jobs
 from grassq.core.forecast.forecast import SHARE, Forecast
 from grassq.core.model import FINAL, State
 from grassq.core.syntax.selectors import Selector
 from grassq.web import requests
 from grassq.web.access.auth import Route
+from grassq.web.access.description import SELECTORS, Description
+from grassq.web.answers.forecasts import CheckedDocument, EtaDocument
 from grassq.web.forecast.forecaster import Forecaster
 from grassq.web.responses import document
 
@@ -42,7 +44,12 @@ class Eta:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        return [Route("GET", "/v1/eta", self.eta, "read"), Route("GET", "/v1/eta/check", self.check, "read")]
+        eta = Description("forecasts", "When jobs start and end", EtaDocument, query=(SELECTORS,))
+        check = Description("forecasts", "How often forecasts held whose time has come", CheckedDocument)
+        return [
+            Route("GET", "/v1/eta", self.eta, "read", about=eta),
+            Route("GET", "/v1/eta/check", self.check, "read", about=check),
+        ]
 
     async def eta(self, request: web.Request) -> web.Response:
         """Answer with when jobs start and end."""
@@ -55,14 +62,14 @@ class Eta:
         shown = [each for each in asked if each.job.state not in FINAL][:SELECTED_SHOWN] or asked[:SELECTED_SHOWN]
         if not is_whole:
             asked += await self._engine.read(partial(reading.last_asked, selectors=chosen[:LAST_SELECTORS]))
-        answer = await self._forecaster.in_turn(partial(_of_selected, forecast, shown, asked))
         # Of a longer selection, only its first jobs and its newest ones are looked at.
-        return document({**answer, "more": not is_whole or len(shown) < answer["unfinished"]})
+        return document(await self._forecaster.in_turn(partial(_of_selected, forecast, shown, asked, is_whole)))
 
     async def check(self, request: web.Request) -> web.Response:
         """Answer with how often the intervals of starts and ends held whose time has come."""
         stored = await self._engine.read(predictions.stored)
-        return document({"share": SHARE, **predictions.calibration(stored)})
+        answer: CheckedDocument = {"share": SHARE, **predictions.calibration(stored)}
+        return document(answer)
 
 
 async def read_asked(engine: Engine, chosen: list[Selector]) -> tuple[list[Asked], bool]:
@@ -78,17 +85,20 @@ async def read_asked(engine: Engine, chosen: list[Selector]) -> tuple[list[Asked
     return found, rest.is_over
 
 
-def _of_selected(forecast: Forecast, shown: list[Asked], asked: list[Asked]) -> dict[str, Any]:
+def _of_selected(forecast: Forecast, shown: list[Asked], asked: list[Asked], is_whole: bool) -> EtaDocument:
     """Return when some jobs start and end, and when all that were asked about are over; called in a thread."""
     unfinished = [(each.job, each.place) for each in asked if each.job.state not in FINAL]
     over, unknown = forecast.over(unfinished)
+    head = forecast_document(forecast)
     return {
-        **forecast_document(forecast),
+        "now": head["now"],
+        "plays": head["plays"],
         "jobs": [eta_document(each.job, forecast.of(each.job, each.place)) for each in shown],
         "done": interval_document(over),
         "without_estimate": unknown,
         "selected": len(asked),
         "unfinished": len(unfinished),
+        "more": not is_whole or len(shown) < len(unfinished),
     }
 
 
@@ -101,18 +111,19 @@ class _Seen(Struct, frozen=True):
 
 
 def _first_jobs(batch: Batch, forecast: Forecast) -> _Seen:
-    """Return the running jobs and the next ones of what a forecast knows."""
+    """Return the running jobs that a forecast knows, and the next ones in the order of now, which may have changed."""
     scene = forecast.scene
     running = sorted((job for job in scene.holding if job.state is State.RUNNING), key=lambda job: job.id)
-    queued = sorted((job for job in scene.queued if job.state is State.QUEUED), key=lambda job: job.order)
-    shown = reading.with_places(batch, [*running[:RUNNING_SHOWN], *queued[:NEXT_SHOWN]])
-    return _Seen(shown, len(running), batch.board.queued())
+    queued, count = line_jobs(batch, None, NEXT_SHOWN)
+    return _Seen(reading.with_places(batch, [*running[:RUNNING_SHOWN], *queued]), len(running), count)
 
 
-def _overview(forecast: Forecast, seen: _Seen) -> dict[str, object]:
+def _overview(forecast: Forecast, seen: _Seen) -> EtaDocument:
     """Return when the running jobs and the next ones start and end, and when all is over; called in a thread."""
+    head = forecast_document(forecast)
     return {
-        **forecast_document(forecast),
+        "now": head["now"],
+        "plays": head["plays"],
         "jobs": [eta_document(each.job, forecast.of(each.job, each.place)) for each in seen.shown],
         "done": interval_document(forecast.everything()),
         "running": seen.running,

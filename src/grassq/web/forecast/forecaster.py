@@ -87,6 +87,11 @@ class Forecaster:
             self._kept = _Kept(made, position, over, over - began)
             return made
 
+    @property
+    def position(self) -> Position | None:
+        """What the board was like in the latest forecast; None before the first."""
+        return None if self._kept is None else self._kept.position
+
     async def in_turn(self, work: Callable[[], _T]) -> _T:
         """Do work that plays, or asks a forecast about many jobs, in a thread; only one such work is done at a time."""
         if self._waiting >= WAITING_MAX:

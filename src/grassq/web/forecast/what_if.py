@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from grassq.broker import service
 from grassq.broker.batch import Batch
+from grassq.broker.documents.when import EtaJobDocument
 from grassq.broker.engine import Engine
 from grassq.broker.forecasts import reading
 from grassq.broker.forecasts.documents import eta_document, forecast_document, interval_document
 from grassq.broker.forecasts.reading import Asked
 from grassq.broker.tokens import Bearer
-from grassq.broker.views import Document
 from grassq.core.forecast.forecast import Forecast
 from grassq.core.forecast.scene import Scene
 from grassq.core.model import FINAL, State, WorkerInfo
@@ -28,7 +28,9 @@ from grassq.core.resources.capacity import Capacity, parse_limits, supply_of
 from grassq.errors import BadInput, NotFound
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Route
+from grassq.web.access.description import SELECTORS, Description, Parameter
 from grassq.web.access.principal import CALLER
+from grassq.web.answers.forecasts import ImaginedJobDocument, OtherCapacityDocument, PlayOutcomeDocument
 from grassq.web.forecast.eta import read_asked
 from grassq.web.forecast.forecaster import BUDGET_S, Forecaster
 from grassq.web.responses import document
@@ -56,9 +58,22 @@ class WhatIf:
 
     def routes(self) -> list[Route]:
         """Return the routes; the words of a job are read with the rights of a submitter."""
+        capacity = Description(
+            "forecasts",
+            "When jobs would end with another capacity",
+            OtherCapacityDocument,
+            query=(
+                Parameter("capacity", "What a worker would have, in JSON5: `{gpu: 8}`", is_required=True),
+                Parameter("on", "The worker that would have it"),
+                SELECTORS,
+            ),
+        )
+        job = Description(
+            "forecasts", "When and where a job would start and end", ImaginedJobDocument, body=requests.WhatIfBody
+        )
         return [
-            Route("GET", "/v1/what-if", self.capacity, "read"),
-            Route("POST", "/v1/what-if", self.job, "submit"),
+            Route("GET", "/v1/what-if", self.capacity, "read", about=capacity),
+            Route("POST", "/v1/what-if", self.job, "submit", about=job),
         ]
 
     async def job(self, request: web.Request) -> web.Response:
@@ -73,7 +88,8 @@ class WhatIf:
         if body.capacity is not None:
             scene = _with_capacity(scene, body.capacity, body.on, found.default)
         made, told = await self._forecaster.in_turn(partial(self._tell, _joined(scene, found.asked), found.asked))
-        return document({**forecast_document(made), "job": {**told, "id": None}, "warnings": list(warnings)})
+        answer: ImaginedJobDocument = {**forecast_document(made), "job": told, "warnings": list(warnings)}
+        return document(answer)
 
     async def capacity(self, request: web.Request) -> web.Response:
         """Answer with when jobs end now, and when they would end with another capacity."""
@@ -85,20 +101,32 @@ class WhatIf:
         scene, default, count = await self._engine.read(_as_it_is)
         changed = _with_capacity(scene, text, request.query.get("on"), default)
         jobs = [each for each in asked if each.job.state not in FINAL] if chosen else None
-        answer = await self._forecaster.in_turn(partial(self._compare, scene, changed, jobs))
-        counts = {"selected": len(asked), "unfinished": count if jobs is None else len(jobs), "more": not is_whole}
-        return document({**answer, "notes": _limits(scene, changed), **counts})
+        after, outcomes = await self._forecaster.in_turn(partial(self._compare, scene, changed, jobs))
+        answer: OtherCapacityDocument = {
+            **forecast_document(after),
+            "before": outcomes[0],
+            "after": outcomes[1],
+            "notes": _limits(scene, changed),
+            "selected": len(asked),
+            "unfinished": count if jobs is None else len(jobs),
+            "more": not is_whole,
+        }
+        return document(answer)
 
-    def _tell(self, scene: Scene, asked: Asked) -> tuple[Forecast, Document]:
+    def _tell(self, scene: Scene, asked: Asked) -> tuple[Forecast, EtaJobDocument]:
         """Play a scene and return what it says of a job; called in a thread."""
         made = self._forecaster.play(scene)
-        return made, eta_document(asked.job, made.of(asked.job, asked.place))
+        told = eta_document(asked.job, made.of(asked.job, asked.place))
+        told["id"] = None
+        return made, told
 
-    def _compare(self, scene: Scene, changed: Scene, jobs: list[Asked] | None) -> Document:
-        """Play two scenes and return what comes of each; called in a thread."""
+    def _compare(
+        self, scene: Scene, changed: Scene, jobs: list[Asked] | None
+    ) -> tuple[Forecast, tuple[PlayOutcomeDocument, PlayOutcomeDocument]]:
+        """Play two scenes and return the second forecast, and what comes of each; called in a thread."""
         before = self._forecaster.play(scene, None, BUDGET_S / 2)
         after = self._forecaster.play(changed, None, BUDGET_S / 2)
-        return {**forecast_document(after), "before": _outcome(before, jobs), "after": _outcome(after, jobs)}
+        return after, (_outcome(before, jobs), _outcome(after, jobs))
 
 
 def _as_it_is(batch: Batch) -> tuple[Scene, str | None, int]:
@@ -151,7 +179,7 @@ def _limits(before: Scene, after: Scene) -> list[str]:
     return found[:NOTES_MAX]
 
 
-def _outcome(forecast: Forecast, jobs: list[Asked] | None) -> Document:
+def _outcome(forecast: Forecast, jobs: list[Asked] | None) -> PlayOutcomeDocument:
     """Return when the selected jobs, or all jobs, are over, and how long they wait on average."""
     if jobs is None:
         over, unknown, wait_s = forecast.everything(), 0, forecast.mean_wait_s()

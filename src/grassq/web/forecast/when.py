@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from grassq.broker.batch import Batch
+from grassq.broker.documents.why import WhyJobDocument
 from grassq.broker.engine import Engine
 from grassq.broker.forecasts import reading
 from grassq.broker.forecasts.documents import interval_document
 from grassq.broker.forecasts.reading import Asked
-from grassq.broker.views import Document
 from grassq.core.forecast.forecast import Forecast
 from grassq.core.forecast.hints import find_hints
 from grassq.core.forecast.scene import Scene
@@ -30,14 +30,14 @@ class When:
         self._engine = engine
         self._forecaster = forecaster
 
-    async def describe(self, documents: Sequence[Document]) -> None:
+    async def describe(self, documents: Sequence[WhyJobDocument]) -> None:
         """Add `when` to every job that has not ended, and `hints` to the first queued ones."""
-        ids = [int(str(document["id"])) for document in documents if document.get("state") in _UNFINISHED]
+        ids = [document["id"] for document in documents if document["state"] in _UNFINISHED]
         if not ids:
             return
         forecast = await self._forecaster.latest(BUDGET_S)
         asked = {each.job.id: each for each in await self._engine.read(partial(_with_places, ids=ids))}
-        blocked = [each for each in documents if each.get("blocked") and int(str(each["id"])) in asked]
+        blocked = [each for each in documents if each["blocked"] and each["id"] in asked]
         scene = await self._engine.read(reading.scene) if blocked else None
         await self._forecaster.in_turn(partial(_add, documents, asked, forecast, scene))
 
@@ -49,11 +49,13 @@ def _with_places(batch: Batch, ids: list[int]) -> list[Asked]:
     return reading.with_places(batch, batch.fetch(ids).values())
 
 
-def _add(documents: Sequence[Document], asked: Mapping[int, Asked], forecast: Forecast, scene: Scene | None) -> None:
+def _add(
+    documents: Sequence[WhyJobDocument], asked: Mapping[int, Asked], forecast: Forecast, scene: Scene | None
+) -> None:
     """Add what the forecast says of each job, and hints from a scene; called in a thread."""
     hinted = 0
     for document in documents:
-        found = asked.get(int(str(document["id"])))
+        found = asked.get(document["id"])
         if found is None:
             continue
         when = forecast.of(found.job, found.place)
@@ -64,7 +66,7 @@ def _add(documents: Sequence[Document], asked: Mapping[int, Asked], forecast: Fo
             "n": when.count,
             "reason": when.why,
         }
-        is_blocked = document.get("blocked") and found.job.state is State.QUEUED
+        is_blocked = document["blocked"] and found.job.state is State.QUEUED
         if is_blocked and scene is not None and hinted < HINTED_MAX:
             document["hints"] = find_hints(scene, found.job)
             hinted += 1

@@ -1,7 +1,9 @@
 """Listening: sockets, certificates, and the limits before a token is shown.
 
-`tcp.py` binds addresses and has the `Identity` that clients pin; `admission.py` accepts connections and limits those
-without a token; `certificate.py` makes or reads the certificate; `abort.py` cuts a connection.
+`door.py` says what the doors are: TLS for other machines, loopback for browsers of this one. `tcp.py` binds addresses
+for TLS and has the `Identity` that clients pin; `loopback.py` opens the port of the web page; `admission.py` accepts
+connections and limits those without a token; `certificate.py` makes or reads the certificate; `abort.py` cuts
+a connection.
 
 May import what `grassq.web` may.
 

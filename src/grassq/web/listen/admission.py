@@ -11,6 +11,7 @@ import contextlib
 import errno
 import ipaddress
 import logging
+import os
 import socket
 import ssl
 from collections import Counter
@@ -19,7 +20,9 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from grassq.peer_uid import Endpoint, is_own, uid_of_peer
 from grassq.web.listen.abort import cut
+from grassq.web.listen.door import TLS, Door
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -46,8 +49,12 @@ UNACKED_MS = 30_000
 class ClientConnection(asyncio.Protocol):
     """One TCP connection. Limits apply until it has brought a request with a valid token, within HELLO_S."""
 
-    def __init__(self, inner: asyncio.Protocol, peer: str, unauthenticated: dict[ClientConnection, None]) -> None:
+    def __init__(
+        self, inner: asyncio.Protocol, peer: str, unauthenticated: dict[ClientConnection, None], door: Door = TLS
+    ) -> None:
         self.peer = peer
+        #: Where the connection came in.
+        self.door = door
         #: The requests in progress.
         self.tasks: set[asyncio.Task[object]] = set()
         #: Called when the connection has ended.
@@ -58,6 +65,29 @@ class ClientConnection(asyncio.Protocol):
         self._unauthenticated[self] = None
         self._transport: asyncio.BaseTransport | None = None
         self._timer = asyncio.get_running_loop().call_later(HELLO_S, self.cut)
+        #: The user at the other end, once asked for.
+        self._peer_uid: tuple[int | None] | None = None
+
+    async def peer_uid(self) -> int | None:
+        """Return the user of the process at the other end, on loopback; None over TLS, and if the kernel tells none."""
+        if self._transport is None or not self.door.is_loopback:
+            return None
+        if self._peer_uid is None:
+            self._peer_uid = (await asyncio.to_thread(uid_of_peer, *self._ends(self._transport)),)
+        return self._peer_uid[0]
+
+    async def is_own(self) -> bool:
+        """Tell whether a process of this daemon's user, or of root, is at the other end, on loopback."""
+        if self._transport is None or not self.door.is_loopback:
+            return False
+        uid = await self.peer_uid()
+        if uid is not None:
+            return uid in (0, os.geteuid())
+        return await asyncio.to_thread(is_own, *self._ends(self._transport))
+
+    @staticmethod
+    def _ends(transport: asyncio.BaseTransport) -> tuple[Endpoint, Endpoint]:
+        return transport.get_extra_info("sockname"), transport.get_extra_info("peername")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve requests: the TLS handshake is done."""
@@ -115,11 +145,15 @@ class ClientConnection(asyncio.Protocol):
 
 
 class Admission:
-    """Accepts connections on the listening sockets of one web server, and begins TLS with those that speak."""
+    """Accepts connections on the listening sockets of one door, and begins TLS with those that speak."""
 
-    def __init__(self, server: web.Server, context: ssl.SSLContext) -> None:
+    def __init__(self, server: web.Server, context: ssl.SSLContext | None, door: Door = TLS) -> None:
+        """Serve with TLS; only the loopback door has no `context`, and begins requests at once."""
+        if (context is None) != door.is_loopback:
+            raise ValueError("every door but the loopback door needs TLS")
         self._server = server
         self._context = context
+        self._door = door
         self._loop = asyncio.get_running_loop()
         #: Oldest first: the peer of each connection that has not begun TLS; a timer while nothing has come.
         self._unspoken: dict[socket.socket, tuple[str, asyncio.TimerHandle]] = {}
@@ -127,6 +161,8 @@ class Admission:
         self._waiting: dict[str, dict[socket.socket, None]] = {}
         #: Oldest first.
         self._unauthenticated: dict[ClientConnection, None] = {}
+        #: All of them.
+        self._open: set[ClientConnection] = set()
         self._turn: asyncio.Handle | None = None
         self._listeners: list[socket.socket] = []
 
@@ -148,6 +184,11 @@ class Admission:
             each.cut()
         if handshakes:
             await asyncio.wait(handshakes)
+
+    def cut_all(self) -> None:
+        """Cut the connections with a token, too."""
+        for connection in list(self._open):
+            connection.cut()
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
@@ -209,7 +250,9 @@ class Admission:
         self._turn = self._loop.call_soon(self._take_turn) if self._waiting else None
 
     def _begin(self, peer: str, sock: socket.socket) -> None:
-        connection = ClientConnection(self._server(), peer, self._unauthenticated)
+        connection = ClientConnection(self._server(), peer, self._unauthenticated, self._door)
+        self._open.add(connection)
+        connection.closing.append(self._open.discard)
         if len(self._unauthenticated) > UNAUTHENTICATED_MAX:
             _oldest_of_busiest({each: each.peer for each in self._unauthenticated}).cut()
         connection.handshake = self._loop.create_task(self._shake_hands(connection, sock))
@@ -219,10 +262,9 @@ class Admission:
     async def _shake_hands(self, connection: ClientConnection, sock: socket.socket) -> None:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKED_MS)
+        limits = {} if self._context is None else {"ssl_handshake_timeout": HELLO_S, "ssl_shutdown_timeout": CLOSE_S}
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: connection, sock, ssl=self._context, ssl_handshake_timeout=HELLO_S, ssl_shutdown_timeout=CLOSE_S
-            )
+            await self._loop.connect_accepted_socket(lambda: connection, sock, ssl=self._context, **limits)
         except OSError as error:
             # The peer speaks no TLS or too old a TLS, or has gone: not an error of this daemon.
             log.debug("handshake_failed peer=%s error=%s", connection.peer, error)

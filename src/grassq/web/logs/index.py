@@ -19,7 +19,7 @@ from time import time
 from weakref import WeakSet
 
 from grassq.core.term.line import Line
-from grassq.core.term.linear import is_linear
+from grassq.core.term.linear import is_linear, is_plain
 from grassq.core.term.screen import WINDOW, Screen
 from grassq.web.logs import index_file
 from grassq.web.logs.cache import Key
@@ -102,6 +102,8 @@ class LogIndex:
         self._thinned = False
         #: No place is remembered before this byte: the state of the screen was too large.
         self._remember_at = 0
+        #: From this byte on there was nothing but text.
+        self._plain_from = 0
         #: What was cut out of the log when it was indexed.
         self._cut_begin = self._cut_end = 0
         #: The size of the log when it was read last.
@@ -170,6 +172,7 @@ class LogIndex:
                 self.places.all.pop()
                 continue
             self._written_at = self.screen.offset
+            self._plain_from = self.places.all[-1].plain_from
             return
 
     async def _checked(self, log: LogBytes, offset: int, expected: int | None) -> bytes:
@@ -195,6 +198,7 @@ class LogIndex:
                 if begin > self.screen.offset:
                     self._cut_begin, self._cut_end = self.screen.offset, begin + len(data)
                     self.screen.offset = begin
+                    self._plain_from = begin + len(data)
                 await asyncio.to_thread(self._take, data, time())
                 if self.screen.offset - self._written_at >= WRITE_STEP:
                     await self._write()
@@ -206,6 +210,9 @@ class LogIndex:
         for at in range(0, len(data), PIECE):
             piece = data[at : at + PIECE]
             self.screen.skim(piece)
+            # The byte before the piece may be the first half of a control character.
+            if not is_plain(self._tail[-1:] + piece):
+                self._plain_from = self.screen.offset
             self._tail = (self._tail + piece)[-SAMPLE:] if len(piece) < SAMPLE else piece[-SAMPLE:]
             last = self.places.all[-1] if self.places.all else None
             step = max(self.places.step, STATE_SHARE * len(last.state) if last else 0)
@@ -222,7 +229,10 @@ class LogIndex:
         if begin < SAMPLE or (last is not None and (offset <= last.offset or self.screen.first < last.line)):
             return  # the bytes before this place are not in this piece: the next place will do
         sample = index_file.sample(data[begin - SAMPLE : begin])
-        place = IndexPlace(offset, self.screen.first, seen, sample, zlib.compress(state, 1))
+        if offset == self.screen.offset:
+            # The state has lines that may still change: what follows is not to be read without it.
+            self._plain_from = max(self._plain_from, offset + 1)
+        place = IndexPlace(offset, self.screen.first, seen, sample, zlib.compress(state, 1), self._plain_from)
         self._thinned |= self.places.add(place)
         self._unwritten.append(place)
 

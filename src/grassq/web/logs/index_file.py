@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from grassq.core.term.screen import Screen
+from grassq.web.logs.tail import OFFSET_MAX
 
 #: Bytes of the log before a place that are compared with the log before the place is believed.
 SAMPLE = 256
@@ -25,7 +26,7 @@ PLACES_MAX = 1 << 16
 FILE_MAX = 256 << 20
 #: The largest state of a screen, not compressed; a place with a larger one is not kept.
 STATE_MAX = 4 << 20
-VERSION = b"grass-log-index 1\n"
+VERSION = b"grass-log-index 2\n"
 _HEAD = struct.Struct("<II")
 
 
@@ -41,6 +42,14 @@ class IndexPlace(Struct, array_like=True, frozen=True, forbid_unknown_fields=Tru
     sample: int
     #: The state of the screen here, compressed.
     state: bytes
+    #: From this byte up to here every byte is text that is shown as it was written, and every newline ends a line.
+    #: Not before the offset where a line does not begin here, or where lines before it could still change.
+    plain_from: int = OFFSET_MAX
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether a line begins here, and all lines before it are final."""
+        return self.plain_from <= self.offset
 
     def screen(self) -> Screen:
         """Return the screen as it was here; raise ValueError if the state is damaged."""

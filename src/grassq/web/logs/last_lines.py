@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import NotRequired, TypedDict
 
 from aiohttp import web
 from msgspec import Struct
 
+from grassq.broker.documents.job import ProgressDocument
 from grassq.core.diagnosis import cause, progress
 from grassq.core.diagnosis.nested import CURSOR_UP, outer_bar
 from grassq.core.diagnosis.progress import JobProgress
+from grassq.core.model import Outcome, State
 from grassq.core.term.screen import fold
 from grassq.errors import GrassError
 from grassq.run.rundir import streams_of
@@ -34,9 +37,25 @@ REMEMBERED_MAX = 2000
 #: The states whose logs may still grow.
 UNFINISHED = ("placed", "running")
 
-Document = dict[str, object]
 #: A job and its attempt.
-Failure = tuple[object, object]
+Failure = tuple[int, int]
+
+
+class LookedAtDocument(TypedDict):
+    """What a look at the logs of a job needs of its document, and adds to it. A `JobDocument` is one."""
+
+    id: int
+    state: State
+    attempt: int
+    worker: str | None
+    split: bool
+    exit_code: int | None
+    signal: int | None
+    outcome: Outcome | None
+    error: str | None
+    last_line: NotRequired[str | None]
+    progress: NotRequired[ProgressDocument | None]
+    cause: NotRequired[str | None]
 
 
 class LogEnd(Struct, frozen=True):
@@ -89,27 +108,25 @@ class LastLines:
         #: Why attempts failed, as far as it was guessed.
         self._causes: dict[Failure, str | None] = {}
 
-    async def describe_if_asked(self, request: web.Request, jobs: Sequence[Document]) -> None:
+    async def describe_if_asked(self, request: web.Request, jobs: Sequence[LookedAtDocument]) -> None:
         """Do what `describe` does if the request says `look=1`: most clients need no log."""
         if request.query.get("look") == "1":
             await self.describe(jobs)
 
-    async def describe(self, jobs: Sequence[Document]) -> None:
+    async def describe(self, jobs: Sequence[LookedAtDocument]) -> None:
         """Add `last_line`, `progress` and `cause` to the documents of jobs, as far as logs can be read in time."""
-        places = {id_: _places(job) for job in jobs[:JOBS_MAX] if isinstance(id_ := job.get("id"), int)}
+        places = {job["id"]: _places(job) for job in jobs[:JOBS_MAX]}
         ends = await self.read(place for some in places.values() for place in some)
-        found = [
-            [ends[place] for place in places.get(int(str(job["id"])), ()) if place in ends] for job in jobs[:JOBS_MAX]
-        ]
+        found = [[ends[place] for place in places[job["id"]] if place in ends] for job in jobs[:JOBS_MAX]]
         causes = await self._causes_of(list(zip(jobs, found, strict=False)))
         for job, some in zip(jobs, found, strict=False):
-            job.update(_told(job, some))
-            if job.get("state") == "failed":
+            _tell(job, some)
+            if job["state"] == "failed":
                 job["cause"] = causes.get(_failure(job))
 
-    async def _causes_of(self, jobs: Sequence[tuple[Document, Sequence[LogEnd]]]) -> dict[Failure, str | None]:
+    async def _causes_of(self, jobs: Sequence[tuple[LookedAtDocument, Sequence[LogEnd]]]) -> dict[Failure, str | None]:
         """Guess why jobs failed, once for each, on a thread: lines of a hostile log take milliseconds."""
-        failed = [(job, ends) for job, ends in jobs if job.get("state") == "failed"]
+        failed = [(job, ends) for job, ends in jobs if job["state"] == "failed"]
         known = {key: self._causes[key] for job, _ in failed if (key := _failure(job)) in self._causes}
         unknown = [(job, ends) for job, ends in failed if _failure(job) not in known]
         if not unknown:
@@ -190,45 +207,42 @@ async def _quietly(look: Awaitable[None]) -> None:
         return
 
 
-def _places(job: Mapping[str, object]) -> list[LogPlace]:
+def _places(job: LookedAtDocument) -> list[LogPlace]:
     """Return the logs of the last attempt of a job; a job with two streams has two."""
-    id_, attempt, worker = job.get("id"), job.get("attempt"), job.get("worker")
-    if not isinstance(id_, int) or not isinstance(attempt, int) or attempt < 1 or not isinstance(worker, str):
+    id_, attempt, worker = job["id"], job["attempt"], job["worker"]
+    if attempt < 1 or worker is None:
         return []
-    streams = streams_of(job.get("split"))
-    return [LogPlace(id_, attempt, stream, worker, job.get("state") in UNFINISHED) for stream in streams]
+    streams = streams_of(job["split"])
+    return [LogPlace(id_, attempt, stream, worker, job["state"] in UNFINISHED) for stream in streams]
 
 
-def _told(job: Mapping[str, object], ends: Sequence[LogEnd]) -> Document:
-    """Return what the ends of the logs of a job add to its document."""
+def _tell(job: LookedAtDocument, ends: Sequence[LogEnd]) -> None:
+    """Add what the ends of the logs of a job tell to its document."""
     with_progress = [end for end in ends if end.progress is not None]
     # Of two streams, stderr says why a job failed, and the stream with a bar says how far the job is.
-    order = [*reversed(ends)] if job.get("state") == "failed" else [*with_progress, *ends]
-    told: Document = {"last_line": next((end.last_line for end in order if end.last_line), None)}
-    if job.get("state") in UNFINISHED:
+    order = [*reversed(ends)] if job["state"] == "failed" else [*with_progress, *ends]
+    job["last_line"] = next((end.last_line for end in order if end.last_line), None)
+    if job["state"] in UNFINISHED:
         found = with_progress[0].progress if with_progress else None
-        told["progress"] = None if found is None else progress_document(found)
-    return told
+        job["progress"] = None if found is None else progress_document(found)
 
 
-def _failure(job: Mapping[str, object]) -> Failure:
+def _failure(job: LookedAtDocument) -> Failure:
     """Return what a guess is remembered by: the attempt."""
-    return job.get("id"), job.get("attempt")
+    return job["id"], job["attempt"]
 
 
-def _guesses(failed: Sequence[tuple[Document, Sequence[LogEnd]]]) -> dict[Failure, str | None]:
+def _guesses(failed: Sequence[tuple[LookedAtDocument, Sequence[LogEnd]]]) -> dict[Failure, str | None]:
     """Return why jobs probably failed; runs on a thread."""
     found: dict[Failure, str | None] = {}
     for job, ends in failed:
         lines = [line for end in ends for line in end.lines]
-        signal, code = _whole(job.get("signal")), _whole(job.get("exit_code"))
-        outcome, error = _text(job.get("outcome")), _text(job.get("error"))
-        guessed = cause.guess(outcome, signal, code, lines, error)
+        guessed = cause.guess(job["outcome"], job["signal"], job["exit_code"], lines, job["error"])
         found[_failure(job)] = None if guessed is None else guessed.text
     return found
 
 
-def progress_document(found: JobProgress) -> Document:
+def progress_document(found: JobProgress) -> ProgressDocument:
     """Return progress as a document."""
     return {
         "done": found.done,
@@ -236,14 +250,6 @@ def progress_document(found: JobProgress) -> Document:
         "fraction": None if found.fraction is None else round(found.fraction, 4),
         "left_s": found.left_s,
     }
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _ends(fresh: Mapping[LogPlace, FreshEnd]) -> dict[LogPlace, LogEnd]:

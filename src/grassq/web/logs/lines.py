@@ -19,9 +19,12 @@ from grassq.core.term.line import Line
 from grassq.core.term.screen import Screen
 from grassq.core.term.style import words
 from grassq.errors import BadInput, GrassError, Refused
+from grassq.web.access.auth import Route
+from grassq.web.access.description import Description, Parameter
+from grassq.web.answers.logs import FoundLinesDocument, LogLineDocument, LogLinesDocument
 from grassq.web.logs.index import Bound, LogBytes, LogChanged, LogIndex
 from grassq.web.logs.index_file import IndexPlace
-from grassq.web.logs.serve import chosen, find
+from grassq.web.logs.serve import LOG_CHOICE, LOG_PATH, chosen, find
 from grassq.web.logs.tail import OFFSET_MAX
 from grassq.web.requests import number
 from grassq.web.responses import document
@@ -53,24 +56,46 @@ class LogLines:
         self._directory = directory
         self._building: set[asyncio.Task[None]] = set()
 
+    def routes(self) -> list[Route]:
+        """Return the route."""
+        about = Description(
+            "logs",
+            "Lines of a log as people see them, from any place of the log",
+            LogLinesDocument,
+            query=(
+                *LOG_CHOICE,
+                Parameter("line", "The first line: 1, 2, ... or -1, -2, ... from the end", int, 1),
+                Parameter("byte", "The line at this byte of the log", int),
+                Parameter("since", "The lines that were written after this time, in seconds since the epoch", int),
+                Parameter("count", f"How many lines, at most {LINES_MAX:,}", int, LINES_DEFAULT),
+            ),
+        )
+        return [Route("GET", f"{LOG_PATH}/lines", self.serve, "read", waits=True, about=about)]
+
     async def serve(self, request: web.Request) -> web.Response:
         """Answer with lines."""
         place = AskedLines(request)
         found = await find(self._engine, int(request.match_info["id"]))
         attempt, stream = chosen(request, found.job)
         key = found.job.id, attempt, stream
-        about: dict[str, object] = {"job": found.job.id, "attempt": attempt, "stream": stream}
-        about["is_final"] = found.job.state in FINAL or attempt < found.job.attempt
+        nothing: FoundLinesDocument = {"lines": [], "total": 0, "size": 0, "indexed": 0, "is_whole": True}
+        answer: LogLinesDocument = {
+            **nothing,
+            "job": found.job.id,
+            "attempt": attempt,
+            "stream": stream,
+            "is_final": found.job.state in FINAL or attempt < found.job.attempt,
+        }
         worker = found.workers.get(attempt)
         if worker is None:
-            return document({**about, "lines": [], "total": 0, "size": 0, "indexed": 0, "is_whole": True})
+            return document(answer)
         if self._directory.indexes is None:
             raise Refused("this daemon keeps no indexes of logs")
         source = self._directory.source(worker, *key)
         if source.path is not None:
-            about["path"] = source.path
+            answer["path"] = source.path
         index = await self._directory.indexes.of(key, is_cut=source.cut_at is not None)
-        return document({**about, **await self._answer(index, LogBytes(source, key), place)})
+        return document({**answer, **await self._answer(index, LogBytes(source, key), place)})
 
     async def close(self) -> None:
         """Stop the indexing in the background."""
@@ -78,13 +103,13 @@ class LogLines:
             task.cancel()
         await asyncio.gather(*self._building, return_exceptions=True)
 
-    async def _answer(self, index: LogIndex, log: LogBytes, asked: AskedLines) -> dict[str, object]:
+    async def _answer(self, index: LogIndex, log: LogBytes, asked: AskedLines) -> FoundLinesDocument:
         if asked.is_from_end and not index.lock.locked():
             index.size = await log.size()
         if asked.is_from_end and (index.lock.locked() or index.size - index.screen.offset > TAIL_LAG_MAX):
             self._build(index, log)
             lines, size = await _last_lines(log, -asked.line)
-            bare = [{**line_document(line), "n": None} for line in lines[: asked.count]]
+            bare: list[LogLineDocument] = [{**line_document(line), "n": None} for line in lines[: asked.count]]
             return {"lines": bare, "total": None, "size": size, "indexed": index.screen.offset, "is_whole": False}
         deadline = asyncio.get_running_loop().time() + INDEX_WAIT_S
         try:
@@ -102,7 +127,7 @@ class LogLines:
             index.lock.release()
         raise Refused("the log changes while it is read; ask again")
 
-    async def _indexed(self, index: LogIndex, log: LogBytes, asked: AskedLines, deadline: float) -> dict[str, object]:
+    async def _indexed(self, index: LogIndex, log: LogBytes, asked: AskedLines, deadline: float) -> FoundLinesDocument:
         loop = asyncio.get_running_loop()
         enough = asked.enough()
         most = FAR_BYTES_MAX if log.is_far else OFFSET_MAX
@@ -112,9 +137,13 @@ class LogLines:
         if enough(index) or index.is_whole:
             bound = Bound(asked.count, CHARACTERS_MAX, -1 if asked.byte is None else asked.byte)
             lines = await index.lines_from(log, place, first, bound)
-        answer: dict[str, object] = {"lines": [line_document(line) for line in lines]}
-        answer |= {"total": index.total if index.is_whole else None, "size": index.size}
-        answer |= {"indexed": index.screen.offset, "is_whole": index.is_whole}
+        answer: FoundLinesDocument = {
+            "lines": [line_document(line) for line in lines],
+            "total": index.total if index.is_whole else None,
+            "size": index.size,
+            "indexed": index.screen.offset,
+            "is_whole": index.is_whole,
+        }
         if asked.since is not None:
             answer["seen"] = place.seen if place is not None else None
         return answer
@@ -180,10 +209,10 @@ class AskedLines:
         return index.places.before_line(first), first
 
 
-def line_document(line: Line) -> dict[str, object]:
+def line_document(line: Line) -> LogLineDocument:
     """Return a line as data."""
-    found: dict[str, object] = {"n": line.number, "begin": line.begin, "end": line.end}
-    found["spans"] = [(words(style), text) for style, text in line.spans]
+    spans = [(words(style), text) for style, text in line.spans]
+    found: LogLineDocument = {"n": line.number, "begin": line.begin, "end": line.end, "spans": spans}
     if line.updates:
         found["updates"] = line.updates
     if line.cut:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Literal
 
 from aiohttp import web
 from msgspec import Struct
@@ -15,7 +16,10 @@ from grassq.broker.subscriptions import Filter, Subscription
 from grassq.core.model import FINAL, Job
 from grassq.core.syntax.selectors import ByIds
 from grassq.errors import BadInput, GrassError, NotFound, Refused
+from grassq.web.access.auth import Route
+from grassq.web.access.description import Description, Parameter
 from grassq.web.listen.abort import cut, write_until_hangup
+from grassq.web.logs.download import ByteRange, file_name, find_range, is_range
 from grassq.web.logs.tail import OFFSET_MAX, LogPart, LogTail, Sources
 from grassq.web.requests import number
 
@@ -24,6 +28,34 @@ LINES_MAX = 1_000_000
 ATTEMPTS_MAX = 1 << 30
 #: Bytes of a log that are written at once.
 PIECE = 128 << 10
+
+
+#: The path of a log, and the parameters of every route about one.
+LOG_PATH = r"/v1/jobs/{id:\d{1,15}}/log"
+LOG_CHOICE = (
+    Parameter("attempt", "The number of an attempt", int, "the last one"),
+    Parameter("stream", "Of a job with split output out or err, else log", Literal["log", "out", "err"]),
+)
+
+
+def log_route(engine: Engine, sources: Sources) -> Route:
+    """Return the route."""
+    about = Description(
+        "logs",
+        "The bytes of a log, whole, a part of it, or as it grows",
+        None,
+        "bytes",
+        (
+            *LOG_CHOICE,
+            Parameter("offset", "The first byte", int, 0),
+            Parameter("limit", "How many bytes; not with follow", int, "all"),
+            Parameter("tail", "Begin this many lines before the end", int),
+            Parameter("follow", "Go on until the attempt is over", bool),
+            Parameter("download", "Answer with a file to save; one range of bytes may be asked for (`Range`)", bool),
+            Parameter("resume", "End where the log does not go on at the offset that the client counts", bool),
+        ),
+    )
+    return Route("GET", LOG_PATH, partial(serve_log, engine=engine, sources=sources), "read", waits=True, about=about)
 
 
 class FoundLog(Struct, frozen=True):
@@ -63,6 +95,11 @@ class _LogAnswer:
 
     async def serve(self, changes: Subscription | None) -> web.StreamResponse:
         """Send the log; with `changes`, follow it until the attempt is over."""
+        part = await self._range() if changes is None else None
+        if part is not None:
+            if not part.count:
+                return web.Response(status=416, headers=part.headers)
+            self._offset, self._left, self._lines = part.first, part.count, None
         tail = self._tail()
         first = await self._first(tail, may_wait=changes is not None)
         headers = {"Content-Type": "application/octet-stream"}
@@ -70,7 +107,8 @@ class _LogAnswer:
         if first is not None and not first.data:
             headers["Grass-Shrank"] = str(first.offset)
         headers["Grass-Offset"] = str(first.offset if first is not None and first.data else tail.offset if tail else 0)
-        response = web.StreamResponse(headers=headers)
+        headers |= self._download_headers() | ({} if part is None else part.headers)
+        response = web.StreamResponse(status=200 if part is None else 206, headers=headers)
         if changes is not None:
             response.force_close()
         await response.prepare(self._request)
@@ -92,6 +130,20 @@ class _LogAnswer:
             return response
         await response.write_eof()
         return response
+
+    async def _range(self) -> ByteRange | None:
+        """Return the range of bytes that the header `Range` asks for; None for the whole log."""
+        asked, worker = self._request.headers.get("Range"), self._found.workers.get(self._attempt)
+        if asked is None or worker is None or not is_range(asked):
+            return None
+        log = self._found.job.id, self._attempt, self._stream
+        return await find_range(asked, self._sources.source(worker, *log), log)
+
+    def _download_headers(self) -> dict[str, str]:
+        if self._request.query.get("download") != "1":
+            return {}
+        name = file_name(self._found.job, self._attempt, self._stream)
+        return {"Content-Disposition": f'attachment; filename="{name}"', "Accept-Ranges": "bytes"}
 
     async def _write_limited(self, response: web.StreamResponse, tail: LogTail, left: int) -> None:
         while left > 0 and (part := await tail.read()) is not None:

@@ -1,8 +1,11 @@
 """The handlers of the routes, by noun: jobs, queues, tokens.
 
-`job_list.py` answers with jobs in pages; `worker_only.py` has the routes of a daemon that is only a worker. A handler
-reads the request (`grassq.web.requests`), asks the broker's `service` or `views` through the engine, and
-makes the answer (`grassq.web.responses`). It decides nothing itself. `grassq.web.app` has the table of routes.
+`jobs.py` has the actions on jobs, `job_list.py` jobs in pages, `recent_jobs.py` those that have not ended or ended
+lately, `waits.py` waits for ends, `history.py` sums of ended jobs, `complete.py` the words for a shell. `queues.py`,
+`devices.py`, `machines.py`, `tokens.py`, `notices.py` and `config.py` are about what their names say. `standby.py` and
+`worker_only.py` have the routes of daemons that lead no store. A handler reads the request (`grassq.web.requests`),
+asks the broker's `service` or `views` through the engine, and makes the answer (`grassq.web.responses`). It decides
+nothing itself. `grassq.web.app` has the table of routes.
 
 May import what `grassq.web` may.
 

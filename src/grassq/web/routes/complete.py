@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import TypedDict
 
 from aiohttp import web
 from msgspec import Struct
@@ -14,16 +15,19 @@ from msgspec.structs import replace
 
 from grassq.broker.batch import Batch
 from grassq.broker.engine import Engine
+from grassq.broker.summary.devices import device_documents
 from grassq.core.model import Job, State
 from grassq.core.names import shown
 from grassq.core.printable import printable
 from grassq.errors import BadInput
 from grassq.store.base import JobScan
+from grassq.web.access.auth import Route
+from grassq.web.access.description import Description, Parameter
 from grassq.web.access.principal import CALLER
 from grassq.web.responses import document
 from grassq.web.workers.machine_admin import MachineAdmin
 
-KINDS = ("job", "name", "queue", "worker", "label", "resource", "machine")
+KINDS = ("job", "name", "project", "device", "queue", "worker", "label", "resource", "machine")
 #: The most rows of one kind; more are left out without a word, because a longer prefix finds them.
 ROWS_MAX = 200
 #: As long as nothing is typed, only the newest jobs and the first names are offered.
@@ -51,6 +55,30 @@ class CompletionQuery(Struct, frozen=True):
     def rows_max(self) -> int:
         """The most rows of jobs and of names."""
         return ROWS_MAX if self.prefix else FIRST_ROWS
+
+
+class CompletionRows(TypedDict):
+    """Words that a shell offers."""
+
+    #: Each word with its description.
+    rows: list[Row]
+
+
+def completion_route(engine: Engine, machines: MachineAdmin | None) -> Route:
+    """Return the route."""
+    about = Description(
+        "daemon",
+        "The words that a shell offers for what was typed so far",
+        CompletionRows,
+        query=(
+            Parameter("kind", f"What to offer, with commas: {', '.join(KINDS)}", is_required=True),
+            Parameter("prefix", "What the words begin with", default=""),
+            Parameter("states", "Only jobs in these states, with commas", default=""),
+        ),
+    )
+    return Route(
+        "GET", "/v1/complete", partial(serve_completion, engine=engine, machines=machines), "read", about=about
+    )
 
 
 async def serve_completion(
@@ -81,6 +109,8 @@ def read_query(request: web.Request) -> CompletionQuery:
 def words(batch: Batch, query: CompletionQuery) -> list[Row]:
     """Return the rows of every kind except machines, in the order of the kinds asked for."""
     made = {"job": _jobs, "name": _names, "queue": _queues, "worker": _workers, "label": _labels}
+    made["device"] = _devices
+    made["project"] = lambda batch, query: [(each, "") for each in batch.store.projects(query.prefix, query.rows_max)]
     made["resource"] = lambda batch, query: [(name, "") for name in sorted(batch.board.resource_names())]
     return [row for kind in query.kinds if kind in made for row in made[kind](batch, query)[:ROWS_MAX]]
 
@@ -143,6 +173,15 @@ def _workers(batch: Batch, query: CompletionQuery) -> list[Row]:
         for name, worker in workers
         if name.startswith(query.prefix)
     ]
+
+
+def _devices(batch: Batch, query: CompletionQuery) -> list[Row]:
+    """Return the ids of devices, of all workers."""
+    rows = []
+    for each in device_documents(batch):
+        about = f"{each['resource']} on {each['worker']}" + (", drained" if each["drained"] else "")
+        rows.append((str(each["id"]), printable(about, DESCRIPTION_CHARS)))
+    return [row for row in rows if row[0].startswith(query.prefix)]
 
 
 def _labels(batch: Batch, query: CompletionQuery) -> list[Row]:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 from aiohttp import web
 
 from grassq.web.access.auth import Route
+from grassq.web.access.description import Description
 from grassq.web.responses import document
 
 #: By setting: its value, and where it comes from.
 Config = Mapping[str, object]
+
+
+class ConfigDocument(TypedDict):
+    """The settings of a daemon."""
+
+    #: By name: the value, and where it comes from.
+    settings: Config
 
 
 def config_route(config: Config) -> Route:
@@ -19,4 +28,5 @@ def config_route(config: Config) -> Route:
     async def show(request: web.Request) -> web.Response:
         return document({"settings": config})
 
-    return Route("GET", "/v1/config", show, "local")
+    about = Description("daemon", "The settings that this daemon was started with", ConfigDocument)
+    return Route("GET", "/v1/config", show, "local", about=about)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from typing import Literal, get_args
+from typing import Literal, TypedDict, get_args
 
 from aiohttp import web
 
+from grassq.broker import tokens
 from grassq.broker.batch import Batch
+from grassq.broker.documents.texts import timestamp
 from grassq.broker.engine import Engine
 from grassq.broker.selection import Reading, begin, read
-from grassq.broker.views import timestamp
-from grassq.core.history.tally import NONE, HistoryTally, RunFacts
+from grassq.core.history.tally import NONE, HistoryGroupDocument, HistoryTally, RunFacts
 from grassq.core.model import FINAL
 from grassq.core.names import shown
 from grassq.core.syntax.durations import duration_s
@@ -22,6 +23,7 @@ from grassq.errors import BadInput, GrassError, Refused
 from grassq.store.base import PastRun, RunPosition
 from grassq.web import requests
 from grassq.web.access.auth import Route
+from grassq.web.access.description import SELECTORS, Description, Parameter
 from grassq.web.access.principal import CALLER
 from grassq.web.access.turns import CallerTurns
 from grassq.web.responses import SlowAnswer
@@ -42,6 +44,17 @@ DAYS_CACHED = 4096
 _OWNER = "owner"
 
 
+class HistoryDocument(TypedDict):
+    """Runs of ended jobs, counted in groups."""
+
+    #: The version of this format.
+    schema: int
+    by: By
+    since: str
+    groups: list[HistoryGroupDocument]
+    total: HistoryGroupDocument
+
+
 class History:
     """The handler. A caller has one history made at a time."""
 
@@ -51,14 +64,24 @@ class History:
 
     def routes(self) -> list[Route]:
         """Return the route."""
-        return [Route("GET", "/v1/history", self.show, "read")]
+        about = Description(
+            "jobs",
+            "Runs of ended jobs, counted in groups",
+            HistoryDocument,
+            query=(
+                SELECTORS,
+                Parameter("by", "How runs are grouped", By, "day"),
+                Parameter("since", "How far back, such as 12h or 30d", default=SINCE),
+            ),
+        )
+        return [Route("GET", "/v1/history", self.show, "read", about=about)]
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Answer with the groups and their total."""
         by, since = _read_by(request.query.get("by", "day")), request.query.get("since", SINCE)
         earliest = time.time() - duration_s(since, "since")
         chosen = requests.selectors(request)
-        users = await self._engine.read(lambda batch: {token.id: token.name for token in batch.store.tokens()})
+        users = await self._engine.read(tokens.names)
         counter = RunCounter(partial(_group, by=by, users=users))
         answer = SlowAnswer(request)
         async with self._turns.of(request[CALLER].token or _OWNER):
@@ -70,13 +93,13 @@ class History:
             except GrassError as error:
                 return await answer.refuse(error)
         return await answer.end(
-            {
-                "schema": 1,
-                "by": by,
-                "since": timestamp(earliest),
-                "groups": counter.tally.rows(by_name=by == "day"),
-                "total": counter.tally.total.document(None),
-            }
+            HistoryDocument(
+                schema=1,
+                by=by,
+                since=timestamp(earliest),
+                groups=counter.tally.rows(by_name=by == "day"),
+                total=counter.tally.total.document(None),
+            )
         )
 
     async def _count_all(self, counter: RunCounter, earliest: float, answer: SlowAnswer) -> None:

@@ -5,28 +5,78 @@ from __future__ import annotations
 import math
 from datetime import datetime
 from functools import partial
+from typing import Literal, TypedDict
 
 from aiohttp import web
 
 from grassq.broker import views
 from grassq.broker.batch import Batch
+from grassq.broker.documents.job import JobDocument
 from grassq.broker.engine import Engine
 from grassq.broker.job_list import LIMIT, LIMIT_MAX, JobQuery, list_jobs
 from grassq.broker.selection import Reading, begin, read
+from grassq.broker.subscriptions import position_text
 from grassq.core.model import ID_MAX, State
 from grassq.core.names import shown
+from grassq.core.query.parse import parse_query
+from grassq.core.query.query import Query
 from grassq.core.syntax.selectors import Selector
 from grassq.errors import BadInput
 from grassq.store.base import Sort
+from grassq.web.access.auth import Route
+from grassq.web.access.description import LOOK, SELECTORS, Description, Parameter
 from grassq.web.logs.last_lines import LastLines
 from grassq.web.requests import number, selectors
 from grassq.web.responses import document
 
 SORTS: dict[str, Sort] = {"id": "id", "created": "id", "finished": "finished"}
-FILTERS = ("state", "queue", "name", "worker", "text")
+FILTERS = ("state", "queue", "name", "worker", "text", "q")
 TIMES = ("created_since", "created_until", "finished_since", "finished_until")
 KNOWN = ("selector", *FILTERS, *TIMES, "sort", "order", "limit", "cursor", "look")
 TEXT_MAX = 1000
+
+
+class JobPageDocument(TypedDict):
+    """Some jobs, and where there are more."""
+
+    #: The version of this format.
+    schema: int
+    jobs: list[JobDocument]
+    more: bool
+    #: The `cursor` of the next page.
+    next: str | None
+    #: The position in the changes at which the jobs were read: EPOCH.SEQ.
+    since: str
+
+
+def jobs_route(engine: Engine, last_lines: LastLines) -> Route:
+    """Return the route."""
+    time = "A time: seconds since the epoch, or 2026-01-31T12:00:00Z; only jobs that were"
+    about = Description(
+        "jobs",
+        "Jobs, filtered, sorted and in pages",
+        JobPageDocument,
+        query=(
+            SELECTORS,
+            Parameter("state", "Only jobs in this state; more of them add up", list[State]),
+            Parameter("queue", "Only jobs of this queue"),
+            Parameter("name", "Only jobs of this name"),
+            Parameter("worker", "Only jobs on this worker"),
+            Parameter("text", "Only jobs whose command or name has this text, in any case"),
+            Parameter("q", "Only jobs that match this query, as in `/v1/jobs/window`, but without `@`"),
+            Parameter("created_since", f"{time} submitted since then"),
+            Parameter("created_until", f"{time} submitted before"),
+            Parameter("finished_since", f"{time} ended since then"),
+            Parameter("finished_until", f"{time} ended before"),
+            Parameter("sort", "The order", Literal["id", "created", "finished"], "id"),
+            Parameter("order", "Whether the first comes first", Literal["asc", "desc"], "desc"),
+            Parameter("limit", f"The most jobs of a page, at most {LIMIT_MAX}", int, LIMIT),
+            Parameter("cursor", "Where the page begins: `next` of the page before"),
+            LOOK,
+        ),
+    )
+    serve = partial(serve_jobs, engine=engine, last_lines=last_lines)
+    return Route("GET", "/v1/jobs", serve, "read", about=about)
 
 
 async def serve_jobs(request: web.Request, engine: Engine, last_lines: LastLines) -> web.Response:
@@ -46,15 +96,22 @@ async def serve_jobs(request: web.Request, engine: Engine, last_lines: LastLines
         cursor = None if after is None else f"{after[0]!r}:{after[1]}"
     await last_lines.describe_if_asked(request, jobs)
     epoch, _ = engine.subscriptions.position
-    return document({"schema": views.SCHEMA, "jobs": jobs, "more": more, "next": cursor, "since": f"{epoch}.{seq}"})
+    page: JobPageDocument = {
+        "schema": views.SCHEMA,
+        "jobs": jobs,
+        "more": more,
+        "next": cursor,
+        "since": position_text((epoch, seq)),
+    }
+    return document(page)
 
 
-def _page(batch: Batch, query: JobQuery) -> tuple[list[views.Document], tuple[float, int] | None, int]:
+def _page(batch: Batch, query: JobQuery) -> tuple[list[JobDocument], tuple[float, int] | None, int]:
     page = list_jobs(batch, query)
     return views.documents(batch, page.jobs), page.more, batch.seq
 
 
-async def _selected(engine: Engine, chosen: list[Selector], limit: int) -> tuple[list[views.Document], bool, int]:
+async def _selected(engine: Engine, chosen: list[Selector], limit: int) -> tuple[list[JobDocument], bool, int]:
     """Return the first selected jobs, whether there are more, and the number of the last change before the first."""
     jobs, reading, seq = await engine.read(lambda batch: (*_some(batch, begin(batch, chosen), limit + 1), batch.seq))
     while not reading.is_over and len(jobs) <= limit:
@@ -63,7 +120,7 @@ async def _selected(engine: Engine, chosen: list[Selector], limit: int) -> tuple
     return jobs[:limit], len(jobs) > limit, seq
 
 
-def _some(batch: Batch, reading: Reading, limit: int) -> tuple[list[views.Document], Reading]:
+def _some(batch: Batch, reading: Reading, limit: int) -> tuple[list[JobDocument], Reading]:
     some, reading = read(batch, reading, limit)
     return views.documents(batch, [job for job, _ in some]), reading
 
@@ -87,6 +144,7 @@ def read_query(request: web.Request) -> JobQuery:
         name=asked.get("name"),
         worker=asked.get("worker"),
         text=text,
+        more=_more(asked.get("q", "")),
         created=_between(request, "created"),
         finished=_between(request, "finished"),
         sort=SORTS[sort],
@@ -94,6 +152,13 @@ def read_query(request: web.Request) -> JobQuery:
         limit=max(1, number(request, "limit", LIMIT, LIMIT_MAX)),
         after=_cursor(asked.get("cursor")),
     )
+
+
+def _more(text: str) -> Query:
+    query = parse_query(text)
+    if query.back:
+        raise BadInput("`@` is a selector, and goes without q")
+    return query
 
 
 def _between(request: web.Request, name: str) -> tuple[float, float] | None:

@@ -1,44 +1,41 @@
-"""The routes about stored jobs: show, explain, wait, change."""
+"""The routes about stored jobs: show, explain, change; `waits.py` has how to wait for them."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
+from typing import TypedDict, TypeVar
 
 from aiohttp import web
 
 from grassq.broker import selection, views
 from grassq.broker.actions import jobs as actions
 from grassq.broker.actions.bulk import STEP_JOBS, Action, BulkChange
-from grassq.broker.actions.removable import Removable
+from grassq.broker.actions.removable import Removable, RemovableDocument
 from grassq.broker.batch import Batch
 from grassq.broker.decider import RETRY_STORE_S
+from grassq.broker.documents.job import JobDocument
+from grassq.broker.documents.overview import OverviewDocument
+from grassq.broker.documents.why import WhyDocument, WhyJobDocument
 from grassq.broker.engine import Engine
 from grassq.broker.selection import Reading
-from grassq.broker.subscriptions import Filter, Position
 from grassq.broker.summary.brief import brief, glance
-from grassq.broker.views import Document
 from grassq.core.messages import LeftFolder
-from grassq.core.model import FINAL, State
-from grassq.core.names import shown
+from grassq.core.model import State
 from grassq.core.syntax.selectors import AllJobs, ByQueue, ByState, Selector
 from grassq.errors import BadInput, GrassError, StoreFull, StoreUnavailable
 from grassq.web import requests
-from grassq.web.access.auth import BODY, ENTRY
+from grassq.web.access.auth import BODY, ENTRY, Route
+from grassq.web.access.description import ONE_SELECTOR, SELECTORS, Description, Parameter
 from grassq.web.access.principal import CALLER, Principal
 from grassq.web.forecast.when import When
 from grassq.web.logs.last_lines import LastLines
 from grassq.web.removal import FolderRemoval
-from grassq.web.responses import SlowAnswer, bulk_document, digest, document, job_lines
+from grassq.web.responses import BulkDocument, SlowAnswer, bulk_document, digest, document, job_lines
 from grassq.web.retention import Retention
 from grassq.web.routes.recent_jobs import WITHIN_S_MAX, recent_jobs, recent_page
-
-WAIT_MAX_S = 30.0
-#: Characters of a request that the audit log keeps.
-ABOUT_MAX = 200
+from grassq.web.routes.waits import Waits
 
 #: By the value of `look`: the states whose logs are looked at for an overview. Logs of jobs that ended well, or did not
 #: start, would not be shown; a table for scripts tells only why jobs failed.
@@ -52,13 +49,43 @@ CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
     "kill": lambda body, caller: actions.KillJobs(body.grace_s, body.unstarted),
     "rerun": lambda body, caller: _rerun(body, caller),
     "hold": lambda body, caller: actions.HoldJobs(),
-    "release": lambda body, caller: actions.ReleaseJobs(caller.token),
+    "release": lambda body, caller: actions.ReleaseJobs(caller.by),
     "priority": lambda body, caller: _set_priority(body, caller),
-    "clean": lambda body, caller: actions.CleanJobs(body.older_s, body.ended_by),
+    "clean": lambda body, caller: actions.CleanJobs(body.older_s, body.ended_by, body.keep_logs),
 }
 
+#: What each change does, for the document about the API.
+_CHANGES_DO = {
+    "kill": "End selected jobs, or cancel those that wait",
+    "rerun": "Run selected jobs again, each as a new job",
+    "hold": "Hold selected jobs that wait, so that they do not start",
+    "release": "Release selected jobs that are held",
+    "priority": "Give selected jobs another priority",
+    "clean": "Remove selected jobs that have ended, and their files",
+}
+
+T = TypeVar("T", bound=Mapping[str, object])
 #: Returns documents of the next jobs of a reading.
-Page = Callable[[Reading, Batch], tuple[list[Document], Reading]]
+Page = Callable[[Reading, Batch], tuple[list[T], Reading]]
+#: Adds to the first documents of an answer; the other argument tells whether these are all.
+Describe = Callable[[list[T], bool], Awaitable[None]]
+
+
+class LeftFoldersDocument(TypedDict):
+    """Folders of removed jobs that could not be removed yet."""
+
+    jobs: int
+    bytes: int
+    #: Why the first of them is still there.
+    why: str | None
+
+
+class CleanDocument(BulkDocument):
+    """What a clean has removed."""
+
+    left: LeftFoldersDocument
+    #: With `keep_logs`: the folder on the daemon's machine that has the folders of the removed jobs now.
+    kept: str | None
 
 
 class Jobs:
@@ -68,10 +95,37 @@ class Jobs:
         self, engine: Engine, removal: FolderRemoval, retention: Retention, last_lines: LastLines, when: When
     ) -> None:
         self._engine = engine
+        self._waits = Waits(engine)
         self._retention = retention
         self._when = when
         self._removal = removal
         self._last_lines = last_lines
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        show = Description(
+            "jobs",
+            "Jobs, queues and workers: an overview, or the selected jobs",
+            OverviewDocument,
+            query=(
+                SELECTORS,
+                Parameter("look", "1: tell what the ends of the logs say; failed: of failed jobs only"),
+                Parameter("brief", "Only the few jobs of a screen; without a selector", bool),
+                Parameter("within_s", "Only jobs that have not ended, or ended in the last seconds", int),
+            ),
+        )
+        why = Description("jobs", "Why jobs wait, or run where they do", WhyDocument, query=(ONE_SELECTOR,))
+        return [
+            Route("GET", "/v1/show", self.show, "read", about=show),
+            Route("GET", "/v1/why", self.why, "read", about=why),
+            self._waits.route(),
+            *(self._change_route(verb) for verb in CHANGES),
+        ]
+
+    def _change_route(self, verb: str) -> Route:
+        answer = CleanDocument | RemovableDocument if verb == "clean" else BulkDocument
+        about = Description("jobs", _CHANGES_DO[verb], answer, body=requests.SelectBody)
+        return Route("POST", f"/v1/jobs/{verb}", partial(self.change, verb), "submit", about=about)
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Answer with jobs, queues and workers. Of many selected jobs, each is shown as when its page was read.
@@ -82,47 +136,59 @@ class Jobs:
         """
         chosen = requests.selectors(request)
         within_s = requests.number(request, "within_s", 0, WITHIN_S_MAX) if "within_s" in request.query else None
+
+        async def look(jobs: list[JobDocument], are_all: bool) -> None:
+            await self._last_lines.describe_if_asked(request, jobs)
+
         if within_s is not None and not chosen:
             return await self._recent(request, within_s)
         if within_s is not None:
-            return await self._pages(request, chosen, views.overview, partial(recent_page, within_s=within_s))
+            page: Page[JobDocument] = partial(recent_page, within_s=within_s)
+            return await self._pages(request, chosen, views.overview, page, look)
         if not chosen:
-            look, is_brief = request.query.get("look"), request.query.get("brief") == "1"
-            shown = await self._engine.read(brief if is_brief else glance if look in LOOKS else views.glance)
-            jobs = shown["jobs"]
-            assert isinstance(jobs, list)
-            await self._last_lines.describe([job for job in jobs if job["state"] in LOOKS.get(look or "", ())])
+            looked, is_brief = request.query.get("look"), request.query.get("brief") == "1"
+            shown = await self._engine.read(brief if is_brief else glance if looked in LOOKS else views.glance)
+            states = LOOKS.get(looked or "", ())
+            await self._last_lines.describe([job for job in shown["jobs"] if job["state"] in states])
             return document(shown)
-        return await self._pages(request, chosen, views.overview, views.show_page)
+        return await self._pages(request, chosen, views.overview, views.show_page, look)
 
     async def why(self, request: web.Request) -> web.StreamResponse:
         """Answer with the reasons why jobs wait or run where they do; of a few jobs, also when they start and end."""
         chosen = requests.check_some(requests.selectors(request))
-        return await self._pages(request, chosen, lambda batch: {}, views.why_page)
+
+        async def tell_when(jobs: list[WhyJobDocument], are_all: bool) -> None:
+            if are_all:
+                await self._when.describe(jobs)
+
+        return await self._pages(request, chosen, lambda batch: {}, views.why_page, tell_when)
 
     async def _pages(
-        self, request: web.Request, chosen: list[Selector], head: Callable[[Batch], Document], page: Page
+        self,
+        request: web.Request,
+        chosen: list[Selector],
+        head: Callable[[Batch], Mapping[str, object]],
+        page: Page[T],
+        describe: Describe[T],
     ) -> web.StreamResponse:
         """Answer with a document about selected jobs: at once if they are few, else page by page."""
 
-        def first(batch: Batch) -> tuple[Document, list[Document], Reading]:
+        def first(batch: Batch) -> tuple[Mapping[str, object], list[T], Reading]:
             return head(batch), *page(selection.begin(batch, chosen), batch)
 
         about, jobs, reading = await self._engine.read(first)
         while not jobs and not reading.is_over:
             jobs, reading = await self._engine.read(partial(page, reading))
-        if page is not views.why_page:
-            await self._last_lines.describe_if_asked(request, jobs)
-        elif reading.is_over:
-            await self._when.describe(jobs)
+        await describe(jobs, reading.is_over)
         if reading.is_over:
             return document({**about, "jobs": jobs})
-        return job_lines(request, about, jobs, self._rest(reading, page))
+        rest = self._rest(reading, page)
+        return job_lines(request, about, jobs, rest)
 
     async def _recent(self, request: web.Request, within_s: int) -> web.StreamResponse:
         """Answer with the jobs that have not ended, or ended lately: at once if they are few, else page by page."""
         about = await self._engine.read(views.overview)
-        pages, jobs = recent_jobs(self._engine, within_s), list[Document]()
+        pages, jobs = recent_jobs(self._engine, within_s), list[JobDocument]()
         async for page in pages:
             jobs += page
             if len(jobs) > views.SHOW_PAGE:
@@ -131,67 +197,20 @@ class Jobs:
         await self._last_lines.describe_if_asked(request, jobs)
         return document({**about, "jobs": jobs})
 
-    async def _rest(self, reading: Reading, page: Page) -> AsyncIterator[list[Document]]:
+    async def _rest(self, reading: Reading, page: Page[T]) -> AsyncIterator[list[T]]:
         while not reading.is_over:
             jobs, reading = await self._engine.read(partial(page, reading))
-            yield jobs
-
-    async def wait(self, request: web.Request) -> web.StreamResponse:
-        """Answer when the jobs have ended, or when the time is over. Of the jobs only the ids are kept meanwhile."""
-        chosen = requests.check_some(requests.selectors(request))
-        timeout_s = _seconds(request.query.get("timeout_s", "0"))
-        any_one = request.query.get("any") == "1"
-        # Before the first look, so that an end between the look and the subscription is not missed.
-        began_at = self._engine.subscriptions.position
-        ids, pending = await self._look(chosen)
-        if timeout_s and pending and not (any_one and len(pending) < len(ids)):
-            await self._ended(pending, began_at, timeout_s, any_one)
-        over = _Over(any_one)
-        pages = self._documents(ids, over)
-        if len(ids) <= views.SHOW_PAGE:
-            jobs = [job async for page in pages for job in page]
-            return document({"done": over.is_so, "jobs": jobs})
-        return job_lines(request, {}, await anext(pages), pages, lambda: {"done": over.is_so})
-
-    async def _look(self, chosen: list[Selector]) -> tuple[array[int], array[int]]:
-        """Return the ids of the selected jobs, and of those that have not ended."""
-        ids, pending = array("q"), array("q")
-        reading: Reading | None = None
-        while reading is None or not reading.is_over:
-            found, reading = await self._engine.read(partial(_ids_page, chosen, reading))
-            ids.extend(id_ for id_, _ in found)
-            pending.extend(id_ for id_, has_ended in found if not has_ended)
-        return ids, pending
-
-    async def _ended(self, pending: array[int], since: Position, timeout_s: float, any_one: bool) -> None:
-        """Wait until the jobs have ended, or any one; return early if that cannot be known without another look."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        left = set(pending)
-        with self._engine.subscriptions.subscribe(Filter(frozenset(left), ended=True), since) as ends:
-            while left and not (any_one and len(left) < len(pending)):
-                ended = await ends.next(deadline - loop.time())
-                if not ended:
-                    return  # the time is over, or changes were lost: the answer tells how the jobs are now
-                left.difference_update(change.job for change in ended)
-
-    async def _documents(self, ids: array[int], over: _Over) -> AsyncIterator[list[views.Document]]:
-        """Yield the jobs that still exist, as they are now, page by page; note which have ended."""
-        for at in range(0, len(ids), views.SHOW_PAGE):
-            some = ids[at : at + views.SHOW_PAGE]
-            jobs, ended = await self._engine.read(partial(_documents_of, ids=some))
-            over.note(len(jobs), ended)
             yield jobs
 
     async def change(self, verb: str, request: web.Request) -> web.StreamResponse:
         """Apply an action to selected jobs, once per key; the jobs are those selected when the command runs."""
         raw = request[BODY]
         body = requests.decode(raw, requests.SelectBody)
-        chosen = requests.parse_selectors(body.selectors, is_remote=not request[CALLER].is_local)
+        chosen = requests.parse_selectors(body.selectors, is_remote=not request[CALLER].is_at_home)
         states = body.rerun_states
         if not states:
             requests.check_some(chosen)
-        request[ENTRY].about = " ".join(body.selectors)[:ABOUT_MAX]
+        request[ENTRY].about = " ".join(body.selectors)
         if verb == "clean" and body.dry_run:
             return await self._would_remove(request, chosen, actions.CleanJobs(body.older_s))
         if verb == "rerun" and not states:
@@ -210,17 +229,29 @@ class Jobs:
         try:
             if verb == "clean":
                 cleanable = self._cleanable(request, chosen, actions.CleanJobs(body.older_s, body.ended_by))
-                return await answer.end(await self._clean(change, cleanable, answer))
+                return await answer.end(await self.clean(change, cleanable, answer, keep_logs=body.keep_logs))
             done = await self._engine.change_in_steps(change.start, answer.keep_alive)
         except GrassError as error:
             return await answer.refuse(error)
         return await answer.end(bulk_document(done))
 
-    async def _clean(self, change: BulkChange, cleanable: AsyncIterator[list[int]], answer: SlowAnswer) -> Document:
-        """Remove jobs, then their folders: after a crash in between the next daemon removes the folders."""
+    async def clean(
+        self,
+        change: BulkChange,
+        cleanable: AsyncIterator[list[int]],
+        answer: SlowAnswer,
+        *,
+        keep_logs: bool = False,
+    ) -> CleanDocument:
+        """Remove jobs, then their folders: after a crash in between the next daemon removes the folders.
+
+        With `keep_logs`, the folders are put aside instead.
+        """
         try:
             done = await self._engine.change_in_steps(change.start, answer.keep_alive)
         except StoreFull:
+            if keep_logs:
+                raise
             # Without the folders there is room to store that the jobs are removed.
             async for ids in cleanable:
                 await self._removal.make_room(ids)
@@ -230,7 +261,8 @@ class Jobs:
                 done = await self._engine.change_in_steps(change.start, answer.keep_alive)
             except StoreUnavailable as error:
                 raise StoreUnavailable(f"{error}; the files of the jobs are removed, the jobs are not") from error
-        return bulk_document(done) | {"left": _left(await self._removal.remove(done.ids))}
+        left = _left(await self._removal.remove(done.ids, keep_logs=keep_logs))
+        return {**bulk_document(done), "left": left, "kept": self._removal.kept_in if keep_logs and done.ids else None}
 
     async def _would_remove(self, request: web.Request, chosen: list[Selector], clean: Action) -> web.StreamResponse:
         """Answer with what a clean would remove now, and with the time up to which this is complete."""
@@ -258,7 +290,7 @@ class Jobs:
             yield ids
 
 
-def _left(folders: list[LeftFolder]) -> Document:
+def _left(folders: list[LeftFolder]) -> LeftFoldersDocument:
     """Return the folders that could not be removed yet, as a document: how many, and why the first of them."""
     return {
         "jobs": len(folders),
@@ -289,44 +321,3 @@ def _refuse_history(batch: Batch, chosen: list[Selector]) -> None:
                 f"{selection.describe(selector)} stands for every job that ever ended there; say which to run again: "
                 "--failed, a state such as failed,cancelled, a name or ids"
             )
-
-
-class _Over:
-    """Whether a wait is over, counted while its answer is written: all jobs have ended, or any one."""
-
-    def __init__(self, any_one: bool) -> None:
-        self._any_one = any_one
-        self._count = self._ended = 0
-
-    def note(self, count: int, ended: int) -> None:
-        """Count some jobs, and how many of them have ended."""
-        self._count, self._ended = self._count + count, self._ended + ended
-
-    @property
-    def is_so(self) -> bool:
-        """Whether enough jobs have ended."""
-        return not self._count or self._ended >= (1 if self._any_one else self._count)
-
-
-def _ids_page(chosen: list[Selector], reading: Reading | None, batch: Batch) -> tuple[list[tuple[int, bool]], Reading]:
-    """Return the next jobs to wait for by their ids, each with whether it has ended, and the reading after them."""
-    reading = selection.begin(batch, chosen, live=True) if reading is None else reading
-    some, reading = selection.read(batch, reading, views.SHOW_PAGE)
-    return [(job.id, job.state in FINAL) for job, _ in some], reading
-
-
-def _documents_of(batch: Batch, ids: array[int]) -> tuple[list[views.Document], int]:
-    """Return jobs as documents, and how many of them have ended."""
-    found = [*batch.fetch(ids).values()]
-    found.sort(key=lambda job: job.id)
-    return views.documents(batch, found), sum(job.state in FINAL for job in found)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if math.isnan(seconds):
-        raise BadInput(f"{shown(text)} is not a number of seconds")
-    return min(max(seconds, 0.0), WAIT_MAX_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -17,6 +17,17 @@ from grassq.machines.book import FOLDER, MachineEntry, MachineRow
 from grassq.machines.ssh.target import parse_target
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Route
+from grassq.web.access.description import Description, Parameter
+from grassq.web.answers.machines import (
+    MachineAboutDocument,
+    MachineAddedDocument,
+    MachineDefinitionDocument,
+    MachineFreeDocument,
+    MachineRemovedDocument,
+    MachineRetriedDocument,
+    MachinesDocument,
+    MachineTestDocument,
+)
 from grassq.web.listen.abort import cut
 from grassq.web.responses import BLANK_S, SlowAnswer, document, error_document
 from grassq.web.workers.machine_admin import CheckStep, MachineAdmin
@@ -61,7 +72,7 @@ class AddBody(requests.Body, kw_only=True):
         )
 
     @staticmethod
-    def of(entry: MachineEntry) -> dict[str, object]:
+    def of(entry: MachineEntry) -> MachineDefinitionDocument:
         """Return the fields that make this entry again, without a key."""
         target = entry.target
         host = f"[{target.host}]" if ":" in target.host else target.host
@@ -94,27 +105,45 @@ class Machines:
         self._asked = admin
 
     def routes(self) -> list[Route]:
-        """Return the routes; no token may use them."""
+        """Return the routes; no token may use them, but the own page lists the machines."""
+
+        def about(summary: str, answer: object, body: object = None) -> Description:
+            return Description("machines", summary, answer, body=body)
+
+        test = Description(
+            "machines",
+            "Test a machine step by step",
+            MachineTestDocument,
+            "json lines",
+            (Parameter("agent", "The socket of the caller's ssh agent"),),
+        )
+        show = about("Every machine over ssh", MachinesDocument)
+        one = about("One machine, its definition, and the command line that logs in there", MachineAboutDocument)
+        free = about("What a machine has free now", MachineFreeDocument)
+        add = about("Add a machine, or change it", MachineAddedDocument, AddBody)
+        remove = about("Remove a machine, and what is left there of Grass", MachineRemovedDocument, MachineBody)
+        retry = about("Connect a machine now", MachineRetriedDocument, MachineBody)
         return [
-            Route("GET", "/v1/machines", self.show, "local"),
-            Route("GET", "/v1/machines/{name}/about", self.about, "local"),
-            Route("GET", "/v1/machines/{name}/test", self.test, "local", waits=True),
-            Route("GET", "/v1/machines/{name}/free", self.free, "local"),
-            Route("POST", "/v1/machines/add", self.add, "local"),
-            Route("POST", "/v1/machines/remove", self.remove, "local"),
-            Route("POST", "/v1/machines/retry", self.retry, "local"),
+            Route("GET", "/v1/machines", self.show, "home", about=show),
+            Route("GET", "/v1/machines/{name}/about", self.about, "local", about=one),
+            Route("GET", "/v1/machines/{name}/test", self.test, "local", waits=True, about=test),
+            Route("GET", "/v1/machines/{name}/free", self.free, "local", about=free),
+            Route("POST", "/v1/machines/add", self.add, "local", about=add),
+            Route("POST", "/v1/machines/remove", self.remove, "local", about=remove),
+            Route("POST", "/v1/machines/retry", self.retry, "local", about=retry),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer with every machine."""
-        return document({"machines": [_printable(row) for row in self._admin.list()]})
+        return document(MachinesDocument(machines=[_printable(row) for row in self._admin.list()]))
 
     async def about(self, request: web.Request) -> web.Response:
         """Answer with one machine, its definition, and the command line that logs in there."""
         name = request.match_info["name"]
         definition = AddBody.of(self._admin.entry(name))
         (row,) = [_printable(each) for each in self._admin.list() if each.name == name]
-        return document({"machine": row, "definition": definition, "argv": list(self._admin.login(name))})
+        argv = list(self._admin.login(name))
+        return document(MachineAboutDocument(machine=row, definition=definition, argv=argv))
 
     async def free(self, request: web.Request) -> web.StreamResponse:
         """Answer with what a machine has free now: cores, memory, GPUs."""
@@ -126,7 +155,7 @@ class Machines:
         request[ENTRY].about = printable(f"{body.name} {body.target}", 200)
         adding = self._admin.add(body.entry(), new_key=body.accept_key)
 
-        async def told() -> dict[str, object]:
+        async def told() -> MachineAddedDocument:
             added = await adding
             found = [printable(line) for line in added.found]
             return {"name": body.name, "status": added.status, "found": found, "ask": list(added.ask)}
@@ -139,7 +168,7 @@ class Machines:
         request[ENTRY].about = printable(body.name + (" force" if body.force else ""), 200)
         removing = self._admin.remove(body.name, force=body.force)
 
-        async def told() -> dict[str, object]:
+        async def told() -> MachineRemovedDocument:
             return {"name": body.name, "left": [printable(line) for line in await removing]}
 
         return await _slowly(request, told())
@@ -149,7 +178,7 @@ class Machines:
         body = requests.decode(request[BODY], MachineBody)
         request[ENTRY].about = printable(body.name, 200)
         await self._admin.retry(body.name, body.agent)
-        return document({"name": body.name})
+        return document(MachineRetriedDocument(name=body.name))
 
     async def test(self, request: web.Request) -> web.StreamResponse:
         """Stream the steps of a test, a JSON document on each line; the last one has `ended`, or an error."""
@@ -181,14 +210,14 @@ async def _write_steps(response: web.StreamResponse, steps: AsyncIterator[CheckS
             count += 1
             if count == STEPS_MAX:
                 break
-        last: dict[str, object] = {"ended": True, "failed": failed}
+        last: Mapping[str, object] = {"ended": True, "failed": failed}
     except GrassError as error:
         last = error_document(error)
     await response.write(msgspec.json.encode(last) + b"\n")
     await response.write_eof()
 
 
-async def _slowly(request: web.Request, answer: Awaitable[dict[str, object]]) -> web.StreamResponse:
+async def _slowly(request: web.Request, answer: Awaitable[Mapping[str, object]]) -> web.StreamResponse:
     """Answer when ssh has ended: meanwhile blanks keep the client waiting. A client that goes changes nothing."""
     slow = SlowAnswer(request)
     task = asyncio.ensure_future(answer)

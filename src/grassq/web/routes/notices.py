@@ -8,6 +8,8 @@ from grassq.errors import Refused
 from grassq.notify.notifier import Notifier
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Route
+from grassq.web.access.description import Description
+from grassq.web.answers.daemon import NoticesDocument, NoticeTestDocument
 from grassq.web.responses import document
 
 
@@ -26,9 +28,11 @@ class Notices:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
+        show = Description("daemon", "The rules of notices, what waits and what was sent last", NoticesDocument)
+        test = Description("daemon", "Send a test notice", NoticeTestDocument, body=NoticeTestBody)
         return [
-            Route("GET", "/v1/notify", self.show, "local"),
-            Route("POST", "/v1/notify/test", self.test, "local", waits=True),
+            Route("GET", "/v1/notify", self.show, "local", about=show),
+            Route("POST", "/v1/notify/test", self.test, "local", waits=True, about=test),
         ]
 
     async def show(self, request: web.Request) -> web.Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypedDict
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -11,22 +12,39 @@ from msgspec.structs import replace
 from grassq.broker import service, views
 from grassq.broker import tokens as worker_tokens
 from grassq.broker.batch import Batch
+from grassq.broker.documents.job import JobDocument
 from grassq.broker.engine import Engine
 from grassq.broker.service import Done
+from grassq.broker.summary.line import line_jobs
 from grassq.core.model import Offer, QueueTemplate
 from grassq.core.names import DEFAULT_QUEUE, check_name, shown
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Token
 from grassq.web import requests
-from grassq.web.access.auth import BODY, ENTRY, Guard
+from grassq.web.access.auth import BODY, ENTRY, Guard, Route
+from grassq.web.access.description import Description, Parameter
 from grassq.web.access.principal import CALLER
+from grassq.web.answers.queues import (
+    DrainDocument,
+    PausedNotesDocument,
+    PrintDocument,
+    QueueDeletedDocument,
+    QueueMadeDocument,
+    WorkerRemovedDocument,
+)
 from grassq.web.events.stream import serve_queue_stream
 from grassq.web.events.temporary_queues import TemporaryQueues
-from grassq.web.responses import digest, document
+from grassq.web.responses import Handler, digest, document, job_documents
 from grassq.web.submit import validate
 from grassq.web.workers.directory import WorkerDirectory
 from grassq.web.workers.machine_admin import MachineAdmin
+
+#: All queues together, in the audit; no queue has this name.
+ALL_QUEUES = "*"
+#: How many jobs of the line one answer has: unless another number is asked for, and at most.
+LINE_SHOWN = 50
+LINE_MAX = 500
 
 
 class DrainBody(requests.Body, kw_only=True):
@@ -41,6 +59,15 @@ class RemoveBody(requests.Body, kw_only=True):
 
     worker: str
     lost: bool = False
+
+
+class LineDocument(TypedDict):
+    """The first jobs of the line."""
+
+    #: The queued jobs, the next one first.
+    jobs: list[JobDocument]
+    #: How many jobs are queued.
+    count: int
 
 
 class Queues:
@@ -59,6 +86,46 @@ class Queues:
         self._directory = directory
         self._guard = guard
         self._temporary = temporary
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+
+        def post(verb: str, handler: Handler, summary: str, answer: object, body: object) -> Route:
+            about = Description("queues and workers", summary, answer, body=body)
+            return Route("POST", f"/v1/{verb}", handler, "admin", about=about)
+
+        subscribe = Description(
+            "changes",
+            "What happens to the jobs of a queue, and their output: lines of JSON, and bytes where a line says so",
+            None,
+            "bytes",
+            (
+                Parameter("from", "The first job", int, 1),
+                Parameter("offsets", "Where logs go on: JOB:ATTEMPT:OFFSET, with commas", default=""),
+                Parameter("over", "Jobs that the client knows to have ended: FIRST-LAST, with commas", default=""),
+            ),
+        )
+        line = Description(
+            "queues and workers",
+            "The queued jobs in the order in which they start",
+            LineDocument,
+            query=(
+                Parameter("queue", "Only jobs of this queue"),
+                Parameter("count", f"The most jobs of an answer, at most {LINE_MAX}", int, LINE_SHOWN),
+            ),
+        )
+        return [
+            Route("GET", "/v1/line", self.line, "read", about=line),
+            Route("GET", "/v1/queues/{queue}/subscribe", self.subscribe, "submit", waits=True, about=subscribe),
+            post("create-queue", self.create_queue, "Make or replace a queue", QueueMadeDocument, requests.QueueBody),
+            post("delete-queue", self.delete_queue, "Delete a queue", QueueDeletedDocument, requests.NameBody),
+            post(
+                "pause", self.pause, "Start no new jobs, of a queue or of all", PausedNotesDocument, requests.PauseBody
+            ),
+            post("resume", self.resume, "Start jobs again", PausedNotesDocument, requests.PauseBody),
+            post("drain", self.drain, "Give a worker no more jobs, or jobs again", DrainDocument, DrainBody),
+            post("remove-worker", self.remove_worker, "Remove a worker", WorkerRemovedDocument, RemoveBody),
+        ]
 
     async def create_queue(self, request: web.Request) -> web.Response:
         """Make or replace a queue, on this machine or on the named worker."""
@@ -82,8 +149,19 @@ class Queues:
             self._temporary.made(offer.queue)
         # The engine handles messages in order: after this read it has stored the worker's new offer.
         await self._engine.read(lambda batch: None, short=True)
-        shown_as = {"json": typed.json, "quiet": typed.quiet}
-        return document({"name": offer.queue, "status": status, "notes": notes, "print": shown_as})
+        shown_as = PrintDocument(json=typed.json, quiet=typed.quiet)
+        return document(QueueMadeDocument(name=offer.queue, status=status, notes=notes, print=shown_as))
+
+    async def line(self, request: web.Request) -> web.Response:
+        """Answer with the first jobs of the line, of one queue or of all."""
+        queue = request.query.get("queue")
+        most = requests.number(request, "count", LINE_SHOWN, LINE_MAX)
+
+        def read(batch: Batch) -> LineDocument:
+            jobs, count = line_jobs(batch, queue, most)
+            return {"jobs": job_documents(batch, jobs, request[CALLER]), "count": count}
+
+        return document(await self._engine.read(read))
 
     async def subscribe(self, request: web.Request) -> web.StreamResponse:
         """Stream what happens to a queue's jobs, and their output."""
@@ -96,7 +174,7 @@ class Queues:
             _check_machine(request, body.worker)
         request[ENTRY].about = _about(body.name, body.worker)
         if await self._engine.read(lambda batch: service.recall(batch, body.key, digest(request[BODY]))) is not None:
-            return document({"name": body.name, "notes": []})
+            return document(QueueDeletedDocument(name=body.name, notes=[]))
         check_name(body.name, "queue name")
         if body.at_broker:
             await self._once(request, body.key, lambda batch: service.delete_template(batch, body.name))
@@ -112,7 +190,8 @@ class Queues:
         await self._directory.queue_admin(body.worker).withdraw(body.name)
         await self._once(request, body.key, lambda batch: Done([]))
         if body.name == DEFAULT_QUEUE:
-            return document({"name": body.name, "notes": ["'default' always exists; it has no limits now"]})
+            notes = ["'default' always exists; it has no limits now"]
+            return document(QueueDeletedDocument(name=body.name, notes=notes))
         return await self._deleted(body.name)
 
     async def _deleted(self, queue: str) -> web.Response:
@@ -121,13 +200,14 @@ class Queues:
             notes = ["1 unfinished job belongs to it; if the job runs it finishes, else it waits"]
         else:
             notes = [f"{waiting} unfinished jobs belong to it; running ones finish, the others wait"] if waiting else []
-        return document({"name": queue, "notes": notes})
+        return document(QueueDeletedDocument(name=queue, notes=notes))
 
     async def pause(self, request: web.Request) -> web.Response:
         """Start no new jobs."""
         body = requests.decode(request[BODY], requests.PauseBody)
         if body.restored:
             raise BadInput("--restored goes with `grass resume` only")
+        request[ENTRY].about = body.queue or ALL_QUEUES
         return await self._set_paused(request, body.key, lambda batch: service.pause(batch, body.queue))
 
     async def resume(self, request: web.Request) -> web.Response:
@@ -135,6 +215,7 @@ class Queues:
         body = requests.decode(request[BODY], requests.PauseBody)
         if body.restored and body.queue is not None:
             raise BadInput("--restored concerns the whole broker, not one queue")
+        request[ENTRY].about = body.queue or ALL_QUEUES
         if body.restored:
             return await self._set_paused(request, body.key, service.accept_restored)
         return await self._set_paused(request, body.key, lambda batch: service.pause(batch, body.queue, undo=True))
@@ -142,7 +223,8 @@ class Queues:
     async def _set_paused(self, request: web.Request, key: str, action: Callable[[Batch], Done]) -> web.Response:
         done = await self._once(request, key, action)
         paused = await self._engine.read(lambda batch: views.paused_document(batch.board))
-        return document({**paused, "notes": done.notes})
+        answer: PausedNotesDocument = {**paused, "notes": done.notes}
+        return document(answer)
 
     async def _once(self, request: web.Request, key: str, action: Callable[[Batch], Done]) -> Done:
         """Apply an action; a repeated request gets the answer of the first."""
@@ -154,7 +236,7 @@ class Queues:
         body = requests.decode(request[BODY], DrainBody)
         request[ENTRY].about = _about("undo" if body.undo else "", body.worker)
         done = await self._once(request, body.key, lambda batch: service.drain(batch, body.worker, body.undo))
-        return document({"worker": body.worker, "drained": not body.undo, "notes": done.notes})
+        return document(DrainDocument(worker=body.worker, drained=not body.undo, notes=done.notes))
 
     async def remove_worker(self, request: web.Request) -> web.Response:
         """Remove a worker and revoke its token in one change."""
@@ -172,11 +254,11 @@ class Queues:
         done, ended = await self._engine.change(remove)
         for token in ended:
             self._guard.put(token)
-        return document({"worker": body.worker, "notes": done.notes})
+        return document(WorkerRemovedDocument(worker=body.worker, notes=done.notes))
 
 
 def _check_machine(request: web.Request, worker: str | None) -> None:
-    if worker is None and not request[CALLER].is_local:
+    if worker is None and not request[CALLER].is_at_home:
         raise BadInput("say on which machine: --worker NAME (`grass show` lists them)")
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from grassq.broker import selection, views
 from grassq.broker.batch import Batch
+from grassq.broker.documents.job import JobDocument
 from grassq.broker.engine import Engine
 from grassq.broker.job_list import LIMIT_MAX, JobQuery, list_jobs
 from grassq.broker.selection import UNFINISHED, Reading
@@ -23,14 +24,14 @@ def is_recent(job: Job, since: float) -> bool:
     return job.state not in FINAL or (job.finished is not None and job.finished >= since)
 
 
-def recent_page(reading: Reading, batch: Batch, *, within_s: float) -> tuple[list[views.Document], Reading]:
+def recent_page(reading: Reading, batch: Batch, *, within_s: float) -> tuple[list[JobDocument], Reading]:
     """Return the recent ones of the next selected jobs as data, and the reading after them."""
     some, reading = selection.read(batch, reading, views.SHOW_PAGE)
     since = batch.now - within_s
     return views.documents(batch, [job for job, _ in some if is_recent(job, since)]), reading
 
 
-async def recent_jobs(engine: Engine, within_s: float) -> AsyncIterator[list[views.Document]]:
+async def recent_jobs(engine: Engine, within_s: float) -> AsyncIterator[list[JobDocument]]:
     """Yield all jobs that have not ended, by id, then those that ended lately, the last first."""
     reading = await engine.read(lambda batch: selection.begin(batch, [ByState(UNFINISHED)], required=False))
     while not reading.is_over:
@@ -46,7 +47,7 @@ def _first_query(batch: Batch, within_s: float) -> JobQuery | None:
     return JobQuery(finished=(batch.now - within_s, math.inf), sort="finished", limit=LIMIT_MAX)
 
 
-def _ended_page(batch: Batch, query: JobQuery) -> tuple[list[views.Document], JobQuery | None]:
+def _ended_page(batch: Batch, query: JobQuery) -> tuple[list[JobDocument], JobQuery | None]:
     page = list_jobs(batch, query)
     after = (
         None

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -17,8 +18,8 @@ from grassq.broker import tokens
 from grassq.broker.actions import jobs as actions
 from grassq.broker.actions.bulk import BulkChange
 from grassq.broker.batch import Batch
+from grassq.broker.documents.texts import timestamp
 from grassq.broker.engine import Engine
-from grassq.broker.views import timestamp
 from grassq.core.job_options import check_bounds
 from grassq.core.names import check_name
 from grassq.core.syntax import join_codes
@@ -27,8 +28,18 @@ from grassq.core.syntax.selectors import ByToken
 from grassq.errors import BadInput, GrassError, Refused
 from grassq.store.base import Scope, Token, TokenUsage
 from grassq.web import requests
-from grassq.web.access.auth import BODY, ENTRY, Guard
+from grassq.web.access.auth import BODY, ENTRY, Guard, Route
+from grassq.web.access.description import Description, Parameter
 from grassq.web.access.principal import CALLER
+from grassq.web.answers.tokens import (
+    AuditDocument,
+    CodeDocument,
+    LogoutDocument,
+    RedeemedDocument,
+    RevokedDocument,
+    TokenDocument,
+    TokensDocument,
+)
 from grassq.web.responses import SlowAnswer, digest, document
 
 CODE_S = 3600.0
@@ -94,6 +105,28 @@ class Tokens:
         #: Id and secret of a code are derived from the request's key: a repeated request gets the same code.
         self._seed = secrets.token_bytes(32)
 
+    def routes(self) -> Sequence[Route]:
+        """Return the routes."""
+
+        def about(summary: str, answer: object, body: object = None, *query: Parameter) -> Description:
+            return Description("tokens", summary, answer, query=query, body=body)
+
+        last = Parameter("last", f"How many entries, at most {LAST_MAX:,}", int, 100)
+        redeem = about("Exchange a code for a token", RedeemedDocument, RedeemBody)
+        logout = about("End the token that this request is sent with", LogoutDocument)
+        show = about("Every token and code, without their secrets", TokensDocument)
+        create = about("Make a code for one user or one worker", CodeDocument, CreateBody)
+        revoke = about("Revoke a token or a code", RevokedDocument, RevokeBody)
+        audit = about("The newest entries of the audit", AuditDocument, None, last)
+        return [
+            Route("POST", "/v1/redeem", self.redeem, "open", about=redeem),
+            Route("POST", "/v1/logout", self.logout, "read", about=logout),
+            Route("GET", "/v1/tokens", self.list, "admin", about=show),
+            Route("POST", "/v1/tokens/create", self.create, "admin", about=create),
+            Route("POST", "/v1/tokens/revoke", self.revoke, "admin", about=revoke),
+            Route("GET", "/v1/audit", self.audit, "admin", about=audit),
+        ]
+
     async def load(self) -> None:
         """Load all tokens from the store."""
         self._guard.load(await self._engine.read(lambda batch: batch.store.tokens()))
@@ -101,10 +134,10 @@ class Tokens:
     async def list(self, request: web.Request) -> web.Response:
         """Answer with every token and code, without their secrets."""
 
-        def documents(batch: Batch) -> list[dict[str, object]]:
+        def documents(batch: Batch) -> Sequence[TokenDocument]:
             return [_document(token, batch.now, batch.usage(token.id)) for token in batch.store.tokens()]
 
-        return document({"tokens": await self._engine.read(documents)})
+        return document(TokensDocument(tokens=[*await self._engine.read(documents)]))
 
     async def create(self, request: web.Request) -> web.Response:
         """Make a code for one user or one worker."""
@@ -116,7 +149,7 @@ class Tokens:
         _check_rights(body)
         token, text = await self._code(body)
         request[ENTRY].about = f"code {token.id} {token.scope}"
-        return document({"code": text, "id": token.id, "expires": timestamp(token.expires)})
+        return document(CodeDocument(code=text, id=token.id, expires=timestamp(token.expires)))
 
     async def start_up_code(self, scope: Scope) -> str:
         """Return a code for one worker or one user, which a broker prints when it starts."""
@@ -138,7 +171,7 @@ class Tokens:
                 batch,
                 Token(
                     id=id_,
-                    digest=hashlib.sha256(secret.encode("ascii")).digest(),
+                    digest=tokens.digest_of(secret),
                     scope=body.scope,
                     name=body.name,
                     created=batch.now,
@@ -167,7 +200,7 @@ class Tokens:
             raise BadInput("invalid request: a digest is 64 hex digits, and a secret one short word")
         asked = tokens.Redemption(
             code=body.code,
-            shown=hashlib.sha256(body.secret.encode("ascii")).digest(),
+            shown=tokens.digest_of(body.secret),
             digest=digest,
             kind=body.kind,
             name=body.name,
@@ -182,24 +215,24 @@ class Tokens:
         note = request[ENTRY]
         note.who, note.name, note.about = f"token {token.id}", token.name, f"code {body.code} {token.scope}"
         return document(
-            {
-                "token": token.id,
-                "scope": token.scope,
-                "name": token.name,
-                "store_id": self._engine.status.store_id,
-                "queues": token.queues,
-                "proofs": done.proofs,
-            }
+            RedeemedDocument(
+                token=token.id,
+                scope=token.scope,
+                name=token.name,
+                store_id=self._engine.status.store_id,
+                queues=token.queues,
+                proofs=done.proofs,
+            )
         )
 
     async def logout(self, request: web.Request) -> web.Response:
         """End the token that this request was sent with; its jobs go on."""
-        id_ = request[CALLER].token
+        id_ = request[CALLER].session or request[CALLER].token
         if id_ is None:
             raise BadInput("the owner of this daemon needs no token here")
         token = await self._engine.change(lambda batch: tokens.give_up(batch, id_))
         request[ENTRY].about = f"token {token.id} {token.name}"
-        answer = document({"id": token.id, "name": token.name})
+        answer = document(LogoutDocument(id=token.id, name=token.name))
         answer.force_close()
         self._guard.put(token, keep=asyncio.current_task())
         return answer
@@ -223,9 +256,10 @@ class Tokens:
             running = await self._engine.read(lambda batch: _running(batch, token.id))
         except GrassError as error:
             return await answer.refuse(error)
-        jobs = {"held": 0 if body.kill else len(done.ids), "killed": len(done.ids) if body.kill else 0}
-        response = await answer.end({"id": token.id, "name": token.name, **jobs, "running": running})
-        if token.id == request[CALLER].token:
+        held, killed = (0, len(done.ids)) if body.kill else (len(done.ids), 0)
+        told = RevokedDocument(id=token.id, name=token.name, held=held, killed=killed, running=running)
+        response = await answer.end(told)
+        if token.id in (request[CALLER].token, request[CALLER].session):
             response.force_close()
         return response
 
@@ -234,7 +268,7 @@ class Tokens:
         last = requests.number(request, "last", 100, LAST_MAX)
         if self._guard.audit is None:
             raise Refused("this daemon keeps no audit")
-        return document({"entries": await asyncio.to_thread(self._guard.audit.read, last)})
+        return document(AuditDocument(entries=[*await asyncio.to_thread(self._guard.audit.read, last)]))
 
 
 def _check_rights(body: CreateBody) -> None:
@@ -253,7 +287,7 @@ def _running(batch: Batch, token: str) -> int:
     return sum(job.token == token for job in batch.board.holding.values())
 
 
-def _document(token: Token, now: float, used: TokenUsage) -> dict[str, object]:
+def _document(token: Token, now: float, used: TokenUsage) -> TokenDocument:
     return {
         "id": token.id,
         "scope": token.scope,
@@ -264,6 +298,7 @@ def _document(token: Token, now: float, used: TokenUsage) -> dict[str, object]:
         "jobs": used.jobs,
         "bytes": used.bytes,
         "is_code": token.is_code,
+        "page_of": token.page_of,
         "created": timestamp(token.created),
         "expires": timestamp(token.expires),
         "ended": timestamp(token.ended),

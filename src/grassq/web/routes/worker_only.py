@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from aiohttp import web
 
@@ -14,6 +15,7 @@ from grassq import __version__
 from grassq.core.model import Offer
 from grassq.core.names import DEFAULT_QUEUE, check_name, shown
 from grassq.core.planner.workers import WorkerRoles
+from grassq.core.resources.device_changes import Verb
 from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.errors import NotFound, Refused
 from grassq.web import requests
@@ -21,6 +23,7 @@ from grassq.web.access.auth import BODY, Route, owner_app
 from grassq.web.access.principal import OWNER
 from grassq.web.responses import document
 from grassq.web.routes.config import Config, config_route
+from grassq.web.routes.devices import VERBS, DevicesBody
 from grassq.web.submit import validate
 from grassq.web.workers.directory import LocalWorkerApi
 
@@ -49,6 +52,7 @@ class OwnWorkerRoutes:
             [
                 Route("POST", "/v1/create-queue", self.create_queue, "local"),
                 Route("POST", "/v1/delete-queue", self.delete_queue, "local"),
+                *(Route("POST", f"/v1/devices/{verb}", partial(self.devices, verb), "local") for verb in VERBS),
                 Route("GET", "/v1/info", self.info, "local"),
                 config_route(self._config),
                 Route("POST", "/v1/stop", self.stop, "local"),
@@ -84,6 +88,17 @@ class OwnWorkerRoutes:
             raise Refused("the queue 'default' always exists, and it has no limits to remove")
         await self._worker.withdraw(body.name)
         return document({"name": body.name, "notes": []})
+
+    async def devices(self, verb: Verb, request: web.Request) -> web.Response:
+        """Change devices of this machine; only the broker can end jobs."""
+        body = requests.decode(request[BODY], DevicesBody)
+        if body.worker not in (None, self._worker.name):
+            await self.refuse(request)
+        if body.kill:
+            raise Refused("only the broker ends jobs: remove the device without --kill, or ask with --broker HOST:PORT")
+        asked = body.change(verb)
+        notes = await self._worker.change_devices(asked)
+        return document({"worker": self._worker.name, "resource": asked.resource, "killed": [], "notes": notes})
 
     async def info(self, request: web.Request) -> web.Response:
         """Answer with what `doctor` shows of the daemon."""

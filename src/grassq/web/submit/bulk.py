@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from grassq.broker.service import Draft
 from grassq.core.job_options import JobOptions
 from grassq.core.names import shown
+from grassq.core.sweeps.parameters import check_parameters
 from grassq.core.syntax import shell_lines
 from grassq.errors import BadInput
 from grassq.gc_pause import gc_paused
@@ -122,6 +123,23 @@ def of_lines(text: bytes, template: JobTemplate) -> list[Draft]:
                 where = " from another machine" if template.submitter.is_remote else ""
                 raise BadInput(f"line {number}: more than {most:,} commands at once{where}; send them in parts")
     return drafts
+
+
+def with_parameters(drafts: list[Draft], columns: requests.ParameterColumns) -> list[Draft]:
+    """Return jobs with the parameters of a sweep, which has one value of each for each job."""
+    if not columns:
+        return drafts
+    for name, values in columns.items():
+        if len(values) != len(drafts):
+            raise BadInput(f"parameter {shown(name)} has {len(values):,} values for {len(drafts):,} jobs")
+    with gc_paused():
+        points = [
+            check_parameters(dict(zip(columns, point, strict=True))) for point in zip(*columns.values(), strict=True)
+        ]
+        return [
+            replace(draft, spec=replace(draft.spec, parameters=point))
+            for draft, point in zip(drafts, points, strict=True)
+        ]
 
 
 def of_commands(commands: Sequence[requests.Command], template: JobTemplate) -> list[Draft]:

@@ -32,18 +32,18 @@ from grassq.run import rundir
 from grassq.web import requests
 from grassq.web.access.auth import BODY, ENTRY, Route
 from grassq.web.access.bodies import REMOTE_BODY_MAX
+from grassq.web.access.description import ONE_SELECTOR, Description
 from grassq.web.access.principal import CALLER, Principal
+from grassq.web.answers.submissions import EditableDocument, EditableJobDocument, EditedDocument
 from grassq.web.requests import Environment, Submitter
-from grassq.web.responses import bulk_document, digest, document
+from grassq.web.responses import BulkDocument, bulk_document, digest, document
 from grassq.web.submit.handler import Submissions, check_command
 from grassq.web.submit.validate import DraftBuilder
 
 #: How often an edit of selected jobs is made again because another caller has edited one of the jobs meanwhile.
 TRIES_MAX = 5
-#: Characters of a request that the audit log keeps.
-ABOUT_MAX = 200
 #: Changes of these look for the job's program and directory again.
-LOOKED_UP = ("queue", "cwd", "shell", "env", "worker", *FILE_FIELDS)
+LOOKED_UP = ("queue", "cwd", "shell", "env", "worker", "wrap", *FILE_FIELDS)
 #: What to do where too many jobs are selected.
 IN_PARTS = "edit them in parts, such as 1-1000"
 MOVE_IN_PARTS = f"move {MOVED_AT_ONCE} at most at once"
@@ -93,32 +93,39 @@ class Edits:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
+        editable = Description(
+            "submissions", "Everything that can be changed of jobs, by name", EditableDocument, query=(ONE_SELECTOR,)
+        )
+        edit = Description("submissions", "Change jobs that have not started", EditedDocument, body=EditBody)
+        move = Description("submissions", "Move jobs to another place in the line", BulkDocument, body=MoveBody)
         return [
-            Route("GET", "/v1/jobs/editable", self.editable, "submit"),
-            Route("POST", "/v1/jobs/edit", self.edit, "submit", REMOTE_BODY_MAX),
-            Route("POST", "/v1/jobs/move", self.move, "submit"),
+            Route("GET", "/v1/jobs/editable", self.editable, "submit", about=editable),
+            Route("POST", "/v1/jobs/edit", self.edit, "submit", REMOTE_BODY_MAX, about=edit),
+            Route("POST", "/v1/jobs/move", self.move, "submit", about=move),
         ]
 
     async def editable(self, request: web.Request) -> web.Response:
         """Answer with everything that can be changed of jobs, by name, and with the version of each job."""
-        found = await self._find(requests.check_some(requests.selectors(request)), request[CALLER], LISTED_MAX, BY_SET)
+        chosen = requests.check_some(requests.selectors(request))
+        found = await self._find(chosen, request[CALLER].limited_to, LISTED_MAX, BY_SET)
         for job, _ in found.jobs:
             _refuse_foreign(job, request[CALLER])
-        return document({"jobs": [_editable_document(job) for job, _ in found.jobs], "started": found.started})
+        jobs = [_editable_document(job) for job, _ in found.jobs]
+        return document(EditableDocument(jobs=jobs, started=found.started))
 
     async def edit(self, request: web.Request) -> web.Response:
         """Change selected jobs that have not started: all of them or none, once per key."""
         raw, caller = request[BODY], request[CALLER]
         body = requests.decode(raw, EditBody)
-        chosen = requests.check_some(requests.parse_selectors(body.selectors, is_remote=not caller.is_local))
-        request[ENTRY].about = " ".join([*body.selectors, *(f"{name}=..." for name in body.set)])[:ABOUT_MAX]
+        chosen = requests.check_some(requests.parse_selectors(body.selectors, is_remote=not caller.is_at_home))
+        request[ENTRY].about = " ".join([*body.selectors, *(f"{name}=..." for name in body.set)])
         request_digest = digest(raw)
         known = await self._engine.read(partial(recalled, key=body.key, digest=request_digest))
         if known is not None:
             return _answer(known)
         editor = Editor(caller.name, caller.bearer, caller.limited_to)
         for _ in range(TRIES_MAX):
-            found = await self._find(chosen, caller, EDITED_MAX, IN_PARTS)
+            found = await self._find(chosen, caller.limited_to, EDITED_MAX, IN_PARTS)
             if body.version is not None:
                 _check_version(found, body.version)
             builder = await self._submissions.builder(Submitter(caller=caller))
@@ -135,35 +142,36 @@ class Edits:
         """Move selected jobs that have not started to another place in the line, all or none, once per key."""
         raw, caller = request[BODY], request[CALLER]
         body = requests.decode(raw, MoveBody)
-        chosen = requests.check_some(requests.parse_selectors(body.selectors, is_remote=not caller.is_local))
-        request[ENTRY].about = " ".join([*body.selectors, body.where, body.target or ""])[:ABOUT_MAX]
+        chosen = requests.check_some(requests.parse_selectors(body.selectors, is_remote=not caller.is_at_home))
+        request[ENTRY].about = " ".join([*body.selectors, body.where, body.target or ""])
         request_digest = digest(request.path.encode() + b" " + raw)
         known = await self._engine.read(partial(recalled, key=body.key, digest=request_digest))
         if known is not None:
             return document(bulk_document(known.done))
-        place = Destination(body.where, await self._target(body, caller))
-        found = await self._find(chosen, caller, MOVED_AT_ONCE, MOVE_IN_PARTS)
+        place = Destination(body.where, await self._target(body))
+        found = await self._find(chosen, caller.limited_to, MOVED_AT_ONCE, MOVE_IN_PARTS)
         mover, ids = Editor(caller.name, caller.bearer, caller.limited_to), [job.id for job, _ in found.jobs]
         handler = partial(move, ids=ids, place=place, mover=mover, key=body.key, digest=request_digest)
         done = await self._engine.change(handler, short=len(ids) <= BRIEF_MAX)
         return document(bulk_document(replace(done, notes=[*_notes(found), *done.notes])))
 
-    async def _target(self, body: MoveBody, caller: Principal) -> int | None:
+    async def _target(self, body: MoveBody) -> int | None:
+        """Return the job beside which others go: a job of any caller, because the move does not change it."""
         if (body.target is None) != (body.where in ("first", "last")):
             raise BadInput("before and after take one target job, first and last take none")
         if body.target is None:
             return None
-        found = await self._find(requests.parse_selectors([body.target]), caller, 1, "name one job as the target")
+        found = await self._find(requests.parse_selectors([body.target]), None, 1, "name one job as the target")
         return found.jobs[0].job.id if found.jobs else None
 
-    async def _find(self, chosen: Sequence[Selector], caller: Principal, most: int, hint: str) -> Found:
+    async def _find(self, chosen: Sequence[Selector], limited_to: str | None, most: int, hint: str) -> Found:
         """Return the selected jobs; raise Refused for one that was named by its id and has started."""
         jobs: list[Selected] = []
         environments: dict[bytes, bytes] = {}
         started = 0
         reading: Reading | None = None
         while reading is None or not reading.is_over:
-            some, bodies, reading = await self._engine.read(partial(_page, chosen, caller.limited_to, reading))
+            some, bodies, reading = await self._engine.read(partial(_page, chosen, limited_to, reading))
             environments |= bodies
             for job, named in some:
                 why = why_not(job)
@@ -181,7 +189,11 @@ class Edits:
 
 def _answer(edited: EditResult, notes: Sequence[str] = ()) -> web.Response:
     done = replace(edited.done, notes=[*notes, *edited.done.notes][:NOTES_MAX])
-    return document({**bulk_document(done), "changed": {str(job): what for job, what in edited.what.items()}})
+    answer: EditedDocument = {
+        **bulk_document(done),
+        "changed": {str(job): what for job, what in edited.what.items()},
+    }
+    return document(answer)
 
 
 def _page(
@@ -224,7 +236,10 @@ def _edited(
     _refuse_foreign(job, caller)
     edition = changes.applied_to(job, builder.known.has_prefix)
     words, options = edition.words, edition.options
-    if caller.is_local:
+    if words != job.spec.command:
+        # What the parameters said of the command may no longer be so.
+        options = replace(options, parameters=())
+    if caller.is_at_home:
         options = _rooted(options, before, cwd)
     request = job.spec.request if edition.keeps_amounts else builder.request_of(options)
     if words == job.spec.command and request == job.spec.request and replace(options, request=None) == before:
@@ -253,7 +268,7 @@ def _rooted(options: JobOptions, before: JobOptions, cwd: bytes) -> JobOptions:
 
 def _refuse_foreign(job: Job, caller: Principal) -> None:
     """Refuse the edit of a job of the broker's own machine from another: such a job may do more than a remote one."""
-    if not caller.is_local and job.spec.constraints.remote is None:
+    if not caller.is_at_home and job.spec.constraints.remote is None:
         raise Refused(f"job {job.id} was submitted on the broker's machine, and can be edited only there")
 
 
@@ -289,9 +304,9 @@ def _notes(found: Found) -> list[str]:
     return [f"{some} started, and cannot be changed so"]
 
 
-def _editable_document(job: Job) -> dict[str, object]:
+def _editable_document(job: Job) -> EditableJobDocument:
     values = {name: _sendable(value) for name, value in values_of(job).items()}
-    return {"id": job.id, "state": str(job.state), "version": version_of(job), "values": values}
+    return {"id": job.id, "state": job.state, "version": version_of(job), "values": values}
 
 
 def _sendable(value: object) -> object:

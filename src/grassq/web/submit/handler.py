@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -21,20 +22,26 @@ from grassq.core.syntax.file_words import SentTree
 from grassq.core.syntax.options import closest
 from grassq.errors import BadInput, Gone, GrassError, NotFound, StoreUnavailable
 from grassq.web import requests
-from grassq.web.access.auth import BODY, ENTRY
+from grassq.web.access.auth import BODY, ENTRY, Route
+from grassq.web.access.bodies import REMOTE_BODY_MAX
+from grassq.web.access.description import Description, Form
 from grassq.web.access.principal import CALLER
 from grassq.web.access.turns import CallerTurns
+from grassq.web.answers.submissions import ManySubmittedDocument, SubmittedDocument
 from grassq.web.requests import Submitter
 from grassq.web.responses import digest, document, enqueue_text, enqueued, lines_text, range_text, written_words
-from grassq.web.submit import bulk
+from grassq.web.submit import bulk, outputs
 from grassq.web.submit.file_options import unmade
 from grassq.web.submit.notify_targets import hosts_of
 from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
+from grassq.web.submit.rerun import rerun_submitter
 from grassq.web.submit.validate import DraftBuilder
 
 #: Larger requests, and more jobs than BRIEF_MAX, are read on another thread, so that the event loop can answer others.
 LARGE = 64 << 10
+#: Seconds in which the store says whether the jobs of a cancelled request are in it.
+RECALL_S = 5.0
 #: Larger requests of one token are worked on one after the other.
 ONE_AT_A_TIME = 16 << 10
 #: The answer to `--stdin` without lines; a command of another release, which does not send them, prints it.
@@ -52,11 +59,7 @@ def _in_turn(handler: Submit) -> Submit:
     """Let a handler work on one large request of each token at a time; refuse what takes too long to decode."""
 
     async def served(self: Submissions, request: web.Request) -> web.Response:
-        raw, token = request[BODY], request[CALLER].token
-        if token is None or len(raw) <= ONE_AT_A_TIME:
-            return await handler(self, request)
-        requests.check_amount(raw)
-        async with self.turns.of(token):
+        async with self.turn(request):
             return await handler(self, request)
 
     return served
@@ -65,11 +68,14 @@ def _in_turn(handler: Submit) -> Submit:
 class Submissions:
     """Reads, checks and stores what is submitted: a whole request, or nothing."""
 
-    def __init__(self, engine: Engine, default: Request, check_files: FileCheck, token_notify: str = "") -> None:
+    def __init__(
+        self, engine: Engine, default: Request, check_files: FileCheck, token_notify: str = "", project: str = ""
+    ) -> None:
         """Build the handlers; `check_files` checks the trees and the patterns of a job.
 
-        `token_notify` names the hosts that jobs of tokens may send notices to.
+        `token_notify` names the hosts that jobs of tokens may send notices to, `project` is the setting.
         """
+        self._project = project
         self._notify_hosts = hosts_of(token_notify)
         self._engine = engine
         self._check_files = check_files
@@ -79,13 +85,47 @@ class Submissions:
         self._program_check = ProgramCheck()
         self.turns = CallerTurns(1)
 
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+
+        def about(summary: str, answer: object, body: object, form: Form = "json") -> Description:
+            return Description("submissions", summary, answer, form, body=body)
+
+        enqueue = about(
+            "Submit what was typed after `grass enqueue`: the answer is what the command prints, `Grass-Exit` its exit "
+            "code and `Grass-Stdout` how many bytes of the answer go to stdout",
+            None,
+            requests.EnqueueBody,
+            "bytes",
+        )
+        submit = about("Submit jobs", SubmittedDocument, requests.SubmitBody)
+        many = about("Submit many jobs that differ in their command only", ManySubmittedDocument, requests.ManyBody)
+        return [
+            Route("POST", "/v1/enqueue", self.enqueue, "submit", REMOTE_BODY_MAX, about=enqueue),
+            Route("POST", "/v1/submit", self.submit, "submit", REMOTE_BODY_MAX, about=submit),
+            Route("POST", "/v1/submit-many", self.submit_many, "submit", REMOTE_BODY_MAX, about=many),
+        ]
+
+    @contextlib.asynccontextmanager
+    async def turn(self, request: web.Request) -> AsyncIterator[None]:
+        """Work on one large request of each token at a time; refuse what takes too long to decode."""
+        raw, token = request[BODY], request[CALLER].token
+        if token is None or len(raw) <= ONE_AT_A_TIME:
+            yield
+            return
+        requests.check_amount(raw)
+        async with self.turns.of(token):
+            yield
+
     async def builder(self, submitter: Submitter) -> DraftBuilder:
         """Return what makes drafts of this submitter's jobs, with the queues as they are now."""
         generation = self._engine.status.generation
         if generation != self._generation:
             self._snapshot = await self._engine.read(lambda batch: snapshot_of(batch.board), short=True)
             self._generation = generation
-        return DraftBuilder(submitter, self._snapshot, self._default, self._program_check, self._notify_hosts)
+        return DraftBuilder(
+            submitter, self._snapshot, self._default, self._program_check, self._notify_hosts, self._project
+        )
 
     async def check(self, read: Callable[[DraftBuilder], T], builder: DraftBuilder, raw: bytes, count: int) -> T:
         """Read and check a request of `count` jobs with what the cache knows; check the rest on a thread."""
@@ -107,11 +147,11 @@ class Submissions:
         """Split what was typed, store the job or the jobs, and answer with the text to print."""
         raw = request[BODY]
         try:
-            body = await _decoded(raw, requests.EnqueueBody)
+            body = await decoded(raw, requests.EnqueueBody)
             words = [requests.word_bytes(word) for word in body.words]
             builder = await self.builder(body.submitter(request[CALLER]))
             try:
-                typed, drafts = await self.check(partial(_read, body, words), builder, raw, _lines(body))
+                typed, drafts = await self.check(partial(read_typed, body, words), builder, raw, _lines(body))
             except GrassError as error:
                 ids = await self._stored_ids(error, body.key, raw)
                 typed = builder.known.split(words, lambda word: True)
@@ -144,7 +184,7 @@ class Submissions:
         """Return the one job that was typed, checked as by `enqueue` and not stored, and warnings."""
         words = [requests.word_bytes(word) for word in body.words]
         builder = await self.builder(body.submitter(request[CALLER]))
-        typed, drafts = await self.check(partial(_read, body, words), builder, request[BODY], 1)
+        typed, drafts = await self.check(partial(read_typed, body, words), builder, request[BODY], 1)
         if typed.command.stdin or len(drafts) != 1:
             raise BadInput("--stdin puts many commands into a queue; `grass what-if` is about one job")
         return drafts[0], typed.warnings
@@ -152,30 +192,36 @@ class Submissions:
     @_in_turn
     async def submit(self, request: web.Request) -> web.Response:
         """Store jobs that a program made."""
-        body = await _decoded(request[BODY], requests.SubmitBody)
-        builder = await self.builder(body.submitter(request[CALLER]))
+        body = await decoded(request[BODY], requests.SubmitBody)
+        submitter, first = body.submitter(request[CALLER]), None
+        if body.rerun_of is not None:
+            submitter, first = await self._engine.read(partial(rerun_submitter, id_=body.rerun_of, now=submitter))
+        builder = await self.builder(submitter)
         builder.submitter.check_count(len(body.jobs), requests.JOBS_MAX)
-        ids, warnings = await self._submitted(
-            request, lambda builder: [_draft(job, builder) for job in body.jobs], builder, body, len(body.jobs)
-        )
-        return document({"ids": ids, "warnings": warnings})
+
+        def read(builder: DraftBuilder) -> list[service.Draft]:
+            return [replace(_draft(job, builder), rerun_of=first) for job in body.jobs]
+
+        ids, warnings = await self.submitted(request, read, builder, body, len(body.jobs))
+        return document(SubmittedDocument(ids=ids, warnings=warnings))
 
     @_in_turn
     async def submit_many(self, request: web.Request) -> web.Response:
         """Store jobs of a program that share everything except the command."""
-        body = await _decoded(request[BODY], requests.ManyBody)
+        body = await decoded(request[BODY], requests.ManyBody)
         if body.job.command or body.job.shell:
             raise BadInput("`job` must have no command: the commands are in `commands`")
 
         def read(builder: DraftBuilder) -> list[service.Draft]:
-            return bulk.of_commands(body.commands, bulk.JobTemplate(body.job.options(), builder))
+            template = bulk.JobTemplate(builder.in_project(body.job.options()), builder)
+            return bulk.with_parameters(bulk.of_commands(body.commands, template), body.parameters)
 
         builder = await self.builder(body.submitter(request[CALLER]))
-        ids, warnings = await self._submitted(request, read, builder, body, len(body.commands))
+        ids, warnings = await self.submitted(request, read, builder, body, len(body.commands))
         # The ids are consecutive, so the first id and the count are enough.
-        return document({"first": ids[0], "count": len(ids), "warnings": warnings})
+        return document(ManySubmittedDocument(first=ids[0], count=len(ids), warnings=warnings))
 
-    async def _submitted(
+    async def submitted(
         self,
         request: web.Request,
         read: Callable[[DraftBuilder], list[service.Draft]],
@@ -187,16 +233,21 @@ class Submissions:
         raw, warnings = request[BODY], []
         try:
             drafts = await self.check(read, builder, raw, count)
-            missing = sorted({draft.spec.queue for draft in drafts} - builder.known.offers.keys())
+            missing = _missing(drafts, builder)
             if missing and not body.wait_for_queue:
                 raise _no_queue(missing[0], builder.known.offers)
         except GrassError as error:
             ids = await self._stored_ids(error, body.key, raw)
         else:
-            warnings = [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
+            warnings = self.missing_queues(drafts, builder)
             ids = await self._store(drafts, body.key, request)
         request[ENTRY].about = f"jobs {range_text(ids)}"
         return ids, warnings
+
+    def missing_queues(self, drafts: Sequence[service.Draft], builder: DraftBuilder) -> list[str]:
+        """Return a warning for each queue that does not exist yet."""
+        missing = _missing(drafts, builder)
+        return [f"there is no queue {shown(queue)} yet; its jobs wait until it is created" for queue in missing]
 
     async def _store(
         self, drafts: list[service.Draft], key: str, request: web.Request, as_sweep: bool = False
@@ -204,11 +255,38 @@ class Submissions:
         if not drafts:
             return []
         await self.check_files(draft.spec for draft in drafts)
-        request_digest, bearer = await _off_loop(digest, request[BODY]), request[CALLER].bearer
+        request_digest, bearer = await off_loop(digest, request[BODY]), request[CALLER].bearer
         handler = partial(
             service.submit, drafts=drafts, key=key, digest=request_digest, as_sweep=as_sweep, bearer=bearer
         )
-        return await self._engine.change(handler, key=key, recall=service.ids_of, short=len(drafts) <= BRIEF_MAX)
+        try:
+            made = await self._reserved([draft.spec for draft in drafts])
+        except GrassError as error:
+            return await self._stored_ids(error, key, request[BODY])
+        short = len(drafts) <= BRIEF_MAX
+        try:
+            return await self._engine.change(handler, key=key, recall=service.ids_of, short=short)
+        except GrassError:
+            await asyncio.to_thread(outputs.release, made)
+            raise
+        except asyncio.CancelledError:
+            if made:
+                # Decided after the submission, which the engine may still have before it: both are short, or none.
+                recall = partial(service.recall, key=key, digest=request_digest)
+                await self._release_if_unknown(made, self._engine.read(recall, short=short))
+            raise
+
+    async def _release_if_unknown(self, made: list[bytes], stored: Awaitable[object]) -> None:
+        """Remove the output files of a request that was cancelled, unless its jobs are stored or that is not known."""
+        with contextlib.suppress(GrassError, TimeoutError):
+            async with asyncio.timeout(RECALL_S):
+                if await stored is None:
+                    await asyncio.to_thread(outputs.release, made)
+
+    async def _reserved(self, specs: list[Spec]) -> list[bytes]:
+        """Make the output files of jobs that may run on this machine."""
+        here = [each for each in specs if outputs.is_here(each, self._snapshot)]
+        return await asyncio.to_thread(outputs.reserve, here) if here else []
 
     async def check_files(self, specs: Iterable[Spec]) -> None:
         """Raise BadInput for trees that are not here, and for patterns that are none."""
@@ -217,18 +295,20 @@ class Submissions:
 
     async def _stored_ids(self, error: GrassError, key: str, raw: bytes) -> list[int]:
         """Return the jobs of a repeated request, which may be invalid by now; raise the error if none are stored."""
-        recall = partial(service.recall, key=key, digest=await _off_loop(digest, raw))
+        recall = partial(service.recall, key=key, digest=await off_loop(digest, raw))
         stored = await self._engine.read(recall, short=True)
         if stored is None:
             raise error
         return service.ids_of(stored)
 
 
-async def _decoded(raw: bytes, kind: type[T]) -> T:
-    return await _off_loop(lambda raw: requests.decode(raw, kind), raw)
+async def decoded(raw: bytes, kind: type[T]) -> T:
+    """Decode a body; a large one on another thread."""
+    return await off_loop(lambda raw: requests.decode(raw, kind), raw)
 
 
-async def _off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
+async def off_loop(do: Callable[[bytes], T], raw: bytes) -> T:
+    """Return what `do` makes of a body; of a large one on another thread."""
     return do(raw) if len(raw) <= LARGE else await asyncio.to_thread(do, raw)
 
 
@@ -237,9 +317,10 @@ def _lines(body: requests.EnqueueBody) -> int:
     return 1 if body.lines is None else 1 + requests.word_bytes(body.lines).count(b"\n")
 
 
-def _read(
+def read_typed(
     body: requests.EnqueueBody, words: list[bytes], builder: DraftBuilder
 ) -> tuple[enqueue_syntax.Enqueue, list[service.Draft]]:
+    """Return what was typed after `enqueue`, and its jobs."""
     typed, draft = builder.read_enqueue(words, body.sent)
     if not typed.command.stdin and body.lines is None:
         return typed, [draft]
@@ -247,7 +328,12 @@ def _read(
         raise BadInput("--stdin puts many commands into a queue, and `grass run` follows one: use grass enqueue")
     if body.lines is None:
         return typed, []
-    return typed, bulk.of_lines(requests.word_bytes(body.lines), bulk.JobTemplate(typed.options, builder))
+    drafts = bulk.of_lines(requests.word_bytes(body.lines), bulk.JobTemplate(typed.options, builder))
+    return typed, bulk.with_parameters(drafts, body.parameters)
+
+
+def _missing(drafts: Sequence[service.Draft], builder: DraftBuilder) -> list[str]:
+    return sorted({draft.spec.queue for draft in drafts} - builder.known.offers.keys())
 
 
 def _no_queue(queue: str, known: Iterable[str]) -> NotFound:
@@ -265,6 +351,6 @@ def check_command(words: tuple[bytes, ...], options: JobOptions, known: QueueSna
 
 
 def _draft(job: requests.JobBody, builder: DraftBuilder) -> service.Draft:
-    words, options = tuple([requests.word_bytes(word) for word in job.command]), job.options()
+    words, options = tuple([requests.word_bytes(word) for word in job.command]), builder.in_project(job.options())
     check_command(words, options, builder.known)
     return builder.draft(words, options, builder.request_of(options))

@@ -106,7 +106,7 @@ def snapshot_of(board: Board) -> QueueSnapshot:
 def _precedence(roles: WorkerRoles, worker: WorkerState, queue: str) -> tuple[object, ...]:
     """Return a key by which the worker whose offer decides comes first."""
     name, offer = worker.info.name, worker.offer(queue)
-    is_odd = queue == DEFAULT_QUEUE and offer is not None and bool(offer.prefix or offer.slots)
+    is_odd = queue == DEFAULT_QUEUE and offer is not None and bool(offer.prefix or offer.slots or offer.wrap)
     return name not in roles.trusted, is_odd, worker.offered_since(queue), name
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from grassq.broker.service import Draft
 from grassq.core.job_options import SPEC_FIELDS, JobOptions, uses_files
 from grassq.core.model import ANYWHERE, Constraints, Offer, RemoteSubmitter, Spec
-from grassq.core.names import check_mark, shown
+from grassq.core.names import check_mark, check_name, shown
 from grassq.core.planner.workers import WorkerRoles
 from grassq.core.resources.amounts import Request, parse_request
 from grassq.core.resources.capacity import Limits, parse_limits
@@ -21,16 +21,17 @@ from grassq.core.syntax import enqueue as enqueue_syntax
 from grassq.core.syntax.enqueue import Enqueue
 from grassq.core.syntax.placeholders import placeholders
 from grassq.core.syntax.resource_names import VRAM, VRAM_OF
-from grassq.core.syntax.shell_lines import quoting_hint
+from grassq.core.syntax.shell_lines import quoting_hint, wrapper_words
 from grassq.errors import BadInput, Refused
 from grassq.web.requests import Submitter
-from grassq.web.submit import file_options
+from grassq.web.submit import file_options, outputs
 from grassq.web.submit.json5_text import parse_object, parse_value
 from grassq.web.submit.notify_targets import check_targets
 from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot
 
 ENVIRONMENT_MAX = 2 << 20
+PROJECT_VARIABLE = b"GRASS_PROJECT"
 #: Linux gives a program no word, and no NAME=value, that is longer than this (MAX_ARG_STRLEN).
 WORD_BYTES_MAX = (128 << 10) - 1
 #: Linux gives a program no more than this of words and variables together, however large its stack may get.
@@ -63,6 +64,7 @@ def read_offer(typed: enqueue_syntax.CreateQueue, submitter: Submitter, roles: W
         typed.allow_env,
         slots=typed.slots,
         order=typed.order,
+        wrap=typed.wrap,
     )
 
 
@@ -91,6 +93,8 @@ class DraftBuilder(Struct, frozen=True):
     program_check: ProgramCheck = field(default_factory=ProgramCheck)
     #: The hosts that jobs of tokens may send notices to.
     notify_hosts: frozenset[str] = frozenset()
+    #: The project of a job that names none, unless the submitter's environment does.
+    project: str = ""
 
     def read_enqueue(self, words: Sequence[bytes], sent: Sequence[str] | None = None) -> tuple[Enqueue, Draft]:
         """Return what was typed after `enqueue`, and the job; with --stdin the job has no command yet.
@@ -103,8 +107,15 @@ class DraftBuilder(Struct, frozen=True):
         if typed.command.broker is not None:
             # The command line takes --broker away only there; elsewhere the word may belong to the job's program.
             raise BadInput("--broker comes first, before the queue: grass enqueue --broker ADDRESS QUEUE ...")
-        options = file_options.with_manifests(typed.options, sent)
+        options = self.in_project(file_options.with_manifests(typed.options, sent))
         return replace(typed, options=options), self.draft(typed.words, options, self.request_of(options))
+
+    def in_project(self, options: JobOptions) -> JobOptions:
+        """Return the options of a new job with its project: its own, else the submitter's, else the setting."""
+        stated = self.submitter.env.values.get(PROJECT_VARIABLE, b"").decode("utf-8", "replace") or self.project
+        if options.project is not None or not stated:
+            return options
+        return replace(options, project=check_name(stated, "project name (of GRASS_PROJECT, or the setting)"))
 
     def request_of(self, options: JobOptions) -> Request:
         """Return the amounts a job asks for."""
@@ -121,6 +132,7 @@ class DraftBuilder(Struct, frozen=True):
         submitter, known = self.submitter, self.known
         _check_right(options, submitter)
         options = file_options.completed(options, submitter, self.program_check)
+        options = outputs.completed(options, submitter)
         self._check_values(words, options, request)
         env, cwd = self.default_env(options)
         if options.notify:
@@ -132,7 +144,7 @@ class DraftBuilder(Struct, frozen=True):
         elif offer is not None and known.runs_here(options.queue, options.worker):
             self.program_check.check_directory(cwd)
             if not file_options.brings_programs(options):
-                self._check_program((*offer.prefix, *((shell,) if shell else words)), env, cwd)
+                self._check_program(_started(offer, options, (shell,) if shell else words), env, cwd)
         elif offer is None and options.cwd is not None and known.roles.is_here(options.worker):
             self.program_check.check_directory(cwd)
         if len(submitter.env.encoded) > ENVIRONMENT_MAX:
@@ -148,7 +160,7 @@ class DraftBuilder(Struct, frozen=True):
             env=options.env,
             own_cwd=options.cwd is not None,
             constraints=_constraints(options, submitter, needs_command=not words),
-            by=submitter.caller.token,
+            by=submitter.caller.by,
             **{name: getattr(options, name) for name in SPEC_FIELDS},
         )
         return Draft(spec, submitter.env.encoded, options.name, options.priority, options.hold)
@@ -172,7 +184,8 @@ class DraftBuilder(Struct, frozen=True):
             raise BadInput(
                 f"queue {shown(options.queue)} has slots: a job there takes one of them, and asks for no amounts"
             )
-        self.check_placeholders((*words, *(value for _, value in options.env)), request, options.queue)
+        wrap = () if options.wrap is None else (options.wrap,)
+        self.check_placeholders((*words, *(value for _, value in options.env), *wrap), request, options.queue)
 
     def check_size(self, words: tuple[bytes, ...], options: JobOptions) -> None:
         """Refuse words and variables that are too long to be given to a program: the job would fail at its start."""
@@ -219,17 +232,30 @@ def _exec_bytes() -> int:
     return min(stated, EXEC_BYTES_MAX) if stated > 0 else EXEC_BYTES_MAX
 
 
+def _started(offer: Offer, options: JobOptions, words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the words that this machine starts; with a wrapper, the command may be a program only inside of it."""
+    outer = offer.wrap or options.wrap
+    return (*offer.prefix, *words) if outer is None else wrapper_words(outer)
+
+
 def _constraints(options: JobOptions, submitter: Submitter, *, needs_command: bool) -> Constraints:
     """Return what the job demands of its worker, and for a remote submitter what the submitter chose."""
     worker = None if options.worker is None else check_mark(options.worker, "worker name")
     labels = tuple(sorted({check_mark(label, "label") for label in options.labels}))
     names = tuple(sorted({name for name, _ in options.env}))
-    remote = (
-        RemoteSubmitter(submitter.caller.bare, names, options.cwd is not None, options.shell is not None)
-        if submitter.is_remote
-        else None
+    remote = None
+    if submitter.is_remote:
+        own_cwd, shell = options.cwd is not None, options.shell is not None
+        remote = RemoteSubmitter(submitter.caller.bare, names, own_cwd, shell)
+        remote = remote if options.output is None else replace(remote, output=True)
+    constraints = Constraints(
+        worker,
+        labels,
+        remote,
+        needs_command,
+        files=True if uses_files(options) else UNSET,
+        wraps=UNSET if options.wrap is None else True,
     )
-    constraints = Constraints(worker, labels, remote, needs_command, True if uses_files(options) else UNSET)
     return ANYWHERE if constraints == ANYWHERE else constraints
 
 

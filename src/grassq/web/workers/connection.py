@@ -22,6 +22,7 @@ from grassq.core.protocol import (
     LONG_POLLS_MAX,
     NO_PING,
     Answer,
+    ChangeDevices,
     DropOffer,
     FindCut,
     LinkTimes,
@@ -36,6 +37,7 @@ from grassq.core.protocol import (
     TicketKept,
     Welcome,
 )
+from grassq.core.resources.device_changes import DeviceChange
 from grassq.core.states import RefusedByWorker as RefusedEvent
 from grassq.errors import BadInput, GrassError, NotFound, Refused, StoreUnavailable
 from grassq.link.connection import ConnectionEnded, FramedConnection, FrameRefused
@@ -96,6 +98,9 @@ class WorkerConnection:
         self._polls = asyncio.Semaphore(LONG_POLLS_MAX)
         #: The worker can be asked what was cut out of a log, and a read of a log has shown that it leaves out bytes.
         self._cuts_logs = self._has_cut = False
+        self._wraps = self._changes_devices = False
+        #: Whether the worker can leave the logs of a removed job.
+        self.keeps_logs = False
         self._ahead = 0
         #: The position that was sent with the last start.
         self._told: StorePosition | None = None
@@ -146,8 +151,16 @@ class WorkerConnection:
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
         """Make or replace a queue of the worker."""
+        if offer.wrap is not None and not self._wraps:
+            raise Refused(f"worker {self.name} is of an earlier release, which has no --wrap; upgrade it first")
         status, *notes = (await self.ask(MakeOffer(offer))).words or ("created",)
         return status, notes
+
+    async def change_devices(self, asked: DeviceChange) -> list[str]:
+        """Add, remove, drain or undrain devices of the worker; return notes."""
+        if not self._changes_devices:
+            raise Refused(f"worker {self.name} is of an earlier release, whose devices cannot be changed; upgrade it")
+        return [*(await self.ask(ChangeDevices(asked))).words]
 
     async def withdraw(self, queue: str) -> None:
         """Delete a queue of the worker."""
@@ -215,7 +228,8 @@ class WorkerConnection:
         hello = await self._frames.first(self._times.greet_s)
         if not isinstance(hello, Hello):
             raise ConnectionEnded("the first frame is not a hello")
-        self._cuts_logs = hello.info.cuts_logs
+        self._cuts_logs, self._wraps = hello.info.cuts_logs, hello.info.wraps
+        self._changes_devices, self.keeps_logs = hello.info.changes_devices, hello.info.keeps_logs
         self._engine.connect(self.name, self.send)
         # A worker that was admitted because the store was restored must not claim otherwise now.
         self._say(replace(hello, fresh=True, seen=self._restored or hello.seen))

@@ -7,8 +7,9 @@ from typing import Protocol
 from grassq.core.messages import Forget, LeftFolder
 from grassq.core.model import Offer
 from grassq.core.names import shown
+from grassq.core.resources.device_changes import DeviceChange
 from grassq.errors import Refused
-from grassq.run import rundir
+from grassq.run import log_files, rundir
 from grassq.web.logs.cache import LogCache
 from grassq.web.logs.index import LogIndexes
 from grassq.web.logs.tail import LogReader, Source
@@ -17,13 +18,16 @@ from grassq.web.workers.registry import WorkerRegistry
 
 
 class QueueAdmin(Protocol):
-    """Makes and deletes the queues of one worker."""
+    """Makes and deletes the queues of one worker, and changes its devices."""
 
     async def offer(self, offer: Offer) -> tuple[str, list[str]]:
         """Make or replace a queue; return `created`, `unchanged` or `replaced`, and notes."""
 
     async def withdraw(self, queue: str) -> None:
         """Delete a queue."""
+
+    async def change_devices(self, asked: DeviceChange) -> list[str]:
+        """Add, remove, drain or undrain devices; return notes."""
 
 
 class LocalWorkerApi(QueueAdmin, Protocol):
@@ -45,8 +49,11 @@ class LocalWorkerApi(QueueAdmin, Protocol):
     def logs(self) -> LogReader:
         """The logs of the worker's attempts."""
 
-    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
-        """Delete the folders of ended jobs, except the checkpoints of the jobs in `spare`; return what is left."""
+    async def remove(self, ids: list[int], spare: set[int], *, keep_logs: bool = False) -> list[LeftFolder]:
+        """Delete the folders of ended jobs, except the checkpoints of the jobs in `spare`; return what is left.
+
+        With `keep_logs`, put the folders aside.
+        """
 
     async def size(self, ids: list[int]) -> int:
         """Return the bytes that the folders of jobs take of the disk."""
@@ -81,7 +88,7 @@ class WorkerDirectory:
         self._cache = cache
 
     def queue_admin(self, worker: str | None = None) -> QueueAdmin:
-        """Return the worker whose queues are changed: the named one, or this machine's own."""
+        """Return the worker whose queues or devices are changed: the named one, or this machine's own."""
         if self._local is not None and worker in (None, self._local.name):
             return self._local
         if worker is None:
@@ -104,18 +111,25 @@ class WorkerDirectory:
             f"worker {worker} is out of touch and no copy of this log is here; it can be read when the worker is back"
         )
 
-    async def remove(self, ids: list[int], spare: set[int]) -> list[LeftFolder]:
+    @property
+    def kept_in(self) -> str | None:
+        """The folder on this machine in which the folders of removed jobs are kept; None if no job runs here."""
+        return None if self._local is None or self._home is None else log_files.kept_dir(self._home)
+
+    async def remove(self, ids: list[int], spare: set[int], *, keep_logs: bool = False) -> list[LeftFolder]:
         """Delete the files of some ended jobs: here and on connected workers now, on others when they connect.
 
-        Return the folders that are still on this machine; a worker elsewhere tries again by itself.
+        Return the folders that are still on this machine; a worker elsewhere tries again by itself. With `keep_logs`,
+        the folders are put aside; copies of logs are deleted in any case.
         """
         if self._cache is not None:
             self._cache.remove(ids)
         if self.indexes is not None:
             await self.indexes.remove(ids)
         for link in self._links.all():
-            link.send(Forget(tuple(ids), tuple(spare)))
-        return [] if self._local is None else await self._local.remove(ids, spare)
+            if link.keeps_logs or not keep_logs:
+                link.send(Forget(tuple(ids), tuple(spare), keep_logs))
+        return [] if self._local is None else await self._local.remove(ids, spare, keep_logs=keep_logs)
 
     async def size(self, ids: list[int]) -> int:
         """Return the bytes that the folders of jobs take of this machine's disk."""
