@@ -18,6 +18,10 @@ from tests.machines.site import USER, MachineSite, SshMachine
 EXAMPLE = ROOT / "examples" / "ml-scheduler"
 #: The programs in ~/bin there come first, as with a driver's tools in an unusual place.
 BASHRC = 'PATH="$HOME/bin:$PATH"\n'
+#: So little memory that every GPU of the tests has it.
+LITTLE = "--memory-required=10"
+#: Counts its starts, then waits for a file there, which the test makes.
+GATED = "echo begun; echo x >> ~/starts.{0}; echo part > made; until [ -e ~/open.{0} ]; do sleep 0.05; done; echo done"
 
 
 def card(index: int, *, used: int = 0, total_mib: int = 6000, used_mib: int = 0) -> str:
@@ -141,3 +145,25 @@ class BatchProcess:
 def events(out: str) -> list[tuple[str, str]]:
     """What happened to which job, in the order printed."""
     return re.findall(r"^(started|finished|failed): ([^;]+);", out, re.MULTILINE)
+
+
+def gated(desk: Desk, two: SshMachine, *names: str) -> BatchProcess:
+    """Start a batch of jobs that wait for files there."""
+    desk.yaml("m.yaml", two)
+    for name in names:
+        for kind in ("starts", "open"):
+            (two.home / f"{kind}.{name}").unlink(missing_ok=True)
+    desk.batch(*(GATED.format(name) for name in names))
+    return desk.call("batch.sh", "--machines", "m", LITTLE)
+
+
+def open_gates(two: SshMachine, *names: str) -> None:
+    """Let jobs end."""
+    for name in names:
+        (two.home / f"open.{name}").touch()
+
+
+def starts(two: SshMachine, name: str) -> int:
+    """How often a job was started."""
+    file = two.home / f"starts.{name}"
+    return file.read_text().count("x") if file.exists() else 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.compat.batches import Desk, card, gpu_machine
+from tests.compat.peasy import Peasy
 from tests.compat.schedulers import Scheduler
 from tests.machines.conftest import shared_site
 from tests.machines.site import MachineSite, SshMachine
@@ -42,5 +43,15 @@ def desk(tmp_path: Path, shared_site: MachineSite) -> Iterator[Desk]:
     cwd = tmp_path / "work"
     cwd.mkdir()
     world = Desk(tmp_path / "home", cwd, shared_site)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def peasy(tmp_path: Path) -> Iterator[Peasy]:
+    """GPUPeasy in a home of its own; nothing runs yet."""
+    cwd = tmp_path / "work"
+    cwd.mkdir()
+    world = Peasy(tmp_path / "home", cwd)
     yield world
     world.close()

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.compat.batches import Desk, card, events, gpu_machine
+from tests.compat.batches import LITTLE, Desk, card, events, gpu_machine
 from tests.docs.blocks import ROOT
 from tests.e2e.world import eventually
 from tests.machines.fake_tools import put_nvidia
@@ -18,8 +18,6 @@ from tests.machines.site import MachineSite, SshMachine
 
 from grassq.compat.execute_batch.results import RECORD
 
-#: So little memory that the machine of the tests has it.
-LITTLE = "--memory-required=10"
 README = (ROOT / "README.md").read_text()
 PAGE = (ROOT / "docs/howto/from-ml-scheduler.md").read_text()
 #: The generous bound of F101.

@@ -1,4 +1,4 @@
-"""execute_batch when something is wrong: bad input, machines that cannot be used, signals, crashes, broken lines."""
+"""execute_batch when something breaks: signals, crashes, broken lines."""
 
 from __future__ import annotations
 
@@ -10,183 +10,17 @@ import subprocess
 import sys
 
 import pytest
-from tests.compat.batches import BatchProcess, Desk, events
+from tests.compat.batches import GATED, LITTLE, Desk, events, gated, open_gates, starts
 from tests.e2e.world import BIN, eventually
 from tests.machines.proxy import Proxies
-from tests.machines.site import MachineSite, SshMachine
+from tests.machines.site import SshMachine
 
 from grassq.compat.execute_batch.results import RECORD
 
-LITTLE = "--memory-required=10"
 #: More than a pipe holds, and less than the longest word of a command.
 PIPE_BYTES = 100_000
 #: A line so slow that files take longer than the first words about their transfer.
 SLOW_BYTES_S = 300_000
-#: Counts its starts, then waits for a file there, which the test makes.
-GATED = "echo begun; echo x >> ~/starts.{0}; echo part > made; until [ -e ~/open.{0} ]; do sleep 0.05; done; echo done"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nothing.sh", "--machines", "m"], "nothing.sh cannot be read: No such file"),
-        (["batch.sh", "--machines", "nowhere"], "there is no machine file nowhere"),
-        (["batch.sh", "--machines", "bad"], "bad.yaml line 2 is not YAML"),
-        (["batch.sh", "--machines", "short"], "port is missing"),
-        (["batch.sh", "--machines", "keyless"], "ssh_key_path"),
-        (["batch.sh", "--machines", "option"], "ip '-oProxyCommand=x' begins with '-'"),
-        (["batch.sh", "--machines", "m", "n"], "m and n are the same machine"),
-        (["batch.sh", "--machines", "m", "--memory-required=lots"], "'lots' is not a whole number of megabytes"),
-        (["batch.sh", "--machines", "m", "--copy-forward", "nothing"], "there is no file or folder nothing"),
-        (["batch.sh", "--machines", "m", "--copy-backwards", "../x"], "--copy-backwards"),
-        (["--machines", "m", "batch.sh"], "--machines has taken batch.sh as a machine"),
-        (["empty.sh", "--machines", "m"], "empty.sh has no command in it"),
-        ([".", "--machines", "m"], "cannot be read: Is a directory"),
-    ],
-)
-def test_mistakes_are_one_line_and_exit_2_and_nothing_is_started(
-    desk: Desk, two: SshMachine, words: list[str], said: str
-) -> None:
-    desk.batch("true")
-    desk.batch(name="empty.sh")
-    desk.yaml("m.yaml", two)
-    desk.yaml("n.yaml", two)
-    desk.yaml("option.yaml", two, ip="-oProxyCommand=x")
-    desk.yaml("keyless.yaml", two, ssh_key_path="/nowhere/key")
-    (desk.cwd / "bad.yaml").write_text("username: [\n")
-    (desk.cwd / "short.yaml").write_text(f"username: ann\nip: h\nssh_key_path: {desk.site.key}\n")
-    assert said in desk.refused(2, *words)
-    assert not desk.results.exists()
-    assert not (desk.home / "daemon.lock").exists(), "not even a daemon was needed"
-
-
-def test_results_that_cannot_be_a_folder_are_a_mistake(desk: Desk, two: SshMachine) -> None:
-    desk.yaml("m.yaml", two)
-    desk.batch("true")
-    desk.results.write_text("mine")
-    assert "job_results is not a folder; results are put there, so move it away" in desk.refused(
-        2, "batch.sh", "--machines", "m"
-    )
-    assert desk.results.read_text() == "mine"
-
-
-def test_t46_a_machine_that_does_not_answer_ends_the_call_unless_it_is_skipped(
-    desk: Desk, two: SshMachine, shared_site: MachineSite
-) -> None:
-    desk.yaml("m.yaml", two)
-    desk.yaml("off.yaml", two, port=2299)
-    desk.batch("true")
-    refused = desk.execute("batch.sh", "--machines", "m", "off", LITTLE)
-    assert (refused.code, refused.out) == (1, ""), refused
-    assert refused.err.startswith("execute_batch: off cannot be used: ") and refused.err.count("\n") == 1
-    assert "--skip-unreachable goes on without it" in refused.err
-    done = desk.execute("batch.sh", "--machines", "m", "off", LITTLE, "--skip-unreachable")
-    assert done.code == 0, done
-    assert "machine limits:  {'m': 2}" in done.out
-    alone = desk.execute("batch.sh", "--machines", "off", LITTLE, "--skip-unreachable", "--rerun-failed")
-    assert alone.code == 0, "everything is done, so no machine is asked"
-
-
-def test_a_host_key_that_is_not_known_is_accepted_only_when_asked(desk: Desk, two: SshMachine) -> None:
-    desk.yaml("m.yaml", two)
-    desk.batch("true")
-    known = desk.site.known_hosts.read_text()
-    try:
-        desk.site.known_hosts.write_text("")
-        refused = desk.execute("batch.sh", "--machines", "m", LITTLE)
-        assert refused.code == 1
-        assert "its host key is not known; log in once with ssh" in refused.err
-        assert desk.execute("batch.sh", "--machines", "m", LITTLE, "--accept-key").code == 0
-    finally:
-        desk.site.known_hosts.write_text(known)
-
-
-def test_a_machine_that_is_put_right_is_used_by_the_next_call(desk: Desk, two: SshMachine) -> None:
-    desk.yaml("m.yaml", two)
-    desk.batch("true", name="a.sh")
-    desk.batch("true", name="b.sh")
-    assert desk.execute("a.sh", "--machines", "m", LITTLE).code == 0
-    keys = desk.site.known_hosts
-    kept = keys.read_text()
-    try:
-        keys.write_text("")
-        two.kill_sessions()
-        eventually(lambda: desk.json("machine", "list")["machines"][0]["state"] == "needs you", "it waits", 60.0)
-        refused = desk.execute("b.sh", "--machines", "m", LITTLE)
-        assert refused.code == 1 and "m cannot be used: " in refused.err
-    finally:
-        keys.write_text(kept)
-    assert desk.execute("b.sh", "--machines", "m", LITTLE).code == 0
-
-
-def test_a_machine_that_the_user_has_added_is_used_under_its_name(desk: Desk, two: SshMachine) -> None:
-    desk.yaml("m.yaml", two)
-    desk.batch("true")
-    desk.ok("machine", "add", "mine", "m.yaml")
-    done = desk.execute("batch.sh", "--machines", "m", LITTLE, "--verbose")
-    assert done.code == 0, done
-    assert "batch.sh.1 is job 1 on mine" in done.err
-    assert [machine["name"] for machine in desk.json("machine", "list")["machines"]] == ["mine"]
-
-
-@pytest.mark.parametrize(
-    ("typed", "ip"), [("ann@{address}", "{address}"), ("two", "{address}"), ("two", "two"), ("ann@two", "{address}")]
-)
-def test_a_machine_that_the_user_has_added_is_known_by_where_ssh_finds_it(
-    desk: Desk, two: SshMachine, typed: str, ip: str
-) -> None:
-    desk.yaml("m.yaml", two, ip=ip.format(address=two.address))
-    desk.batch("true")
-    desk.ok("machine", "add", "mine", typed.format(address=two.address))
-    desk.crash()  # the next daemon has not connected the machine when the batch asks
-    done = desk.execute("batch.sh", "--machines", "m", LITTLE, "--verbose")
-    assert "batch.sh.1 is job 1 on mine" in done.err, done
-    assert [machine["name"] for machine in desk.json("machine", "list")["machines"]] == ["mine"]
-
-
-def test_two_names_of_one_machine_are_found_out(desk: Desk, two: SshMachine) -> None:
-    desk.ok("machine", "add", "mine", "two")
-    desk.yaml("m.yaml", two)
-    desk.yaml("n.yaml", two, ip="two")
-    desk.batch("true")
-    assert "m and n are the same machine, mine" in desk.refused(2, "batch.sh", "--machines", "m", "n", LITTLE)
-
-
-def test_a_machine_that_the_user_adds_later_wins_and_slots_of_the_earlier_one_count(
-    desk: Desk, two: SshMachine
-) -> None:
-    call = gated(desk, two, "a", "b")
-    eventually(lambda: starts(two, "a") and starts(two, "b"), "two jobs run")
-    desk.ok("machine", "add", "mine", two.target)
-    desk.batch("true", name="other.sh")
-    refused = desk.execute("other.sh", "--machines", "m", LITTLE)
-    assert refused.code == 1 and "GPUs: each of them has a job" in refused.err, refused
-    open_gates(two, "a", "b")
-    assert call.end().code == 0
-    done = desk.execute("other.sh", "--machines", "m", LITTLE, "--verbose")
-    assert "other.sh.1 is job 3 on mine" in done.err, done
-
-
-def gated(desk: Desk, two: SshMachine, *names: str) -> BatchProcess:
-    """Start a batch of jobs that wait for files there."""
-    desk.yaml("m.yaml", two)
-    for name in names:
-        for kind in ("starts", "open"):
-            (two.home / f"{kind}.{name}").unlink(missing_ok=True)
-    desk.batch(*(GATED.format(name) for name in names))
-    return desk.call("batch.sh", "--machines", "m", LITTLE)
-
-
-def open_gates(two: SshMachine, *names: str) -> None:
-    """Let jobs end."""
-    for name in names:
-        (two.home / f"open.{name}").touch()
-
-
-def starts(two: SshMachine, name: str) -> int:
-    """How often a job was started."""
-    file = two.home / f"starts.{name}"
-    return file.read_text().count("x") if file.exists() else 0
 
 
 def running(two: SshMachine) -> list[str]:
@@ -372,12 +206,15 @@ def test_a_second_interrupt_leaves_at_once_and_the_next_call_says_what_became_of
     desk.batch("trap '' TERM; echo begun; sleep 30")
     call = desk.call("batch.sh", "--machines", "m", LITTLE)
     eventually(lambda: (desk.results / "batch.sh.1.out").exists() and desk.out("batch.sh.1") == "begun\n", "it runs")
+    # A daemon that answers late is told nevertheless before the call leaves.
+    os.kill(desk.daemon_pid(), signal.SIGSTOP)
     call.signal(signal.SIGINT)
     call.until("interrupting tasks")
     call.signal(signal.SIGINT)
+    os.kill(desk.daemon_pid(), signal.SIGCONT)
     done = call.end()
     assert done.code == 130
-    assert "left; " in done.err
+    assert "are being ended" in done.err and "left; " in done.err
     desk.batch("true", name="other.sh")
     assert (desk.results / ".grass/batch.sh.json").exists()
     desk.ended(1)
@@ -386,6 +223,21 @@ def test_a_second_interrupt_leaves_at_once_and_the_next_call_says_what_became_of
     assert again.code == 0, again
     assert "job 1 of line 1 is not done: it was cancelled" in again.err and "the line runs again" in again.err
     assert desk.out("batch.sh.1") == "again\n"
+
+
+def test_a_call_that_could_not_tell_the_daemon_says_that_its_jobs_may_go_on(desk: Desk, two: SshMachine) -> None:
+    desk.yaml("m.yaml", two)
+    desk.batch("until [ -e ~/go ]; do sleep 0.05; done")
+    call = desk.call("batch.sh", "--machines", "m", LITTLE)
+    call.until("started: ")
+    os.kill(desk.daemon_pid(), signal.SIGSTOP)
+    call.signal(signal.SIGINT)
+    call.until("interrupting tasks")
+    call.signal(signal.SIGINT)
+    done = call.end()
+    os.kill(desk.daemon_pid(), signal.SIGCONT)
+    assert done.code == 130
+    assert "the daemon does not answer, so 1 jobs may go on" in done.err and "are being ended" not in done.err
 
 
 def test_a_closed_stdout_loses_no_result(desk: Desk, two: SshMachine) -> None:
@@ -453,7 +305,7 @@ def test_a_terminal_shows_how_far_the_files_of_a_job_are(desk: Desk, two: SshMac
         desk.batch("ls")
         # Connected over a fast line first.
         assert desk.execute("batch.sh", "--machines", "m", LITTLE, "--dry-run", "--accept-key").code == 0
-        for number in range(20):
+        for number in range(16):
             (desk.cwd / f"data.{number}").write_bytes(os.urandom(SLOW_BYTES_S))
         proxy.slow(SLOW_BYTES_S)
         line = f"execute_batch batch.sh --machines m {LITTLE} --copy-backwards m.yaml"

@@ -27,6 +27,7 @@ from grassq.compat.execute_batch.output import BatchOutput
 from grassq.compat.execute_batch.queue import BatchQueue, new_queue_name
 from grassq.compat.execute_batch.results import Results
 from grassq.compat.messages import Messages
+from grassq.compat.signals import Leave
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, Refused, StoreUnavailable
 from grassq.home import Sender
 from grassq.net.client import ApiClient
@@ -65,13 +66,17 @@ class BatchCall:
         self._results.prepare()
         note = BatchNote(self._results.own, batch_file.batch_name(self._arguments.file, self._cwd))
         try:
-            return self._run(client, note)
+            watch = JobWatch(client, self._results, self._output, self._messages, is_verbose=self._arguments.is_verbose)
+            try:
+                return self._run(client, note, watch)
+            except Leave:
+                watch.leave()
+                raise
         finally:
             note.close()
             self._results.tidy()
 
-    def _run(self, client: ApiClient, note: BatchNote) -> int:
-        watch = JobWatch(client, self._results, self._output, self._messages, is_verbose=self._arguments.is_verbose)
+    def _run(self, client: ApiClient, note: BatchNote, watch: JobWatch) -> int:
         flight = note.read()
         told: set[int] = set()
         if flight is not None:

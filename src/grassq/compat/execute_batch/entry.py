@@ -94,5 +94,5 @@ def _call(messages: Messages, run: Callable[[ApiClient], int]) -> int:
             messages.hide()
     except Leave:
         ignore()
-        messages.say("left; jobs that were not ended yet are being ended, and the same call says what became of them")
+        messages.say("left; the same call says what became of its jobs")
         return 130

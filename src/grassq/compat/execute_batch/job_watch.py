@@ -91,6 +91,15 @@ class JobWatch:
         if self._interruption is not None and number != SIGHUP:
             self._interruption.begin()
 
+    def leave(self) -> None:
+        """Say what becomes of the jobs. Wait a little before: the daemon should have been told to end the jobs."""
+        if self._interruption is None or not self._jobs:
+            return
+        if self._interruption.is_told():
+            self._messages.say("jobs that had not ended are being ended")
+        else:
+            self._messages.say(f"the daemon does not answer, so {len(self._jobs)} jobs may go on")
+
     def run(self, queue: BatchQueue) -> bool:
         """Watch the jobs, which are of one queue; return whether all have ended, False if the call leaves them."""
         if not self._jobs:
