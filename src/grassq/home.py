@@ -156,9 +156,23 @@ def working_directory() -> bytes:
         raise BadInput(f"the current directory cannot be used ({error.strerror}); cd to another one") from error
 
 
+def project() -> str:
+    """Return the project that this process's environment names; "" if it names none."""
+    return os.environ.get("GRASS_PROJECT", "")
+
+
 def environment_text() -> Mapping[str, str]:
     """Return this process's environment as text."""
     return os.environ
+
+
+def directory_text() -> str | None:
+    """Return the working directory; None if it is gone, or if its name is no text."""
+    try:
+        name = os.getcwd()
+    except OSError:
+        return None
+    return name if name.isprintable() else None
 
 
 def ssh_agent() -> str | None:

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from grassq.core.names import shown
+from grassq.core.names import is_name, shown
 from grassq.core.notices.rules import RULES_MAX, NotifyRule
+from grassq.core.syntax.addresses import PORT_MAX
 from grassq.core.syntax.options import closest
 from grassq.errors import BadInput
 
@@ -68,8 +69,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ssh: str = "ssh"
     #: How often, in seconds, machines over ssh are asked what others use there; 0 asks once per connection.
     probe_s: float = 10.0
+    #: The port on 127.0.0.1 at which `grass web` opens the page; if it is taken, the next free one.
+    web_port: int = 7580
     #: The hosts, separated by commas, to which jobs of tokens may send notices over https; empty for none.
     token_notify: str = ""
+    #: The project of a job that names none; the variable GRASS_PROJECT of the command that submits the job comes first.
+    project: str = ""
     #: The targets that are told when jobs end: tables `[[notify]]` in the file, see below.
     notify: tuple[NotifyRule, ...] = ()
 
@@ -80,12 +85,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("keep_jobs must be 0 or more")
         if not 0.0 <= self.probe_s <= PROBE_MAX_S:
             raise ValueError(f"probe_s must be from 0 to {PROBE_MAX_S:g} seconds")
+        if self.project and not is_name(self.project):
+            raise ValueError(f"project: {shown(self.project)} cannot be the name of a project")
+        if not 0 < self.web_port <= PORT_MAX:
+            raise ValueError(f"web_port must be from 1 to {PORT_MAX}")
         if len(self.notify) > RULES_MAX:
             raise ValueError(f"there are {len(self.notify)} [[notify]] tables; {RULES_MAX} is the most")
 
 
 #: Settings that are tables in the file; they have no variable.
 TABLES = ("notify",)
+#: Settings whose variable is read from the environment of each command, not from the daemon's.
+OF_COMMANDS = ("project",)
 
 
 class Origin(Struct, frozen=True):
@@ -108,7 +119,7 @@ def trace(home: str, environ: Mapping[str, str], flags: Mapping[str, object]) ->
     origins |= {name: Origin("file", f"{path}:{lines[name]}" if name in lines else str(path)) for name in values}
     for name in Settings.__struct_fields__:
         text = environ.get(variable(name))
-        if text is not None and name not in TABLES:
+        if text is not None and name not in (*TABLES, *OF_COMMANDS):
             values[name], origins[name] = text, Origin("environment", variable(name))
     for name, value in flags.items():
         if value is not None:

@@ -1,4 +1,4 @@
-"""Coming in: codes, tokens, and the machines that work for a broker."""
+"""Coming in: codes and tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from grassq.net import broker_file
 Grass = Callable[..., calls.Done]
 
 
-class DeciderFixture:
+class CodeBook:
     """A broker's answer to codes: each is taken once, and the same secret for it again."""
 
     def __init__(self) -> None:
@@ -55,13 +55,13 @@ def certificate(tmp_path: Path) -> Certificate:
 
 
 @pytest.fixture
-def desk() -> DeciderFixture:
-    return DeciderFixture()
+def codes() -> CodeBook:
+    return CodeBook()
 
 
 @pytest.fixture
-def broker(certificate: Certificate, desk: DeciderFixture) -> Iterator[FakeBroker]:
-    with FakeBroker(certificate, desk) as broker:
+def broker(certificate: Certificate, codes: CodeBook) -> Iterator[FakeBroker]:
+    with FakeBroker(certificate, codes) as broker:
         yield broker
 
 
@@ -101,9 +101,9 @@ def test_join_says_what_to_type_next_and_the_daemon_finds_it(
 
 
 def test_of_a_code_that_was_refused_no_secret_is_kept(
-    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: DeciderFixture
+    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, codes: CodeBook
 ) -> None:
-    desk.taken["c0de0001"] = "somebody else's"
+    codes.taken["c0de0001"] = "somebody else's"
     assert grass("login", code_for(certificate, broker.address, id="c0de0001")).returncode == 5
     assert broker_file.load(str(home)).pending == {}
 
@@ -128,9 +128,9 @@ def test_joining_and_logging_in_are_one_entry(
 
 
 def test_a_code_whose_answer_was_lost_can_be_used_again(
-    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: DeciderFixture
+    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, codes: CodeBook
 ) -> None:
-    desk.broken = 2
+    codes.broken = 2
     assert grass("login", code_for(certificate, broker.address)).returncode == 0
     assert len({request.document["digest"] for request in broker.requests}) == 1
 
@@ -151,9 +151,9 @@ def test_a_login_that_crashed_before_it_wrote_the_token_is_made_good_by_another(
 
 
 def test_a_used_code_is_refused_in_the_brokers_words(
-    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, desk: DeciderFixture
+    home: Path, grass: Grass, certificate: Certificate, broker: FakeBroker, codes: CodeBook
 ) -> None:
-    desk.taken["c0de0001"] = "of somebody else"
+    codes.taken["c0de0001"] = "of somebody else"
     done = grass("login", code_for(certificate, broker.address))
     assert done.returncode == 5 and done.stderr.endswith("\ngrass: this code was used already\n")
     assert broker_file.load(str(home)).entries == []
@@ -358,66 +358,6 @@ def test_the_audit_is_shown(home: Path, grass: Grass, at: object) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert daemon.requests[0].target == "/v1/audit?last=5"
     assert "token 0a1b2c3d" in done.stdout and "POST /v1/enqueue" in done.stdout
-
-
-def test_a_worker_is_drained_and_taken_back(home: Path, grass: Grass) -> None:
-    def answer(request: Request) -> Answer:
-        return document({"worker": "box", "drained": "undo" not in request.document, "notes": ["2 jobs run there"]})
-
-    with FakeDaemon(home, answer) as daemon:
-        done = grass("drain", "box")
-        assert done.stdout.startswith("worker box finishes its jobs")
-        assert done.stderr == "grass: 2 jobs run there\n"
-        assert grass("drain", "box", "--undo").stdout == "worker box takes jobs again\n"
-    assert [request.target for request in daemon.requests] == ["/v1/drain"] * 2
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_worker_is_removed(home: Path, grass: Grass, lost: bool) -> None:
-    with FakeDaemon(home, lambda request: document({"worker": "box", "notes": []})) as daemon:
-        done = grass("remove", "box", *(["--lost"] if lost else []))
-    assert done.stdout.startswith("worker box is removed")
-    [request] = daemon.requests
-    assert (request.target, request.document["worker"], request.document.get("lost", False)) == (
-        "/v1/remove-worker",
-        "box",
-        lost,
-    )
-
-
-def test_a_restored_broker_is_told_to_go_on(home: Path, grass: Grass) -> None:
-    with FakeDaemon(home, lambda request: document({})) as daemon:
-        assert grass("resume", "--restored").returncode == 0
-        assert grass("resume").returncode == 0
-    first, second = (request.document for request in daemon.requests)
-    assert (first["restored"], "restored" in second) == (True, False)
-
-
-JOB = {"id": 12, "queue": "print", "state": "running", "command": ["lpr", "a.pdf"], "worker": "box", "attempt": 1}
-WORKERS = [
-    {"name": "box", "online": False, "since": "2026-11-15T10:00:00Z", "drained": False, "labels": ["a100", "big"],
-     "capacity": {"gpu": {"0": 1.0}}, "free": {}},
-    {"name": "desk", "online": True, "drained": True, "labels": [], "capacity": {"cpu": 8}, "free": {"cpu": 7}},
-]  # fmt: skip
-
-
-def test_show_says_which_jobs_are_unreachable_and_how_workers_are(home: Path, grass: Grass) -> None:
-    shown = {"jobs": [{**JOB, "unreachable": True}, {**JOB, "id": 13}], "workers": WORKERS}
-    with FakeDaemon(home, lambda request: document(shown)):
-        lines = grass("show").stdout.splitlines()
-        assert json.loads(grass("show", "--json").stdout) == shown
-    header, lost, running = lines[:3]
-    at = header.index("STATE")
-    assert lost[at:].startswith("unreachable ") and running[at:].startswith("running ")
-    header, silent, online = lines[-3:]
-    assert header.split() == ["WORKER", "STATE", "LABELS", "HAS", "FREE"]
-    assert silent.startswith("box") and "silent since" in silent and "a100 big" in silent
-    assert "online, drained" in online and "cpu=8" in online and "cpu=7" in online
-
-
-def test_show_of_one_job_says_that_it_is_unreachable(home: Path, grass: Grass) -> None:
-    with FakeDaemon(home, lambda request: document({"jobs": [{**JOB, "unreachable": True}]})):
-        assert "state     unreachable\n" in grass("show", "12").stdout
 
 
 def test_doctor_names_the_brokers_and_refuses_a_readable_file(home: Path, grass: Grass) -> None:

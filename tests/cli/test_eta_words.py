@@ -53,9 +53,9 @@ def test_one_job_is_told_in_sentences(home: Path) -> None:
 
 
 def test_a_job_without_an_estimate_says_why(home: Path) -> None:
-    job = a_job(7, reason="no estimate yet: 0 like runs")
+    job = a_job(7, reason="no estimate yet: no job like it has ended")
     said = eta(home, {"jobs": [job], "done": None, "selected": 1, "unfinished": 1}, "7")
-    assert said.splitlines() == ["job 7 is queued", "  no estimate yet: 0 like runs"]
+    assert said.splitlines() == ["job 7 is queued", "  no estimate yet: no job like it has ended"]
 
 
 def test_several_jobs_are_a_table_and_the_end_of_all_of_them(home: Path) -> None:

@@ -40,6 +40,12 @@ ANSWERS: Mapping[str, object] = {
     "/v1/why": {"jobs": [JOB]},
     "/v1/wait": {"jobs": [DONE]},
     "/v1/tokens": {"tokens": [TOKEN]},
+    "/v1/devices": {
+        "devices": [
+            {key: EVIL for key in ("worker", "resource", "id", "worth", "free")}
+            | {"vram": 8, "vram_free": EVIL, "holders": [{"job": EVIL}], "online": True, "drained": EVIL}
+        ]
+    },
     "/v1/audit": {"entries": [ENTRY]},
     "/v1/machines": {
         "machines": [
@@ -64,6 +70,7 @@ ANSWERS: Mapping[str, object] = {
 }
 CHANGED = {
     "name": EVIL, "status": EVIL, "queues": [EVIL], "worker": EVIL, "drained": True, "id": EVIL, "code": EVIL,
+    "resource": EVIL,
     "expires": EVIL, "notes": [EVIL], "changed": {EVIL: EVIL}, "ids": [5], "jobs": [JOB], "print": {},
     "results": [{"to": EVIL, "ok": True}, {"to": EVIL, "error": EVIL}],
 }  # fmt: skip
@@ -101,7 +108,9 @@ LINES = {
         ["machine"], ["machine", "--json"], ["machine", "add", "m"], ["machine", "test", "m"],
         ["machine", "retry", "m"], ["machine", "remove", "m"], ["machine", "shell", "m"],
     ],
+    "web": [["web"], ["web", "--json"], ["web", "--logout-all"]],
     "token": [["token"], ["token", "-q"], ["token", "create"], ["token", "revoke", "x"]],
+    "device": [["device"], ["device", "-q"], ["device", "--json"], ["device", "drain", "0"]],
     "drain": [["drain", "w"]],
     "remove": [["remove", "w"]],
     "audit": [["audit"]],

@@ -60,7 +60,7 @@ def test_the_help_of_a_job_names_every_option(name: str, option: str) -> None:
 
 
 REMOTE = "show info status top why kill rerun hold release priority edit clean wait events log follow pause resume "
-REMOTE += "history delete-queue move eta what-if token drain remove audit run sweep enqueue create-queue"
+REMOTE += "history web delete-queue move eta what-if token device drain remove audit run sweep enqueue create-queue"
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -29,6 +29,7 @@ def test_the_lines_are_sent_with_the_options_of_enqueue(home: Path) -> None:
     options = ["--gpu", "0.5", "--queue", "q", "--retries", "2", "-e", "A=1", "--printer=1", "-q"]
     assert sent["words"] == ["--stdin", *options]
     assert sent["verb"] == "sweep"
+    assert sent["parameters"] == {"a": ["-1", "-1", "2", "2"], "b": ["x y", "z", "x y", "z"]}
     assert sent["lines"].splitlines() == [f"python t.py {a} {{gpu}} {b}" for a in ("-1", "2") for b in ("x y", "z")]
 
 

@@ -79,7 +79,6 @@ def test_tail_prints_the_last_lines_of_a_log(home: Path, capfd: pytest.CaptureFi
         ("retry 5", "'retry' is not a command; to submit jobs again: grass rerun 5"),
         ("alter 5", "'alter' is not a command; to change a job that has not started: grass edit 5"),
         ("scontrol update job 5", "'scontrol' is not a command; to change a waiting job: grass edit JOB"),
-        ("web", "'web' is not a command yet; for now: grass show --json"),
         ("queue", "'queue' is not a command; to list jobs and queues: grass show; to add a job: grass enqueue"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every command of the README and of docs/howto is run here, as it is typed.
+"""Every command of the README, of docs/howto and of the page about the API is run here, as it is typed.
 
 The blocks below one heading run in order, in bash, in one directory with a stand-in train.py and a fresh GRASS_HOME.
 What a `console` block shows is compared with what Grass says; times and blanks aside. The exceptions:
@@ -25,7 +25,7 @@ README = ROOT / "README.md"
 HOWTO = ROOT / "docs" / "howto"
 #: These need hosts of their own: tests/hosts/test_page.py and tests/machines/test_ssh_page.py.
 HOSTS = {HOWTO / "several-machines.md", HOWTO / "machines-over-ssh.md"}
-PAGES = [README, *sorted(set(HOWTO.glob("*.md")) - HOSTS)]
+PAGES = [README, ROOT / "docs" / "reference" / "http.md", *sorted(set(HOWTO.glob("*.md")) - HOSTS)]
 #: Sections with a test of their own.
 OWN = {"Two commands", "Install", "Uninstall"}
 SECTIONS = [
@@ -81,6 +81,8 @@ def test_the_lines_that_install_and_uninstall_work(tmp_path: Path) -> None:
     try:
         said = desk.shell(f"cd '{ROOT}'\n" + _needs_index(desk, install.text))
         assert said.splitlines()[-1].startswith("grass ")
+        installed = {path.name for path in (tmp_path / "env" / "bin").iterdir()}
+        assert {path.name for path in (ROOT / "bin").iterdir()} <= installed
         desk.shell("grass enqueue sleep 60")
         desk.shell(uninstall.text)
         assert not desk.home.exists()

@@ -153,7 +153,7 @@ def test_a_strange_change_is_answered_with_a_sentence(served: Grass, verb: str) 
 
 def test_strange_questions_are_answered_with_a_sentence(served: Grass) -> None:
     for target in (
-        "/", "/v2/show", "/v1/jobs/1/log?offset=x", "/v1/jobs/99999999999999999999/log", "/v1/jobs/7/log", "/v1/wait",
+        "/x", "/v2/show", "/v1/jobs/1/log?offset=x", "/v1/jobs/99999999999999999999/log", "/v1/jobs/7/log", "/v1/wait",
         "/v1/wait?selector=all&timeout_s=nan", "/v1/show?selector=", "/v1/show?selector=%00", "/v1/why",
         "/v1/show?selector=" + "1," * 2000, "/v1/wait?selector=all&timeout_s=x",
     ):  # fmt: skip

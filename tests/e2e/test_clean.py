@@ -118,3 +118,31 @@ def test_keep_settings_that_make_no_sense_are_named_when_the_daemon_starts(grass
     for name, value in (("GRASS_KEEP", "soon"), ("GRASS_KEEP_DISK", "lots"), ("GRASS_KEEP_JOBS", "-1")):
         done = grass("enqueue", "true", env={name: value})
         assert done.code == 2 and done.err.count("\n") == 1 and "keep" in done.err, done
+
+
+def test_jobs_leave_all_lists_and_their_logs_stay(grass: Grass) -> None:
+    """F74: lists are cleared with logs kept: nothing calls the folders strays, also not the next daemon."""
+    first = grass.enqueue("--project", "p", "--name", "lr", "--", "sh", "-c", "echo one; echo two > $GRASS_RUN_DIR/x")
+    second = grass.enqueue("--", "echo", "gone")
+    grass.ended(first, second)
+    again = int(grass.ok("rerun", "-q", str(first)))
+    grass.ended(again)
+    kept = grass.home / "kept"
+    done = grass.ok("clean", "--keep-logs", str(first), str(again))
+    assert done == f"removed 2 jobs; their logs are kept in {kept}/ID\n"
+    assert [job["id"] for job in grass.jobs()] == [second]
+    assert (kept / str(first) / "1/log").read_text() == "one\n" == (kept / str(again) / "1/log").read_text()
+    assert (kept / str(first) / "1/files/x").read_text() == "two\n"
+    assert (grass.home / f"projects/p/lr/{first}/1/log").read_text() == "one\n", "the folder view follows"
+    assert not (grass.home / f"jobs/{first}").exists()
+    grass.ok("restart")
+    checks = grass.json("doctor")
+    assert checks["strays"] == [] and "no list" not in grass("show").err
+    assert [job["id"] for job in grass.jobs()] == [second]
+    assert grass.ok("clean", "all", "--json").count('"kept": null') == 1
+    assert sorted(path.name for path in kept.iterdir()) == [str(first), str(again)]
+    third = grass.enqueue("true")
+    assert third > again, "an id is never given twice"
+    grass.ended(third)
+    said = grass.ok("clean", "--keep-logs", str(third))
+    assert said == f"removed 1 job; its log is kept in {kept}/{third}\n"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 from tests.e2e.small_disk import needs_root
 from tests.e2e.world import BIN, Done, Grass
+from tests.other_user import NOBODY, answer_to, as_user, unix_socket
 
 IS_ROOT = os.geteuid() == 0
-NOBODY = 65534
 
 
 def modestly(grass: Grass, *words: str) -> Done:
@@ -122,29 +121,14 @@ def test_a_home_of_somebody_else_is_refused(grass: Grass) -> None:
 
 def as_nobody_ask(home: Path) -> str:
     """What the daemon of `home` answers to another user: the HTTP status, or the error of connecting."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        answer = "died"
+
+    def ask() -> bytes:
         try:
-            os.chdir(home)
-            os.setgroups([])
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect("grass.sock")
-                connection.sendall(b"GET /v1/show HTTP/1.0\r\nHost: x\r\n\r\n")
-                answer = connection.recv(64).decode().split()[1]
+            return answer_to(unix_socket("grass.sock"), b"GET /v1/show HTTP/1.0\r\nHost: x\r\n\r\n").split()[1]
         except OSError as error:
-            answer = type(error).__name__
-        finally:
-            os.write(writing, answer.encode())
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        answer = told.read()
-    os.waitpid(child, 0)
-    return answer
+            return type(error).__name__.encode()
+
+    return as_user(NOBODY, ask, cwd=home).decode()
 
 
 @needs_root

@@ -34,7 +34,8 @@ def search(grass: Grass, job: int, **asked: object) -> list[dict[str, Any]]:
     with grass.client() as client:
         parts, connection = client.stream(f"/v1/jobs/{job}/log/search?{urlencode(asked)}", 30.0)
         try:
-            return [json.loads(line) for line in b"".join(parts).splitlines()]
+            found = [json.loads(line) for line in b"".join(parts).splitlines()]
+            return [each for each in found if "n" in each or "end" in each]
         finally:
             connection.close()
 

@@ -243,7 +243,8 @@ class Grass:
 
     def daemon_pid(self) -> int:
         """The pid of the daemon that holds this home's lock."""
-        return int((self.home / "daemon.lock").read_text())
+        # A daemon that has just taken the lock has not written its pid yet.
+        return int(eventually((self.home / "daemon.lock").read_text, "a pid in the lock"))
 
     def crash(self) -> int:
         """Kill the daemon with SIGKILL; the pid it had."""

@@ -33,10 +33,12 @@ PUBLIC = [
 ]
 CLIENT = [
     "broker",
+    "change_devices",
     "clean",
     "close",
     "create_queue",
     "delete_queue",
+    "devices",
     "edit",
     "hold",
     "home",

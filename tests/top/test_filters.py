@@ -28,6 +28,8 @@ from grassq.cli.top.filters import JobFilter, parse_filter
         ("train lr=0.1", JobFilter(text="train lr=0.1")),
         ("failed python train.py", JobFilter(states=("failed",), text="python train.py")),
         ("text:failed", JobFilter(text="failed")),
+        ("gpu>0 failed since:2d name:lr*", JobFilter(states=("failed",), more=("gpu>0", "since:2d", "name:lr*"))),
+        ("project:p priority>3 train", JobFilter(word="train", more=("project:p", "priority>3"))),
         ("7-3", JobFilter(text="7-3")),
         ("state:nonsense", JobFilter(word="nonsense")),
         ("é*[", JobFilter(text="é*[")),

@@ -6,6 +6,7 @@ import os
 
 from grassq import home as homes
 from grassq.cli.fast import find_target, warn
+from grassq.cli.typed import take_option
 from grassq.descriptors import write_all
 from grassq.errors import BadInput, GrassError, Unreachable
 from grassq.net.encoding import enqueue_body, new_key
@@ -29,13 +30,15 @@ def enqueue(
     *,
     strict: bool = False,
     away_s: float = AWAY_S,
+    parameters: str = "",
 ) -> int:
     """Send the words as typed, without --broker, print the answer, follow the job if asked; return the exit code.
 
-    The daemon splits the words. `lines` are the commands of a sweep; with --stdin they are read from stdin. With
-    `strict`, a followed job that cannot start is an error. A broker may be away for `away_s` seconds.
+    The daemon splits the words. `lines` are the commands of a sweep, `parameters` its values in JSON; with --stdin
+    lines are read from stdin. With `strict`, a followed job that cannot start is an error. A broker may be away for
+    `away_s` seconds.
     """
-    response = _send(words, broker, verb, lines, away_s)
+    response = _send(words, broker, verb, lines, away_s, parameters)
     if "grass-lines" in response.headers:
         # Only the daemon can tell whether --stdin belongs to Grass or to the program of the job.
         return _enqueue_lines(words, broker, verb, _read_stdin(), away_s)
@@ -82,21 +85,33 @@ def _answered(
     return int(code)
 
 
-def _send(words: list[str], typed: str | None, verb: str, lines: bytes | None, away_s: float) -> Response:
+def _send(
+    words: list[str], typed: str | None, verb: str, lines: bytes | None, away_s: float, parameters: str = ""
+) -> Response:
     target, broker = find_target(typed, away_s)
     sender = homes.Sender.to(broker)
+    if broker is not None:
+        words = [*_project_words(words), *words]
     raw = [os.fsencode(word) for word in words]
-    response = exchange(target, "POST", "/v1/enqueue", enqueue_body(raw, sender, new_key(), verb, lines))
+    body = enqueue_body(raw, sender, new_key(), verb, lines, parameters=parameters)
+    response = exchange(target, "POST", "/v1/enqueue", body)
     if "grass-send" in response.headers and broker is None:
         # Only the daemon can tell which words are folders to send; it has checked the rest of the line by now.
         from grassq.cli.snapshots import make_snapshots
 
         sent = make_snapshots(homes.current(), response)
-        response = exchange(target, "POST", "/v1/enqueue", enqueue_body(raw, sender, new_key(), verb, lines, sent))
+        body = enqueue_body(raw, sender, new_key(), verb, lines, sent, parameters)
+        response = exchange(target, "POST", "/v1/enqueue", body)
     if broker is not None:
         # A user cannot change the version of a broker on another machine.
         response.headers.pop("grass-version", None)
     return response
+
+
+def _project_words(words: list[str]) -> list[str]:
+    """Return the option for the project of this environment, which is not sent to a broker; none if one is typed."""
+    stated = homes.project()
+    return [f"--project={stated}"] if stated and take_option("--project", words, names=1)[0] is None else []
 
 
 def _read_stdin() -> bytes:

@@ -157,6 +157,8 @@ changed.
   --order stack|rotate the next free slot: the last listed, then the last freed (stack, the default), or the first
                        listed, then the longest free (rotate)
   --cwd DIR            directory of its jobs
+  --wrap WORDS         words before the command of every job: "nice -n 10", "podman run --rm IMAGE"; no shell reads
+                       them, `{gpu}` becomes the device ids
   --env, -e NAME=VALUE one variable for its jobs; repeat for more
   --worker NAME        create the queue on this worker of the broker (default: on this machine)
   --at-broker          create the queue at the broker: every worker offers it, also workers that join later
@@ -243,8 +245,9 @@ def _option_lines(option: Option) -> str:
 #: What holds for all commands.
 FOOT = """\
 SELECTOR is an id, a range 3-7, a list 1,4, @ (the last), @~1 (the one before),
-all, a state or several (failed,cancelled), a queue, a name, or token:ID (the
-unfinished jobs of a token). DURATION is 90s, 5m, 1h30m, 7d or 1week.
+all, a state or several (failed,cancelled), a queue, a name, project:P, P/NAME,
+P/NAME/ID, or token:ID (the unfinished jobs of a token). DURATION is 90s, 5m,
+1h30m, 7d or 1week.
 `grass COMMAND --help` explains a command. `--json` prints data for programs.
 Exit: 0 ok, 1 a job or a test notice failed, no line matched, or the answer
 could not be written, 2 usage, 3 not found, 4 no daemon or broker, 5 refused,

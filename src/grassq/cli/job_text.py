@@ -185,4 +185,5 @@ def files(job: Mapping[str, Any]) -> dict[str, str]:
         "env from": given.get("env_from", ""),
         "python": given.get("python", ""),
         "setup": given.get("setup", ""),
+        "output": job.get("output") or "",
     }

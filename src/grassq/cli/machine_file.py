@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grassq.core.syntax.addresses import wrong_ssh_host, wrong_ssh_user
+from grassq.core.syntax.addresses import PORT_MAX, wrong_ssh_host, wrong_ssh_user
 from grassq.core.syntax.numbers import is_number
 from grassq.errors import BadInput
 
@@ -15,7 +15,6 @@ FOLDER = ".local/var"
 SUFFIX = ".yaml"
 SUFFIXES = (SUFFIX, ".yml")
 FILE_MAX = 64 << 10
-PORT_MAX = 65535
 KEYS = ("username", "ip", "port", "ssh_key_path")
 _KEYS_TEXT = ", ".join(KEYS)
 

@@ -7,7 +7,8 @@ import shlex
 #: Words with one harmless meaning, and the words they stand for.
 UNDERSTOOD = {
     **dict.fromkeys(("ls", "ps", "list", "jobs", "stat", "state", "squeue", "qstat", "sinfo", "get"), ("show",)),
-    **dict.fromkeys(("queues", "nodes", "workers", "hosts", "gpus"), ("show",)),
+    **dict.fromkeys(("queues", "nodes", "workers", "hosts"), ("show",)),
+    **dict.fromkeys(("devices", "gpus"), ("device",)),
     **dict.fromkeys(("logs", "cat", "output", "out"), ("log",)),
     "machines": ("machine",),
     "tail": ("log", "--tail", "10"),
@@ -16,7 +17,8 @@ UNDERSTOOD = {
     "settings": ("config", "show"),
     "when": ("eta",),
     "watch": ("show", "--watch=2"),
-    **dict.fromkeys(("htop", "nvtop", "monitor", "dashboard", "tui"), ("top",)),
+    **dict.fromkeys(("htop", "nvtop", "monitor", "tui"), ("top",)),
+    **dict.fromkeys(("dashboard", "gui", "ui", "page", "browser"), ("web",)),
     **dict.fromkeys(("sacct", "hist", "stats"), ("history",)),
     "version": ("--version",),
 }
@@ -64,8 +66,7 @@ _ANSWERS_FOR_NOW = (
         "for now `grass pause` starts no new jobs and `grass hold` keeps a waiting job; neither stops a process",
     ),
     ("limit", "for now the limits are those of a queue: grass create-queue --help"),
-    ("web", "for now: grass show --json"),
-    ("scale device suggest", "for now there is nothing like it; `grass help` lists the commands"),
+    ("scale suggest", "for now there is nothing like it; `grass help` lists the commands"),
 )
 
 

@@ -43,7 +43,9 @@ from grassq.store.open import open_store, sqlite_path
 from grassq.store.relational import Store
 from grassq.web.access.audit import Audit, AuditEntry
 from grassq.web.access.auth import Guard
+from grassq.web.access.principal import OwnDefaults
 from grassq.web.app import Api
+from grassq.web.listen.loopback import LoopbackDoor
 from grassq.web.listen.tcp import Identity, families, is_wildcard, listen, only_here
 from grassq.web.logs.cache import LogCache
 from grassq.web.logs.index import LogIndexes
@@ -177,7 +179,10 @@ async def _open_sockets(
     hosts = [*(identity.names if identity else ()), *filter(None, setup.values.hosts.split(","))]
     values = setup.values
     guard = Guard(
-        audit, hosts, limits=TokenLimits(values.token_jobs, values.token_mib << 20, values.token_priority_max)
+        audit,
+        hosts,
+        limits=TokenLimits(values.token_jobs, values.token_mib << 20, values.token_priority_max),
+        own=OwnDefaults(setup.default_env.cwd, setup.default_env.env, setup.default_env.umask),
     )
     links = WorkerRegistry(engine, alarm=partial(_alarm, audit))
     blobs = BlobStore(os.fsencode(f"{setup.home}/{homes.BLOBS_NAME}"))
@@ -201,17 +206,28 @@ async def _open_sockets(
         machines=machines,
         notifier=notifier,
         token_notify=setup.values.token_notify,
+        project=setup.values.project,
         config=config_of(setup.values, setup.origins),
         keep=setup.keep,
     )
     _forget_joined(setup.home)
     runner = await serve_user(stack, setup.home, api.app())
+    _open_page(stack, setup, runner, api)
     # Closed before the web server, which waits until every connection has ended.
     stack.push_async_callback(links.close)
     stack.push_async_callback(machines.close)
     machines.start()
     if identity is not None:
         await _listen_on_tcp(stack, setup, runner, api, identity)
+
+
+def _open_page(stack: AsyncExitStack, setup: DaemonContext, runner: web.AppRunner, api: Api) -> None:
+    """Open the loopback door of the page again if it was open before."""
+    assert runner.server is not None
+    door = LoopbackDoor(runner.server, setup.home, setup.values.web_port)
+    stack.push_async_callback(door.close)
+    door.reopen()
+    api.sessions.door = door
 
 
 def _forget_joined(home: str) -> None:
@@ -270,6 +286,7 @@ async def _listen_on_tcp(
     sockets = await listen(stack, runner, typed, identity)
     addresses = reachable(typed)
     api.tokens.reach = Reach(addresses, identity.fingerprint)
+    api.sessions.addresses = addresses
     for note in identity.notes:
         setup.say(note)
     reminding = asyncio.create_task(_remind(identity))

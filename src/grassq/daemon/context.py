@@ -17,7 +17,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from grassq import atomic_files
-from grassq.broker.views import timestamp
+from grassq.broker.documents.texts import timestamp
 from grassq.configuration import MODE_NAME, read_mode
 from grassq.core.model import DiskShortage
 from grassq.core.resources.amounts import log_limit, size_bytes

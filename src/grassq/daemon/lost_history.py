@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from grassq.broker.views import lost_history_warning
+from grassq.broker.recovery import lost_history_warning
 from grassq.errors import Refused
 from grassq.run import rundir
 from grassq.store.relational import Store

@@ -6,17 +6,16 @@ import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
 
-from msgspec.structs import asdict
-
 from grassq import home as homes
 from grassq.broker.engine import Engine
+from grassq.core.model import Outcome, State
 from grassq.core.notices.notice import WORDS_MAX, Clue, JobEnd
 from grassq.core.printable import printable
 from grassq.daemon.context import DaemonContext, cancel
 from grassq.notify.notifier import Notifier
 from grassq.notify.senders import NoticeSender
 from grassq.settings import STORE_MEMORY
-from grassq.web.logs.last_lines import LastLines
+from grassq.web.logs.last_lines import LastLines, LookedAtDocument
 from grassq.web.logs.tail import Sources
 
 #: How long to look for the last lines of one log: a worker may be far away.
@@ -38,7 +37,17 @@ def open_notifier(
 
 async def _find_clue(last_lines: LastLines, end: JobEnd) -> Clue:
     """Return the last line of a failed job, and why the job probably failed."""
-    document = {**asdict(end), "id": end.job}
+    document: LookedAtDocument = {
+        "id": end.job,
+        "state": State(end.state),
+        "attempt": end.attempt,
+        "worker": end.worker,
+        "split": end.split,
+        "exit_code": end.exit_code,
+        "signal": end.signal,
+        "outcome": None if end.outcome is None else Outcome(end.outcome),
+        "error": end.error,
+    }
     await last_lines.describe([document])
-    last_line, cause = (printable(str(document.get(key) or ""), WORDS_MAX) for key in ("last_line", "cause"))
-    return Clue(last_line, cause)
+    last_line, cause = document.get("last_line"), document.get("cause")
+    return Clue(printable(last_line or "", WORDS_MAX), printable(cause or "", WORDS_MAX))

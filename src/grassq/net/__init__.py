@@ -4,7 +4,8 @@ Enter at `client.py`, `ApiClient`: requests and their answers. `http.py` is a sm
 or TLS, `retry.py` repeats a request with the same key, `autostart.py` starts the daemon, `encoding.py` writes words
 that are no text. `broker.py` finds and checks a broker, `broker_file.py` keeps the known brokers, `redeem.py` exchanges
 a one-time code for a token, `tls.py` pins a certificate. `event_stream.py` and `log_stream.py` read streams.
-`cannot_start.py` tells of jobs that cannot start while a caller waits for them.
+`log_lines.py` reads lines of a log, `page_link.py` makes links to the web page. `cannot_start.py` tells of jobs that
+cannot start while a caller waits for them.
 
 Imports the standard library, `home` and `core.syntax` only: every command pays for what is imported here.
 

@@ -114,9 +114,14 @@ class ApiClient:
         *,
         key: str | None = None,
         wait_for_queue: bool = True,
+        parameters: Mapping[str, Sequence[str]] | None = None,
     ) -> Document:
-        """Store a job for each command, all or none; `job` has the common options. The ids are consecutive."""
+        """Store a job for each command, all or none; `job` has the common options. The ids are consecutive.
+
+        `parameters` has, by name, the value of each parameter of a sweep in each command.
+        """
         document = {"job": job, "commands": commands, "wait_for_queue": wait_for_queue}
+        document |= {"parameters": parameters} if parameters else {}
         return self._submit("submit-many", document, sender, key)
 
     def _submit(self, verb: str, document: Document, sender: Sender | None, key: str | None) -> Document:

@@ -90,8 +90,12 @@ def enqueue_body(
     verb: str = "enqueue",
     lines: bytes | None = None,
     sent: Iterable[str] | None = None,
+    parameters: str = "",
 ) -> bytes:
-    """Return the body of POST /v1/enqueue; `lines` is the input of --stdin, `sent` has the manifests of --send."""
+    """Return the body of POST /v1/enqueue; `lines` is the input of --stdin, `sent` has the manifests of --send.
+
+    `parameters` are those of a sweep, in JSON.
+    """
     parts = (
         '{"words":[',
         ",".join([word(each) for each in words]),
@@ -101,6 +105,7 @@ def enqueue_body(
         ",".join([f"[{word(name)},{word(value)}]" for name, value in sender.env.items()]),
         f'],"umask":{sender.umask},"key":"{key}","verb":"{verb}"',
         "" if sent is None else ',"sent":[' + ",".join([quote(id_) for id_ in sent]) + "]",
+        f',"parameters":{parameters}' if parameters else "",
         "}" if lines is None else ',"lines":' + text(lines) + "}",
     )
     return "".join(parts).encode("ascii")

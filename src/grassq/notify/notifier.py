@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from msgspec import MsgspecError, Struct
 from msgspec.structs import replace
 
+from grassq.broker.documents.texts import timestamp
 from grassq.broker.engine import Engine
 from grassq.broker.subscriptions import Filter
-from grassq.broker.views import timestamp
 from grassq.core.notices import notice as notices
 from grassq.core.notices.notice import Clue, JobEnd, Notice
 from grassq.core.notices.rules import NotifyRule, Occasion

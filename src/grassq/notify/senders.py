@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from grassq.broker.views import timestamp
+from grassq.broker.documents.texts import timestamp
 from grassq.core.notices.notice import JobEnd, Notice, variables
 from grassq.core.notices.targets import APPRISE_HINT, Target
 from grassq.core.printable import printable

@@ -5,8 +5,10 @@ with grassq.Client() as grass:
     for job in grassq.as_completed(jobs):
         print(job.id, job.result())
 
-Enter at `client.py`, `Client`. `job.py` has the handle of a job, in the shape of a future. `waiting.py` waits for
-several jobs, with one thread per client that hears of ends (`watcher.py`). Everything public is also in `grassq`.
+Enter at `client.py`, `Client`; `fleet.py` has its queues and devices. `job.py` has the handle of a job, in the shape of
+a future. `waiting.py` waits for several jobs, with one thread per client that hears of ends (`watcher.py`). Everything
+public is also in `grassq`. `job_list.py` is a list of such handles, `display.py` shows jobs, `job_errors.py` has the
+errors of failed jobs, `notices.py` warnings. `submission.py` is what is sent, `sweep.py` the commands of a sweep.
 
 May import `net`, `home` and of `core` what people type and how attempts end; light to import.
 

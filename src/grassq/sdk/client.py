@@ -1,8 +1,7 @@
-"""The client: submits jobs, waits for them, changes them, and manages queues."""
+"""The client: submits jobs, waits for them and changes them."""
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +14,7 @@ from grassq.gc_pause import gc_paused
 from grassq.home import Sender
 from grassq.net.client import SUBMIT_AT_ONCE, ApiClient, compact
 from grassq.net.encoding import word_value
+from grassq.sdk.fleet import Directory, FleetClient
 from grassq.sdk.job import Job
 from grassq.sdk.job_list import JobList
 from grassq.sdk.notices import warn
@@ -23,9 +23,7 @@ from grassq.sdk.submission import (
     Word,
     command_document,
     edit_document,
-    env_words,
     options_document,
-    word_bytes,
     written_line,
 )
 from grassq.sdk.waiting import as_completed
@@ -36,12 +34,9 @@ if TYPE_CHECKING:
 
 #: A job: its handle, its id, or a selector as on the command line: "3-7", "failed", a queue, a name.
 Which = Job | int | str
-Directory = str | bytes | os.PathLike[str]
-#: What a queue may use of a resource: a number, an amount such as "24G", ids of devices, or an object.
-Limit = int | float | str | list[Any] | Mapping[str, Any]
 
 
-class Client:
+class Client(FleetClient):
     """A connection to this user's daemon, which is started if none runs, or to a broker. Threads may share it.
 
     `broker` is an address or "local" (default: GRASS_BROKER, then `grass use`). The environment and the directory of
@@ -97,10 +92,10 @@ class Client:
 
         Words are text, bytes, paths or numbers. `shell` says explicitly whether a string is a line for the shell; with
         False it is a program. The options are queue, request, gpu, cpu, mem, vram, disk, name, priority, env, hold,
-        split, keep_children, grace_s, on_lost, tries, worker, labels, send, fetch, fetch_to, env_from, python, setup
-        and setup_files; `grassq.core.job_options.SubmitOptions` explains them. With `send`, `cwd` is inside of what is
-        sent. A job for a queue that does not exist is refused, unless `wait_for_queue` is True. With the same `key`
-        (32 hex digits), a repeated call returns the same job, even after a crash of the program.
+        split, keep_children, grace_s, on_lost, tries, worker, labels, send, fetch, fetch_to, env_from, python, setup,
+        setup_files, notify, wrap and project; `grassq.core.job_options.SubmitOptions` explains them. With `send`, `cwd`
+        is inside of what is sent. A job for a queue that does not exist is refused, unless `wait_for_queue` is True.
+        With the same `key` (32 hex digits), a repeated call returns the same job, even after a crash of the program.
         """
         words = command_document(command, shell)
         if more:
@@ -129,6 +124,17 @@ class Client:
         if isinstance(commands, str | bytes):
             raise BadInput("submit_many takes a list of commands; submit takes one")
         document = options_document(options, self.home, self.broker)
+        return self._submit_many(commands, document, cwd, key, wait_for_queue, {})
+
+    def _submit_many(
+        self,
+        commands: Iterable[Command],
+        document: dict[str, object],
+        cwd: Directory | None,
+        key: str | None,
+        wait_for_queue: bool,
+        parameters: Mapping[str, list[str]],
+    ) -> JobList:
         sender = self._sender(document, cwd)
         with gc_paused():
             written = [written_line(each) for each in commands]
@@ -139,7 +145,14 @@ class Client:
         for at in range(0, len(written), at_once):
             part, part_key = written[at : at + at_once], _key_of_part(key, at)
             try:
-                answer = self._requests.submit_many(part, document, sender, key=part_key, wait_for_queue=wait_for_queue)
+                answer = self._requests.submit_many(
+                    part,
+                    document,
+                    sender,
+                    key=part_key,
+                    wait_for_queue=wait_for_queue,
+                    parameters={name: values[at : at + at_once] for name, values in parameters.items()},
+                )
             except GrassError as error:
                 if not ids:
                     raise
@@ -170,8 +183,9 @@ class Client:
         """
         from grassq.sdk.sweep import combinations
 
-        commands = combinations(command, parameters, samples, seed)
-        return self.submit_many(commands, cwd=cwd, key=key, wait_for_queue=wait_for_queue, **options)
+        commands, values = combinations(command, parameters, samples, seed)
+        document = options_document(options, self.home, self.broker)
+        return self._submit_many(commands, document, cwd, key, wait_for_queue, values)
 
     def job(self, which: int | str) -> Job:
         """Return the handle of one job, by its id or by a selector that names one job, such as "@" for the last."""
@@ -266,64 +280,15 @@ class Client:
         """
         return self._change("rerun", which, failed=failed, cancelled=cancelled)
 
-    def clean(self, *which: Which | Iterable[Which], older_s: float | None = None) -> int:
+    def clean(self, *which: Which | Iterable[Which], older_s: float | None = None, keep_logs: bool = False) -> int:
         """Remove ended jobs with their logs and results, and return how many; "all" stands for every ended job.
 
-        With `older_s`, only jobs that ended longer ago than this many seconds; then `which` may be empty.
+        With `older_s`, only jobs that ended longer ago than this many seconds; then `which` may be empty. With
+        `keep_logs`, their logs and files stay in the folder `kept` of the home.
         """
         if not which and older_s is None:
             raise BadInput("say which ended jobs to remove: clean('all'), clean(older_s=7 * 86400), or ids")
-        return len(self._change("clean", which or ["all"], older_s=older_s))
-
-    def queues(self) -> list[dict[str, Any]]:
-        """Return every queue on every worker, as `grass show --json` prints it."""
-        queues: list[dict[str, Any]] = self._requests.show()["queues"]
-        return queues
-
-    def create_queue(
-        self,
-        name: str,
-        command: Iterable[Word] = (),
-        *,
-        capacity: Mapping[str, Limit] | None = None,
-        gpu: Limit | None = None,
-        cpu: Limit | None = None,
-        mem: Limit | None = None,
-        vram: Limit | None = None,
-        disk: Limit | None = None,
-        cwd: Directory | None = None,
-        env: Mapping[str, Word] | None = None,
-        worker: str | None = None,
-    ) -> str:
-        """Make or replace a queue; return "created", "unchanged" or "replaced".
-
-        `capacity` and the shortcuts limit what its jobs hold together: gpu=2, gpu=[2, 3], capacity={"printer": 1}.
-        `command` comes before the words of every job. At a broker, `worker` says on which machine.
-        """
-        shortcuts = {"gpu": gpu, "cpu": cpu, "mem": mem, "vram": vram, "disk": disk}
-        limits = {**(capacity or {}), **{each: limit for each, limit in shortcuts.items() if limit is not None}}
-        options: dict[str, list[Any]] = {
-            "--capacity": [json.dumps(limits)] if limits else [],
-            "--cwd": [] if cwd is None else [cwd],
-            "--env": env_words(env or {}),
-            "--worker": [] if worker is None else [worker],
-        }
-        words = [name, *(word for option, values in options.items() for value in values for word in (option, value))]
-        answer = self._requests.create_queue([word_bytes(word) for word in (*words, "--", *command)])
-        warn(answer.get("notes", []))
-        return str(answer["status"])
-
-    def delete_queue(self, name: str, *, worker: str | None = None) -> None:
-        """Delete a queue: its running jobs finish, its other jobs wait until it exists again."""
-        warn(self._requests.change("delete-queue", name=name, worker=worker).get("notes", []))
-
-    def pause(self, queue: str | None = None) -> None:
-        """Start no more jobs of a queue, or of all queues; running jobs go on."""
-        self._requests.change("pause", queue=queue)
-
-    def resume(self, queue: str | None = None) -> None:
-        """Start jobs of a queue, or of all queues, again."""
-        warn(self._requests.change("resume", queue=queue).get("notes", []))
+        return len(self._change("clean", which or ["all"], older_s=older_s, keep_logs=keep_logs))
 
     @property
     def _requests(self) -> ApiClient:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grassq import home as homes
 from grassq.errors import BadInput
 from grassq.home import BLOBS_NAME
 from grassq.net.encoding import word_value
@@ -80,9 +82,15 @@ def options_document(options: SubmitOptions, home: str, broker: str | None) -> d
     said["labels"] = list(said.get("labels", ()))
     for name in ("fetch", "setup_files"):
         said[name] = [word_value(os.fsencode(path)) for path in _paths(said.get(name, ()))]
-    for name in ("fetch_to", "python", "setup"):
+    for name in ("fetch_to", "python", "setup", "output"):
         if name in said:
             said[name] = word_value(os.fsencode(said[name]))
+    if broker is not None and (project := homes.project()):
+        # The environment is not sent to a broker.
+        said.setdefault("project", project)
+    if "wrap" in said:
+        wrap = said["wrap"]
+        said["wrap"] = word_value(os.fsencode(wrap if isinstance(wrap, str | bytes) else shlex.join(wrap)))
     notify = said.get("notify", ())
     said["notify"] = [notify] if isinstance(notify, str) else list(notify)
     said["send"] = _send_document(said.get("send", ()), home, broker)

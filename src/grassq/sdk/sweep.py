@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
+from grassq.core.sweeps.parameters import parameter_columns
 from grassq.core.syntax.sweep import Search
 from grassq.errors import BadInput
 from grassq.net.encoding import new_key
@@ -15,8 +16,10 @@ from grassq.sdk.submission import Command, Word, word_bytes
 
 def combinations(
     command: Command, parameters: Mapping[str, Iterable[Word]], samples: int | None, seed: int | None
-) -> Iterator[Command]:
+) -> tuple[Iterator[Command], dict[str, list[str]]]:
     """Return the command filled in with each combination: a list word by word, a string as a whole.
+
+    The second part of the answer has the values of each parameter, command by command.
 
     The order is that of nested loops; with `samples` or a `seed` it is random.
     """
@@ -28,7 +31,9 @@ def combinations(
     warn(Search(" ".join(words), values).notes)
     # Every word is filled in by a search of its own; all of them go through the same combinations in the same order.
     filled = zip(*(Search(word, values).lines(order) for word in words), strict=True)
-    return (each[0] if isinstance(command, str) else list(each) for each in islice(filled, samples))
+    points = [*islice(Search("", values).values(order), samples)]
+    commands = (each[0] if isinstance(command, str) else list(each) for each in islice(filled, samples))
+    return commands, parameter_columns([*values], points)
 
 
 def _several(name: str, values: Iterable[Word]) -> Iterable[Word]:

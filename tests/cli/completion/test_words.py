@@ -100,6 +100,7 @@ def test_the_command_of_a_job_is_left_to_the_shell(words: tuple[str, ...], actio
         (("show", "--", "tr"), ("job", "queue", "name"), "tr", 0),
         (("enqueue", "--queue=ex"), ("queue",), "ex", 8),
         (("drain", ""), ("worker",), "", 0),
+        (("device", "drain", "0"), ("device",), "0", 0),
         (("machine", "test", "g"), ("machine",), "g", 0),
         (("logs", "1"), ("job",), "1", 0),
         (("show", "--watch", "1"), ("job",), "1", 0),

@@ -187,7 +187,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _row(each: Mapping[str, Any], now: float) -> list[str]:
-    kind = "code" if each.get("is_code") else "token"
+    kind = "code" if each.get("is_code") else "page" if each.get("page_of") else "token"
     queues = "all" if each.get("queues") is None else ",".join(map(str, each["queues"]))
     bare = " (any program)" if each.get("bare") else ""
     state = "live" if each.get("live") else "ended" if each.get("ended") else "expired"

@@ -148,7 +148,24 @@ def _daemon(strays: list[dict[str, Any]], directory: str) -> Iterator[Finding]:
     yield from _strays(strays)
     if "broker" in info:
         yield _link(info["broker"])
+    yield from _page(info.get("page"))
     yield from _devices(bool(info.get("detecting")), shown.get("workers") or [], version)
+
+
+def _page(page: object) -> Iterator[Finding]:
+    """Tell whether the web page is open, and whether it is part of this installation."""
+    if not isinstance(page, dict):
+        return
+    port, wanted = page.get("port"), page.get("remembered")
+    if port is not None:
+        yield "ok", "page", f"open at http://127.0.0.1:{port}/", ""
+    elif wanted is not None:
+        yield "warn", "page", f"port {wanted} is taken by another program", "`grass web` opens the page at another port"
+    else:
+        yield "ok", "page", "not open; `grass web` opens it", ""
+    if not page.get("is_built"):
+        advice = "install Node.js with npm, then install Grass again; everything else works without"
+        yield "ok", "page", "not part of this installation", advice
 
 
 def _store_file(directory: str) -> Iterator[Finding]:
@@ -239,6 +256,12 @@ def _devices(detecting: bool, workers: list[dict[str, object]], version: object)
         else:
             advice = "its jobs keep running; if the machine is lost for good: `grass remove NAME --lost`"
             yield "warn", f"worker {worker.get('name')}", f"silent since {worker.get('since')}", advice
+        drained = worker.get("drained_devices")
+        for kind, ids in (drained if isinstance(drained, dict) else {}).items():
+            names = ", ".join(map(str, ids))
+            which = f"{' '.join(map(str, ids))} --worker {worker.get('name')} --resource {kind}"
+            advice = f"`grass device undrain {which}` lets jobs start there"
+            yield "warn", f"worker {worker.get('name')}", f"{kind} {names} drained: no new jobs there", advice
         if isinstance(short := worker.get("disk_short"), dict):
             found, _, advice = str(short.get("text")).partition("; ")
             yield "fail", f"worker {worker.get('name')}", f"starts no job: {found}", advice

@@ -23,9 +23,11 @@ ASKED = {
     "label": ("label",),
     "machine": ("machine",),
     "amount": ("resource",),
+    "project": ("project",),
+    "device": ("device",),
 }
 #: What can be written before the name in a selector.
-SELECTOR_PREFIXES = {"queue:": "queue", "name:": "name"}
+SELECTOR_PREFIXES = {"queue:": "queue", "name:": "name", "project:": "project"}
 
 #: A word and its description.
 Row = tuple[str, str]

@@ -35,6 +35,7 @@ _GROUPS = {
     "release": "held",
 }
 _BY_OPTION = {"--queue": "queue", "--worker": "worker", "--label": "label", "--broker": "broker", "--connect": "broker"}
+_BY_OPTION["--project"] = "project"
 #: What a value is called in help texts, and what it is.
 _BY_METAVAR = {
     "SELECTOR": "selector",
@@ -56,6 +57,7 @@ _PLAIN_WORDS = {
     ("delete-queue", "NAME"): "queue",
     ("drain", "NAME"): "worker",
     ("remove", "NAME"): "worker",
+    ("device", "ID"): "device",
 }
 #: The plain words of commands that read their words as typed: `command` is the job's own command line.
 _TYPED_WORDS = {

@@ -80,6 +80,7 @@ def _ago(name: str) -> Cell:
 COLUMNS: dict[str, Cell] = {
     "id": _text("id"),
     "name": lambda job, context: str(job.get("name") or ""),
+    "project": lambda job, context: str(job.get("project") or ""),
     "queue": lambda job, context: str(job.get("queue") or ""),
     "state": lambda job, context: state(job),
     "command": lambda job, context: job_text.command(job),
@@ -103,6 +104,9 @@ COLUMNS: dict[str, Cell] = {
     "error": _text("error"),
     "cwd": lambda job, context: directory(job),
     "rerun_of": _text("rerun_of"),
+    "parameters": lambda job, context: " ".join(
+        f"{name}={value}" for name, value in (job.get("parameters") or {}).items()
+    ),
     "progress": lambda job, context: bars.progress_text(job, with_bar=False),
     "cause": _text("cause"),
     "last_line": lambda job, context: bars.last_line(job),
@@ -120,6 +124,7 @@ OTHER_NAMES = {
     "log": "last_line",
     "last": "last_line",
     "rerun": "rerun_of",
+    "params": "parameters",
 }
 #: What a table shows unless -o says otherwise; the last two only where jobs have them.
 DEFAULT = (
@@ -131,8 +136,21 @@ LOOKING = frozenset({"progress", "cause", "last_line"})
 #: Which columns a narrow terminal leaves out, the first first; the others are only cut.
 LEFT_OUT = (
     *("outcome", "signal", "pid", "created", "started", "finished", "attempt", "priority", "rerun_of", "age"),
-    *("last_line", "worker", "queue", "request", "cwd", "ended", "holds", "progress", "took", "error", "reason"),
-    *("result", "exit_code", "name", "cause"),
+    *(
+        "last_line",
+        "worker",
+        "project",
+        "queue",
+        "request",
+        "cwd",
+        "ended",
+        "holds",
+        "progress",
+        "took",
+        "error",
+        "reason",
+    ),
+    *("result", "parameters", "exit_code", "name", "cause"),
 )
 _NUMBERS = frozenset({"id", "pid", "priority", "attempt", "exit_code", "signal", "rerun_of"})
 _TIMES = {"created": "created", "started": "started", "finished": "finished", "age": "created", "ended": "finished"}

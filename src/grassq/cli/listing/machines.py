@@ -78,7 +78,7 @@ def print_queues(queues: Sequence[Mapping[str, Any]]) -> None:
 def queue_row(queue: Mapping[str, Any], *, with_worker: bool) -> list[str]:
     """Return the cells of a queue: name, perhaps worker, limits, what is free, running and queued jobs, command."""
     name = f"{queue.get('name')} (paused)" if queue.get("paused") else str(queue.get("name"))
-    prefix = job_text.command({"command": queue.get("prefix") or []})
+    prefix = " ".join([*filter(None, [queue.get("wrap")]), job_text.command({"command": queue.get("prefix") or []})])
     counts = [str(queue.get("running", "")), str(queue.get("queued", ""))]
     where = [str(queue.get("worker") or "(none yet)")] if with_worker else []
     limits, free = job_text.holds(queue.get("limits")), job_text.holds(queue.get("free"))
@@ -110,7 +110,11 @@ def worker_state(worker: Mapping[str, Any], now: float) -> str:
     since = job_text.clock(worker.get("since"), now)
     state = "online" if worker.get("online") else f"silent since {since}" if since else "silent"
     state = f"{state}, disk full" if worker.get("disk_short") else state
-    return f"{state}, drained" if worker.get("drained") else state
+    state = f"{state}, drained" if worker.get("drained") else state
+    for key, word in (("drained_devices", "drained"), ("leaving_devices", "leaving")):
+        for resource, ids in (worker.get(key) or {}).items():
+            state += f", {resource} {','.join(map(str, ids))} {word}"
+    return state
 
 
 def machine_lines(answer: Mapping[str, Any], width: int, *, coloured: bool) -> list[str]:
@@ -156,7 +160,13 @@ def _titled(grid: Any, coloured: bool) -> list[str]:
 def _is_plain(queue: Mapping[str, Any]) -> bool:
     """Tell whether there is nothing to say about a queue: the default one, without limits."""
     is_default = queue.get("name") == "default" and not queue.get("paused")
-    return is_default and not queue.get("limits") and not queue.get("slots") and not queue.get("prefix")
+    return (
+        is_default
+        and not queue.get("limits")
+        and not queue.get("slots")
+        and not queue.get("prefix")
+        and not queue.get("wrap")
+    )
 
 
 def _free_of_queue(queue: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ def one_job_lines(job: Mapping[str, Any], now: float) -> list[str]:
     values = {
         "job": job.get("id"),
         "name": job.get("name"),
+        "project": job.get("project"),
         "queue": job.get("queue"),
         "state": plain_state(job),
         "reason": job.get("reason"),
@@ -24,6 +25,7 @@ def one_job_lines(job: Mapping[str, Any], now: float) -> list[str]:
         "error": job.get("error"),
         "cause": job.get("cause"),
         "command": job_text.command(job),
+        "wrapped": job.get("wrap"),
         "cwd": directory(job),
         **job_text.files(job),
         "request": job_text.amounts(job.get("request")),

@@ -2,7 +2,7 @@
 
 `text.py` makes text of the lines that the daemon answers with. `pager.py` shows long text with $PAGER. `live_view.py`
 draws a log that grows, so that bars move as they would without Grass. `several.py` prints and follows the logs of
-several jobs, each line with its job.
+several jobs, each line with its job. `selection.py` chooses the lines that a command asks for.
 
 Imports `cli.render`, `core.term` and `net`; `cli.commands.looking.logs` uses the package.
 

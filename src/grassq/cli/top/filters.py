@@ -1,9 +1,11 @@
-"""What was typed after `/`: selectors, joined by blanks, that a job must all match; any other text is searched for."""
+"""What was typed after `/`: selectors and words of a query, which a job must all match; other text is searched for."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from grassq.core.query.parse import parse_query
+from grassq.core.query.query import is_pattern as fits_several
 from grassq.core.syntax.selectors import AllJobs, ByIds, ByName, ByQueue, ByState, ByWord, LastJob, parse
 from grassq.errors import BadInput
 
@@ -21,6 +23,8 @@ class JobFilter(NamedTuple):
     text: str | None = None
     #: A word that may be the name of a queue, else of jobs, else a part of a command.
     word: str | None = None
+    #: Words of a query that the daemon reads: `gpu>0`, `since:2d`, `name:lr*`.
+    more: tuple[str, ...] = ()
 
 
 def parse_filter(typed: str) -> JobFilter:
@@ -31,6 +35,8 @@ def parse_filter(typed: str) -> JobFilter:
         kind, colon, value = part.partition(":")
         if colon and kind == "text":
             texts.append(value)
+        elif _is_query_word(part):
+            found = found._replace(more=(*found.more, part))
         elif colon and kind == "worker" and value:
             found = found._replace(worker=value)
         else:
@@ -43,6 +49,16 @@ def parse_filter(typed: str) -> JobFilter:
         # Several plain words are one text, in the order typed.
         return found._replace(word=None, text=" ".join(part for part in typed.split() if part in (*texts, found.word)))
     return found._replace(text=" ".join(texts)) if texts else found
+
+
+def _is_query_word(part: str) -> bool:
+    """Tell whether a word is one of a query and of nothing that the list asks for by itself."""
+    try:
+        query = parse_query(part)
+    except BadInput:
+        return False
+    is_pattern = any(map(fits_several, (*query.names, *query.queues, *query.workers)))
+    return bool(query.bounds or query.projects or query.since_s is not None or is_pattern)
 
 
 def _selector(found: JobFilter, part: str) -> JobFilter | None:

@@ -56,6 +56,8 @@ class DeviceUse(NamedTuple):
     free: float
     others: float
     holders: tuple[tuple[int, str], ...]
+    #: The device gets no new jobs.
+    is_drained: bool = False
 
     @property
     def used(self) -> float:
@@ -135,7 +137,8 @@ def _totals(overview: Document) -> Iterator[Piece]:
     free: dict[str, tuple[int, int]] = {}
     for device in devices(overview, ()):
         have, count = free.get(device.resource, (0, 0))
-        free[device.resource] = have + (device.free >= device.worth > 0), count + 1
+        is_free = device.free >= device.worth > 0 and not device.is_drained
+        free[device.resource] = have + is_free, count + 1
     for resource, (have, count) in free.items():
         yield f"free {text(resource)} {have}/{count}", "bold"
     if overview.get("paused"):
@@ -173,8 +176,13 @@ def _device(
         for job in running
         if job.get("worker") == worker.get("name") and _part(job.get("allocation"), resource, id_) > 0
     ]
-    left = _part(free, resource, id_)
-    return DeviceUse(str(worker.get("name")), resource, id_, worth, left, _part(others, resource, id_), tuple(holders))
+    left, used_by_others = _part(free, resource, id_), _part(others, resource, id_)
+    is_drained = id_ in ((worker.get("drained_devices") or {}).get(resource) or ())
+    if is_drained:
+        # Nothing of it is free for a job; the bar shows what jobs hold.
+        here = [job for job in running if job.get("worker") == worker.get("name")]
+        left = worth - used_by_others - sum(_part(job.get("allocation"), resource, id_) for job in here)
+    return DeviceUse(str(worker.get("name")), resource, id_, worth, left, used_by_others, tuple(holders), is_drained)
 
 
 def _part(amounts: Document | None, resource: str, id_: str) -> float:
@@ -216,6 +224,8 @@ def device_line(device: DeviceUse, width: int, several: bool, glyphs: Glyphs) ->
     if len(device.holders) > 1:
         named = " ".join(str(id_) for id_, _ in device.holders[:HOLDERS_NAMED])
         named += f" +{len(device.holders) - HOLDERS_NAMED}" if len(device.holders) > HOLDERS_NAMED else ""
+    if device.is_drained:
+        named = f"drained{'; ' if named else ''}{named}"
     if device.others > 0:
         named += f"{'; ' if named else ''}{device.others:g} used by others"
     line.append(

@@ -76,6 +76,7 @@ def segments_of(
     if wanted.states and states and not set(wanted.states) & set(states):
         return []
     named = [("queue", wanted.queue), ("name", wanted.name), ("worker", wanted.worker), ("text", wanted.text)]
+    named += [("q", " ".join(wanted.more) or None)]
     common = tuple((kind, value) for kind, value in named if value is not None)
     if wanted.ranges:
         ranges = sorted(set(wanted.ranges), reverse=is_reversed)

@@ -48,10 +48,16 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
             "-y", "--yes", action="store_true", help="remove all jobs that have ended, without a question"
         )
         parser.add_argument("--dry-run", action="store_true", help="print what would be removed; remove nothing")
+        help_ = "remove the jobs from all lists, but leave their logs and files in the folder `kept` of the home"
+        parser.add_argument("--keep-logs", action="store_true", help=help_)
     parser.add_argument("--json", action="store_true", help="print the answer as a JSON document, with all ids")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only ids")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the ids of many jobs too")
     parser.set_defaults(run=change, verb=name)
+
+
+#: The arguments that are parameters of an action.
+GIVEN = ("grace_s", "priority", "older_s", "failed", "cancelled", "keep_logs")
 
 
 def change(arguments: argparse.Namespace) -> int:
@@ -65,7 +71,7 @@ def change(arguments: argparse.Namespace) -> int:
     if not selectors and verb not in ("rerun", "clean"):
         every = "all N" if verb == "priority" else "all"
         raise BadInput(f"name the jobs, or write `grass {verb} {every}`; see `grass {verb} --help`")
-    given = {name: getattr(arguments, name, None) for name in ("grace_s", "priority", "older_s", "failed", "cancelled")}
+    given = {name: getattr(arguments, name, None) for name in GIVEN}
     with connect(arguments.broker) as client:
         if verb == "clean":
             asks = not (selectors or arguments.yes or arguments.older_s is not None)
@@ -139,7 +145,17 @@ def _summary(arguments: argparse.Namespace, answer: Document, count: int) -> str
         return f"submitted {jobs} again" + (f": {which}" if len(which) <= IDS_WIDTH else "")
     if arguments.verb == "priority":
         return f"{jobs}: priority {arguments.priority}"
-    return f"{_DONE[arguments.verb]} {jobs}"
+    return f"{_DONE[arguments.verb]} {jobs}" + (
+        _kept(answer) if count and getattr(arguments, "keep_logs", False) else ""
+    )
+
+
+def _kept(answer: Document) -> str:
+    """Return where the logs of removed jobs are kept, as the end of a sentence."""
+    ids, folder = answer.get("ids") or [], answer.get("kept")
+    one = ids[0] if len(ids) == 1 else None
+    logs = "; their logs are kept" if one is None else "; its log is kept"
+    return logs + (f" in {folder}/{'ID' if one is None else one}" if folder else "")
 
 
 def _killed(answer: Document) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -10,6 +11,7 @@ from grassq.cli import render
 from grassq.cli.enqueue import BYTES_MAX, enqueue
 from grassq.cli.help import text_of
 from grassq.cli.typed import take_option
+from grassq.core.sweeps.parameters import parameter_columns
 from grassq.core.syntax import options, sweep
 from grassq.core.syntax.resource_names import COMMON_RESOURCES
 from grassq.core.syntax.shell_lines import LINES_MAX
@@ -33,14 +35,15 @@ def words(name: str, argv: list[str]) -> int:
     if typed.help:
         return render.text(text_of(name))
     search = typed.search()
-    lines = search.lines(typed.order(lambda: int(new_key(), 16)))
+    seed = typed.order(lambda: int(new_key(), 16))
+    lines = search.lines(seed)
     if DRY_RUN in typed.rest:
         render.notes(search.notes)
         return _print(lines)
     broker, rest = take_option("--broker", typed.rest)
     text = _text(search, lines)
     render.notes(search.notes)
-    return enqueue(["--stdin", *rest], broker, name, text)
+    return enqueue(["--stdin", *rest], broker, name, text, parameters=_parameters(search, seed, BYTES_MAX - len(text)))
 
 
 def _width(word: str) -> int:
@@ -59,6 +62,13 @@ def _print(lines: Iterator[str]) -> int:
     while some := list(islice(lines, PRINTED_AT_ONCE)):
         render.write(os.fsencode("\n".join([*some, ""])))
     return 0
+
+
+def _parameters(search: sweep.Search, seed: int | None, bytes_max: int) -> str:
+    """Return the values of each parameter line by line, in JSON; nothing if they take too many bytes."""
+    columns = parameter_columns([*search.parameters], [*search.values(seed)])
+    text = json.dumps(columns) if columns else ""
+    return text if len(text) <= bytes_max else ""
 
 
 def _text(search: sweep.Search, lines: Iterator[str]) -> bytes:

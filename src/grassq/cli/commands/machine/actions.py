@@ -18,6 +18,7 @@ from grassq.cli.fast import current_home
 from grassq.cli.help import text_of
 from grassq.cli.main import Parser
 from grassq.cli.synonyms import as_typed
+from grassq.core.syntax.addresses import PORT_MAX
 from grassq.core.syntax.options import closest
 from grassq.errors import EXIT_JOB_FAILED, EXIT_OK, BadInput, Refused
 from grassq.net.client import ApiClient
@@ -142,8 +143,8 @@ def _key(typed: str) -> str:
 
 
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= machine_file.PORT_MAX:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a port from 1 to {machine_file.PORT_MAX}")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:6]) <= PORT_MAX:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port from 1 to {PORT_MAX}")
     return int(text)
 
 
