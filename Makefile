@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 SEED ?=
 SEEDS ?= 1000
 PEERS ?=
+# Many tests wait for a time of their own, so there is one more than cores.
+TESTERS ?= $(shell echo $$((1 + $$(nproc))))
 # 3,000 unless SEEDS= was typed.
 SSH_SEEDS = $(if $(filter command line environment,$(origin SEEDS)),$(SEEDS),3000)
 
@@ -15,7 +17,7 @@ SSH_SEEDS = $(if $(filter command line environment,$(origin SEEDS)),$(SEEDS),300
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/made: pyproject.toml setup.sh
+$(VENV)/made: pyproject.toml setup.sh hatch_build.py
 	@PYTHON=$(PYTHON) ./setup.sh $(VENV) .
 	@touch $@
 
@@ -28,13 +30,15 @@ demo: $(VENV)/made ## set up, then run a small grid of pretend trainings on two 
 
 test: $(VENV)/dev ## set up and run the whole suite
 	@tests/needs.sh
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
-check: $(VENV)/dev ## formatting, lint, types and layers
+check: $(VENV)/dev ## formatting, lint, types and layers, and the same of the web page
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+	@if command -v npm >/dev/null; then cd webui && npm ci --silent --no-audit --no-fund && npm run --silent check; \
+	else echo "grass: no npm here, so the web page is not checked"; fi
 
 e2e: $(VENV)/dev ## only the tests with real daemons
 	$(BIN)/python -m pytest -n auto tests/e2e
@@ -53,5 +57,8 @@ bench: $(VENV)/made ## measure, as ratios in one run; PEERS=1 first installs oth
 docs: $(VENV)/dev ## write docs/reference anew from the parsers and settings
 	$(BIN)/python docs/generate.py
 
+page: $(VENV)/dev ## build the web page anew if its sources changed
+	@$(BIN)/python hatch_build.py
+
 clean: ## remove what make made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) webui/node_modules src/grassq/web/static .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -26,3 +26,6 @@ if ! "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --e
     echo "grass: the set-up needs a package index once; see pip's words above" >&2
     exit 1
 fi
+if [ ! -e src/grassq/web/static/index.html ]; then
+    echo "grass: this install has no web page: install Node.js 20 or newer (npm), then run this again; all commands work without it"
+fi

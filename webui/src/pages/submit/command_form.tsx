@@ -1,0 +1,124 @@
+/** Commands, one a line: each line is a job. */
+
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { change, get, words } from "../../api/client";
+import type { Schemas } from "../../api/types";
+import { go } from "../../router";
+import { directory } from "../../session";
+import { plural } from "../../ui/format";
+import { Copy, Problem } from "../../ui/parts";
+import { attempt } from "../../ui/toast";
+import { commandLine, commandWords, type Form, jobBody, lines, optionWords } from "./form";
+import { newForm, OptionsFields } from "./options_fields";
+import { prefilled } from "./prefill";
+import { Where } from "./where";
+
+export type Submitted = Schemas["Submitted"];
+
+/** Go to the job that was submitted, or to the list of the jobs. */
+export function follow(ids: readonly number[]): void {
+  const [first] = ids;
+  if (first === undefined) return;
+  const last = ids[ids.length - 1] ?? first;
+  go(ids.length === 1 ? `/jobs/${first}` : `/jobs?q=${encodeURIComponent(`id:${first}-${last}`)}`);
+}
+
+/** Submit one job again with edits: what the form does not show stays as it was. */
+async function submitAgain(of: number, job: Record<string, unknown>, line: string): Promise<Submitted> {
+  const [mode, ...rest] = commandWords(line);
+  const command = mode === "--" ? rest : rest.slice(1);
+  return change("/v1/submit", { jobs: [{ ...job, command, shell: mode !== "--" }], rerun_of: of });
+}
+
+async function submitAll(job: Record<string, unknown>, commands: readonly string[]): Promise<Submitted> {
+  const done = await change("/v1/submit-many", { job, commands });
+  return { ids: Array.from({ length: done.count }, (_, index) => done.first + index), warnings: done.warnings };
+}
+
+/** Compute something of what was typed; an error in the typed text becomes words. */
+export function tried<T>(compute: () => T): { value: T; problem: null } | { value: null; problem: string } {
+  try {
+    return { value: compute(), problem: null };
+  } catch (error) {
+    return { value: null, problem: words(error) };
+  }
+}
+
+export function CommandForm(props: { from: string | null }) {
+  const form = useSignal<Form>(newForm());
+  const text = useSignal("");
+  /** The job that is run again with edits; null for a new one. */
+  const again = useSignal<number | null>(null);
+  const commands = useComputed(() => lines(text.value));
+  const body = useComputed(() => tried(() => jobBody(form.value)));
+  const typed = useComputed(() => tried(() => commandLine(form.value, commands.value)));
+  const first = useComputed(() => {
+    const [first] = commands.value;
+    if (first === undefined || body.value.problem) return null;
+    return [...optionWords(form.value), ...commandWords(first)];
+  });
+  useEffect(() => {
+    if (!props.from || !/^\d+$/.test(props.from)) return;
+    get(`/v1/jobs/${props.from}/submission`)
+      .then((submission) => {
+        [form.value, text.value] = prefilled(submission);
+        again.value = submission.rerun_of;
+      })
+      .catch((error: unknown) => void attempt(() => Promise.reject(error)));
+  }, [props.from, form, text, again]);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void attempt(async () => {
+      const job = jobBody(form.value);
+      const [line] = commands.value;
+      const isAgain = again.value !== null && line !== undefined && commands.value.length === 1;
+      const done = isAgain ? await submitAgain(again.value ?? 0, job, line) : await submitAll(job, commands.value);
+      directory.value = form.value.cwd;
+      follow(done.ids);
+      return [`${plural(done.ids.length, "job")} submitted`, ...done.warnings].join("; ");
+    });
+  };
+  const count = commands.value.length;
+  return (
+    <form class="submit" onSubmit={submit}>
+      <div class="panel">
+        <label class="wide">
+          Command; each line is a job of its own
+          <textarea
+            name="command"
+            rows={Math.min(14, Math.max(3, text.value.split("\n").length + 1))}
+            spellcheck={false}
+            placeholder="python train.py --lr 0.1"
+            value={text.value}
+            onInput={(event) => {
+              text.value = event.currentTarget.value;
+            }}
+          />
+        </label>
+        <OptionsFields form={form} />
+      </div>
+      <div class="panel" aria-live="polite">
+        <h2>What will run</h2>
+        {count ? (
+          <p class="command-preview">
+            <code>{typed.value.value ?? ""}</code>
+            {typed.value.value ? <Copy text={typed.value.value} label="Copy as CLI" /> : null}
+          </p>
+        ) : null}
+        {again.value !== null ? (
+          <p>
+            This runs <a href={`/jobs/${again.value}`}>job {again.value}</a> again, with your edits, in its environment.
+          </p>
+        ) : null}
+        {count > 1 ? <p>{plural(count, "job")}, one for each line.</p> : null}
+        <Problem words={body.value.problem} />
+        {count > 1 ? <h3>Where the first would run</h3> : null}
+        {body.value.problem ? null : <Where words={first.value} cwd={form.value.cwd} />}
+        <button type="submit" class="primary" disabled={!count || body.value.problem !== null}>
+          {count > 1 ? `Submit ${plural(count, "job")}` : "Submit"}
+        </button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,47 @@
+/** The screen Submit: one command, many lines, a grid, or a batch in GPUPeasy's text; with what would run, and where. */
+
+import { useSignal } from "@preact/signals";
+import { path, query, setQuery } from "../../router";
+import { maySubmit } from "../../session";
+import { useWish } from "../../ui/hooks";
+import { Empty } from "../../ui/parts";
+import { BatchForm } from "./batch_form";
+import { CommandForm } from "./command_form";
+import { GridForm } from "./grid_form";
+import "./submit.css";
+
+const MODES = { command: "Commands", grid: "Grid", batch: "Batch text" } as const;
+type Mode = keyof typeof MODES;
+
+export default function Submit() {
+  useWish({ queues: true });
+  const first = path.value === "/batchaddjobs" ? "batch" : query.value.get("mode");
+  const mode = useSignal<Mode>(first === "grid" || first === "batch" ? first : "command");
+  if (!maySubmit.value) return <Empty>This session may look, and not submit jobs.</Empty>;
+  return (
+    <>
+      <div class="bar">
+        <h1 class="grow">Submit</h1>
+        <div class="tabs" role="tablist" aria-label="What to submit">
+          {Object.entries(MODES).map(([key, words]) => (
+            <button
+              key={key}
+              type="button"
+              role="tab"
+              aria-selected={mode.value === key}
+              onClick={() => {
+                mode.value = key as Mode;
+                if (path.value === "/new") setQuery({ mode: key === "command" ? null : key });
+              }}
+            >
+              {words}
+            </button>
+          ))}
+        </div>
+      </div>
+      {mode.value === "command" ? <CommandForm from={query.value.get("from")} /> : null}
+      {mode.value === "grid" ? <GridForm /> : null}
+      {mode.value === "batch" ? <BatchForm /> : null}
+    </>
+  );
+}
