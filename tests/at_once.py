@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from grassq.broker import selection, views
 from grassq.broker.actions import jobs as actions
@@ -11,6 +12,8 @@ from grassq.broker.actions.bulk import Action, BulkChange, BulkResult, Next
 from grassq.broker.batch import Batch
 from grassq.broker.selection import Reading
 from grassq.core.syntax.selectors import ByState, Selector
+
+T = TypeVar("T")
 
 _keys = (f"at-once-{number}" for number in itertools.count())
 
@@ -53,19 +56,19 @@ def rerun(batch: Batch, selectors: Sequence[Selector], key: str, digest: bytes, 
     return change(batch, actions.RerunFailed() if failed else actions.RerunJobs(), selectors, key, digest).ids
 
 
-def clean(batch: Batch, selectors: Sequence[Selector], older_s: float | None) -> BulkResult:
+def clean(batch: Batch, selectors: Sequence[Selector], older_s: float | None, *, keep_logs: bool = False) -> BulkResult:
     """Remove finished jobs."""
-    return change(batch, actions.CleanJobs(older_s), selectors)
+    return change(batch, actions.CleanJobs(older_s, keep_logs=keep_logs), selectors)
 
 
-def show(batch: Batch, selectors: Sequence[Selector]) -> views.Document:
+def show(batch: Batch, selectors: Sequence[Selector]) -> dict[str, Any]:
     """Everything `show` tells."""
     if not selectors:
-        return views.glance(batch)
+        return {**views.glance(batch)}
     return {**views.overview(batch), "jobs": _all(batch, selectors, views.show_page)}
 
 
-def why(batch: Batch, selectors: Sequence[Selector]) -> views.Document:
+def why(batch: Batch, selectors: Sequence[Selector]) -> dict[str, Any]:
     """Everything `why` tells."""
     return {"jobs": _all(batch, selectors, views.why_page)}
 
@@ -73,9 +76,9 @@ def why(batch: Batch, selectors: Sequence[Selector]) -> views.Document:
 def _all(
     batch: Batch,
     selectors: Sequence[Selector],
-    page: Callable[[Reading, Batch], tuple[list[views.Document], Reading]],
-) -> list[views.Document]:
-    reading, found = selection.begin(batch, selectors), []
+    page: Callable[[Reading, Batch], tuple[list[T], Reading]],
+) -> list[T]:
+    reading, found = selection.begin(batch, selectors), list[T]()
     while not reading.is_over:
         some, reading = page(reading, batch)
         found += some

@@ -12,7 +12,7 @@ if [ -x "$environment/bin/python" ] && [ ! -d "$original/simple_gpu_scheduler" ]
         echo "grass: some tests will be skipped, for want of the original simple-gpu-scheduler" >&2
 fi
 missing=
-for pair in ip:iproute2 nft:nftables openssl:openssl curl:curl setsid:util-linux sshd:openssh-server \
+for pair in chromium:chromium ip:iproute2 nft:nftables openssl:openssl curl:curl setsid:util-linux sshd:openssh-server \
     ssh:openssh-client tmux:tmux man:man-db busybox:busybox-static fish:fish zsh:zsh tcsh:tcsh rsync:rsync \
     crontab:cron mandoc:mandoc; do
     program=${pair%%:*} package=${pair#*:}
