@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -14,11 +13,10 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 from bench.counting import read
 from bench.homes import Member, Members, free_address, until
-from bench.table import machine
+from bench.table import tell_figures
 from grassq.sdk import Client, Job
 
 JOBS = 100
@@ -95,13 +93,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.jobs < 1 or not arguments.seconds > 0:
         parser.error("--jobs and --seconds are above 0")
     load = os.getloadavg()[0]
-    found = measure(arguments.jobs, arguments.seconds)
-    about = machine(load_before=load)
-    print(", ".join(f"{name} {value}" for name, value in about.items()), end="\n\n")
-    for name, value in found.items():
-        print(f"{name.replace('_', ' '):<30} {value}")
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"machine": about, **found}, indent=1) + "\n")
+    tell_figures(measure(arguments.jobs, arguments.seconds), load, arguments.json)
     return 0
 
 

@@ -17,8 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.blocked import Asker
 from bench.homes import own_home, until
-from bench.table import machine
+from bench.table import tell_figures
 from grassq.core.term.screen import Screen
 from grassq.net.client import ApiClient
 from grassq.net.encoding import query
@@ -28,6 +29,8 @@ from grassq.net.log_lines import ask_lines
 FIRST = 100_000_000
 LINE_BYTES = 10
 PLACES = 30
+#: How often each search is measured.
+SEARCHES = 5
 START_S = 600.0
 WRITES_MB_S = 50
 FOLLOWED_S = 10.0
@@ -54,7 +57,7 @@ def measure(gigabytes: float, seconds: float) -> dict[str, object]:
         lines = int(gigabytes * 1e9) // LINE_BYTES
         _run(client, ["seq", str(FIRST), str(FIRST + lines - 1)])
         found |= _places(client, lines)
-        found |= _searches(client, lines)
+        found |= _searches(home, client, lines)
         found |= _following(home, client, seconds)
     return found
 
@@ -99,30 +102,54 @@ def _places(client: ApiClient, lines: int) -> dict[str, object]:
     }
 
 
-def _searches(client: ApiClient, lines: int) -> dict[str, object]:
-    """Measure the first hit of searches, and a search through the whole log."""
-    middle = FIRST + lines // 2
-    near, _ = _search(client, q=str(FIRST + 1000))
-    _, whole = _search(client, q="no such text")
-    _, expression = _search(client, q=f"^{str(middle)[:-1]}[05]$", regex=1, after=lines // 2 - 1_000_000)
-    return {
-        "first_hit_ms": round(near * 1e3, 1),
-        "search_whole_s": round(whole, 2),
-        "search_mb_s": round(lines * LINE_BYTES / whole / 1e6),
-        "regex_from_the_middle_mb_s": round((lines // 2 + 1_000_000) * LINE_BYTES / expression / 1e6),
-    }
+def _searches(home: str, client: ApiClient, lines: int) -> dict[str, object]:
+    """Measure searches in the indexed log in turns with `grep`, and what they cost the daemon meanwhile."""
+    middle = str(FIRST + lines // 2)
+    path = str(ask_lines(client, 1, line=1)["path"])
+    first = {"limit": 1, "stop": 1}
+    took: dict[str, list[float]] = {}
+    pid = int(client.info()["pid"])
+    memory = _memory_mb(pid)
+    with Asker(home, 1) as asker:
+        asker.worst()
+        for _ in range(SEARCHES):
+            questions: dict[str, dict[str, object]] = {
+                "hit_in_the_middle": {"q": middle, **first},
+                "hit_in_the_middle_any_case": {"q": middle, "i": 1, **first},
+                "hit_in_the_middle_backwards": {"q": middle, "i": 1, "before": lines, **first},
+                "near_hit": {"q": str(FIRST + 1000), "i": 1, **first},
+                "no_hit": {"q": "no such text"},
+                "no_hit_any_case": {"q": "no such text", "i": 1},
+            }
+            for name, asked in questions.items():
+                took.setdefault(name, []).append(_search(client, **asked))
+            for name, options in {"grep_to_the_middle": ["-m1"], "grep_to_the_middle_any_case": ["-m1", "-i"]}.items():
+                began = time.perf_counter()
+                subprocess.run(["grep", *options, middle, path], stdout=subprocess.DEVNULL, check=True)
+                took.setdefault(name, []).append(time.perf_counter() - began)
+        others = asker.worst()
+    took["folded_last_tenth"] = [_search(client, q=f"^{middle[:-1]}[05]$", regex=1, after=lines * 9 // 10)]
+    found: dict[str, object] = {f"{name}_ms": round(statistics.median(each) * 1e3) for name, each in took.items()}
+    found["folded_mb_s"] = round(lines * LINE_BYTES / 10 / took["folded_last_tenth"][0] / 1e6)
+    found["others_ms_longest_during_searches"] = round(others * 1e3, 1)
+    found["daemon_grew_mb_during_searches"] = round(_memory_mb(pid) - memory, 1)
+    return found
 
 
-def _search(client: ApiClient, **asked: object) -> tuple[float, float]:
-    """Return the seconds to the first line of the answer, and to its end."""
+def _search(client: ApiClient, **asked: object) -> float:
+    """Return the seconds to the end of the answer."""
     began = time.perf_counter()
     parts, connection = client.stream("/v1/jobs/1/log/search" + query(asked.items()), 600.0)
-    first = 0.0
-    for part in parts:
-        if part and not first:
-            first = time.perf_counter() - began
+    last = json.loads(b"".join(parts).splitlines()[-1])
+    took = time.perf_counter() - began
     connection.close()
-    return first, time.perf_counter() - began
+    if "error" in last or (last["total"] < 1) == ("stop" in asked):
+        raise SystemExit(f"{asked}: {last}")
+    return took
+
+
+def _memory_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _following(home: str, client: ApiClient, seconds: float) -> dict[str, object]:
@@ -182,13 +209,7 @@ def main(argv: Sequence[str]) -> int:
     if not 0.05 <= arguments.gigabytes <= 8 or not 4 <= arguments.seconds <= 600:
         parser.error("--gigabytes is from 0.05 to 8, --seconds from 4 to 600")
     load = os.getloadavg()[0]
-    found = measure(arguments.gigabytes, arguments.seconds)
-    about = machine(load_before=load)
-    print(", ".join(f"{name} {value}" for name, value in about.items()), end="\n\n")
-    for name, value in found.items():
-        print(f"{name.replace('_', ' '):<36} {value}")
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"machine": about, **found}, indent=1) + "\n")
+    tell_figures(measure(arguments.gigabytes, arguments.seconds), load, arguments.json)
     return 0
 
 

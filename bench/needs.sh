@@ -1,5 +1,5 @@
 #!/bin/sh
-# The queues that `python -m bench peers` compares with, each of them optional: bench/needs.sh [FOLDER]
+# What `python -m bench peers` and `python -m bench page` compare with, each optional: bench/needs.sh [FOLDER]
 # As root on Debian or Ubuntu it installs programs; the Python ones go into an environment of their own.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,7 +23,7 @@ for pair in parallel:parallel tsp:task-spooler; do
 done
 
 if "$folder/bin/python" -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear "$folder"; then
-    for package in simple-gpu-scheduler hyperqueue ray; do
+    for package in simple-gpu-scheduler hyperqueue "ray[default]" mlflow; do
         if "$folder/bin/python" -m pip show --quiet "$package" 2>/dev/null; then
             continue
         fi
@@ -33,7 +33,7 @@ if "$folder/bin/python" -m pip --version >/dev/null 2>&1 || "$python" -m venv --
             wanting="$wanting $package"
     done
 else
-    wanting="$wanting simple-gpu-scheduler hyperqueue ray"
+    wanting="$wanting simple-gpu-scheduler hyperqueue ray mlflow"
 fi
 
 [ -z "$wanting" ] || echo "grass: these peers could not be installed, their rows will say so:$wanting" >&2

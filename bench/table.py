@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import statistics
@@ -116,6 +117,40 @@ def show(rows: list[Row], skipped: list[Skipped]) -> None:
         print(row.notes())
     for each in skipped:
         print(f"{each.name}: not measured, {each.why}")
+
+
+def tell_figures(figures: dict[str, object], load_before: float, file: str | None) -> None:
+    """Print the machine and the figures, a line each; with a file, write them there as JSON too."""
+    about = _tell_machine(load_before)
+    width = max(map(len, figures))
+    for name, value in figures.items():
+        print(f"{name.replace('_', ' '):<{width}} {value}")
+    _write(file, {"machine": about, **figures})
+
+
+def tell_rows(rows: list[dict[str, object]], load_before: float, file: str | None, **about_all: object) -> None:
+    """Print the machine and the rows, a column for each name; with a file, write them and `about_all` as JSON too."""
+    about = _tell_machine(load_before)
+    lines = [
+        [name.replace("_", " ").upper() for name in rows[0]],
+        *([str(each) for each in row.values()] for row in rows),
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for first, *others in lines:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        print("  ".join([first.ljust(widths[0]), *cells]))
+    _write(file, {"machine": about, **about_all, "rows": rows})
+
+
+def _tell_machine(load_before: float) -> dict[str, object]:
+    about = machine(load_before)
+    print(", ".join(f"{name} {value}" for name, value in about.items()), end="\n\n")
+    return about
+
+
+def _write(file: str | None, content: dict[str, object]) -> None:
+    if file:
+        Path(file).write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _digest(times: list[float], jobs: int) -> dict[str, object]:
