@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code: the commands from their parsers, the settings from their class.
+"""Writes docs/reference from the code: commands from their parsers, settings from their class, the API from its routes.
 
 The man page is written there too, and the table of words for the shells into the package.
 
@@ -8,13 +8,19 @@ The man page is written there too, and the table of words for the shells into th
 from __future__ import annotations
 
 import argparse
+import asyncio
+import hashlib
 import inspect
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from grassq import settings
+from grassq.broker.decider import Decider
+from grassq.broker.engine import Engine
 from grassq.cli import help as texts
 from grassq.cli.completion.table import table as completion_table
 from grassq.cli.main import parsers
@@ -22,27 +28,71 @@ from grassq.cli.manual.page import man_page
 from grassq.cli.manual.parsed import shown, spelled, synopsis
 from grassq.core.notices.rules import OCCASIONS, NotifyRule
 from grassq.core.syntax.commands import BY_NAME
+from grassq.daemon.context import SystemClock
+from grassq.store.sqlite import MEMORY, SqliteStore
+from grassq.web.access.auth import Guard, Route
+from grassq.web.app import Api
+from grassq.web.openapi.page import http_page
+from grassq.web.openapi.serve import openapi_bytes
+from grassq.web.workers.directory import WorkerDirectory
+from grassq.web.workers.registry import WorkerRegistry
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Made by docs/generate.py (`make docs`); edits here are lost. -->"
+OPENAPI = ROOT / "docs" / "reference" / "openapi.json"
+TYPES = ROOT / "webui" / "src" / "api" / "schema.d.ts"
+TYPES_MADE = ROOT / "webui" / "node_modules" / ".types-made"
+TYPES_TOOL = ROOT / "webui" / "node_modules" / ".bin" / "openapi-typescript"
+#: What the page about the API says before the routes.
+INTRODUCTION = ROOT / "docs" / "http_introduction.txt"
 _COMMENT = re.compile(r"((?:^    #: .*\n)+)^    (\w+): ([\w\[\], .|]+) = (.*)$", re.MULTILINE)
 
 
 def main() -> int:
-    """Write every page anew."""
+    """Write every page anew, and the types of the web page where npm's packages are there."""
     for name, content in pages().items():
         (ROOT / name).write_text(content, encoding="utf-8")
+    if TYPES_TOOL.exists() and (not TYPES_MADE.exists() or TYPES_MADE.read_bytes() != _types_digest()):
+        subprocess.run(["npm", "run", "--silent", "types"], cwd=ROOT / "webui", check=True)
+        TYPES_MADE.write_bytes(_types_digest())
     return 0
+
+
+def _types_digest() -> bytes:
+    """What the types were made of, and what they are: another of them is made anew."""
+    found = [path.read_bytes() if path.exists() else b"" for path in (OPENAPI, TYPES)]
+    return hashlib.sha256(b"\0".join(found)).digest()
 
 
 def pages() -> dict[str, str]:
     """Every file with its content."""
+    api = openapi_bytes(route_table()).decode()
     return {
+        "docs/reference/openapi.json": api,
+        "docs/reference/http.md": http_page(f"{NOTE}\n\n{INTRODUCTION.read_text(encoding='utf-8').strip()}", api),
         "docs/reference/commands.md": commands(),
         "docs/reference/settings.md": settings_page(),
         "docs/reference/grass.1": man_page(declared()),
         "src/grassq/cli/completion/table.tsv": completion_table(),
     }
+
+
+def route_table() -> list[Route]:
+    """The routes of a broker that serves nothing."""
+    engine = Engine(lambda: Decider(SqliteStore(MEMORY), SystemClock(), incarnation="none"))
+    nobody: Any = None
+    api = Api(
+        engine,
+        WorkerDirectory(WorkerRegistry(engine)),
+        (),
+        lambda: None,
+        {},
+        guard=Guard(),
+        link=nobody,
+        check_files=lambda send, fetch: None,
+    )
+    asyncio.run(engine.close())
+    return api.routes()
 
 
 def commands() -> str:

@@ -9,6 +9,7 @@ import argparse
 import datetime
 import os
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -35,6 +36,8 @@ LRS = ("0.3", "0.1", "0.03", "0.01")
 BATCH_SIZES = ("16", "64")
 STEPS = 20
 LOOK_S = 0.2
+#: How long the demo waits for Enter.
+PAGE_S = 600
 FINAL = ("succeeded", "failed", "cancelled")
 STEP = re.compile(r"step (\d+)/\d+ accuracy ([\d.]+)")
 
@@ -66,7 +69,7 @@ def show_off(home: str, seconds: float) -> int:
             # The same word as the path in a checkout, so that the line can be typed again.
             train = os.path.relpath(TRAIN)
             options = ("--lr", lr, "--batch-size", batch_size, "--steps", str(STEPS), "--seconds", f"{seconds:g}")
-            grass("enqueue", QUEUE, "--gpu=0.5", "--", "python", train, *options)
+            grass("enqueue", QUEUE, "--gpu=0.5", "--name=grid", "--", "python", train, *options)
     with Client(home) as client:
         jobs = client.jobs(f"queue:{QUEUE}")
         say("Why does the last one not run yet?")
@@ -76,7 +79,23 @@ def show_off(home: str, seconds: float) -> int:
         watch(jobs)
         grass("log", "--tail=2", "@")
         print_results(jobs)
+        show_page()
         return 0 if all(job.state == "succeeded" for job in jobs) else 1
+
+
+def show_page() -> None:
+    """Print a link to the web page; at a keyboard, keep the page until Enter is pressed."""
+    say("The same in a browser, with the grid's sweep, its logs and a timeline of both GPUs:")
+    grass("web", "--no-open")
+    if not sys.stdin.isatty():
+        say("Nobody can press Enter here, so the demo and its page end now. In a terminal the page stays.")
+        return
+    say(f"Enter ends the demo, and the page with it (as {PAGE_S // 60} minutes do). `l` and Enter print a new link.")
+    end = time.monotonic() + PAGE_S
+    while select.select([sys.stdin], [], [], max(0.0, end - time.monotonic()))[0]:
+        if sys.stdin.readline().strip() != "l":
+            return
+        grass("web", "--no-open")
 
 
 def watch_on_terminal(jobs: list[Job]) -> None:
