@@ -124,7 +124,7 @@ def a_board(
     patience: ReservationPolicy | None = None,
 ) -> Board:
     """A board with these workers online and these jobs."""
-    board = Board(paused, patience)
+    board = Board(dict.fromkeys(paused, "owner"), patience)
     for info in workers:
         board.set_worker(info, online=True, now=T0)
     for job in jobs:

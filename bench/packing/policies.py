@@ -46,7 +46,7 @@ class Grass:
     """Grass: the real board and the real planner, told of everything as the broker would."""
 
     def __init__(self, machines: list[Machine], patience: ReservationPolicy | None = None) -> None:
-        self.board = Board((), patience)
+        self.board = Board(patience=patience)
         for machine in machines:
             info = WorkerInfo(machine.name, "boot", machine.capacity, (Offer(DEFAULT_QUEUE),))
             self.board.set_worker(info, online=True, now=0.0)

@@ -316,7 +316,7 @@ def test_a_paused_queue_starts_nothing_also_after_a_restart() -> None:
     fixture.restart()
     fixture.hello(a_worker("w", gpu=2, cpu=4))
     assert fixture.job(1).state is State.QUEUED
-    fixture.do(lambda batch: service.pause(batch, "default", undo=True))
+    fixture.do(lambda batch: service.resume(batch, "default"))
     assert fixture.job(1).state is State.PLACED
 
 
@@ -325,11 +325,23 @@ def test_pausing_everything_is_lifted_by_resuming_everything() -> None:
     fixture.submit(a_draft())
     assert fixture.do(lambda b: service.pause(b, None)).notes == ["1 job started already, and will finish"]
     fixture.submit(a_draft())
-    (note,) = fixture.do(lambda b: service.pause(b, "default", undo=True)).notes
+    (note,) = fixture.do(lambda b: service.resume(b, "default")).notes
     assert "everything is paused" in note
     assert fixture.job(2).state is State.QUEUED
-    fixture.do(lambda batch: service.pause(batch, None, undo=True))
+    fixture.do(lambda batch: service.resume(batch, None))
     assert fixture.job(2).state is State.PLACED
+
+
+def test_a_pause_keeps_the_name_of_its_first_pauser_until_it_is_lifted() -> None:
+    fixture = a_decider()
+    fixture.do(lambda batch: service.pause(batch, "default", "ann"))
+    fixture.do(lambda batch: service.pause(batch, "default", "bob"))
+    fixture.do(lambda batch: service.pause(batch, None, "bob"))
+    fixture.restart()
+    assert fixture.decider.board.paused == {"default": "ann", "": "bob"}
+    fixture.do(lambda batch: service.resume(batch, "default"))
+    fixture.do(lambda batch: service.pause(batch, "default", "bob"))
+    assert fixture.decider.board.paused == {"default": "bob", "": "bob"}
 
 
 def test_pausing_an_unknown_queue_is_exit_3_and_a_job_exit_2() -> None:

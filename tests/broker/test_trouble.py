@@ -252,5 +252,5 @@ def test_whatever_a_handler_changed_before_it_refused_is_not_stored(change: Call
     fixture = a_decider()
     assert isinstance(fixture.ask(refuse_too_late), Refused)
     loaded = fixture.store.load(NEAR_MAX)
-    assert (loaded.paused, loaded.worker_records, loaded.templates, fixture.store.tokens()) == (set(), {}, {}, [])
-    assert fixture.decider.board.paused == set() and not fixture.decider.board.workers["w"].drained
+    assert (loaded.paused, loaded.worker_records, loaded.templates, fixture.store.tokens()) == ({}, {}, {}, [])
+    assert fixture.decider.board.paused == {} and not fixture.decider.board.workers["w"].drained

@@ -115,7 +115,7 @@ def test_why_tells_pauses_holds_missing_queues_and_workers_out_of_touch() -> Non
     fixture.submit(a_draft())
     assert "everything is paused" in _why(fixture, "3")["text"]
     fixture.restart()
-    fixture.do(lambda batch: service.pause(batch, None, undo=True))
+    fixture.do(lambda batch: service.resume(batch, None))
     assert "has just started; it waits 10 s at most for w" in _why(fixture, "3")["text"]
     fixture.clock.now += 10
     assert "out of touch" in _why(fixture, "3")["text"]

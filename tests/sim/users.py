@@ -237,7 +237,7 @@ class Users:
 
     def _resume(self) -> None:
         queue = self._rng.choice((None, None, "default", "q1"))
-        self._ask(lambda batch: service.pause(batch, queue, undo=True))
+        self._ask(lambda batch: service.resume(batch, queue))
 
     def _look(self) -> None:
         action = self._rng.choice((at_once.show, at_once.why))
@@ -303,7 +303,7 @@ class Users:
 
     def let_everything_run(self) -> None:
         """Nothing is parked or paused any more; asked again until it is so, as a job may be held once more."""
-        self._play.call(Call(lambda batch: service.pause(batch, None, undo=True)))
+        self._play.call(Call(lambda batch: service.resume(batch, None)))
         self._play.call(Call(_undrain))
         if any(job.state is State.HELD for job in self._play.auditor.alive.values()):
             self._play.call(Call(lambda batch: at_once.release(batch, [StateSelector(("held",))])))

@@ -25,7 +25,7 @@ from grassq.store.rows import STORY_LINES, TRIM_COMMITS
 
 def test_a_new_store_is_empty_and_has_an_identity(store: Store) -> None:
     loaded = store.load(MANY)
-    assert (loaded.jobs, loaded.workers, loaded.paused, loaded.highest_id) == ([], [], set(), 0)
+    assert (loaded.jobs, loaded.workers, loaded.paused, loaded.highest_id) == ([], [], {}, 0)
     assert len(loaded.store_id) == 16 and loaded.store_id == store.load(MANY).store_id
 
 
@@ -37,13 +37,13 @@ def test_a_batch_with_a_failing_guard_leaves_nothing(store: Store) -> None:
     changes.story = [Story(1, 0.0, "x")]
     changes.submissions = {"k": Submission("k", b"d", 2, 1, 0.0)}
     changes.workers = {"w": a_worker()}
-    changes.paused = {"q"}
+    changes.paused = {"q": "owner"}
     with pytest.raises(GuardFailed, match="job 1 is not held in the store"):
         store.commit(changes)
     loaded = store.load(MANY)
     assert [job.id for job in loaded.jobs] == [1] and loaded.jobs[0].priority == 30
     assert [line.kind for line in store.story(1)] == ["submitted"]
-    assert (store.submission("k"), loaded.workers, loaded.paused) == (None, [], set())
+    assert (store.submission("k"), loaded.workers, loaded.paused) == (None, [], {})
     store.commit(new(a_job(2)))
 
 
@@ -148,13 +148,13 @@ def test_a_moved_job_is_loaded_at_its_place_and_counts_as_moved_until_it_ends(st
 
 def test_workers_and_pauses_are_kept(store: Store) -> None:
     first = a_worker("w", offers=[an_offer("exp", gpu=[0, 1], cpu=4)], gpu={"0": {"vram": "24G"}, "1": 2}, cpu=8)
-    store.commit(Changes(workers={"w": first, "v": a_worker("v")}, paused={"", "exp"}))
+    store.commit(Changes(workers={"w": first, "v": a_worker("v")}, paused={"": "owner", "exp": "ann"}))
     loaded = store.load(MANY)
-    assert loaded.workers == [a_worker("v"), first] and loaded.paused == {"", "exp"}
+    assert loaded.workers == [a_worker("v"), first] and loaded.paused == {"": "owner", "exp": "ann"}
     newer = replace(first, boot="boot-2")
-    store.commit(Changes(workers={"w": newer}, paused=set()))
+    store.commit(Changes(workers={"w": newer}, paused={}))
     loaded = store.load(MANY)
-    assert loaded.workers == [a_worker("v"), newer] and loaded.paused == set()
+    assert loaded.workers == [a_worker("v"), newer] and loaded.paused == {}
 
 
 def test_queues_of_the_broker_are_kept_replaced_and_deleted(store: Store) -> None:

@@ -120,7 +120,7 @@ def test_a_removed_worker_leaves_nothing_whatever_its_last_batch_said(store: Sto
 def test_doubts_are_replaced_as_a_whole(store: Store) -> None:
     store.commit(Changes(unreconciled={"w", "v"}))
     assert store.load(MANY).unreconciled == {"w", "v"}
-    store.commit(Changes(paused={"q"}))
+    store.commit(Changes(paused={"q": "owner"}))
     assert store.load(MANY).unreconciled == {"w", "v"}
     store.commit(Changes(unreconciled={"v"}))
     assert store.load(MANY).unreconciled == {"v"}

@@ -41,7 +41,7 @@ def used(url: str) -> None:
     changes.workers = {"w": a_worker("w", gpu=2)}
     changes.worker_records = {"w": WorkerRecord(True, "a", "b")}
     changes.tokens = {"t": replace(a_token("t"), queues=("q",)), "u": a_token("u")}
-    changes.paused, changes.unreconciled = {"", "q"}, {"w"}
+    changes.paused, changes.unreconciled = {"": "owner", "q": "ann"}, {"w"}
     changes.predicted = [Prediction(job=1, kind="end", made=1.5, low=2.0, likely=3.0, high=4.0, basis="é")]
     store.commit(changes)
     ended(store, 2)

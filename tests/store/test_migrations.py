@@ -86,6 +86,7 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
         ("token", "priority_max"),
         ("token", "page_of"),
         ("standing", "offered"),
+        ("pause", "pauser"),
     )
     later = [f"drop index {name}" for name in ("job_token", "job_rank", "job_project", "job_project_name")]
     later += [f"alter table {table} drop column {column}" for table, column in columns]

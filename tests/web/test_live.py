@@ -59,7 +59,7 @@ def test_a_page_shows_what_the_other_routes_answer_and_follows_it(monkeypatch: p
 
             body = {"key": key(), "queue": QUEUE}
             await rig.fixture.ask("POST", "/v1/pause", body, local=True)
-            await seen.until(lambda: seen.parts["paused"] == [QUEUE])
+            await seen.until(lambda: seen.parts["paused"] == {QUEUE: "owner"})
             heard = time.monotonic()
             rig.fixture.engine.post(FromWorker("w", Silent(heard)))
             await seen.until(lambda: not seen.parts["workers"][0]["online"])

@@ -159,29 +159,39 @@ def _new_job(
     return job if why is None else advance(job, Unready(why), batch.now)
 
 
-def pause(batch: Batch, queue: str | None, undo: bool = False) -> Done:
-    """Start no more jobs, of one queue or of everything; with `undo`, start jobs again."""
-    if queue is not None and queue not in batch.board.queue_names() | batch.board.paused:
-        if batch.store.jobs(resolve(batch, parse(queue)), 1):
-            raise BadInput(
-                f"{shown(queue)} is a job, not a queue; `grass hold {queue}` keeps a job from starting and "
-                "`grass release` lets it go on; `grass pause` alone pauses everything"
-            )
-        raise NotFound(f"there is no queue {shown(queue)}; `grass show` lists them")
-    if undo:
-        paused = set() if queue is None else batch.board.paused - {queue}
-    else:
-        paused = batch.board.paused | {queue or EVERYTHING}
-    notes = []
-    if undo and EVERYTHING in paused:
-        notes.append("everything is paused; `grass resume` lets all queues go on")
-    if paused != batch.board.paused:
-        batch.board.paused = paused
-        batch.changes.paused = paused
+def pause(batch: Batch, queue: str | None, pauser: str = "") -> Done:
+    """Start no more jobs, of one queue or of everything; a pause keeps the name of its first pauser."""
+    _check_queue(batch, queue)
+    name = queue or EVERYTHING
+    _set_paused(batch, {name: pauser, **batch.board.paused})
     running = sum(queue in (None, job.spec.queue) for job in batch.board.holding.values())
-    if (queue or EVERYTHING) in paused and running:
-        notes.append(f"{running} {'job' if running == 1 else 'jobs'} started already, and will finish")
+    notes = [f"{running} {'job' if running == 1 else 'jobs'} started already, and will finish"] if running else []
     return Done([], notes)
+
+
+def resume(batch: Batch, queue: str | None) -> Done:
+    """Start jobs again, of one queue or of everything."""
+    _check_queue(batch, queue)
+    left = {} if queue is None else {name: by for name, by in batch.board.paused.items() if name != queue}
+    _set_paused(batch, left)
+    return Done([], ["everything is paused; `grass resume` lets all queues go on"] if EVERYTHING in left else [])
+
+
+def _check_queue(batch: Batch, queue: str | None) -> None:
+    """Refuse to pause or resume a queue that does not exist; None is every queue."""
+    if queue is None or queue in batch.board.queue_names() or queue in batch.board.paused:
+        return
+    if batch.store.jobs(resolve(batch, parse(queue)), 1):
+        raise BadInput(
+            f"{shown(queue)} is a job, not a queue; `grass hold {queue}` keeps a job from starting and "
+            "`grass release` lets it go on; `grass pause` alone pauses everything"
+        )
+    raise NotFound(f"there is no queue {shown(queue)}; `grass show` lists them")
+
+
+def _set_paused(batch: Batch, paused: dict[str, str]) -> None:
+    if paused != batch.board.paused:
+        batch.board.paused = batch.changes.paused = paused
 
 
 def drain(batch: Batch, worker: str, undo: bool = False) -> Done:

@@ -123,7 +123,7 @@ def paused_text(board: Board, queue: str) -> str:
 def paused_document(board: Board) -> PausedDocument:
     """Return the queues that are paused, and whether everything is."""
     is_all = EVERYTHING in board.paused
-    queues = (board.paused - {EVERYTHING}) | (board.queue_names() if is_all else set())
+    queues = (board.paused.keys() - {EVERYTHING}) | (board.queue_names() if is_all else set())
     return {"all": is_all, "queues": sorted(queues)}
 
 

@@ -194,8 +194,8 @@ class Changes(Struct):
     #: Queues defined at the broker; None deletes one.
     templates: dict[str, QueueTemplate | None] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
-    #: The new set of paused queues, if it changed.
-    paused: set[str] | None = None
+    #: All paused queues and the name of the user that paused each, if one of them changed.
+    paused: dict[str, str] | None = None
     #: The workers that must connect before a restored broker starts anything, if this set changed.
     unreconciled: set[str] | None = None
     #: The highest id that the store may have given before it was restored from a backup, if that changed.
@@ -243,9 +243,9 @@ class Changes(Struct):
         """
         jobs: tuple[Sized, ...] = (self.inserted, self.updated, self.attempts, self.story, self.removed, self.cleared)
         small = (self.workers, self.worker_records, self.removed_workers, self.templates, self.tokens)
-        sets = (self.paused, self.unreconciled)
+        whole = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
-        copies = [copy(each) if each else each is None for each in (*small, *sets)]
+        copies = [copy(each) if each else each is None for each in (*small, *whole)]
         few: tuple[Sized, ...] = (self.environments, self.submissions, self.predicted, self.judged, self.told)
         sizes = (*map(len, jobs), *map(len, few))
         return (*sizes, *copies, self.restored_to, self.lost_jobs)
@@ -271,7 +271,7 @@ class Loaded(Struct, frozen=True):
     #: of the others.
     jobs: list[Job]
     workers: list[WorkerInfo]
-    paused: set[str]
+    paused: dict[str, str]
     #: The highest id ever given, also to a job removed since.
     highest_id: int
     worker_records: dict[str, WorkerRecord] = {}

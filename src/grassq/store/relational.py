@@ -100,7 +100,7 @@ class Store(FactReader):
                 jobs=self._alive(whole),
                 workers=[rows.worker_of(info) for _, info in self._all(sql.SELECT_ALL["worker"])],
                 templates={queue: rows.template_of(packed) for queue, packed in self._all(sql.SELECT_ALL["template"])},
-                paused={row[0] for row in self._all(sql.SELECT_ALL["pause"])},
+                paused=dict(self._all(sql.SELECT_ALL["pause"])),
                 highest_id=self._highest_id(),
                 worker_records=dict(rows.worker_record_from(row) for row in self._all(sql.SELECT_ALL["standing"])),
                 unreconciled={row[0] for row in self._all(sql.SELECT_ALL["doubt"])},
@@ -238,10 +238,10 @@ class Store(FactReader):
                 self._execute(sql.REMOVE["template"], (queue,))
             else:
                 self._execute(sql.PUT["template"], (queue, rows.encode(template)))
-        for table, names in (("pause", changes.paused), ("doubt", changes.unreconciled)):
-            if names is not None:
-                self._execute(sql.EMPTY[table])
-                self._many(sql.INSERT[table], [(name,) for name in sorted(names)])
+        if changes.paused is not None:
+            self._replace("pause", sorted(changes.paused.items()))
+        if changes.unreconciled is not None:
+            self._replace("doubt", [(name,) for name in sorted(changes.unreconciled)])
         if changes.untold:
             first = (self.number + 1) * LINES_MAX
             self._many(sql.INSERT["untold"], [(n, end) for n, end in enumerate(changes.untold, start=first)])
@@ -257,6 +257,11 @@ class Store(FactReader):
             self._execute(sql.PUT["meta"], ("newer", rows.newer_text(changes.newer)))
         if changes.predicted or changes.judged:
             self._write_predictions(changes)
+
+    def _replace(self, table: str, new: Sequence[tuple[str, ...]]) -> None:
+        """Write all rows of a small table anew."""
+        self._execute(sql.EMPTY[table])
+        self._many(sql.INSERT[table], new)
 
     def _write_predictions(self, changes: Changes) -> None:
         """Store predictions, at most one of a kind per job, and forget the oldest above PREDICTIONS_KEPT."""

@@ -53,7 +53,7 @@ _TABLES = {
     "submission": ("key, digest, first_id, count, at, ids", "key"),
     "worker": ("name, info", "name"),
     "template": ("queue, template", "queue"),
-    "pause": ("queue", "queue"),
+    "pause": ("queue, pauser", "queue"),
     "standing": ("worker, drained, ticket, next_ticket, offered", "worker"),
     "doubt": ("worker", "worker"),
     "token": (

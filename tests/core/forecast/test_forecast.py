@@ -92,8 +92,8 @@ def test_jobs_ahead_without_like_runs_are_judged_by_any_job_but_their_end_is_not
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda board: board.paused.add("default"), "no estimate: queue default is paused"),
-        (lambda board: board.paused.add(""), "no estimate: everything is paused"),
+        (lambda board: board.paused.update(default="owner"), "no estimate: queue default is paused"),
+        (lambda board: board.paused.update({"": "owner"}), "no estimate: everything is paused"),
         (lambda board: board.unreconciled.add("w"), "no estimate: the store was restored from a backup"),
         (lambda board: setattr(board.workers["w"], "drained", True), "no estimate: worker w is drained"),
         (lambda board: board.lose_touch("w", T0, T0), "no estimate: worker w is out of touch"),

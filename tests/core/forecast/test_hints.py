@@ -43,7 +43,7 @@ def test_another_queue_with_the_same_command_is_told() -> None:
     running, waiting = [a_job(1, "small", cpu=1)], [a_job(2, "small", cpu=1)]
     board = a_full_board(a_worker(cpu=4, offers=offers), running=running, waiting=waiting)
     assert hints(board, 2) == ["in queue 'large' it would start now"]
-    board.paused.add("large")
+    board.paused["large"] = "owner"
     assert hints(board, 2) == []
 
 

@@ -280,7 +280,7 @@ def test_resource_names_are_what_machines_have_and_vram_comes_with_gpus(given: d
 def test_a_pause_is_of_a_queue_or_of_everything() -> None:
     board = a_board(paused=["a"])
     assert board.is_paused("a") and not board.is_paused("b")
-    board.paused.add(EVERYTHING)
+    board.paused[EVERYTHING] = "owner"
     assert board.is_paused("b")
 
 

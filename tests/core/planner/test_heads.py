@@ -300,9 +300,9 @@ def test_a_head_only_a_worker_out_of_touch_could_run_is_no_head() -> None:
 def test_a_head_that_is_paused_or_gone_keeps_nothing() -> None:
     board = a_ripe_board(a_worker(cpu=4), jobs=[a_job(1, cpu=3), a_job(2, cpu=4)], more=[])
     assert reservations(board, T0)
-    board.paused = {"default"}
+    board.paused = {"default": "owner"}
     assert reservations(board, T0) == []
-    board.paused = set()
+    board.paused = {}
     finish(board, 2)
     assert reservations(board, T0) == []
     board.put(replace(a_job(2, cpu=4), state=State.HELD))

@@ -176,7 +176,7 @@ def boards(
             board.put(job)
     for _ in range(draw(st.integers(0, 3))):
         move_one(draw, board)
-    board.paused |= draw(st.sets(st.sampled_from(["a", "b", EVERYTHING]), max_size=1))
+    board.paused |= dict.fromkeys(draw(st.sets(st.sampled_from(["a", "b", EVERYTHING]), max_size=1)), "owner")
     for info in infos:
         if not draw(st.integers(0, 3)):
             board.set_worker(info, online=False, now=T0)
@@ -336,7 +336,7 @@ def test_a_paused_queue_starts_nothing_and_the_others_go_on() -> None:
     offers = [Offer("a"), Offer("b")]
     board = a_board(a_worker(offers=offers, cpu=4), jobs=[a_job(1, "a", cpu=1), a_job(2, "b", cpu=1)], paused=["a"])
     assert [*allocations_of(plan(board, T0))] == [2]
-    board.paused = {EVERYTHING}
+    board.paused = {EVERYTHING: "owner"}
     assert plan(board, T0).placements == []
 
 

@@ -105,11 +105,11 @@ def test_who_would_not_go_next_anyway_is_not_placed_ahead() -> None:
 def test_a_queue_that_is_paused_gets_nobody_placed_ahead_and_those_that_are_go_back() -> None:
     board = a_decider(jobs=4)
     go_on(board)
-    board.paused.add("default")
+    board.paused["default"] = "owner"
     assert go_on(board) == []
     board.paused.clear()
     go_on(board)
-    board.paused.add("default")
+    board.paused["default"] = "owner"
     assert told_back(board, {}, T0) == [3, 4]
 
 

@@ -249,9 +249,9 @@ def test_a_job_that_may_not_start_keeps_nothing() -> None:
     board.put(asking(a_job(3, "b", cpu=1), worker="w"))
     board.set_worker(workers[1], online=False, now=T0)
     assert started(board) == []
-    board.paused = {"a"}
+    board.paused = {"a": "owner"}
     assert started(board) == [3], "its queue is paused"
-    board.paused = set()
+    board.paused = {}
     board.put(a_job(4, "a", cpu=8, priority=URGENT))
     finish(board, 2)
     assert started(board) == [3], "only a worker that is out of touch could run it"

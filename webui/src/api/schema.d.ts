@@ -2960,7 +2960,10 @@ export interface components {
             };
             devices?: components["schemas"]["Device"][];
             queues?: components["schemas"]["Queue"][];
-            paused?: string[];
+            /** @description The queues that are paused, an empty name for all, and the name of the user that paused each. */
+            paused?: {
+                [key: string]: string;
+            };
             workers?: components["schemas"]["Worker"][];
             log?: components["schemas"]["LiveLog"];
         };
@@ -3444,7 +3447,7 @@ export interface components {
             totals: {
                 [key: string]: number;
             };
-            /** @description The queues that are paused; `*` for all. */
+            /** @description The queues that are paused; an empty name for all. */
             paused: string[];
             /** @description The workers that a broker with a restored store waits for. */
             restored: string[];

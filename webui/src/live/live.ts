@@ -38,8 +38,8 @@ export const state = signal<{ kind: LiveState; since: Date | null; words?: strin
 export const totals = signal<Totals | null>(null);
 export const devices = signal<Device[] | null>(null);
 export const queues = signal<Queue[] | null>(null);
-/** The queues that are paused as a whole; `*` is all. */
-export const paused = signal<string[]>([]);
+/** The queues that are paused, and the user that paused each; an empty name is all queues. */
+export const paused = signal<ReadonlyMap<string, string>>(new Map());
 export const workers = signal<Worker[] | null>(null);
 /** Grows when jobs were added, removed or changed their state: a list then asks for its rows again. */
 export const moved = signal(0);
@@ -191,7 +191,7 @@ function hear(frame: Frame): void {
   if (frame.totals) totals.value = frame.totals;
   if (frame.devices) devices.value = frame.devices;
   if (frame.queues) queues.value = frame.queues;
-  if (frame.paused) paused.value = frame.paused;
+  if (frame.paused) paused.value = new Map(Object.entries(frame.paused));
   if (frame.workers) workers.value = frame.workers;
   if (frame.jobs) {
     const changed = new Map(Object.entries(frame.jobs).map(([id, job]) => [Number(id), job]));

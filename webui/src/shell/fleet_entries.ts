@@ -16,7 +16,7 @@ export function fleetEntries(): Entry[] {
 function queueEntries(): Entry[] {
   const names = [...new Set((queues.value ?? []).map((queue) => queue.name))].sort();
   return [null, ...names].map((name) => {
-    const isPaused = paused.value.includes(name ?? EVERYTHING);
+    const isPaused = paused.value.has(name ?? EVERYTHING);
     const what = name === null ? "everything" : `queue ${printable(name)}`;
     return {
       key: `queue ${name ?? EVERYTHING}`,

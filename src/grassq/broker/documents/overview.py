@@ -33,7 +33,7 @@ class FleetDocument(TypedDict):
     workers: list[WorkerDocument]
     #: How many jobs are in each state.
     totals: dict[str, int]
-    #: The queues that are paused; `*` for all.
+    #: The queues that are paused; an empty name for all.
     paused: list[str]
     #: The workers that a broker with a restored store waits for.
     restored: list[str]

@@ -45,7 +45,7 @@ def _devices(batch: Batch) -> Document:
 
 
 def _queues(batch: Batch) -> Document:
-    return {"queues": fleet.queue_documents(batch), "paused": sorted(batch.board.paused)}
+    return {"queues": fleet.queue_documents(batch), "paused": batch.board.paused}
 
 
 def _workers(batch: Batch) -> Document:

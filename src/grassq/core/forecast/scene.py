@@ -34,7 +34,7 @@ class Scene(Struct, kw_only=True):
     wall: float
     workers: Sequence[WorkerPicture]
     templates: Mapping[str, QueueTemplate]
-    paused: frozenset[str]
+    paused: Mapping[str, str]
     patience: ReservationPolicy
     heads: Mapping[str, Head]
     kept: Mapping[int, Kept]
@@ -85,7 +85,7 @@ def picture(board: Board, now: float, wall: float, queued: Sequence[Job]) -> Sce
         wall=wall,
         workers=[_worker(board.workers[name]) for name in sorted(board.workers)],
         templates=dict(board.templates),
-        paused=frozenset(board.paused),
+        paused=dict(board.paused),
         patience=board.patience,
         heads=dict(board.heads),
         kept=dict(board.kept),

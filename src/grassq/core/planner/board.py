@@ -7,7 +7,7 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from grassq.core.model import FINAL, HOLDING, AttemptId, Constraints, Job, QueueTemplate, State, WorkerInfo
@@ -27,7 +27,7 @@ from grassq.core.planner.workers import (
 from grassq.core.resources.device_changes import drained_of
 from grassq.core.resources.ledger import Ledger
 
-#: In the set of paused queues: every queue.
+#: Among the paused queues: every queue.
 EVERYTHING = ""
 
 #: Request classes that a queue keeps although no queued job has them now.
@@ -41,7 +41,7 @@ class Board:
 
     def __init__(
         self,
-        paused: Iterable[str] = (),
+        paused: Mapping[str, str] | None = None,
         patience: ReservationPolicy | None = None,
         *,
         lease_s: float | None = None,
@@ -89,7 +89,8 @@ class Board:
         self._offering: dict[str, list[WorkerState]] = {}
         #: The queues defined at the broker, by name.
         self.templates: dict[str, QueueTemplate] = {}
-        self.paused: set[str] = set(paused)
+        #: The queues that are paused, EVERYTHING for all of them, and the name of the user that paused each.
+        self.paused: dict[str, str] = dict(paused or {})
         #: Tokens that have ended: no job starts for which one of them answers.
         self.ended_tokens: set[str] = set()
         #: How many jobs have a folder on the broker's machine and are not stored; 0 once the user has accepted that.

@@ -63,7 +63,8 @@ class LiveFrameDocument(TypedDict, total=False):
     jobs: dict[str, JobDocument | None]
     devices: list[DeviceDocument]
     queues: list[QueueDocument]
-    paused: list[str]
+    #: The queues that are paused, an empty name for all, and the name of the user that paused each.
+    paused: dict[str, str]
     workers: list[WorkerDocument]
     log: LiveLogDocument
 

@@ -208,7 +208,8 @@ class Queues:
         if body.restored:
             raise BadInput("--restored goes with `grass resume` only")
         request[ENTRY].about = body.queue or ALL_QUEUES
-        return await self._set_paused(request, body.key, lambda batch: service.pause(batch, body.queue))
+        pauser = request[CALLER].name
+        return await self._set_paused(request, body.key, lambda batch: service.pause(batch, body.queue, pauser))
 
     async def resume(self, request: web.Request) -> web.Response:
         """Start jobs again."""
@@ -218,7 +219,7 @@ class Queues:
         request[ENTRY].about = body.queue or ALL_QUEUES
         if body.restored:
             return await self._set_paused(request, body.key, service.accept_restored)
-        return await self._set_paused(request, body.key, lambda batch: service.pause(batch, body.queue, undo=True))
+        return await self._set_paused(request, body.key, lambda batch: service.resume(batch, body.queue))
 
     async def _set_paused(self, request: web.Request, key: str, action: Callable[[Batch], Done]) -> web.Response:
         done = await self._once(request, key, action)

@@ -15,11 +15,7 @@ import { EVERYTHING, pause, resume } from "../../ui/queue_actions";
 import { attempt } from "../../ui/toast";
 import { HeadJobs } from "./head_jobs";
 import { NewQueue } from "./new_queue";
-import { usePausers } from "./pausers";
 import "./queues.css";
-
-/** All queues together in the audit. */
-const IN_AUDIT = "*";
 
 /** A queue with the places where it is offered. */
 interface Whole {
@@ -48,8 +44,8 @@ export default function Queues() {
   const isNew = useSignal(false);
   const open = useSignal<string | null>(null);
   const all = queues.value ? gathered(queues.value) : null;
-  const pausers = usePausers(paused.value);
-  const isAllPaused = paused.value.includes(EVERYTHING);
+  const pausers = paused.value;
+  const isAllPaused = pausers.has(EVERYTHING);
   useEffect(() => {
     document.title = "Queues · Grass";
     if (!mayAdmin.value) return;
@@ -73,15 +69,15 @@ export default function Queues() {
       </div>
       {isAllPaused ? (
         <p class="note" role="status">
-          Everything is paused{by(pausers.get(IN_AUDIT))}: running jobs go on, no other job starts.
+          Everything is paused{by(pausers.get(EVERYTHING))}: running jobs go on, no other job starts.
         </p>
       ) : null}
       {all?.map((queue) => (
         <QueueRow
           key={queue.name}
           queue={queue}
-          isOwnPause={paused.value.includes(queue.name)}
-          pauser={pausers.get(queue.name)}
+          isOwnPause={pausers.has(queue.name)}
+          pauser={pausers.get(queue.name) ?? pausers.get(EVERYTHING)}
           isOpen={open.value === queue.name}
           onToggle={() => {
             open.value = open.value === queue.name ? null : queue.name;
