@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from playwright.sync_api import Browser, Playwright
+from playwright.sync_api import Browser, BrowserType
 
 #: A browser without a display that asks nobody but our daemon.
 ARGUMENTS = [
@@ -26,6 +26,6 @@ def chromium() -> str:
     return found
 
 
-def launch(playwright: Playwright, path: str | None = None) -> Browser:
-    """Start the browser."""
-    return playwright.chromium.launch(executable_path=path or chromium(), args=ARGUMENTS, headless=True)
+def launch(kind: BrowserType, *more: str, path: str | None = None) -> Browser:
+    """Start the browser, with more arguments if any are given."""
+    return kind.launch(executable_path=path or chromium(), args=[*ARGUMENTS, *more], headless=True)

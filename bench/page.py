@@ -226,7 +226,7 @@ def main(argv: Sequence[str]) -> int:
 
     figures: dict[str, object] = {"machine": machine()}
     with sync_playwright() as playwright:
-        browser = launch(playwright, arguments.chromium)
+        browser = launch(playwright.chromium, path=arguments.chromium)
         figures["grass"] = grass(browser, arguments.jobs, quick)
         programs = Path(arguments.peers) / "bin"
         for name, measure, rows in (

@@ -36,7 +36,7 @@ def built_page() -> None:
 def browser() -> Iterator[Browser]:
     """Debian's Chromium; every test has its own context in it."""
     with sync_playwright() as playwright:
-        started = launch(playwright)
+        started = launch(playwright.chromium)
         yield started
         started.close()
 

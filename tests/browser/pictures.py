@@ -75,7 +75,7 @@ def main(folder: Path, names: list[str]) -> None:
         site = lived_in(Path(place) / "home", Path(place) / "work")
         try:
             with sync_playwright() as playwright:
-                browser = launch(playwright)
+                browser = launch(playwright.chromium)
                 for theme in ("light", "dark"):
                     for size, suffix in ((WIDE, ""), (PHONE, "-phone")):
                         page = new_context(browser, size, color_scheme=theme).new_page()

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import pytest
-from bench.chromium import ARGUMENTS, chromium
+from bench.chromium import launch
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.browser.browsing import Site, wait_for
 
@@ -135,7 +135,7 @@ def test_a_link_on_another_site_opens_the_page_with_its_session(site: Site, cont
 
 def test_a_name_that_is_turned_to_this_machine_gets_nothing(site: Site, browser: Browser) -> None:
     rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
-    other = browser.browser_type.launch(executable_path=chromium(), args=[*ARGUMENTS, rules], headless=True)
+    other = launch(browser.browser_type, rules)
     try:
         page = other.new_page()
         port = urlsplit(site.origin).port

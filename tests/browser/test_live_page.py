@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import BrowserContext, Page, expect
-from tests.browser.browsing import PageWatch, Site, measure, wait_for
-from tests.browser.day import ELEMENTS_MAX, Day, grown
+from bench.chromium import launch
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from tests.browser.browsing import PageWatch, Site, measure, new_context, wait_for
+from tests.browser.day import ELEMENTS_MAX, NO_COMPILER, Day, grown
 
 #: A short day: rounds through all screens, and changes of jobs in each. `python -m tests.browser.day` lives a long one.
 WARM_ROUNDS, ROUNDS, CHANGES = 3, 4, 600
@@ -64,13 +65,19 @@ def test_a_killed_daemon_is_told_and_caught_up_with_in_two_tabs(
     site.grass("kill", second)
 
 
-def test_a_compressed_day_leaves_nothing_behind(site: Site, watched_page: Page) -> None:
-    day = Day(site, watched_page)
-    before = day.live(WARM_ROUNDS * CHANGES, WARM_ROUNDS * day.round())
-    after = day.live(ROUNDS * CHANGES, ROUNDS * day.round())
-    assert not grown(before, after), (before, after)
-    day.is_right()
-    day.close()
+def test_a_compressed_day_leaves_nothing_behind(
+    site: Site, browser: Browser, watched: Callable[[Page], PageWatch]
+) -> None:
+    with launch(browser.browser_type, NO_COMPILER) as plain:
+        page = new_context(plain).new_page()
+        watched(page)
+        site.log_in(page)
+        day = Day(site, page)
+        before = day.live(WARM_ROUNDS * CHANGES, WARM_ROUNDS * day.round())
+        after = day.live(ROUNDS * CHANGES, ROUNDS * day.round())
+        assert not grown(before, after), (before, after)
+        day.is_right()
+        day.close()
 
 
 def test_a_hundred_thousand_jobs_are_one_table(site: Site, watched_page: Page) -> None:

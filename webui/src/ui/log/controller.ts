@@ -35,13 +35,20 @@ export class LogController {
   private wanted: number | null = null;
   /** The rows when following ended; null before anything was heard. */
   private rowsAtPause: number | null = null;
-  private readonly ends: (() => void)[] = [];
 
   constructor(choice: LogChoice) {
     this.lines = new LogLines(choice, () => (this.place.isAtEnd ? null : this.heldByte));
     this.search = new LogSearch(choice);
+  }
+
+  /**
+   * Hear the log until the answer is called. Only an effect of a view calls this: a view that goes before its effects
+   * ran is never told to end anything.
+   */
+  start(): () => void {
     let isCounted = true;
-    this.ends.push(
+    const ends = [
+      this.lines.start(),
       effect(() => {
         const state = this.lines.state.value;
         const isOtherForm = isCounted !== state.isCounted;
@@ -63,13 +70,11 @@ export class LogController {
         this.place.remeasure();
         this.redraw();
       }),
-    );
-  }
-
-  stop(): void {
-    for (const end of this.ends) end();
-    this.lines.stop();
-    this.search.stop();
+      () => this.search.stop(),
+    ];
+    return () => {
+      for (const end of ends) end();
+    };
   }
 
   redraw(): void {

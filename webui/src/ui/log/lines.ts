@@ -67,7 +67,6 @@ export class LogLines {
   private asked = new Map<number, AbortController>();
   private counting: ReturnType<typeof setTimeout> | undefined;
   private again: ReturnType<typeof setTimeout> | undefined;
-  private readonly unheard: () => void;
   /** Whether the lines stay that are there, although the end goes on without numbers. */
   private isHeld = false;
   /** Whether the list was counted by a question, while the daemon tells lines without numbers. */
@@ -80,15 +79,17 @@ export class LogLines {
   constructor(
     readonly choice: LogChoice,
     private readonly heldByte: () => number | null,
-  ) {
-    this.unheard = onLog((frame) => this.hear(frame));
-  }
+  ) {}
 
-  stop(): void {
-    this.unheard();
-    clearTimeout(this.counting);
-    clearTimeout(this.again);
-    for (const abort of this.asked.values()) abort.abort();
+  /** Hear the end of the log as it changes, until the answer is called. */
+  start(): () => void {
+    const unheard = onLog((frame) => this.hear(frame));
+    return () => {
+      unheard();
+      clearTimeout(this.counting);
+      clearTimeout(this.again);
+      for (const abort of this.asked.values()) abort.abort();
+    };
   }
 
   /** Return the line of a row; a line that is not here is asked for. */

@@ -38,7 +38,7 @@ export function JobLog(props: JobLogProps) {
   const chosen = props.split ? (stream.value ?? "out") : null;
   const { job, attempt: number } = props;
   const log = useMemo(() => new LogController({ job, attempt: number, stream: chosen }), [job, number, chosen]);
-  useEffect(() => () => log.stop(), [log]);
+  useEffect(() => log.start(), [log]);
   useWish({ log: { job, attempt: number, stream: chosen, lines: TAIL_LINES } });
   const isSearching = useSignal(false);
   const whole = useSignal<LogLine | null>(null);

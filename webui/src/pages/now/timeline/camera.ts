@@ -6,6 +6,8 @@ import { between, fitting, following, panned, SPAN_MAX, SPAN_MIN, type View, zoo
 
 /** How long a movement takes from one view to another. */
 const MOVE_MS = 180;
+/** Whether somebody wants no movements; asked once, not for each of them. */
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 export const SPANS: readonly { words: string; title: string; seconds: number }[] = [
   { words: "1 h", title: "the last hour", seconds: 3600 },
@@ -92,7 +94,7 @@ export class Camera {
     const begin = this.view.peek();
     this.stop();
     change();
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches || document.visibilityState === "hidden";
+    const isStill = reducedMotion.matches || document.visibilityState === "hidden";
     if (isStill) return;
     const started = performance.now();
     const step = (at: number) => {
