@@ -3573,6 +3573,8 @@ export interface components {
             name: string;
             /** @description Null: no worker offers it yet. */
             worker: string | null;
+            /** @description Whether the queue is defined at the broker, for all workers that have its labels. */
+            at_broker: boolean;
             /** @description Of a queue that no worker offers: the labels that a worker needs to offer it. */
             labels?: string[];
             paused: boolean;

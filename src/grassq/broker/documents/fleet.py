@@ -23,6 +23,8 @@ class QueueDocument(TypedDict):
     name: str
     #: Null: no worker offers it yet.
     worker: str | None
+    #: Whether the queue is defined at the broker, for all workers that have its labels.
+    at_broker: bool
     #: Of a queue that no worker offers: the labels that a worker needs to offer it.
     labels: NotRequired[list[str]]
     paused: bool

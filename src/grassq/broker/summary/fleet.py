@@ -40,6 +40,7 @@ def _template_document(batch: Batch, template: QueueTemplate) -> QueueDocument:
     return {
         "name": template.offer.queue,
         "worker": None,
+        "at_broker": True,
         "labels": list(template.labels),
         "paused": batch.board.is_paused(template.offer.queue),
         "limits": {},
@@ -69,6 +70,7 @@ def queue_document(batch: Batch, worker: WorkerState, queue: str) -> QueueDocume
     return {
         "name": queue,
         "worker": worker.info.name,
+        "at_broker": worker.own_offer(queue) is None,
         "paused": batch.board.is_paused(queue),
         "limits": supply_json(limits),
         "free": free_json(free_view, found),

@@ -195,6 +195,7 @@ function Command(props: { queue: Queue }) {
 
 function QueueButtons(props: { queue: Whole; isOwnPause: boolean }) {
   const { queue } = props;
+  const definitions = definitionsOf(queue);
   return (
     <>
       {props.isOwnPause ? (
@@ -206,13 +207,23 @@ function QueueButtons(props: { queue: Whole; isOwnPause: boolean }) {
           Pause
         </button>
       )}
-      {queue.places.filter(isDeletable).map((place) => (
+      {definitions.map((place) => (
         <button key={place.worker ?? ""} type="button" class="danger" onClick={() => void remove(queue, place)}>
-          {queue.places.length > 1 ? `Delete on ${printable(place.worker ?? "the broker")}` : "Delete"}
+          {definitions.length > 1 ? `Delete${onWorker(place) || " at the broker"}` : "Delete"}
         </button>
       ))}
     </>
   );
+}
+
+/** Return the places where a queue is defined and can be deleted: at the broker, which is one for all, and on workers. */
+function definitionsOf(queue: Whole): Queue[] {
+  const atBroker = queue.places.find((place) => place.at_broker);
+  return queue.places.filter((place) => (place.at_broker ? place === atBroker : isDeletable(place)));
+}
+
+function onWorker(place: Queue): string {
+  return place.at_broker || place.worker === null ? "" : ` on ${printable(place.worker)}`;
 }
 
 /** The queue `default` always exists: without limits there is nothing to delete. */
@@ -223,14 +234,13 @@ function isDeletable(place: Queue): boolean {
 
 async function remove(queue: Whole, place: Queue): Promise<void> {
   const name = printable(queue.name);
-  const where = place.worker === null ? "" : ` on ${printable(place.worker)}`;
+  const where = onWorker(place);
   const unfinished = queue.queued + queue.running;
   const words = unfinished
     ? `${plural(unfinished, "job")} of it: those that run go on, the others wait until there is such a queue again.`
     : "It has no unfinished jobs.";
   if (!(await confirm(`Delete queue ${name}${where}?`, words, "Delete", { danger: true }))) return;
-  const body =
-    place.worker === null ? { name: queue.name, at_broker: true } : { name: queue.name, worker: place.worker };
+  const body = place.at_broker ? { name: queue.name, at_broker: true } : { name: queue.name, worker: place.worker };
   await attempt(async () => {
     const done = await change("/v1/delete-queue", body);
     return [`Queue ${name} is deleted${where}.`, ...done.notes].join(" ");
