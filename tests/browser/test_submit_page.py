@@ -34,6 +34,33 @@ def test_a_command_is_previewed_placed_and_submitted(site: Site, watched_page: P
     assert job["cwd"] == str(site.grass.cwd)
 
 
+def test_a_job_that_runs_again_keeps_what_was_not_edited(site: Site, watched_page: Page) -> None:
+    page, grass = watched_page, site.grass
+    words = ["--name", "again", "--split", "--tries", "2", "--require", "{cpu: 2}", "--env", "A=1"]
+    job = grass.enqueue(*words, "--", "sh", "-c", "# a remark\necho one\necho two")
+    grass.until(job, "succeeded")
+    site.open(page, f"/new?from={job}")
+    expect(page.get_by_label("Command", exact=True)).to_have_value("sh -c '# a remark\necho one\necho two'")
+    expect(page.get_by_text(f"This runs job {job} again")).to_be_visible()
+    expect(page.get_by_text("As it was")).to_contain_text("split")
+    page.get_by_label("CPU").fill("1")
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url("**/jobs/*")
+    again = grass.job(int(page.url.rsplit("/", 1)[1]))
+    assert again["rerun_of"] == job
+    assert again["request"] == {"cpu": 1}
+    assert again["command"] == grass.job(job)["command"]
+    with grass.client() as client:
+        was, is_ = (client.get(f"jobs/{each}/submission")["body"] for each in (job, again["id"]))
+    assert is_ == {**was, "request": {"cpu": 1}}, "split, tries and environment stay"
+
+    # The menu leads to a form for a new job.
+    site.open(page, f"/new?from={job}")
+    expect(page.get_by_text(f"This runs job {job} again")).to_be_visible()
+    page.get_by_role("navigation").get_by_role("link", name="Submit").click()
+    expect(page.get_by_label("Command; each line")).to_have_value("")
+
+
 def test_what_can_never_fit_is_said_while_typing(site: Site, page_watch: PageWatch, watched_page: Page) -> None:
     page = watched_page
     page_watch.expected.append("status of 409")

@@ -1,5 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { commandLine, commandWords, EMPTY, jobBody, lines } from "../src/pages/submit/form";
+import { edited, prefilled, unseen } from "../src/pages/submit/prefill";
+
+const NOBODY = { command_line: "", left_out: [], rerun_of: 5 };
 
 describe("the form of a job", () => {
   it("sends only what was typed", () => {
@@ -36,5 +39,28 @@ describe("the form of a job", () => {
 
   it("leaves out empty lines and remarks", () => {
     expect(lines("a\n\n # no\n b ")).toEqual(["a", "b"]);
+  });
+});
+
+describe("a job that is submitted again", () => {
+  const body = {
+    command: ["sh", "-c", "a\nb"],
+    queue: "q",
+    request: { gpu: 1 },
+    labels: ["a100"],
+    cwd: { b64: "/w==" },
+  };
+  const submission = { ...NOBODY, body };
+
+  it("stays as it was where nothing was edited", () => {
+    const [form, command] = prefilled(submission);
+    expect(edited(submission, form, command)).toEqual(body);
+    expect(unseen(submission)).toEqual(["labels"]);
+  });
+
+  it("has each edit, and nothing that was taken out of the form", () => {
+    const [form] = prefilled(submission);
+    const now = edited(submission, { ...form, gpu: "", queue: "", name: "n" }, "python train.py");
+    expect(now).toEqual({ command: ["python", "train.py"], shell: false, labels: ["a100"], cwd: body.cwd, name: "n" });
   });
 });

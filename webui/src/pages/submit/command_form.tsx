@@ -9,9 +9,9 @@ import { directory } from "../../session";
 import { plural } from "../../ui/format";
 import { Copy, Problem } from "../../ui/parts";
 import { attempt } from "../../ui/toast";
-import { commandLine, commandWords, type Form, jobBody, lines, optionWords } from "./form";
+import { commandLine, commandWords, type Form, jobBody, lines, optionWords, wholes } from "./form";
 import { newForm, OptionsFields } from "./options_fields";
-import { prefilled } from "./prefill";
+import { edited, prefilled, type Submission, unseen } from "./prefill";
 import { Where } from "./where";
 
 export type Submitted = Schemas["Submitted"];
@@ -24,11 +24,9 @@ export function follow(ids: readonly number[]): void {
   go(ids.length === 1 ? `/jobs/${first}` : `/jobs?q=${encodeURIComponent(`id:${first}-${last}`)}`);
 }
 
-/** Submit one job again with edits: what the form does not show stays as it was. */
-async function submitAgain(of: number, job: Record<string, unknown>, line: string): Promise<Submitted> {
-  const [mode, ...rest] = commandWords(line);
-  const command = mode === "--" ? rest : rest.slice(1);
-  return change("/v1/submit", { jobs: [{ ...job, command, shell: mode !== "--" }], rerun_of: of });
+/** Submit an earlier job with edits, as another run of it if it has ended. */
+function submitAgain(of: Submission, form: Form, command: string): Promise<Submitted> {
+  return change("/v1/submit", { jobs: [edited(of, form, command)], rerun_of: of.rerun_of });
 }
 
 async function submitAll(job: Record<string, unknown>, commands: readonly string[]): Promise<Submitted> {
@@ -48,9 +46,9 @@ export function tried<T>(compute: () => T): { value: T; problem: null } | { valu
 export function CommandForm(props: { from: string | null }) {
   const form = useSignal<Form>(newForm());
   const text = useSignal("");
-  /** The job that is run again with edits; null for a new one. */
-  const again = useSignal<number | null>(null);
-  const commands = useComputed(() => lines(text.value));
+  /** The job whose form this is; null for a new one. */
+  const earlier = useSignal<Submission | null>(null);
+  const commands = useComputed(() => (earlier.value ? wholes(text.value) : lines(text.value)));
   const body = useComputed(() => tried(() => jobBody(form.value)));
   const typed = useComputed(() => tried(() => commandLine(form.value, commands.value)));
   const first = useComputed(() => {
@@ -63,17 +61,16 @@ export function CommandForm(props: { from: string | null }) {
     get(`/v1/jobs/${props.from}/submission`)
       .then((submission) => {
         [form.value, text.value] = prefilled(submission);
-        again.value = submission.rerun_of;
+        earlier.value = submission;
       })
       .catch((error: unknown) => void attempt(() => Promise.reject(error)));
-  }, [props.from, form, text, again]);
+  }, [props.from, form, text, earlier]);
   const submit = (event: Event) => {
     event.preventDefault();
     void attempt(async () => {
-      const job = jobBody(form.value);
-      const [line] = commands.value;
-      const isAgain = again.value !== null && line !== undefined && commands.value.length === 1;
-      const done = isAgain ? await submitAgain(again.value ?? 0, job, line) : await submitAll(job, commands.value);
+      const done = earlier.value
+        ? await submitAgain(earlier.value, form.value, text.value)
+        : await submitAll(jobBody(form.value), commands.value);
       directory.value = form.value.cwd;
       follow(done.ids);
       return [`${plural(done.ids.length, "job")} submitted`, ...done.warnings].join("; ");
@@ -84,7 +81,7 @@ export function CommandForm(props: { from: string | null }) {
     <form class="submit" onSubmit={submit}>
       <div class="panel">
         <label class="wide">
-          Command; each line is a job of its own
+          {earlier.value ? "Command" : "Command; each line is a job of its own"}
           <textarea
             name="command"
             rows={Math.min(14, Math.max(3, text.value.split("\n").length + 1))}
@@ -106,11 +103,7 @@ export function CommandForm(props: { from: string | null }) {
             {typed.value.value ? <Copy text={typed.value.value} label="Copy as CLI" /> : null}
           </p>
         ) : null}
-        {again.value !== null ? (
-          <p>
-            This runs <a href={`/jobs/${again.value}`}>job {again.value}</a> again, with your edits, in its environment.
-          </p>
-        ) : null}
+        {earlier.value ? <Earlier submission={earlier.value} /> : null}
         {count > 1 ? <p>{plural(count, "job")}, one for each line.</p> : null}
         <Problem words={body.value.problem} />
         {count > 1 ? <h3>Where the first would run</h3> : null}
@@ -121,4 +114,27 @@ export function CommandForm(props: { from: string | null }) {
       </div>
     </form>
   );
+}
+
+/** What becomes of the job that the form was filled with. */
+function Earlier(props: { submission: Submission }) {
+  const { rerun_of: again, left_out: left } = props.submission;
+  const kept = unseen(props.submission);
+  return (
+    <>
+      {again !== null ? (
+        <p>
+          This runs <a href={`/jobs/${again}`}>job {again}</a> again, with your edits, in its environment.
+        </p>
+      ) : null}
+      {kept.length ? (
+        <p class="faint">As it was, also where the command above does not say it: {named(kept)}.</p>
+      ) : null}
+      {left.length ? <p class="faint">Left out, because this session may not see it: {named(left)}.</p> : null}
+    </>
+  );
+}
+
+function named(options: readonly string[]): string {
+  return options.map((name) => name.replaceAll("_", " ")).join(", ");
 }

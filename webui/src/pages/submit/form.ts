@@ -49,6 +49,11 @@ export function lines(text: string): string[] {
     .filter((line) => line && !line.startsWith("#"));
 }
 
+/** Return a text as the one command that it is, or nothing. */
+export function wholes(text: string): string[] {
+  return text.trim() ? [text] : [];
+}
+
 /** Return NAME=value pairs; raise for a line that is none. */
 export function pairs(text: string, what: string): [string, string][] {
   return lines(text).map((line) => {

@@ -2,7 +2,7 @@
 
 import { NEUTRAL_PRIORITY, type Schemas } from "../../api/types";
 import { quote } from "../../ui/format";
-import { EMPTY, type Form } from "./form";
+import { commandWords, EMPTY, type Form, jobBody } from "./form";
 
 type Word = Schemas["JobBody"]["command"][number];
 
@@ -33,7 +33,32 @@ export function prefilled(submission: Submission): [Form, string] {
     env: (body.env ?? []).map(([name, value]) => `${text(name)}=${text(value)}`).join("\n"),
     wrap: text(body.wrap),
     output: text(body.output),
+    hold: body.hold ?? false,
   };
   const words = (body.command ?? []).map(text);
   return [form, body.shell ? (words[0] ?? "") : words.map(quote).join(" ")];
+}
+
+/** Return an earlier job with the edits of its form and its command: what was not edited stays as it was. */
+export function edited(submission: Submission, form: Form, command: string): Record<string, unknown> {
+  const [before, commandBefore] = prefilled(submission);
+  const [typed, was] = [jobBody(form), jobBody(before)];
+  const body: Record<string, unknown> = { ...submission.body };
+  for (const name of new Set([...Object.keys(typed), ...Object.keys(was)])) {
+    if (JSON.stringify(typed[name]) === JSON.stringify(was[name])) continue;
+    if (name in typed) body[name] = typed[name];
+    else delete body[name];
+  }
+  if (command !== commandBefore) {
+    const [mode, ...words] = commandWords(command);
+    body.shell = mode !== "--";
+    body.command = body.shell ? words.slice(1) : words;
+  }
+  return body;
+}
+
+/** Return the options of an earlier job that the form does not show. */
+export function unseen(submission: Submission): string[] {
+  const shown = ["command", "shell", ...Object.keys(EMPTY), "request"];
+  return Object.keys(submission.body).filter((name) => !shown.includes(name));
 }

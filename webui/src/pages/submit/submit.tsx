@@ -17,6 +17,7 @@ export default function Submit() {
   useWish({ queues: true });
   const first = path.value === "/batchaddjobs" ? "batch" : query.value.get("mode");
   const mode = useSignal<Mode>(first === "grid" || first === "batch" ? first : "command");
+  const from = query.value.get("from");
   if (!maySubmit.value) return <Empty>This session may look, and not submit jobs.</Empty>;
   return (
     <>
@@ -39,7 +40,7 @@ export default function Submit() {
           ))}
         </div>
       </div>
-      {mode.value === "command" ? <CommandForm from={query.value.get("from")} /> : null}
+      {mode.value === "command" ? <CommandForm key={from} from={from} /> : null}
       {mode.value === "grid" ? <GridForm /> : null}
       {mode.value === "batch" ? <BatchForm /> : null}
     </>
