@@ -16,19 +16,28 @@ class Socket {
   close(): void {}
 }
 
-function tell(total: number): void {
+function tell(total: number | null): void {
   const line = { n: total, begin: 0, end: 5, spans: [["", "text"]], folded: 0 };
   const log = { job: 7, attempt: 1, stream: "log", is_new: true, first: 0, lines: [line], total, size: 5 };
   Socket.last.onmessage?.({ data: JSON.stringify({ log: { ...log, is_final: false, error: null } }) });
 }
 
+/** An answer about a log of which nobody counts the lines by himself. */
+const UNCOUNTED = { lines: [], total: null, size: 100, indexed: 10, is_whole: false };
+
 describe("the lines of a log", () => {
+  const asked: string[] = [];
+
   beforeAll(() => {
     const page = { addEventListener: () => {} };
     vi.stubGlobal("document", page);
     vi.stubGlobal("window", page);
     vi.stubGlobal("location", { protocol: "http:", host: "127.0.0.1" });
     vi.stubGlobal("WebSocket", Socket);
+    vi.stubGlobal("fetch", async (address: string) => {
+      asked.push(address);
+      return new Response(JSON.stringify(UNCOUNTED), { headers: { "Content-Type": "application/json" } });
+    });
     vi.useFakeTimers();
     connect();
   });
@@ -43,5 +52,19 @@ describe("the lines of a log", () => {
     stop();
     tell(3);
     expect(lines.state.value.rows).toBe(2);
+  });
+
+  it("are counted until their end, also where the daemon counts only what is asked for", async () => {
+    const lines = new LogLines({ job: 7, attempt: null, stream: null }, () => null);
+    const stop = lines.start();
+    tell(null);
+    lines.count();
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect(asked.some((address) => address.includes("byte=99"))).toBe(true);
+    expect(lines.state.value.counted).toBe(0.1);
+    const before = asked.length;
+    stop();
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(asked.length).toBe(before);
   });
 });

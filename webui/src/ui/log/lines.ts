@@ -16,6 +16,8 @@ const WINDOWS_MAX = 40;
 const UNSETTLED_LINES = 100;
 /** How often it is asked whether the lines of a long log are counted. */
 const COUNT_MS = 700;
+/** After so many failures in a row nobody counts any more, until somebody looks back again. */
+const FAILURES_MAX = 20;
 /** A window that could not be had is asked for again after this long. */
 const AGAIN_MS = 1_000;
 
@@ -67,6 +69,7 @@ export class LogLines {
   private asked = new Map<number, AbortController>();
   private counting: ReturnType<typeof setTimeout> | undefined;
   private again: ReturnType<typeof setTimeout> | undefined;
+  private ended = new AbortController();
   /** Whether the lines stay that are there, although the end goes on without numbers. */
   private isHeld = false;
   /** Whether the list was counted by a question, while the daemon tells lines without numbers. */
@@ -84,10 +87,13 @@ export class LogLines {
   /** Hear the end of the log as it changes, until the answer is called. */
   start(): () => void {
     const unheard = onLog((frame) => this.hear(frame));
+    this.ended = new AbortController();
     return () => {
       unheard();
       clearTimeout(this.counting);
       clearTimeout(this.again);
+      this.counting = undefined;
+      this.ended.abort();
       for (const abort of this.asked.values()) abort.abort();
     };
   }
@@ -125,9 +131,16 @@ export class LogLines {
   count(): void {
     this.isHeld = true;
     if (this.state.value.isCounted || this.counting !== undefined) return;
+    let indexed = -1;
+    let failures = 0;
     const step = async () => {
-      const answer = await this.fetch({ line: -TAIL_LINES, count: TAIL_LINES }).catch(() => null);
+      const answer = await this.fetchEnd();
       if (this.counting === undefined || this.state.value.isCounted) return;
+      failures = answer ? 0 : failures + 1;
+      if (failures === FAILURES_MAX) {
+        this.counting = undefined;
+        return;
+      }
       if (answer?.is_whole && answer.total !== null) {
         const begin = this.heldByte();
         this.countedRow = begin === null ? null : await this.rowOfByte(begin, answer.lines).catch(() => null);
@@ -138,8 +151,14 @@ export class LogLines {
         this.tell({ rows: answer.total, isCounted: true, size: answer.size, counted: null });
         return;
       }
-      const counted = answer?.size ? Math.min(1, answer.indexed / answer.size) : 0;
-      this.tell({ counted });
+      if (answer) {
+        this.tell({ counted: answer.size ? Math.min(1, answer.indexed / answer.size) : 0 });
+        // A log on another machine is counted only as far as its lines are asked for.
+        if (answer.indexed === indexed)
+          await this.fetch({ byte: Math.max(0, answer.size - 1), count: 1 }, this.ended.signal).catch(() => null);
+        if (this.counting === undefined) return;
+        indexed = answer.indexed;
+      }
       this.counting = setTimeout(() => void step(), COUNT_MS);
     };
     this.counting = setTimeout(() => void step(), 0);
@@ -149,7 +168,7 @@ export class LogLines {
   private recount(): void {
     if (this.counting !== undefined) return;
     this.counting = setTimeout(async () => {
-      const answer = await this.fetch({ line: -TAIL_LINES, count: TAIL_LINES }).catch(() => null);
+      const answer = await this.fetchEnd();
       this.counting = undefined;
       if (!this.isCountedHere) return;
       if (answer?.is_whole && answer.total !== null) {
@@ -186,6 +205,11 @@ export class LogLines {
       line += answer.lines.length;
     }
     return `${parts.join("\n")}\n`;
+  }
+
+  /** Return the last lines, or null if they cannot be had now. */
+  private fetchEnd(): Promise<LinesAnswer | null> {
+    return this.fetch({ line: -TAIL_LINES, count: TAIL_LINES }, this.ended.signal).catch(() => null);
   }
 
   private fetch(values: Record<string, number>, signal?: AbortSignal): Promise<LinesAnswer> {
