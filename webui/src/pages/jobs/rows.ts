@@ -48,6 +48,8 @@ export class Rows {
   private visible = { first: 0, count: 60 };
   private running: { first: number; abort: AbortController; isRefresh: boolean; isOutdated: boolean } | null = null;
   private again: ReturnType<typeof setTimeout> | undefined;
+  /** The documents that were heard since rows were asked for: none of them is older than the answer. */
+  private heard = new Map<number, Job>();
 
   row(index: number): Job | undefined {
     return this.rows.get(index);
@@ -96,6 +98,7 @@ export class Rows {
   patch(changed: ReadonlyMap<number, Job | null>): void {
     let hits = 0;
     for (const [id, job] of changed) {
+      if (job && this.running) this.heard.set(id, job);
       const index = this.indexes.get(id);
       if (index === undefined || !job) continue;
       this.rows.set(index, job);
@@ -152,6 +155,7 @@ export class Rows {
     const mustRefresh = isRefresh || running?.isRefresh === true;
     running?.abort.abort();
     const abort = new AbortController();
+    this.heard.clear();
     this.running = { first, abort, isRefresh: mustRefresh, isOutdated: false };
     this.ask(first, WINDOW_ROWS, abort.signal)
       .then((answer) => {
@@ -172,11 +176,12 @@ export class Rows {
     const isOutdated = this.running?.isOutdated === true;
     this.running = null;
     const before = new Map([...this.rows.values()].map((job) => [job.id, job]));
-    if (isRefresh) {
-      this.rows.clear();
-      this.changed.value = 0;
-    }
-    for (const [at, job] of answer.jobs.entries()) this.rows.set(answer.first + at, kept(job, before.get(job.id)));
+    if (isRefresh) this.changed.value = 0;
+    // Rows of the former order would show some jobs twice, and one of the two would never change again.
+    if (isRefresh || this.isOtherOrder(answer)) this.rows.clear();
+    for (const [at, job] of answer.jobs.entries())
+      this.rows.set(answer.first + at, this.heard.get(job.id) ?? kept(job, before.get(job.id)));
+    this.heard.clear();
     this.forget(answer.first);
     this.indexes = new Map([...this.rows].map(([index, job]) => [job.id, index]));
     const { version } = this.state.value;
@@ -194,6 +199,11 @@ export class Rows {
     this.show(first, this.visible.count);
     // These rows are drawn first.
     if (isOutdated) this.again = setTimeout(() => this.load(true), OUTDATED_MS);
+  }
+
+  private isOtherOrder(answer: WindowAnswer): boolean {
+    if (answer.count !== this.state.value.total) return true;
+    return answer.jobs.some((job, at) => (this.indexes.get(job.id) ?? answer.first + at) !== answer.first + at);
   }
 
   private forget(around: number): void {
