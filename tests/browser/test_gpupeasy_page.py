@@ -24,7 +24,11 @@ def test_a_job_moves_through_the_lists_and_each_button_works(site: Site, watched
     os.kill(pid, 0)
     expect(lists["Scheduled Jobs"].locator("tbody tr", has_text="second")).to_have_count(1)
     axe(page, "GPUPeasy")
+    # A pause of everything is another one: the button says what it lifts.
+    grass.ok("pause")
+    page.get_by_role("button", name="Resume everything").click()
     page.get_by_role("button", name="Pause the scheduler").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Resume the scheduler")).to_be_visible()
     first.get_by_role("button", name="Kill").click()
     page.get_by_role("dialog").get_by_role("button", name="Kill").click()

@@ -71,6 +71,8 @@ def test_a_worker_is_drained_and_a_machine_over_ssh_is_added_by_a_command(site: 
     worker.locator(".worker-buttons").get_by_role("button", name="Drain").click()
     page.get_by_role("dialog").get_by_role("button", name="Drain").click()
     expect(worker.locator(".worker-head .flag")).to_have_text("drained")
+    # Its devices are drained with it, and none of them can be undrained alone.
+    expect(worker.locator(".tile").get_by_role("button", name="Undrain")).to_have_count(0)
     job = grass.enqueue("--", "true")
     assert grass.job(job)["state"] == "queued"
     worker.locator(".worker-buttons").get_by_role("button", name="Undrain").click()

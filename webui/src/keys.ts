@@ -37,10 +37,13 @@ export function allShortcuts(): Shortcut[] {
   return [...shortcuts.keys()].map((keys) => shortcut(keys)).filter((each) => each !== undefined);
 }
 
-function isTyping(target: EventTarget | null): boolean {
-  return (
-    target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
-  );
+/** Tell whether a key is for what has the focus: a field that is typed into, or a link or button that is pressed. */
+export function isForFocus(event: KeyboardEvent): boolean {
+  const { target } = event;
+  if (!(target instanceof HTMLElement)) return false;
+  const isField = target.matches("textarea, select, input:not([type=checkbox], [type=radio])");
+  if (isField || target.isContentEditable) return true;
+  return (event.key === "Enter" || event.key === " ") && target.closest("a, button, summary, input") !== null;
 }
 
 export function handleKey(event: KeyboardEvent): void {
@@ -50,14 +53,8 @@ export function handleKey(event: KeyboardEvent): void {
     palette.act();
     return;
   }
-  if (
-    event.ctrlKey ||
-    event.metaKey ||
-    event.altKey ||
-    isTyping(event.target) ||
-    document.querySelector("dialog[open]")
-  )
-    return;
+  const isTaken = event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isForFocus(event);
+  if (isTaken || document.querySelector("dialog[open]")) return;
   const first = pending && Date.now() < pending.until ? pending.key : null;
   pending = null;
   const found = (first && shortcut(`${first} ${event.key}`)) || shortcut(event.key);

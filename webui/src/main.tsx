@@ -29,7 +29,7 @@ function App() {
     case "out":
       return <Login words={state.words} key={state.words} />;
     case "in":
-      return <Shell />;
+      return <Shell key={state.session.session} />;
   }
 }
 

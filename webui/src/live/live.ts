@@ -97,7 +97,7 @@ export function onLoss(listener: () => void): () => void {
   return () => lossListeners.delete(listener);
 }
 
-/** Connect, and stay connected until `stop`. */
+/** Connect, and stay connected until `stop`: both belong to one session. */
 export function start(): void {
   if (!stopped) return;
   stopped = false;
@@ -113,6 +113,11 @@ export function stop(): void {
   window.removeEventListener("online", checkNow);
   socket?.close();
   socket = null;
+  // The next session may see other jobs, and change others.
+  position.forget();
+  heardJobs.clear();
+  subscribed = null;
+  state.value = { kind: "connecting", since: null };
 }
 
 function connect(): void {

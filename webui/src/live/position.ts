@@ -17,6 +17,11 @@ export class Position {
     return true;
   }
 
+  /** Forget everything: another session begins. */
+  forget(): void {
+    this.heard = this.greeted = null;
+  }
+
   /** Note that a frame told all changes up to a number. */
   reach(seq: number): void {
     const known = this.greeted ?? this.heard;

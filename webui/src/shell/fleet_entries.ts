@@ -3,7 +3,7 @@
 import { devices, paused, queues, workers } from "../live/live";
 import { mayAdmin } from "../session";
 import { printable } from "../ui/format";
-import { deviceName, drainDevice, drainWorker } from "../ui/machine_actions";
+import { deviceName, drainDevice, drainWorker, mayDrain } from "../ui/machine_actions";
 import { EVERYTHING, pause, resume } from "../ui/queue_actions";
 import type { Entry } from "./palette";
 
@@ -36,15 +36,11 @@ function workerEntries(): Entry[] {
   }));
 }
 
-/** A device that leaves, or whose whole worker is drained, has nothing to be changed. */
 function deviceEntries(): Entry[] {
-  const drained = new Set((workers.value ?? []).filter((worker) => worker.drained).map((worker) => worker.name));
-  return (devices.value ?? [])
-    .filter((device) => !device.leaving && !drained.has(device.worker))
-    .map((device) => ({
-      key: `device ${device.worker} ${device.resource} ${device.id}`,
-      words: `${device.drained ? "Undrain" : "Drain"} ${deviceName(device)}`,
-      hint: device.drained ? "drained" : "",
-      act: () => void drainDevice(device),
-    }));
+  return (devices.value ?? []).filter(mayDrain).map((device) => ({
+    key: `device ${device.worker} ${device.resource} ${device.id}`,
+    words: `${device.drained ? "Undrain" : "Drain"} ${deviceName(device)}`,
+    hint: device.drained ? "drained" : "",
+    act: () => void drainDevice(device),
+  }));
 }

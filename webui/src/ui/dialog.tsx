@@ -17,6 +17,8 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
     };
   }, []);
   const since = useRef(lastToast());
+  /** Where the mouse was pressed: text that is marked from inside to outside closes nothing. */
+  const pressed = useRef<EventTarget | null>(null);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes a dialog, as the browser does by itself
     <dialog
@@ -31,8 +33,11 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
       onClose={() => {
         if (ref.current) props.onClose();
       }}
+      onPointerDown={(event) => {
+        pressed.current = event.target;
+      }}
       onClick={(event) => {
-        if (event.target === ref.current) props.onClose();
+        if (event.target === ref.current && pressed.current === ref.current) props.onClose();
       }}
     >
       <div class="dialog-body">

@@ -72,16 +72,30 @@ export function throttled(act: () => void, ms: number): () => void {
 /** Ask again when jobs have moved, not more often than `ms`; return a number that grows. */
 export function useMoves(ms: number): number {
   const turn = useSignal(0);
-  useEffect(() => {
-    const again = throttled(() => {
-      turn.value++;
-    }, ms);
-    const stops = [moved.subscribe(again), resets.subscribe(again)];
-    return () => {
-      for (const stop of stops) stop();
-    };
-  }, [ms, turn]);
+  useEffect(
+    () =>
+      onMoves(
+        throttled(() => {
+          turn.value++;
+        }, ms),
+      ),
+    [ms, turn],
+  );
   return turn.value;
+}
+
+/** Call `act` whenever jobs have moved, or everything must be asked for again; call the answer to end it. */
+export function onMoves(act: () => void): () => void {
+  let isSubscribed = false;
+  // A signal calls a new subscriber at once, when nothing has happened.
+  const heard = () => {
+    if (isSubscribed) act();
+  };
+  const stops = [moved.subscribe(heard), resets.subscribe(heard)];
+  isSubscribed = true;
+  return () => {
+    for (const stop of stops) stop();
+  };
 }
 
 const narrow = matchMedia("(max-width: 760px)");

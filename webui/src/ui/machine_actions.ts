@@ -2,7 +2,7 @@
 
 import { change } from "../api/client";
 import type { Worker } from "../api/types";
-import type { Device } from "../live/live";
+import { type Device, workers } from "../live/live";
 import { confirm } from "./dialog";
 import { plural, printable } from "./format";
 import { attempt } from "./toast";
@@ -12,6 +12,11 @@ const UNTIL = "It gets no more jobs until somebody undrains it.";
 /** Return a device in words. */
 export function deviceName(device: Device): string {
   return `${printable(device.resource)} ${printable(device.id)} on ${printable(device.worker)}`;
+}
+
+/** Tell whether a device can be drained or undrained: one that leaves, or whose whole worker is drained, cannot. */
+export function mayDrain(device: Device): boolean {
+  return !device.leaving && !workers.value?.some((worker) => worker.name === device.worker && worker.drained);
 }
 
 /** Drain a worker after a question, or let a drained one work again. */

@@ -1,15 +1,15 @@
 /** GPUPeasy's four lists, live: what each device runs, and the scheduled, successful and failed jobs of its queue. */
 
-import { change, get } from "../../api/client";
+import { get } from "../../api/client";
 import type { Job, Schemas } from "../../api/types";
-import { devices, queues } from "../../live/live";
+import { devices, paused, queues } from "../../live/live";
 import { query } from "../../router";
 import { mayAdmin, mayChange, maySubmit } from "../../session";
 import { clock, commandLine, count, duration, fullTime, plural, ranFor, where } from "../../ui/format";
 import { now, useAnswer, useMoves, useWish } from "../../ui/hooks";
 import { actOnJobs, oneJob } from "../../ui/job_actions";
 import { PlainTable, Problem, StateMark, Text } from "../../ui/parts";
-import { attempt } from "../../ui/toast";
+import { pause, resume } from "../../ui/queue_actions";
 import { GPUPEASY_QUEUE } from "../submit/form";
 import "./gpupeasy.css";
 
@@ -181,18 +181,21 @@ function Pause(props: { queue: string }) {
       </span>
     );
   if (!mayAdmin.value) return offer.paused ? <span>paused</span> : null;
-  const verb = offer.paused ? "resume" : "pause";
+  if (paused.value.has(props.queue))
+    return (
+      <button type="button" onClick={() => void resume(props.queue)}>
+        Resume the scheduler
+      </button>
+    );
+  if (offer.paused)
+    return (
+      <button type="button" onClick={() => void resume(null)}>
+        Resume everything
+      </button>
+    );
   return (
-    <button
-      type="button"
-      onClick={() =>
-        void attempt(async () => {
-          await change(`/v1/${verb}`, { queue: props.queue });
-          return offer.paused ? "jobs start again" : "running jobs go on; no other starts";
-        })
-      }
-    >
-      {offer.paused ? "Resume the scheduler" : "Pause the scheduler"}
+    <button type="button" onClick={() => void pause(props.queue)}>
+      Pause the scheduler
     </button>
   );
 }

@@ -6,6 +6,7 @@
 import { useComputed } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Job } from "../../api/types";
+import { isForFocus } from "../../keys";
 import { go } from "../../router";
 import { mayChange } from "../../session";
 import { commandLine, count } from "../../ui/format";
@@ -236,7 +237,7 @@ function rowClicked(event: MouseEvent, table: Table, index: number, job: Job): v
 }
 
 function gridKey(event: KeyboardEvent, table: Table): void {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isForFocus(event)) return;
   if (event.target instanceof Element && event.target.closest(".grid-head")) return;
   const page = table.pageRows();
   const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };

@@ -2,12 +2,12 @@
 
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import { addShortcuts } from "../../keys";
-import { moved, onJobs, resets, totals } from "../../live/live";
+import { onJobs, totals } from "../../live/live";
 import { query } from "../../router";
 import { mayAdmin, mayChange, maySubmit } from "../../session";
 import { FirstCommands } from "../../ui/first_commands";
 import { count, plural } from "../../ui/format";
-import { useWish } from "../../ui/hooks";
+import { onMoves, useWish } from "../../ui/hooks";
 import { ACTIONS, type Action, actOnJobs, type ChosenJobs, oneJob } from "../../ui/job_actions";
 import { Empty } from "../../ui/parts";
 import { say } from "../../ui/toast";
@@ -63,17 +63,7 @@ export default function Jobs() {
 /** Patch rows as jobs change, and ask for the order again when jobs come and go. */
 function useLive(table: Table): void {
   useEffect(() => {
-    let isFirst = true;
-    const unheard = [
-      onJobs((changed) => table.rows.patch(changed)),
-      moved.subscribe(() => {
-        if (!isFirst) table.moved();
-      }),
-      resets.subscribe(() => {
-        if (!isFirst) table.moved();
-      }),
-    ];
-    isFirst = false;
+    const unheard = [onJobs((changed) => table.rows.patch(changed)), onMoves(() => table.moved())];
     return () => {
       for (const end of unheard) end();
       table.stop();

@@ -4,11 +4,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { get } from "../../api/client";
 import { type Schemas, STATES, type State, type Totals } from "../../api/types";
-import { moved, totals } from "../../live/live";
+import { totals } from "../../live/live";
 import { search, setQuery } from "../../router";
 import { confirm } from "../../ui/dialog";
 import { count } from "../../ui/format";
-import { useAnswer } from "../../ui/hooks";
+import { useAnswer, useMoves } from "../../ui/hooks";
 import { Menu } from "../../ui/menu";
 import { Problem, StateMark } from "../../ui/parts";
 import { say } from "../../ui/toast";
@@ -112,16 +112,8 @@ function setStates(q: string, states: readonly State[]): void {
 /** Return the jobs by state that match a query without its states. */
 function useCounts(q: string, hasError: boolean): Totals | null {
   const rest = withStates(q, []);
-  const tick = useSignal(0);
-  const seen = moved.value;
-  useEffect(() => {
-    if (!rest) return;
-    const timer = setTimeout(() => {
-      tick.value = seen;
-    }, COUNTS_MS);
-    return () => clearTimeout(timer);
-  }, [seen, rest, tick]);
-  const asked = useAnswer<Schemas["Counts"]>(rest && !hasError ? `${rest}\n${tick.value}` : null, (signal) =>
+  const turn = useMoves(COUNTS_MS);
+  const asked = useAnswer<Schemas["Counts"]>(rest && !hasError ? `${rest}\n${turn}` : null, (signal) =>
     get("/v1/jobs/counts", { q: rest }, signal),
   );
   return rest ? (asked.value?.states ?? null) : totals.value;

@@ -8,7 +8,7 @@ import { Dialog } from "../../ui/dialog";
 import { CheckField, FormActions, held } from "../../ui/field";
 import { commandLine, plural, printable } from "../../ui/format";
 import { amountWords } from "../../ui/gauge";
-import { changeDevice, drainDevice } from "../../ui/machine_actions";
+import { changeDevice, drainDevice, mayDrain } from "../../ui/machine_actions";
 
 function part(amount: number, device: Device): string {
   return `${Math.min(100, (amount / (device.worth || 1)) * 100)}%`;
@@ -58,14 +58,16 @@ export function DeviceTile(props: { device: Device; jobs: ReadonlyMap<number, Jo
       ) : null}
       {mayAdmin.value && !device.leaving ? (
         <div class="tile-buttons">
-          <button
-            type="button"
-            class="quiet"
-            aria-label={`${device.drained ? "Undrain" : "Drain"} ${name}`}
-            onClick={() => void drainDevice(device)}
-          >
-            {device.drained ? "Undrain" : "Drain"}
-          </button>
+          {mayDrain(device) ? (
+            <button
+              type="button"
+              class="quiet"
+              aria-label={`${device.drained ? "Undrain" : "Drain"} ${name}`}
+              onClick={() => void drainDevice(device)}
+            >
+              {device.drained ? "Undrain" : "Drain"}
+            </button>
+          ) : null}
           <button type="button" class="quiet" aria-label={`Remove ${name}`} onClick={() => (isRemoving.value = true)}>
             Remove
           </button>
