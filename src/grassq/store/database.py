@@ -43,6 +43,11 @@ class Database(ABC):
     def _stream(self, statement: str, count: int) -> Iterator[list[Row]]:
         """Yield the rows of a question, a bounded number at a time; inside a transaction."""
 
+    def _replace(self, table: str, new: Iterable[Sequence[object]]) -> None:
+        """Write all rows of a small table anew; inside a transaction."""
+        self._execute(sql.EMPTY[table])
+        self._many(sql.INSERT[table], new)
+
     def _patient(self) -> None:
         """Allow a long statement; inside a transaction."""
         return

@@ -258,11 +258,6 @@ class Store(FactReader):
         if changes.predicted or changes.judged:
             self._write_predictions(changes)
 
-    def _replace(self, table: str, new: Sequence[tuple[str, ...]]) -> None:
-        """Write all rows of a small table anew."""
-        self._execute(sql.EMPTY[table])
-        self._many(sql.INSERT[table], new)
-
     def _write_predictions(self, changes: Changes) -> None:
         """Store predictions, at most one of a kind per job, and forget the oldest above PREDICTIONS_KEPT."""
         self._many(sql.INSERT_PREDICTION, [astuple(each) for each in changes.predicted])

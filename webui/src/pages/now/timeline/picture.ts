@@ -101,6 +101,8 @@ export class Picture {
 
   /** Go to the next block in a direction, and bring it into view. */
   step(direction: Direction, frame: HTMLElement): void {
+    // A key may come before the first frame.
+    this.layout ??= this.laidOut();
     const found = this.layout && neighbour(this.layout, this.focused.peek(), direction);
     if (!found) return;
     this.focused.value = found.key;
@@ -133,6 +135,14 @@ export class Picture {
     return this.layout?.boxes.find((box) => box.key === this.focused.value) ?? null;
   }
 
+  /** Lay out all blocks as they are now; null before anything is known of them. */
+  private laidOut(): Layout | null {
+    const shown = this.source.shown.peek();
+    const { width } = this.size.peek();
+    if (!shown || !width) return null;
+    return layOut(shown.answer, shown.stacks, this.camera.view.peek(), width, this.camera.clock.peek());
+  }
+
   private paint(canvas: HTMLCanvasElement): void {
     this.due = 0;
     const shown = this.source.shown.peek();
@@ -141,14 +151,14 @@ export class Picture {
     if (!width) return;
     resize(canvas, width, visible, ratio);
     const context = canvas.getContext("2d");
-    if (!context || !shown) return;
+    const layout = this.laidOut();
+    if (!context || !shown || !layout) return;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const view = this.camera.view.peek();
-    this.layout = layOut(shown.answer, shown.stacks, view, width, this.camera.clock.peek());
+    this.layout = layout;
     const scene = {
       answer: shown.answer,
-      layout: this.layout,
-      view,
+      layout,
+      view: this.camera.view.peek(),
       top: this.top.peek(),
       visible,
       selected: this.selected.peek(),
