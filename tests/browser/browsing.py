@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, FloatRect, Locator, Page, Request, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from tests.e2e.world import Env, Grass, Word, free_port
 
 from grassq.home import Sender
@@ -20,6 +21,8 @@ from grassq.net.retry import exchange
 #: Four devices of a machine that has none, and processors for small jobs.
 CAPACITY = "{gpu: 4, cpu: 8, mem: 16000}"
 DEADLINE_S = 20.0
+#: How long two keys are given before they are pressed again.
+PRESSED_MS = 5_000
 #: What a page that breaks its policy says; it becomes an error of the console, which fails the test.
 HEAR_POLICY = """addEventListener("securitypolicyviolation", (event) =>
   console.error(`policy: ${event.violatedDirective} forbids ${event.blockedURI} ${event.sourceFile}`));"""
@@ -126,6 +129,21 @@ def wait_for(page: Page, condition: Callable[[], T], what: str, deadline_s: floa
         assert time.monotonic() < deadline, f"{what}: not within {deadline_s} s"
         page.wait_for_timeout(10)
     return found
+
+
+def press_both(page: Page, first: str, second: str, sign: Locator) -> None:
+    """Press two keys until they show a sign: a page that stalls between them hears two single keys."""
+
+    def is_shown() -> bool:
+        page.keyboard.press(first)
+        page.keyboard.press(second)
+        try:
+            sign.wait_for(timeout=PRESSED_MS)
+        except PlaywrightTimeout:
+            return False
+        return True
+
+    wait_for(page, is_shown, f"{first} {second}")
 
 
 def still_box(page: Page, part: Locator) -> FloatRect:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from playwright.sync_api import BrowserContext, Page, expect
-from tests.browser.browsing import PHONE, PageWatch, Site, axe
+from tests.browser.browsing import PHONE, PageWatch, Site, axe, fits
 
 
 def test_a_session_is_listed_and_revoked_and_the_audit_tells(
@@ -38,7 +38,7 @@ def test_a_session_is_listed_and_revoked_and_the_audit_tells(
     page.set_viewport_size({"width": width, "height": height})
     site.open(page, "/access")
     expect(page.get_by_text("POST /v1/tokens/revoke").first).to_be_attached()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the phone"
+    fits(page)
     expect(page.get_by_role("link", name="Access")).to_be_in_viewport(ratio=0.95)
     page.goto(f"{site.origin}/acess")
     expect(page.get_by_role("heading", name="No such page")).to_be_visible()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
-from tests.browser.browsing import PHONE, PageWatch, Site, axe, fits, measure, wait_for
+from tests.browser.browsing import PHONE, PageWatch, Site, axe, fits, measure, press_both, wait_for
 
 MANY = 3_000
 
@@ -93,6 +93,7 @@ def test_an_action_is_about_what_was_selected(
     grass.bash("seq 40 | sed 's/^/echo /' | grass enqueue --hold --name doomed --stdin")
     filled.open(page, "/jobs?q=name:doomed&sort=id&order=asc")
     page.get_by_label("Select all that match").check()
+    expect(page.get_by_text("40 jobs selected")).to_be_visible()
     rows = page.locator(".row")
     spared = int(rows.nth(3).locator(".c-id").inner_text())
     rows.nth(3).get_by_role("checkbox").uncheck()
@@ -187,9 +188,7 @@ def test_keys_and_the_phone(
     # There and back without loading the page again: each screen has its own keys.
     for _ in range(3):
         page.locator(".job-head").wait_for()
-        page.keyboard.press("g")
-        page.keyboard.press("j")
-        page.locator(".row .card").first.wait_for()
+        press_both(page, "g", "j", page.locator(".row .card").first)
         page.keyboard.press("j")
         page.keyboard.press("Enter")
     page.locator(".job-head").wait_for()

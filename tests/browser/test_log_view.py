@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.browsing import Site, axe, measure, wait_for
+from tests.browser.browsing import Site, axe, measure, press_both, wait_for
 
 LINES = 20_000
 #: Writes many lines, hostile ones, a long one and a bar; then goes on when a file is there.
@@ -105,9 +105,7 @@ def test_a_log_is_shown_searched_and_followed(site: Site, job: int, watched_page
     # Broken lines have their own heights, and the end is still the end.
     page.keyboard.press("w")
     expect(page.locator(".log-pane.wraps .log-row").last).to_be_in_viewport()
-    page.keyboard.press("g")
-    page.keyboard.press("g")
-    expect(page.locator(".log-row").first).to_contain_text("step 1 ")
+    press_both(page, "g", "g", page.locator(".log-row", has_text="step 1 ").first)
     page.keyboard.press("w")
 
     # The download is the log, byte for byte.

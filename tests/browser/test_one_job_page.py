@@ -71,9 +71,15 @@ def test_a_job_from_the_line_to_its_end(site: Site, watched_page: Page) -> None:
 
 
 def test_a_failure_is_seen_without_a_click(
-    site: Site, watched_page: Page, contexts: Callable[..., BrowserContext], watched: Callable[[Page], PageWatch]
+    site: Site,
+    page_watch: PageWatch,
+    watched_page: Page,
+    contexts: Callable[..., BrowserContext],
+    watched: Callable[[Page], PageWatch],
 ) -> None:
     page, grass = watched_page, site.grass
+    # The job that is removed may be asked for once more before the page hears of it.
+    page_watch.expected.append("status of 404")
     program = "import sys; print('step 1'); sys.exit('RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB')"
     job = grass.enqueue("--", sys.executable, "-c", program)
     grass.until(job, "failed")

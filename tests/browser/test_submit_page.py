@@ -64,7 +64,7 @@ def test_a_job_that_runs_again_keeps_what_was_not_edited(site: Site, watched_pag
 def test_what_can_never_fit_is_said_while_typing(site: Site, page_watch: PageWatch, watched_page: Page) -> None:
     page = watched_page
     page_watch.expected.append("status of 409")
-    jobs = site.grass.json("show")["jobs"]
+    jobs = [job["id"] for job in site.grass.jobs()]
     site.open(page, "/new")
     page.get_by_label("Command; each line").fill("sleep 1")
     page.get_by_label("GPU").fill("99")
@@ -72,7 +72,7 @@ def test_what_can_never_fit_is_said_while_typing(site: Site, page_watch: PageWat
     page.get_by_label("Command; each line").fill("sleep 1\nsleep 2")
     expect(page.get_by_role("button", name="Submit 2 jobs")).to_be_visible()
     expect(page.locator(".refused-preview")).to_contain_text("gpu")
-    assert site.grass.json("show")["jobs"] == jobs, "nothing was stored"
+    assert [job["id"] for job in site.grass.jobs()] == jobs, "nothing was stored"
 
 
 def test_a_grid_becomes_a_sweep_with_parameters(site: Site, page_watch: PageWatch, watched_page: Page) -> None:

@@ -23,7 +23,8 @@ from grassq.errors import Refused
 from grassq.loopback_sockets import listen
 from grassq.peer_uid import is_own, uid_of_peer
 
-REQUEST_S = 0.3
+#: How long a sender may take: longer than any test stalls, and as short as a test can wait for.
+REQUEST_S, SHORT_S = 30.0, 2.0
 
 
 class FakeApi:
@@ -75,14 +76,14 @@ class FewDescriptors:
 class Running:
     """A server on a thread."""
 
-    def __init__(self, uid: int | None = os.getuid()) -> None:
+    def __init__(self, uid: int | None = os.getuid(), request_s: float = REQUEST_S) -> None:
         self.signals = FakeSignals()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         sockets = cast("list[socket.socket]", [FewDescriptors(each) for each in listen(self.port, 128)])
         api, signals = cast(PeasyApi, FakeApi()), cast(Signals, self.signals)
-        server = HttpServer(api, sockets, signals, lambda here, there: uid, REQUEST_S)
+        server = HttpServer(api, sockets, signals, lambda here, there: uid, request_s)
         self.thread = threading.Thread(target=server.run)
         self.thread.start()
 
@@ -113,6 +114,14 @@ def server() -> Iterator[Running]:
     running.close()
 
 
+@pytest.fixture
+def hasty() -> Iterator[Running]:
+    """A server that waits for a request for SHORT_S only."""
+    running = Running(request_s=SHORT_S)
+    yield running
+    running.close()
+
+
 @pytest.mark.parametrize("uid", [None, os.getuid() + 12345])
 def test_an_unknown_user_is_refused_like_another_one(uid: int | None) -> None:
     running = Running(uid)
@@ -122,13 +131,13 @@ def test_an_unknown_user_is_refused_like_another_one(uid: int | None) -> None:
         running.close()
 
 
-def test_a_slow_sender_is_cut_and_keeps_nobody_waiting(server: Running) -> None:
-    head = b"POST /addnewjob HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: 100\r\n" % server.port
+def test_a_slow_sender_is_cut_and_keeps_nobody_waiting(hasty: Running) -> None:
+    head = b"POST /addnewjob HTTP/1.1\r\nHost: localhost:%d\r\nContent-Length: 100\r\n" % hasty.port
     with ExitStack() as stack:
-        slow = [stack.enter_context(server.connect()) for _ in range(CONNECTIONS_MAX // 2)]
+        slow = [stack.enter_context(hasty.connect()) for _ in range(CONNECTIONS_MAX // 2)]
         for number, connection in enumerate(slow):
             connection.sendall(head if number % 2 else head + b"\r\nhalf a body")
-        assert b" 200 " in server.ask(), "others are answered meanwhile"
+        assert b" 200 " in hasty.ask(), "others are answered meanwhile"
         assert all(b" 408 " in connection.recv(4096) for connection in slow)
 
 

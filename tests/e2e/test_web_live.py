@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ def test_the_page_opens_outlives_the_daemon_submits_and_ends(grass: Grass, tmp_p
         f":{port}/"
     )
 
-    os.kill(grass.daemon_pid(), 9)
+    grass.crash()
     grass.ok("start")  # at the port of the daemon before, with its sessions
     status, about = page.ask("GET", "/v1/session")
     assert (status, about["scope"]) == (200, "admin")
