@@ -48,7 +48,7 @@ export class Rows {
   private visible = { first: 0, count: 60 };
   private running: { first: number; abort: AbortController; isRefresh: boolean; isOutdated: boolean } | null = null;
   private again: ReturnType<typeof setTimeout> | undefined;
-  /** The documents that were heard since rows were asked for: none of them is older than the answer. */
+  /** The documents that were heard since rows were asked for: the answer may be older, and a newer one is heard, too. */
   private heard = new Map<number, Job>();
 
   row(index: number): Job | undefined {
