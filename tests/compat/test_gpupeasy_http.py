@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Any, cast
 
 import pytest
-from tests.e2e.world import eventually
+from tests.e2e.world import eventually, free_port
 
 from grassq.compat.gpupeasy import http_server
 from grassq.compat.gpupeasy.api import PeasyAnswer, PeasyApi
@@ -78,9 +78,7 @@ class Running:
 
     def __init__(self, uid: int | None = os.getuid(), request_s: float = REQUEST_S) -> None:
         self.signals = FakeSignals()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         sockets = cast("list[socket.socket]", [FewDescriptors(each) for each in listen(self.port, 128)])
         api, signals = cast(PeasyApi, FakeApi()), cast(Signals, self.signals)
         server = HttpServer(api, sockets, signals, lambda here, there: uid, request_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.e2e.world import BIN, environment, eventually, kill_all, processes_of
+from tests.e2e.world import BIN, environment, eventually, free_port, kill_all, processes_of
 
 from grassq.errors import GrassError
 from grassq.net.client import ApiClient
@@ -118,7 +117,7 @@ class Crowd:
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
-        self.address = f"127.0.0.1:{_free_port()}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.broker = Member(folder, "broker")
         self.person = Member(folder, "person")
         self.workers = [Member(folder, f"w{number:02}") for number in range(count)]
@@ -190,9 +189,3 @@ def crowd(folder: Path, count: int) -> Iterator[Crowd]:
         yield found
     finally:
         found.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

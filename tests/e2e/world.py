@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import select
 import signal
 import socket
@@ -24,6 +25,8 @@ BIN = Path(sys.executable).parent
 #: What the tests' machine has, whatever the real one has; devices are declared by queues.
 CAPACITY = "{cpu: 8, mem: 16000}"
 FINAL = ("succeeded", "failed", "cancelled")
+#: Below those that Linux gives to a socket that is bound to no port: a port stays free while its daemon is away.
+PORTS = range(20_000, 32_000)
 
 Word = str | bytes | Path
 Job = dict[str, Any]
@@ -49,10 +52,12 @@ def eventually(condition: Callable[[], T], what: str, deadline_s: float = DEADLI
 
 
 def free_port() -> int:
-    """A port of loopback that nobody has now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port of loopback that nobody has now, and that the system gives to nobody who asks for any port."""
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 def is_alive(pid: int) -> bool:

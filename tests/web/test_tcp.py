@@ -11,6 +11,7 @@ import ssl
 import subprocess
 
 import pytest
+from tests.e2e.world import free_port
 from tests.web.broker_fixture import BrokerFixture, answer_from, exchange, is_closed, key, play, until
 
 from grassq.core.syntax.addresses import Address
@@ -323,12 +324,6 @@ def test_an_address_said_twice_is_bound_once_and_one_bound_by_somebody_who_does_
     with socket.socket() as taken, pytest.raises(Refused, match="taken by another program"):
         taken.bind(("127.0.0.1", 0))
         listening(Address("127.0.0.1", taken.getsockname()[1]))
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def test_one_ipv6_network_counts_as_one_peer() -> None:
