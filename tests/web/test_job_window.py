@@ -77,6 +77,30 @@ def test_a_window_is_filtered_sorted_counted_and_follows_changes(monkeypatch: py
     play(test)
 
 
+def test_a_job_that_changes_its_state_while_a_table_is_read_is_in_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "STEP_ROWS", 2)
+    monkeypatch.setattr(reading, "STEP_LEAST", 2)
+
+    async def test(fixture: BrokerFixture) -> None:
+        await submit(fixture, *[{}] * 4)
+        steps: list[list[int]] = []
+        read = fixture.engine.read
+
+        async def read_and_release(look: Any, *, short: bool = False) -> Any:
+            found = await read(look, short=short)
+            if isinstance(found, reading.RowStep):
+                steps.append([job.id for job in found.found])
+                if len(steps) == 1:
+                    await change(fixture, "release", "4")
+            return found
+
+        monkeypatch.setattr(fixture.engine, "read", read_and_release)
+        assert await ids(fixture, q="state:held,queued,placed,running") == [4, 3, 2, 1]
+        assert sum(found.count(4) for found in steps) == 2, "it was read in both states"
+
+    play(test)
+
+
 @pytest.mark.parametrize("few", [0, 48])
 def test_tables_are_the_same_after_any_number_of_changes(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_order, "FEW_ROWS", few)

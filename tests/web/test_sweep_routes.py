@@ -87,6 +87,11 @@ def test_a_sweep_of_many_jobs_has_the_newest_and_says_so(monkeypatch: pytest.Mon
         found = await sweep(rig.fixture, "many")
         assert (len(found["rows"]), found["count"], found["is_cut"]) == (10, 15, True)
         assert found["rows"][0]["values"] == [14, "x"]
+        # An older job takes the place of one that is removed.
+        await change(rig.fixture, "kill", "15")
+        await change(rig.fixture, "clean", "15")
+        found = await sweep(rig.fixture, "many")
+        assert (len(found["rows"]), found["count"], found["is_cut"]) == (10, 14, True)
         body |= {"parameters": {"lr": ["1"]}, "key": key()}
         answer = await rig.fixture.ask("POST", "/v1/submit-many", body, local=True)
         assert answer.status == 400 and "'lr' has 1 values for 15 jobs" in answer.words

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { State } from "../src/api/types";
 import { alreadyHeard, JOBS_MAX, join } from "../src/live/subscription";
 
 describe("the joined subscription of a tab", () => {
@@ -15,11 +16,39 @@ describe("the joined subscription of a tab", () => {
     expect(joined).toMatchObject({ totals: true, devices: true, queues: false, jobs: [], log: log(2) });
   });
 
-  it("has after a loss the jobs that were heard before, without those of a screen that was opened meanwhile", () => {
+  it("has after a loss the ended jobs that were heard before, without those of a screen that was opened meanwhile", () => {
     const before = join([{ jobs: [3, 4] }]);
     const wanted = join([{ jobs: [4, 9], look: true }]);
-    const known = alreadyHeard(wanted, new Set([3, 4]), before);
+    const ended: { state: State } = { state: "failed" };
+    const known = alreadyHeard(
+      wanted,
+      new Map([
+        [3, ended],
+        [4, ended],
+      ]),
+      before,
+    );
     expect(known).toMatchObject({ jobs: [4], look: false });
-    expect(alreadyHeard(wanted, new Set([4, 9]), wanted)).toEqual(wanted);
+    expect(
+      alreadyHeard(
+        wanted,
+        new Map([
+          [4, ended],
+          [9, ended],
+        ]),
+        wanted,
+      ),
+    ).toEqual(wanted);
+    // The worker and the log of a job that runs may have changed without a word.
+    expect(
+      alreadyHeard(
+        wanted,
+        new Map([
+          [4, ended],
+          [9, { state: "running" }],
+        ]),
+        wanted,
+      ).jobs,
+    ).toEqual([4]);
   });
 });

@@ -28,3 +28,6 @@ export const STATES: readonly State[] = [
   "cancelled",
   "succeeded",
 ];
+
+/** The states in which a job has ended. */
+export const FINAL: ReadonlySet<State> = new Set<State>(["succeeded", "failed", "cancelled"]);

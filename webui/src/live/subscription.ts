@@ -1,6 +1,6 @@
 /** What the screens of one tab want to hear, joined into one message to the daemon. */
 
-import type { Schemas } from "../api/types";
+import { FINAL, type Job, type Schemas } from "../api/types";
 
 /** The most jobs that one tab hears about; the daemon refuses more. */
 export const JOBS_MAX = 500;
@@ -29,11 +29,19 @@ export function join(wishes: Iterable<Wish>): Subscription {
   return joined;
 }
 
-/** Return the part of a subscription of which the tab has heard already, in an earlier connection. */
+/**
+ * Return the part of a subscription of which the tab has heard already, in an earlier connection.
+ *
+ * Of a job that has not ended more may have changed meanwhile than the daemon notes: its worker, and its log.
+ */
 export function alreadyHeard(
   wanted: Subscription,
-  heard: { has(id: number): boolean },
+  heard: ReadonlyMap<number, Pick<Job, "state"> | null>,
   before: Subscription | null,
 ): Subscription {
-  return { ...wanted, look: wanted.look && before?.look === true, jobs: wanted.jobs.filter((id) => heard.has(id)) };
+  const hasEnded = (id: number) => {
+    const job = heard.get(id);
+    return job ? FINAL.has(job.state) : false;
+  };
+  return { ...wanted, look: wanted.look && before?.look === true, jobs: wanted.jobs.filter(hasEnded) };
 }

@@ -53,7 +53,7 @@ def resolve(batch: Batch, query: Query) -> Query:
 
 
 def sources_of(query: Query) -> tuple[RowSource, ...]:
-    """Return the jobs to look at for a query: by an index where there is one; no job is in two sources."""
+    """Return the jobs to look at for a query: by an index where there is one; at any time no job is in two sources."""
     if query.ids:
         return tuple(RowSource(low=low, high=high) for low, high in _merged(query.ids))
     if query.names and not any(map(is_pattern, query.names)):
@@ -93,6 +93,13 @@ def read_step(batch: Batch, query: Query, columns: Columns, left: tuple[RowSourc
         found += jobs if query == ALL else [job for job in jobs if query.matches(job, now)]
         left = left[1:] if is_over else (replace(source, high=jobs[-1].id - 1), *left[1:])
     return RowStep(found, looked_at, left, batch.now)
+
+
+def unseen(found: Iterable[JobFacts], seen: set[int]) -> list[JobFacts]:
+    """Return the jobs that no step before has found, and note that they are seen."""
+    new = [job for job in found if job.id not in seen]
+    seen.update(job.id for job in new)
+    return new
 
 
 def step_rows(query: Query, columns: Columns) -> int:

@@ -284,13 +284,16 @@ class Hub:
         if len(ids) == JOBS_PER_FRAME:
             self.wake()
         self._stale -= wanted
+        asked = {page: page.dirty.intersection(ids) for page in ready}
+        for page, some in asked.items():
+            page.dirty -= some
         words: Words = {}
         cost_s = 0.0
         try:
             for at in range(0, max(1, len(ids)), JOBS_AT_ONCE):
-                some = ids[at : at + JOBS_AT_ONCE]
-                if some or wanted:
-                    seen, read_s = await self._engine.read(partial(_read, parts=sorted(wanted), ids=some), short=True)
+                few = ids[at : at + JOBS_AT_ONCE]
+                if few or wanted:
+                    seen, read_s = await self._engine.read(partial(_read, parts=sorted(wanted), ids=few), short=True)
                     began = time.perf_counter()
                     words |= self._encoded(seen)
                     cost_s += read_s + time.perf_counter() - began
@@ -300,11 +303,19 @@ class Hub:
                     break
         except GrassError:
             self._stale |= wanted
+            for page, some in asked.items():
+                page.dirty |= some
             raise
         began = time.perf_counter()
-        for page in ready:
-            if page.is_ready and page in self.pages and (frame := self._frame(page, words, seq)) is not None:
+        for page, some in asked.items():
+            # What changed while it was read may be newer than what was read.
+            again = page.dirty & some
+            page.dirty |= some
+            if not page.is_ready:
+                page.was_missed = True
+            elif page in self.pages and (frame := self._frame(page, words, seq)) is not None:
                 page.put(frame)
+            page.dirty |= again
         return cost_s + time.perf_counter() - began
 
     def _encoded(self, seen: Picture) -> Words:

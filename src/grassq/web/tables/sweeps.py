@@ -48,6 +48,8 @@ class _Sweep:
         self.lock = asyncio.Lock()
         self.position: Position | None = None
         self.jobs: dict[int, SweepJob] = {}
+        #: Whether there are older jobs, which are not read.
+        self.is_cut = False
         #: The answer as of the position, while no job of the sweep runs; None if it must be made.
         self.answer: bytes | None = None
 
@@ -140,6 +142,7 @@ class Sweeps:
             if len(some) < sweep_jobs.STEP_JOBS:
                 break
             below = some[-1].id
+        sweep.is_cut = len(jobs) >= SWEEP_JOBS_MAX
         sweep.jobs = dict([*jobs.items()][:SWEEP_JOBS_MAX])
 
     async def _read_changed(self, name: str, sweep: _Sweep, ids: list[int]) -> None:
@@ -151,6 +154,10 @@ class Sweeps:
             sweep.jobs |= {job.id: job for job in found}
         for id_ in sorted(sweep.jobs)[: max(0, len(sweep.jobs) - SWEEP_JOBS_MAX)]:
             del sweep.jobs[id_]
+            sweep.is_cut = True
+        if sweep.is_cut and len(sweep.jobs) < SWEEP_JOBS_MAX:
+            # Older jobs take the places of those that were removed.
+            await self._read(name, sweep)
 
 
 def _first_ids(first: int, last: int) -> Iterable[int]:

@@ -229,6 +229,8 @@ class JobWindows:
             table.rows, table.is_cut = RowCollector(table.key.sort), False
             query, columns, at = table.key.query, table.columns, table.key.at
             left, looked_at = reading.sources_of(query), 0
+            # A job that changes its state between two steps is in two sources; the first row is patched later.
+            seen: set[int] | None = set() if len(left) > 1 else None
             while left:
                 if looked_at >= reading.LOOKED_AT_MAX:
                     table.is_cut = True
@@ -237,7 +239,7 @@ class JobWindows:
                     partial(reading.read_step, query=query, columns=columns, left=left, at=at)
                 )
                 left, looked_at = step.left, looked_at + step.looked_at
-                table.rows.add(step.found, step.now)
+                table.rows.add(step.found if seen is None else reading.unseen(step.found, seen), step.now)
             rows = table.rows
             table.order = await _in_thread(len(rows), lambda: JobOrder(rows))
 

@@ -81,19 +81,20 @@ class PastAttempts:
     async def _hear_news(self) -> None:
         """Add the runs of jobs that ended since the last question, and drop those of removed jobs."""
         subscriptions = self._engine.subscriptions
-        seen, self._seen = self._seen, subscriptions.position
-        if seen is None or seen == self._seen:
-            return
-        changes = subscriptions.since(seen)
+        position = subscriptions.position
+        changes = () if self._seen is None else subscriptions.since(self._seen)
         ended = None if changes is None else [change.job for change in changes if change.has_ended]
         if ended is None or len(ended) > NEWS_MAX:
             self._forget()
+            self._seen = position
             return
         gone = [(change.job, change.last) for change in changes or () if change.event == "removed"]
         if gone:
             self._remove(gone)
         for at in range(0, len(ended), PAGE):
             self._add(await self._engine.read(partial(_runs_of, ids=ended[at : at + PAGE])))
+        # Not before all was read: a store that cannot be read now is asked again.
+        self._seen = position
         if len(self._attempts) > KEPT + PAGE:
             self._drop_oldest()
 

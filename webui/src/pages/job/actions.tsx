@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { change, get } from "../../api/client";
-import type { Job } from "../../api/types";
+import { FINAL, type Job } from "../../api/types";
 import { go } from "../../router";
 import { mayAdmin, mayChange, maySubmit } from "../../session";
 import { commandLine } from "../../ui/format";
@@ -14,14 +14,13 @@ import type { JobDetails } from "./details";
 import { EditDialog } from "./edit";
 
 const WAITING = ["held", "waiting", "queued"];
-const ENDED = ["succeeded", "failed", "cancelled"];
 
 /** The actions that are in the menu and have no button. */
 const IN_MENU: readonly Action[] = ["priority", "clean", "cleanKeepingLogs"];
 
 /** Return the actions that make sense in a state; the first ones are buttons, the others are in a menu. */
 export function actionsOf(job: Job): Action[] {
-  if (ENDED.includes(job.state)) return ["rerun", "cleanKeepingLogs", "clean"];
+  if (FINAL.has(job.state)) return ["rerun", "cleanKeepingLogs", "clean"];
   if (!WAITING.includes(job.state)) return ["kill"];
   return [job.state === "held" ? "release" : "hold", "kill", "priority"];
 }
@@ -35,7 +34,7 @@ export function JobActions(props: { job: Job; details: JobDetails | null }) {
   const { job, details } = props;
   const isEditing = useSignal(false);
   const isWaiting = WAITING.includes(job.state);
-  const isEnded = ENDED.includes(job.state);
+  const isEnded = FINAL.has(job.state);
   const may = mayChange(job);
   return (
     <div class="job-actions">
