@@ -16,7 +16,10 @@ import pytest
 from tests.e2e.world import eventually
 from tests.machines.own_sshd import SSHD, OwnSshd, below, has_ended, serving
 
+from grassq.machines.ssh.control_folder import ControlFolder
 from grassq.machines.ssh.failures import LoginFailed
+from grassq.machines.ssh.master import Master
+from grassq.machines.ssh.target import SshTarget
 from grassq.machines.ssh.transport import SshTransport
 from grassq.machines.transport import LinkLost
 
@@ -37,6 +40,23 @@ transport.connect()
 stream = transport.open("cat")
 print("connected", flush=True)
 signal.pause()
+"""
+
+
+#: An ssh that closes its control socket before it says why, as OpenSSH does where a server closes the connection.
+LATE = """
+import socket, sys, time
+sys.path.insert(0, sys.argv[2])
+from fake_ssh import HELLO, VERSION, receive, send
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+line, _ = listener.accept()
+send(line, HELLO, VERSION)
+receive(line)
+line.close()
+time.sleep(0.2)
+sys.stderr.write("closed by remote host\\n")
 """
 
 
@@ -109,6 +129,17 @@ def test_a_session_that_the_server_kills_ends_the_connection_with_a_reason(serve
         eventually(lambda: has_ended(far), "the end is noticed")
         with pytest.raises(LinkLost, match=r"has ended: \S"):
             far.check()
+
+
+def test_the_reason_of_an_end_is_waited_for_a_moment(tmp_path: Path) -> None:
+    folder = ControlFolder(str(tmp_path / "control"))
+    master = Master([sys.executable, "-c", LATE, folder.socket, str(Path(__file__).parent)], folder)
+    try:
+        master.wait_for_login(SshTarget("own"), LONG_S)
+        eventually(lambda: master.has_ended, "the end is noticed")
+        assert master.last_words == "closed by remote host"
+    finally:
+        master.end()
 
 
 def test_a_server_that_stops_answering_is_given_up_at_our_own_deadlines(server: OwnSshd) -> None:

@@ -22,6 +22,8 @@ from grassq.machines.transport import LinkLost
 SAID_KEPT = 16 << 10
 #: How often it is looked whether the control socket is there.
 LOOK_S = 0.02
+#: How long ssh may take to say why a connection has ended.
+LAST_WORDS_S = 1.0
 #: How long an ssh process has to end after it was asked to.
 END_S = 0.5
 #: Runs ssh, and ends it at the end of stdin, which the daemon holds open. ssh itself does not read it: it has -N.
@@ -85,7 +87,17 @@ class Master:
         """Whether the ssh process has not logged in yet, or has ended."""
         self._hear(0)
         with self._lock:
-            return self._is_ended or self._watch is None or self._watch.has_ended
+            is_lost = self._watch is not None and self._watch.has_ended
+            has_ended = self._is_ended or self._watch is None or is_lost
+        if is_lost:
+            self._hear_last_words()
+        return has_ended
+
+    def _hear_last_words(self) -> None:
+        """Hear why the connection has ended: ssh closes its control socket a moment before it says so."""
+        deadline = time.monotonic() + LAST_WORDS_S
+        while not self._said and self._hear(LOOK_S) and time.monotonic() < deadline:
+            pass
 
     @property
     def said(self) -> str:
