@@ -10,7 +10,7 @@ from tests.store.batches import new
 from grassq.core.model import ID_MAX, Job, Outcome, State
 from grassq.core.query.query import Columns, JobFacts, facts_of
 from grassq.store.base import Changes, JobScan
-from grassq.store.facts import FactSource
+from grassq.store.reading.facts import FactSource
 from grassq.store.relational import Store
 
 

@@ -63,6 +63,11 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
         parsers.seconds, f"time between SIGTERM and SIGKILL (default {STOP_GRACE_S:g}s)", value="DURATION",
         name="grace", least=0, most=DURATION_MAX_S,
     )] = STOP_GRACE_S
+    #: Kept by the shim of each attempt, on the monotonic clock; None for the default of the queue.
+    time_limit_s: Annotated[float | None, Option(
+        parsers.some_seconds, "end each attempt after this time, such as 90m or 2h", value="DURATION",
+        name="time-limit", least=1, most=DURATION_MAX_S,
+    )] = None
     split: Annotated[bool, _flag("keep stdout and stderr apart")] = False
     #: In bytes; 0 for no limit, None for the setting `log_max` of the worker.
     log_max: Annotated[int | None, Option(
@@ -239,6 +244,8 @@ class SubmitOptions(TypedDict, total=False):
     keep_children: bool
     #: Seconds between SIGTERM and SIGKILL (default: 10).
     grace_s: float | None
+    #: Seconds after which an attempt is ended (default: the queue's, or none).
+    time_limit_s: float | None
     #: When its machine is lost: "fail" (the default), or "requeue" to run the job elsewhere.
     on_lost: str
     #: Start the job up to this many times until it succeeds (default: 1).
@@ -269,6 +276,8 @@ FILE_FIELDS = ("send", "fetch", "fetch_to", "env_from", "python", "setup", "setu
 
 _FILE_DEFAULTS = [(each.name, each.default) for each in fields(SpecOptions) if each.name in FILE_FIELDS]
 _BOUNDED = {option.field: option for option in reversed(JOB_OPTIONS) if option.least is not None}
+#: The fields of PlainOptions whose values `check_bounds` looks at.
+BOUNDED_FIELDS = tuple(_BOUNDED)
 
 
 def uses_files(options: SpecOptions) -> bool:

@@ -103,6 +103,10 @@ class Constraints(Struct, frozen=True):
     files: Literal[True] | UnsetType = UNSET
     #: Set for a job with `--wrap`: a worker of an earlier release would run its command without the wrapper.
     wraps: Literal[True] | UnsetType = UNSET
+    #: The time limit that the job names: the planner lets a job with a limit pass where it ends in time.
+    limit_s: float | UnsetType = UNSET
+    #: The groups of the job that may have a limit, sorted: `project:P`, `tag:k=v`, `sweep:12`.
+    groups: tuple[str, ...] | UnsetType = UNSET
 
 
 ANYWHERE = Constraints()

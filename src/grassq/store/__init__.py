@@ -4,8 +4,8 @@
 has what a store is given and gives back; `database.py` runs statements. `sql.py` has every statement, in a subset both
 engines understand; `rows.py` turns jobs into rows and back. `sqlite.py` and `postgres.py`, with `postgres_session.py`,
 are the two engines; `open.py` opens the store that a setting names. `migrations/` has numbered, forward-only steps,
-which `schema.py` reads; `copy.py` moves a whole store. `facts.py` reads few columns of many jobs, `finished.py` jobs
-that have ended, `tallies.py` counts; `high_water.py` is a mark beside the store.
+which `schema.py` reads; `copy.py` moves a whole store. `reading/` has the questions about
+jobs, `tallies.py` counts; `high_water.py` is a mark beside the store.
 
 May import `core`. Synchronous: one thread owns the writing connection.
 

@@ -12,6 +12,7 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from grassq.core.job_options import (
+    BOUNDED_FIELDS,
     FILE_FIELDS,
     JOB_OPTIONS,
     NEUTRAL_PRIORITY,
@@ -203,7 +204,7 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     wrap: Word | None = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        check_bounds(priority=self.priority, tries=self.tries, grace_s=self.grace_s, log_max=self.log_max)
+        check_bounds(**{name: getattr(self, name) for name in BOUNDED_FIELDS})
         if self.log_max is not None and 0 < self.log_max < LOG_MAX_MIN:
             raise ValueError(f"log_max must be at least {LOG_MAX_MIN} bytes, or 0 for no limit")
         if len(self.labels) > LABELS_MAX:

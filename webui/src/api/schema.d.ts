@@ -1788,6 +1788,7 @@ export interface components {
              *       "tries": 1,
              *       "on_lost": "fail",
              *       "grace_s": null,
+             *       "time_limit_s": null,
              *       "split": false,
              *       "log_max": null,
              *       "output": null,
@@ -1957,6 +1958,7 @@ export interface components {
              *       "tries": 1,
              *       "on_lost": "fail",
              *       "grace_s": null,
+             *       "time_limit_s": null,
              *       "split": false,
              *       "log_max": null,
              *       "output": null,
@@ -2690,6 +2692,11 @@ export interface components {
              * @enum {unknown}
              */
             on_lost: "fail" | "requeue";
+            /**
+             * @description Kept by the shim of each attempt, on the monotonic clock; None for the default of the queue.
+             * @default null
+             */
+            time_limit_s: number | null;
             /** @default false */
             split: boolean;
             /**

@@ -12,7 +12,7 @@ from grassq.broker.job_change import JobChange
 from grassq.core.model import ID_MAX, State
 from grassq.core.query.query import Columns, JobFacts, Query, columns_up_to, is_pattern
 from grassq.core.syntax.selectors import LastJob
-from grassq.store.facts import FactSource
+from grassq.store.reading.facts import FactSource
 
 #: How many rows one step looks at; fewer where the command of every job is read, and where a query has many words.
 STEP_ROWS, STEP_SPECS, STEP_LEAST = 2000, 250, 50

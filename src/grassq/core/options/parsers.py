@@ -104,6 +104,14 @@ def seconds(option: Option, values: Sequence[bytes]) -> float:
     return duration_s(text(option, values), option.typed, unit="s")
 
 
+def some_seconds(option: Option, values: Sequence[bytes]) -> float:
+    """Return a duration in seconds that is not shorter than the option allows."""
+    found = seconds(option, values)
+    if option.least is not None and found < option.least:
+        raise BadInput(f"{option.typed} needs at least {option.least:g}s, not {shown(values[0])}")
+    return found
+
+
 def log_size(option: Option, values: Sequence[bytes]) -> int:
     """Return the limit of a log in bytes; 0 for none."""
     from grassq.core.resources.amounts import log_limit  # imports the options of amounts, which are made from this file

@@ -255,6 +255,7 @@ def _constraints(options: JobOptions, submitter: Submitter, *, needs_command: bo
         needs_command,
         files=True if uses_files(options) else UNSET,
         wraps=UNSET if options.wrap is None else True,
+        limit_s=UNSET if options.time_limit_s is None else options.time_limit_s,
     )
     return ANYWHERE if constraints == ANYWHERE else constraints
 

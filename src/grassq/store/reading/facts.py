@@ -10,7 +10,7 @@ from grassq.core.model import ID_MAX
 from grassq.core.query.query import PLAIN_COLUMNS, Columns, JobFacts
 from grassq.store import rows, sql
 from grassq.store.base import Row
-from grassq.store.finished import FinishedJobs
+from grassq.store.reading.finished import FinishedJobs
 
 #: An index that lists jobs, and what the jobs have in common; ("", "") for all jobs.
 FactSource = tuple[Literal["", "state", "queue", "name", "project"], str]
