@@ -16,7 +16,8 @@ from grassq.broker.inbox import Call, FromWorker
 from grassq.core.job_options import STOP_GRACE_S
 from grassq.core.messages import Ack, Hello, Report, Stop, Withdraw
 from grassq.core.model import Outcome, State
-from grassq.core.states import RETRY_DELAY_S, Exited, Lost, RefusedByWorker, Started
+from grassq.core.states import Exited, Lost, RefusedByWorker, Started
+from grassq.core.waiting.retries import RETRY_DELAY_S
 
 
 @pytest.fixture

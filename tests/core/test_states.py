@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 from tests.builders import T0, a_job, a_placement
 
-from grassq.core.model import FINAL, HOLDING, ForQueue, ForTime, Job, Outcome, State
+from grassq.core.model import FINAL, HOLDING, ForJobs, ForQueue, ForTime, Job, Outcome, State
 from grassq.core.states import (
     LOST_ATTEMPTS_MAX,
-    RETRY_DELAY_S,
     Cancel,
+    DependencyFailed,
     Edit,
     Event,
     Exited,
@@ -33,6 +33,8 @@ from grassq.core.states import (
     advance,
     is_current,
 )
+from grassq.core.waiting.conditions import Dependency
+from grassq.core.waiting.retries import RETRY_DELAY_S
 from grassq.errors import InvalidMove
 
 LATER = T0 + 60
@@ -50,6 +52,7 @@ EVENTS: dict[type[Event], Callable[[int], Event]] = {
     Release: lambda attempt: Release(),
     Ready: lambda attempt: Ready(ForQueue()),
     Unready: lambda attempt: Unready("no queue"),
+    DependencyFailed: lambda attempt: DependencyFailed("job 1 failed (exit code 3)"),
     Edit: lambda attempt: Edit(a_job(queue="other", gpu=1, tries=3).spec, "name", 40, "what"),
 }
 
@@ -58,10 +61,13 @@ SUCCEEDED, FAILED, CANCELLED = State.SUCCEEDED, State.FAILED, State.CANCELLED
 
 #: The table of the design: where each event may lead from each state; a pair not named is no move.
 MOVES: dict[tuple[State, type[Event]], set[State]] = {
-    (HELD, Release): {QUEUED},
+    (HELD, Release): {QUEUED, WAITING},
+    (HELD, Ready): {HELD},
+    (HELD, DependencyFailed): {FAILED},
     (HELD, Cancel): {CANCELLED},
     (HELD, Edit): {HELD},
     (WAITING, Ready): {QUEUED, WAITING},
+    (WAITING, DependencyFailed): {FAILED},
     (WAITING, Unready): {WAITING},
     (WAITING, Hold): {HELD},
     (WAITING, Cancel): {CANCELLED},
@@ -178,7 +184,7 @@ class Life(RuleBasedStateMachine):
         assert job.placement is not None or job.state not in HOLDING
         assert job.placement is None or job.state in HOLDING | FINAL
         assert (job.pid is not None) == (job.state is RUNNING)
-        assert bool(job.waits) == (job.state is WAITING), "a waiting job waits for something, and no other job does"
+        assert bool(job.waits) == (job.state is WAITING) or job.state is HELD, "a waiting job waits for something"
         assert job.outcome is not None or job.state not in FINAL
         assert (job.outcome is Outcome.CANCELLED) == (job.state is CANCELLED)
         assert not job.cancel_requested or job.state in HOLDING | {CANCELLED}
@@ -230,7 +236,11 @@ def test_a_code_of_0_with_another_outcome_is_no_success() -> None:
 
 def test_a_failed_try_is_repeated_after_a_delay_while_tries_are_left() -> None:
     waits = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER)
-    assert (waits.state, waits.waits, waits.placement) == (WAITING, (ForTime(LATER + RETRY_DELAY_S),), None)
+    assert (waits.state, waits.waits, waits.placement) == (
+        WAITING,
+        (ForTime(LATER + RETRY_DELAY_S, RETRY_DELAY_S),),
+        None,
+    )
     assert waits.reason is not None and "try 1 of 2" in waits.reason
     second = advance(
         advance(advance(waits, Ready(*waits.waits), LATER), Place(a_placement()), LATER), Started(2, 5), LATER
@@ -327,7 +337,7 @@ def test_a_job_that_may_not_be_placed_says_why_and_goes_on_when_it_may() -> None
 
 @pytest.mark.parametrize("queue_first", [True, False])
 def test_a_job_that_waits_for_a_time_and_its_queue_is_queued_when_both_have_come(queue_first: bool) -> None:
-    delay = ForTime(LATER + RETRY_DELAY_S)
+    delay = ForTime(LATER + RETRY_DELAY_S, RETRY_DELAY_S)
     retried = advance(a_running_job(tries=2), Exited(1, Outcome.EXITED, 1), LATER)
     both = advance(retried, Unready("no queue"), LATER)
     assert (both.state, both.waits, both.reason) == (WAITING, (delay, ForQueue()), "no queue")
@@ -343,6 +353,32 @@ def test_a_report_with_a_result_that_no_shim_writes_is_invalid(text: str) -> Non
     sent = msgspec.msgpack.encode({"type": "exited", "attempt": 1, "outcome": "exited", "code": 0, "result": text})
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(sent, type=Exited)
+
+
+AFTER = (Dependency("ok", ((3, 3), (5, 6))),)
+
+
+def a_dependent_job() -> Job:
+    job = a_job(9, state=WAITING)
+    return replace(job, spec=replace(job.spec, dependencies=AFTER), waits=(ForJobs(), ForTime(LATER)), reason="why")
+
+
+def test_a_held_job_keeps_what_it_waits_for_and_waits_again_when_it_is_released() -> None:
+    held = advance(a_dependent_job(), Hold(), LATER)
+    assert (held.state, held.waits) == (HELD, (ForJobs(), ForTime(LATER)))
+    released = advance(held, Release(), LATER)
+    assert (released.state, released.waits) == (WAITING, (ForJobs(), ForTime(LATER)))
+    assert released.reason == "waits to start after jobs 3, 5-6"
+    ready = advance(advance(held, Ready(ForJobs()), LATER), Ready(ForTime(LATER)), LATER)
+    assert (ready.state, ready.waits) == (HELD, ())
+    assert advance(ready, Release(), LATER).state is QUEUED
+
+
+def test_a_job_whose_condition_cannot_come_true_fails_with_the_reason_and_without_a_try() -> None:
+    for job in (a_dependent_job(), advance(a_dependent_job(), Hold(), LATER)):
+        failed = advance(job, DependencyFailed("job 3 failed (exit code 1)"), LATER)
+        assert (failed.state, failed.outcome, failed.attempt) == (FAILED, Outcome.DEPENDENCY_FAILED, 0)
+        assert (failed.error, failed.finished, failed.waits) == ("job 3 failed (exit code 1)", LATER, ())
 
 
 def test_an_edit_changes_what_was_asked_for_and_nothing_else() -> None:

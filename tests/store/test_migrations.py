@@ -15,6 +15,7 @@ from tests.store.batches import MANY, new
 
 from grassq.core.model import ForTime, State
 from grassq.core.syntax.selectors import parse
+from grassq.core.waiting.retries import RETRY_DELAY_S
 from grassq.errors import UnknownSchema
 from grassq.store import schema, sql
 from grassq.store.relational import Store
@@ -73,7 +74,7 @@ def set_back(url: str, version: int, *statements: str) -> None:
 
 def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: str, opened: Opened) -> None:
     store = opened(url)
-    for_time = replace(a_job(2, state=State.WAITING), waits=(ForTime(7.5),))
+    for_time = replace(a_job(2, state=State.WAITING), waits=(ForTime(7.5, RETRY_DELAY_S),))
     store.commit(new(a_job(1, state=State.WAITING), for_time, a_job(3)))
     before = store.jobs(parse("all"), MANY)
     store.close()
@@ -90,7 +91,7 @@ def test_what_a_job_waits_for_is_known_of_a_store_that_had_no_word_for_it(url: s
     )
     later = [f"drop index {name}" for name in ("job_token", "job_rank", "job_project", "job_project_name")]
     later += [f"alter table {table} drop column {column}" for table, column in columns]
-    tables = [f"drop table {table}" for table in ("template", "removal", "prediction", "untold")]
+    tables = [f"drop table {table}" for table in ("template", "removal", "prediction", "untold", "dependency")]
     set_back(url, 3, *later, *tables)
     assert opened(url).jobs(parse("all"), MANY) == before
 

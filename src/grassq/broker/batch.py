@@ -17,7 +17,19 @@ from grassq.core.model import FINAL, HOLDING, Job, State
 from grassq.core.notices.notice import encode_end, end_of
 from grassq.core.outcome import in_words
 from grassq.core.planner.board import Board
-from grassq.core.states import Cancel, Edit, Event, Exited, Hold, Lost, Place, RefusedByWorker, Release, Unready
+from grassq.core.states import (
+    Cancel,
+    DependencyFailed,
+    Edit,
+    Event,
+    Exited,
+    Hold,
+    Lost,
+    Place,
+    RefusedByWorker,
+    Release,
+    Unready,
+)
 from grassq.errors import GuardFailed, InvalidMove
 from grassq.store.base import Attempt, Changes, Story, Submission, TokenUsage, WorkerRecord
 from grassq.store.relational import Store
@@ -32,6 +44,7 @@ _KINDS: dict[type[Event], str] = {
     Hold: "held",
     Release: "released",
     Unready: "waiting",
+    DependencyFailed: "failed",
     Edit: "edited",
 }
 
@@ -73,6 +86,8 @@ class Batch(Struct):
     read_only: str | None = None
     #: The changes to publish to subscribers once this batch is on disk, in order.
     changed: list[JobChange] = field(default_factory=list)
+    #: Jobs that have ended in this batch, and whose ends matter to others: `dependents.settle` goes on from there.
+    ended: list[Job] = field(default_factory=list)
     #: What tokens use with the new jobs of this batch; tokens that submitted nothing in it are left out.
     used: dict[str, TokenUsage] = field(default_factory=dict)
 
@@ -115,6 +130,8 @@ class Batch(Struct):
         """Replace a job by a changed copy, on the board and in the changes to be stored."""
         if not self.board.has(before):
             raise GuardFailed(f"job {before.id} is {before.state} in the store, which the board does not know")
+        if after.state in FINAL and self.board.dependencies.concerns(after.id):
+            self.ended.append(after)
         self.changes.put(before, after)
         self.board.put(after, before)
 
@@ -215,7 +232,7 @@ def _detail(event: Event, after: Job) -> str:
             return f"{in_words(outcome, code, signal)} -> {after.state}"
         case Lost(_, _, why) | RefusedByWorker(_, why):
             return f"{why} -> {after.state}"
-        case Unready(reason):
+        case Unready(reason) | DependencyFailed(reason):
             return reason
         case Edit(what=what):
             return what

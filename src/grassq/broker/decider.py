@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from grassq.broker import eligibility, inbox, worker_records
+from grassq.broker import dependents, eligibility, inbox, worker_records
 from grassq.broker.batch import Batch, Clock, WantsNotice, names_targets
 from grassq.broker.dispatch import Dispatch
 from grassq.broker.inbox import BrokerStatus, Call, Effects, FromWorker, Message, Misbehaved, Orders
@@ -20,14 +20,15 @@ from grassq.broker.recovery import Recovery, note_late
 from grassq.broker.tokens import is_revoked
 from grassq.core import reconcile
 from grassq.core.messages import Ack, Hello, Report, Silent
-from grassq.core.model import HOLDING, AttemptId, ForTime, Job, Outcome, State
+from grassq.core.model import HOLDING, AttemptId, Job, Outcome, State
 from grassq.core.planner.board import NEAR_MAX, Board
 from grassq.core.planner.heads import ReservationPolicy
 from grassq.core.planner.plan import leased
 from grassq.core.planner.plan import plan as make_plan
 from grassq.core.planner.prefetch import PrefetchPolicy
 from grassq.core.planner.workers import WorkerRoles
-from grassq.core.states import RETRY_DELAY_S, Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck, is_current
+from grassq.core.states import Exited, Lost, Place, Ready, RefusedByWorker, Started, Stuck, is_current
+from grassq.core.waiting.dependencies import Dependencies
 from grassq.errors import Deposed, GrassError, GuardFailed, InvalidMove, StoreFull, StoreUnavailable
 from grassq.store.base import Changes, WorkerRecord
 from grassq.store.high_water import HighWater
@@ -140,8 +141,9 @@ class Decider:
         for group in loaded.groups:
             self.board.load(group.state, group.shape, group.orders)
         self.board.index(loaded.moved)
+        self.board.dependencies = Dependencies(loaded.edges, loaded.queues)
         for job in loaded.jobs:
-            if job.state in HOLDING or job.ready_at is not None:
+            if job.state in HOLDING or (job.ready_at is not None and job.state is State.WAITING):
                 self.board.put(job)
             else:
                 self.board.know(job)
@@ -236,10 +238,11 @@ class Decider:
                 effects.orders += self._heard(batch, message)
         self._end_leases(batch)
         effects.orders += self._recovery.settle(batch)
-        for job in [*self.board.timed.values()]:
-            at = job.ready_at
-            if at is not None and _left_s(at, batch.now) <= 0:
-                batch.move(job, Ready(ForTime(at)))
+        for id_ in self.board.start_times.due(batch.now, batch.mono):
+            job = self.board.timed[id_]
+            if job.for_time is not None:
+                batch.move(job, Ready(job.for_time))
+        dependents.settle(batch)
         eligibility.block_unready(batch)
         if self._reevaluate:
             self._reevaluate = False
@@ -420,7 +423,8 @@ class Decider:
         wall, mono = self._clock.wall(), self._clock.mono()
         if self.read_only is not None:
             return max(0.0, self._retry_at - mono)
-        due = [_left_s(job.ready_at, wall) for job in self.board.timed.values() if job.ready_at is not None]
+        next_start_s = self.board.start_times.next_in_s(wall, mono)
+        due = [] if next_start_s is None else [next_start_s]
         due += self._dispatch.due_in_s(self.board, mono)
         at = [self._ripe_at]
         leases = (reconcile.leased_until(self.board, job) for job in self.board.holding.values())
@@ -431,10 +435,3 @@ class Decider:
         if self._unheard:
             due.append(0.0 if self._failures else RETRY_STORE_S)
         return max(0.0, min(due)) if due else None
-
-
-def _left_s(at: float, now: float) -> float:
-    """Return the seconds until a time that a job waits for."""
-    left_s = at - now
-    # A delay longer than RETRY_DELAY_S means that the wall clock was set back.
-    return left_s if left_s <= RETRY_DELAY_S else 0.0

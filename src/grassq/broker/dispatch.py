@@ -81,7 +81,9 @@ class Dispatch:
             where = replace(where, after=None)
         env = self._environment(job.spec.env_digest)
         # Notices are sent by the broker alone, and a target may hold a secret.
-        spec = replace(job.spec, notify=(), parameters=()) if job.spec.notify or job.spec.parameters else job.spec
+        spec = job.spec
+        if spec.notify or spec.parameters or spec.dependencies:
+            spec = replace(spec, notify=(), parameters=(), dependencies=())
         return Start(job.id, job.attempt, spec, where, env, job.name, job.rerun_of)
 
 

@@ -49,9 +49,8 @@ def reevaluate(batch: Batch) -> None:
     """Queue the jobs that can run after queues or machines changed, and let those that cannot run wait."""
     unready, board = Eligibility(batch), batch.board
     board.reevaluating = {shape: why for shape, _ in board.shapes() if (why := unready.why(shape)) is not None}
-    # The delay of a retry is seconds, so few jobs wait for a time at once.
     for job in [*board.timed.values()]:
-        if not job.waits_for_queue and (why := unready.why(shape_of(job))) is not None:
+        if not job.waits_for_queue and not job.waits_for_jobs and (why := unready.why(shape_of(job))) is not None:
             batch.move(job, Unready(why))
     for shape in board.blocked:
         why = unready.why(shape)
@@ -92,7 +91,8 @@ def block_unready(batch: Batch) -> None:
     for before, job in list(batch.changes.updated.values()):
         if job.state in (State.QUEUED, State.WAITING) and hold_revoked(batch, job):
             continue
-        if job.state in (State.QUEUED, State.WAITING) and before.state is not job.state and not job.waits_for_queue:
+        is_new = job.state in (State.QUEUED, State.WAITING) and before.state is not job.state
+        if is_new and not job.waits_for_queue and not job.waits_for_jobs:
             why = unready.why(shape_of(job))
             if why is not None:
                 batch.move(job, Unready(why))

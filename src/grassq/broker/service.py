@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from grassq.broker import tokens
+from grassq.broker import dependents, tokens
 from grassq.broker.batch import Batch
+from grassq.broker.dependents import NO_CONDITIONS, After, Conditions
 from grassq.broker.eligibility import Eligibility, reevaluate
 from grassq.broker.selection import present, resolve
 from grassq.broker.tokens import Bearer
 from grassq.broker.worker_records import worker_record_of
 from grassq.core.job_options import NEUTRAL_PRIORITY
-from grassq.core.model import ID_MAX, OFFERS_MAX, Job, Outcome, QueueTemplate, Spec, State
+from grassq.core.model import (
+    ID_MAX,
+    OFFERS_MAX,
+    ForJobs,
+    ForTime,
+    Job,
+    Outcome,
+    QueueTemplate,
+    Spec,
+    State,
+    Wait,
+)
 from grassq.core.names import DEFAULT_QUEUE, shown
 from grassq.core.offer_changes import change_note
 from grassq.core.planner.board import EVERYTHING
 from grassq.core.planner.request_classes import Shape, shape_of
-from grassq.core.states import Hold, Lost, Unready, advance
+from grassq.core.states import Hold, Lost, Unready, advance, waiting_reason
 from grassq.core.syntax.selectors import parse
+from grassq.core.waiting.conditions import Dependency
 from grassq.errors import BadInput, NotFound, Refused
 from grassq.store.base import Submission
 from grassq.store.rows import stored_bytes
@@ -36,6 +50,12 @@ class Draft(Struct, frozen=True):
     priority: int = NEUTRAL_PRIORITY
     hold: bool = False
     rerun_of: int | None = None
+    #: The jobs that this one starts after, as selectors; or as ids, where they are known already.
+    after: After = ()
+    dependencies: tuple[Dependency, ...] = ()
+    #: The start time in seconds since the epoch, or the delay before the start.
+    at: float | None = None
+    in_s: float | None = None
 
 
 class Done(Struct, frozen=True):
@@ -97,11 +117,44 @@ def insert(
     if bearer.token is not None:
         tokens.take_up(batch, bearer, len(drafts), sum(stored_bytes(draft.spec) for draft in drafts))
     batch.changes.environments.update({draft.spec.env_digest: draft.environment for draft in drafts})
+    conditions = _conditions(batch, drafts)
     jobs = [
-        _new_job(batch, draft, id_, eligibility, name, bearer.token) for id_, draft in enumerate(drafts, batch.next_id)
+        _new_job(batch, draft, id_, eligibility, name, bearer.token, conditions.get(_after(draft), NO_CONDITIONS))
+        for id_, draft in enumerate(drafts, batch.next_id)
     ]
     batch.insert(jobs)
+    if conditions:
+        _wait_for_jobs(batch, drafts, jobs, conditions)
     return jobs
+
+
+def _after(draft: Draft) -> tuple[After, tuple[Dependency, ...]]:
+    return draft.after, draft.dependencies
+
+
+def _conditions(batch: Batch, drafts: Sequence[Draft]) -> dict[tuple[After, tuple[Dependency, ...]], Conditions]:
+    """Find what the drafts wait for, once for all that wait for the same; raise Refused for too many edges."""
+    counts = Counter(_after(draft) for draft in drafts if draft.after or draft.dependencies)
+    found = {}
+    for after, dependencies in counts:
+        found[after, dependencies] = (
+            dependents.conditions_of(batch, after) if after else dependents.settled(batch, dependencies)
+        )
+    dependents.check_edges([(count, found[wanted]) for wanted, count in counts.items()])
+    return found
+
+
+def _wait_for_jobs(
+    batch: Batch,
+    drafts: Sequence[Draft],
+    jobs: Sequence[Job],
+    conditions: Mapping[tuple[After, tuple[Dependency, ...]], Conditions],
+) -> None:
+    """Store the edges of new jobs; jobs that can never start fail at once, with the reason."""
+    for draft, job in zip(drafts, jobs, strict=True):
+        wanted = conditions.get(_after(draft))
+        if wanted is not None:
+            dependents.add_edges(batch, job, wanted)
 
 
 def imagined(batch: Batch, draft: Draft, bearer: Bearer = tokens.OWNER) -> Job:
@@ -141,11 +194,21 @@ def ids_of(submission: Submission) -> list[int]:
 
 
 def _new_job(
-    batch: Batch, draft: Draft, id_: int, eligibility: Eligibility, name: str | None, token: str | None
+    batch: Batch,
+    draft: Draft,
+    id_: int,
+    eligibility: Eligibility,
+    name: str | None,
+    token: str | None,
+    conditions: Conditions = NO_CONDITIONS,
 ) -> Job:
+    waits = _waits(batch, draft, conditions)
+    spec = draft.spec
+    if conditions.dependencies:
+        spec = replace(spec, dependencies=conditions.dependencies)
     job = Job(
         id=id_,
-        spec=draft.spec,
+        spec=spec,
         name=draft.name or name,
         priority=draft.priority,
         state=State.QUEUED,
@@ -153,10 +216,26 @@ def _new_job(
         rerun_of=draft.rerun_of,
         token=token,
     )
+    if waits:
+        job = replace(job, state=State.WAITING, waits=waits, reason=waiting_reason(job, waits))
     if draft.hold:
         return advance(job, Hold(), batch.now)
+    if waits:
+        return job
     why = eligibility.why(shape_of(job))
     return job if why is None else advance(job, Unready(why), batch.now)
+
+
+def _waits(batch: Batch, draft: Draft, conditions: Conditions) -> tuple[Wait, ...]:
+    """Return what a new job waits for before its queue matters."""
+    waits: list[Wait] = []
+    if conditions.unmet or conditions.never:
+        waits.append(ForJobs())
+    if draft.at is not None and draft.at > batch.now:
+        waits.append(ForTime(draft.at))
+    if draft.in_s:
+        waits.append(ForTime(batch.now + draft.in_s, draft.in_s))
+    return tuple(waits)
 
 
 def pause(batch: Batch, queue: str | None, pauser: str = "") -> Done:

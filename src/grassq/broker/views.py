@@ -9,6 +9,7 @@ from typing import cast
 
 from grassq import __version__
 from grassq.broker.batch import Batch
+from grassq.broker.documents import waiting
 from grassq.broker.documents.job import JobDocument, JobFilesDocument
 from grassq.broker.documents.overview import FleetDocument, OverviewDocument, PausedDocument
 from grassq.broker.documents.texts import maybe_text, timestamp, word_text
@@ -84,7 +85,7 @@ def why_page(reading: Reading, batch: Batch) -> tuple[list[WhyJobDocument], Read
 
 def documents(batch: Batch, jobs: Sequence[Job]) -> list[JobDocument]:
     """Return jobs as documents, with what is known of their workers now."""
-    return [
+    found: list[JobDocument] = [
         {
             **job_document(job, unreachable(batch, job), lacking(batch, job)),
             "cannot_start": cannot_start(batch, job),
@@ -93,6 +94,9 @@ def documents(batch: Batch, jobs: Sequence[Job]) -> list[JobDocument]:
         }
         for job in jobs
     ]
+    if len(jobs) == 1 and jobs[0].attempt > 1:
+        found[0]["attempts"] = waiting.attempt_documents(batch, jobs[0])
+    return found
 
 
 def cannot_start(batch: Batch, job: Job) -> str | None:
@@ -134,7 +138,9 @@ def lacking(batch: Batch, job: Job) -> str | None:
         return f"starts when job {predecessor.id} ends, on its devices"
     if job.state is State.QUEUED and batch.board.is_paused(job.spec.queue):
         return paused_text(batch.board, job.spec.queue)
-    return batch.board.reasons.get(shape_of(job)) if job.waits_for_queue else None
+    if job.waits_for_queue:
+        return batch.board.reasons.get(shape_of(job))
+    return waiting.lacking(batch, job) if job.state is State.WAITING else None
 
 
 def unreachable(batch: Batch, job: Job) -> str | None:
@@ -171,6 +177,9 @@ def job_document(job: Job, silent: str | None = None, lacking: str | None = None
         "result": None if job.result is None else json.loads(job.result),
         "parameters": dict(job.spec.parameters) or None,
         "rerun_of": job.rerun_of,
+        "after": waiting.after_document(job.spec),
+        "not_before": timestamp(job.ready_at),
+        "tries": job.spec.tries,
         "priority": job.priority,
         "cwd": word_text(job.spec.cwd),
         "split": job.spec.split,

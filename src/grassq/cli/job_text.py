@@ -187,3 +187,22 @@ def files(job: Mapping[str, Any]) -> dict[str, str]:
         "setup": given.get("setup", ""),
         "output": job.get("output") or "",
     }
+
+
+def after(job: Mapping[str, Any]) -> str:
+    """Return the jobs that a job starts after, as they were asked for: `after 1-3,5; after-any 7`."""
+    names = {"ok": "after", "any": "after-any", "fail": "after-fail"}
+    found = job.get("after") or {}
+    return "; ".join(f"{names.get(each, each)} {','.join(map(str, ids))}" for each, ids in found.items())
+
+
+def attempts(job: Mapping[str, Any]) -> str:
+    """Return the number of the last attempt, of how many it may have, and how the earlier ones ended."""
+    last, tries = job.get("attempt"), job.get("tries") or 1
+    text = str(last) if tries == 1 or last is None else f"{last} of {tries}"
+    earlier = (job.get("attempts") or [])[:-1]
+    ends = [
+        f"{each['number']}: {outcome.in_words(each.get('outcome'), each.get('exit_code'), each.get('signal'))}"
+        for each in earlier
+    ]
+    return f"{text} ({'; '.join(ends)}; `grass log --attempt N {job.get('id')}`)" if ends else text

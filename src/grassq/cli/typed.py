@@ -14,7 +14,8 @@ VALUE_OPTIONS = frozenset({
     "--require", "--gpu", "--cpu", "--mem", "--vram", "--disk", "--env", "-e", "--cwd", "--queue", "--name",
     "--priority", "--grace", "--on-lost", "--tries", "--retries", "--broker", "--worker", "--label",
     "--send", "--fetch", "--fetch-to", "--env-from", "--python", "--setup", "--setup-files", "--log-max",
-    "--notify", "--output", "--wrap", "--project", "--time-limit",
+    "--notify", "--output", "--wrap", "--project", "--time-limit", "--retry-delay",
+    "--retry-on", "--no-retry-on", "--after", "--after-any", "--after-fail", "--at", "--in",
 })
 # fmt: on
 

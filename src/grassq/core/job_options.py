@@ -22,6 +22,7 @@ from msgspec.structs import fields, replace
 
 from grassq.core.names import DEFAULT_QUEUE
 from grassq.core.options import parsers
+from grassq.core.options.moments import written_delays
 from grassq.core.options.parsers import WORKER_NAME, flag, named, number, one_of, path, text
 from grassq.core.options.parsers import Option as Option
 from grassq.core.options.parsers import Pairs as Pairs
@@ -54,6 +55,20 @@ class SpecOptions(Struct, frozen=True, kw_only=True):
         Option(parsers.number_after_first, f"the same, without the first start: {_RETRIES}", value="N", name="retries",
                least=0, most=TRIES_MAX - 1, example=_RETRIES),
     ] = 1
+    #: The first and the longest delay; None for the usual one.
+    retry_delay_s: Annotated[tuple[float, float] | None, Option(
+        parsers.delays,
+        "wait this long before another try, such as 1m; 30s..10m doubles the delay each time, up to 10m (default 5s)",
+        value="DURATION[..DURATION]", name="retry-delay", written=written_delays,
+    )] = None
+    #: Exit codes, and words of `core.waiting.retries`; a signal as the exit code that shells give it.
+    retry_on: Annotated[tuple[str, ...], Option(
+        parsers.failures, "try again only after these: exit codes, signals, timed_out, oom, signalled; such as "
+        "137,timed_out", value="LIST", written=",".join,
+    )] = ()
+    no_retry_on: Annotated[tuple[str, ...], Option(
+        parsers.failures, "never try again after these, such as 2", value="LIST", written=",".join,
+    )] = ()
     on_lost: Annotated[Literal["fail", "requeue"], Option(
         one_of("requeue", "fail"), value="fail|requeue",
         help="when its machine is lost: fail (default), or requeue to run the job elsewhere after it is certain to "
@@ -145,6 +160,23 @@ class PlainOptions(SpecOptions, frozen=True, kw_only=True):
         number, f"larger is sooner; {NEUTRAL_PRIORITY} is neutral", value="N", least=-PRIORITY_MAX, most=PRIORITY_MAX,
     )] = NEUTRAL_PRIORITY
     hold: Annotated[bool, _flag("wait for `grass release`")] = False
+    after: Annotated[tuple[str, ...], Option(
+        parsers.selector_texts, "start after these jobs have succeeded: ids, ranges, names, sweeps; repeat for more",
+        value="JOBS", repeats=True,
+    )] = ()
+    after_any: Annotated[tuple[str, ...], Option(
+        parsers.selector_texts, "start after these jobs have ended, however they ended", value="JOBS", repeats=True,
+    )] = ()
+    after_fail: Annotated[tuple[str, ...], Option(
+        parsers.selector_texts, "start after one of these jobs has failed or was cancelled", value="JOBS", repeats=True,
+    )] = ()
+    #: As typed, or in seconds since the epoch.
+    at: Annotated[float | str | None, Option(
+        parsers.moment, "start at this time or later: 18:00, 2026-12-01T08:00", value="TIME",
+    )] = None
+    in_s: Annotated[float | None, Option(
+        parsers.seconds, "start after this time, such as 2h", value="DURATION", name="in", least=0, most=DURATION_MAX_S,
+    )] = None
 
 
 class JobOptions(PlainOptions, frozen=True, kw_only=True):
@@ -250,6 +282,22 @@ class SubmitOptions(TypedDict, total=False):
     on_lost: str
     #: Start the job up to this many times until it succeeds (default: 1).
     tries: int
+    #: Seconds before another try; a pair doubles the delay from the first up to the second (default: 5).
+    retry_delay_s: float | Sequence[float] | None
+    #: Try again only after these exit codes, signals and words, such as [137, "timed_out"].
+    retry_on: Sequence[int | str] | str | None
+    #: Never try again after these.
+    no_retry_on: Sequence[int | str] | str | None
+    #: Start after these jobs have succeeded: jobs, ids or selectors.
+    after: object
+    #: Start after these jobs have ended.
+    after_any: object
+    #: Start after one of these jobs has failed or was cancelled.
+    after_fail: object
+    #: Start at this time or later: a `datetime`, or seconds since the epoch.
+    at: object
+    #: Start after this many seconds.
+    in_s: float | None
     #: The only worker that may run the job.
     worker: str | None
     #: Labels that the worker must have.

@@ -16,6 +16,7 @@ from grassq.core.resources.slots import Slot, SlotOrder
 from grassq.core.result import RESULT_MAX
 from grassq.core.syntax.resource_names import VRAM_OF
 from grassq.core.syntax.slots import SLOTS_MAX
+from grassq.core.waiting.conditions import Dependency
 
 #: An attempt of a job: (job id, attempt number).
 AttemptId = tuple[int, int]
@@ -72,6 +73,8 @@ class Outcome(StrEnum):
     LOST = "lost"
     UNKNOWN = "unknown"
     CANCELLED = "cancelled"
+    #: Of a job that never ran: a job that it was to start after did not end as asked.
+    DEPENDENCY_FAILED = "dependency_failed"
 
 
 class RemoteSubmitter(Struct, frozen=True):
@@ -130,6 +133,8 @@ class Spec(SpecOptions, frozen=True, omit_defaults=True):
     constraints: Constraints = ANYWHERE
     #: The id of the token the job was submitted with; None on the user's own socket.
     by: str | None = None
+    #: The jobs that this one starts after. Kept by the broker: no worker is told.
+    dependencies: tuple[Dependency, ...] = ()
 
 
 class Placement(Struct, frozen=True):
@@ -152,17 +157,23 @@ class Placement(Struct, frozen=True):
 
 
 class ForTime(Struct, frozen=True):
-    """A job waits until this time: the delay before a retry."""
+    """A job waits until this time: its start time, or the end of a delay."""
 
     at: float
+    #: How long the delay was when it began; None for a time of day. A delay ignores steps of the wall clock.
+    delay_s: float | None = None
 
 
 class ForQueue(Struct, frozen=True):
     """A job waits until its queue exists and some worker there could run the job."""
 
 
+class ForJobs(Struct, frozen=True):
+    """A job waits for other jobs: those of `Spec.dependencies` that have not ended as asked."""
+
+
 #: What a waiting job waits for. The job is queued when the last of its waits has been cleared.
-Wait = ForTime | ForQueue
+Wait = ForTime | ForQueue | ForJobs
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -186,7 +197,8 @@ class Job(Struct, frozen=True, kw_only=True):
     #: Attempts that really ran, and attempts lost with their machine.
     tried: int = 0
     lost: int = 0
-    #: Every thing a waiting job waits for; empty in every other state.
+    #: Every thing a waiting job waits for. A held job keeps what it will wait for when it is released; any other job
+    #: has none.
     waits: tuple[Wait, ...] = ()
     started: float | None = None
     finished: float | None = None
@@ -219,12 +231,23 @@ class Job(Struct, frozen=True, kw_only=True):
         return self.spec.grace_s if self.stop_grace_s is None else self.stop_grace_s
 
     @property
-    def ready_at(self) -> float | None:
-        """The time this job waits for; None if it waits for no time."""
+    def for_time(self) -> ForTime | None:
+        """The time this job waits for, or will wait for when it is released."""
         for wait in self.waits:
             if isinstance(wait, ForTime):
-                return wait.at
+                return wait
         return None
+
+    @property
+    def ready_at(self) -> float | None:
+        """The time this job waits for; None if it waits for no time."""
+        wait = self.for_time
+        return None if wait is None else wait.at
+
+    @property
+    def waits_for_jobs(self) -> bool:
+        """Whether this job waits for other jobs."""
+        return bool(self.waits) and ForJobs() in self.waits
 
     @property
     def waits_for_queue(self) -> bool:

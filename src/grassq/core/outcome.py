@@ -13,6 +13,7 @@ EXIT_CODES: dict[str, int | None] = {
     "lost": 1,
     "unknown": 1,
     "cancelled": 1,
+    "dependency_failed": 1,
 }
 #: Added to the number of the signal that ended a command, as shells do.
 SIGNAL_BASE = 128

@@ -14,6 +14,7 @@ from grassq.core.model import (
     HOLDING,
     AttemptNumber,
     ClockTime,
+    ForJobs,
     ForQueue,
     ForTime,
     Job,
@@ -26,10 +27,11 @@ from grassq.core.model import (
     Wait,
     Words,
 )
+from grassq.core.waiting import retries
+from grassq.core.waiting.conditions import in_words
 from grassq.errors import InvalidMove
 
 LOST_ATTEMPTS_MAX = 3
-RETRY_DELAY_S = 5.0
 
 
 class Place(Struct, frozen=True):
@@ -121,6 +123,12 @@ class Unready(Struct, frozen=True):
     reason: str
 
 
+class DependencyFailed(Struct, frozen=True):
+    """A job that this one was to start after did not end as asked."""
+
+    why: str
+
+
 class Edit(Struct, frozen=True):
     """The user changes what was asked for: the spec, the name and the priority."""
 
@@ -131,7 +139,21 @@ class Edit(Struct, frozen=True):
     what: str = ""
 
 
-Event = Place | Started | Exited | Lost | RefusedByWorker | Stuck | Cancel | Hold | Release | Ready | Unready | Edit
+Event = (
+    Place
+    | Started
+    | Exited
+    | Lost
+    | RefusedByWorker
+    | Stuck
+    | Cancel
+    | Hold
+    | Release
+    | Ready
+    | Unready
+    | DependencyFailed
+    | Edit
+)
 Report = Started | Exited | Lost | RefusedByWorker | Stuck
 
 #: Returns the job after an event of its row in RULES, at this time.
@@ -195,9 +217,10 @@ def _exited(job: Job, event: Exited, at: float) -> Job:
         return _cancelled(ended, event, finished)
     if event.outcome is Outcome.EXITED and event.code == 0:
         return replace(ended, state=State.SUCCEEDED, finished=finished)
-    if ended.tried < job.spec.tries and event.outcome is not Outcome.SPAWN_FAILED:
-        waits = (ForTime(at + RETRY_DELAY_S),)
-        return replace(ended, state=State.WAITING, placement=None, reason=_retry_reason(ended), waits=waits)
+    if retries.is_tried_again(ended):
+        delay_s = retries.delay_s(ended)
+        waits = (ForTime(at + delay_s, delay_s),)
+        return replace(ended, state=State.WAITING, placement=None, reason=waiting_reason(ended, waits), waits=waits)
     return replace(ended, state=State.FAILED, finished=finished)
 
 
@@ -208,8 +231,17 @@ def _span(event: Exited, job: Job, at: float) -> tuple[float | None, float]:
     return None if started is None else max(0.0, min(started, ended) - ahead_s), ended - ahead_s
 
 
-def _retry_reason(job: Job) -> str:
-    return f"try {job.tried} of {job.spec.tries} failed; the next starts in {RETRY_DELAY_S:g} s"
+def waiting_reason(job: Job, waits: tuple[Wait, ...]) -> str | None:
+    """Return why a job waits, except for its queue: the first of what it waits for, in words."""
+    for wait in waits:
+        match wait:
+            case ForJobs():
+                return f"waits to start {in_words(job.spec.dependencies)}"
+            case ForTime(_, delay_s) if job.tried and delay_s is not None:
+                return f"try {job.tried} of {job.spec.tries} failed; the next starts in {delay_s:.3g} s"
+            case ForTime():
+                return "waits for its start time"
+    return None
 
 
 def _lost(job: Job, event: Lost, at: float) -> Job:
@@ -249,20 +281,37 @@ def _cancelled(job: Job, event: Event, at: float) -> Job:
 
 
 def _held(job: Job, event: Hold, at: float) -> Job:
-    return replace(job, state=State.HELD, reason=f"{event.why}; `grass release {job.id}` lets it go on", waits=())
+    # Whether its queue can run it is looked at again when the job is released, and then no retry waits any longer.
+    waits = tuple([wait for wait in job.waits if isinstance(wait, ForJobs) or (wait == job.for_time and not job.tried)])
+    reason = f"{event.why}; `grass release {job.id}` lets it go on"
+    return replace(job, state=State.HELD, reason=reason, waits=waits)
 
 
 def _released(job: Job, event: Event, at: float) -> Job:
     # The limit on lost attempts protects machines from a job that is not looked after; a release shows that it is.
-    return replace(job, state=State.QUEUED, reason=None, lost=0)
+    state = State.WAITING if job.waits else State.QUEUED
+    return replace(job, state=state, reason=waiting_reason(job, job.waits), lost=0)
 
 
 def _ready(job: Job, event: Ready, at: float) -> Job:
-    left = tuple([wait for wait in job.waits if wait != event.wait])
+    left = _without(job, event.wait)
     if not left:
         return replace(job, state=State.QUEUED, reason=None, waits=())
-    # The queue's reason came last; without that wait, only the delay of a retry is left.
-    return replace(job, reason=job.reason if ForQueue() in left else _retry_reason(job), waits=left)
+    # The reason of the queue came last.
+    return replace(job, reason=job.reason if ForQueue() in left else waiting_reason(job, left), waits=left)
+
+
+def _ready_while_held(job: Job, event: Ready, at: float) -> Job:
+    return replace(job, waits=_without(job, event.wait))
+
+
+def _without(job: Job, wait: Wait) -> tuple[Wait, ...]:
+    return tuple([each for each in job.waits if each != wait])
+
+
+def _dependency_failed(job: Job, event: DependencyFailed, at: float) -> Job:
+    failed = replace(job, state=State.FAILED, finished=at, waits=(), reason=None)
+    return replace(failed, outcome=Outcome.DEPENDENCY_FAILED, exit_code=None, signal=None, error=event.why)
 
 
 def _unready(job: Job, event: Unready, at: float) -> Job:
@@ -274,9 +323,9 @@ def _edited(job: Job, event: Edit, at: float) -> Job:
     edited = replace(job, spec=event.spec, name=event.name, priority=event.priority)
     if job.priority != event.priority:
         edited = replace(edited, rank=None)  # the place was among jobs of the old priority
-    if job.ready_at is None or job.waits_for_queue:
+    if job.state is State.HELD or not job.waits or job.waits_for_queue:
         return edited
-    return replace(edited, reason=_retry_reason(edited))
+    return replace(edited, reason=waiting_reason(edited, edited.waits))
 
 
 _REPORTS: dict[type[Event], Rule] = {
@@ -290,9 +339,12 @@ _REPORTS: dict[type[Event], Rule] = {
 
 RULES: dict[tuple[State, type[Event]], Rule] = {
     (State.HELD, Release): _released,
+    (State.HELD, Ready): _ready_while_held,
+    (State.HELD, DependencyFailed): _dependency_failed,
     (State.HELD, Cancel): _cancelled,
     (State.HELD, Edit): _edited,
     (State.WAITING, Ready): _ready,
+    (State.WAITING, DependencyFailed): _dependency_failed,
     (State.WAITING, Unready): _unready,
     (State.WAITING, Hold): _held,
     (State.WAITING, Cancel): _cancelled,

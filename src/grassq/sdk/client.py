@@ -230,9 +230,14 @@ class Client(FleetClient):
         """Return why a job is in its state, as `grass why` prints it."""
         return "\n".join(str(each["text"]) for each in self._requests.get("why", self._selectors([job]))["jobs"])
 
-    def kill(self, *which: Which | Iterable[Which], grace_s: float | None = None) -> JobList:
-        """Cancel jobs: waiting jobs at once, running jobs by SIGTERM and after `grace_s` seconds SIGKILL."""
-        return self._change("kill", which, grace_s=grace_s)
+    def kill(
+        self, *which: Which | Iterable[Which], grace_s: float | None = None, with_dependents: bool = False
+    ) -> JobList:
+        """Cancel jobs: waiting jobs at once, running jobs by SIGTERM and after `grace_s` seconds SIGKILL.
+
+        With `with_dependents`, also the jobs that start after them.
+        """
+        return self._change("kill", which, grace_s=grace_s, with_dependents=with_dependents)
 
     def hold(self, *which: Which | Iterable[Which]) -> JobList:
         """Keep jobs that have not started from starting."""
@@ -273,12 +278,19 @@ class Client(FleetClient):
         job = None if target is None else str(self._handle(target).id)
         return self._change("move", [which], where=chosen[0], target=job)
 
-    def rerun(self, *which: Which | Iterable[Which], failed: bool = False, cancelled: bool = False) -> JobList:
+    def rerun(
+        self,
+        *which: Which | Iterable[Which],
+        failed: bool = False,
+        cancelled: bool = False,
+        with_dependents: bool = False,
+    ) -> JobList:
         """Submit ended jobs again and return the new jobs.
 
         With `failed` or `cancelled`, only jobs that ended so and were not run again since; then `which` may be empty.
+        With `with_dependents`, also the jobs that start after them.
         """
-        return self._change("rerun", which, failed=failed, cancelled=cancelled)
+        return self._change("rerun", which, failed=failed, cancelled=cancelled, with_dependents=with_dependents)
 
     def clean(self, *which: Which | Iterable[Which], older_s: float | None = None, keep_logs: bool = False) -> int:
         """Remove ended jobs with their logs and results, and return how many; "all" stands for every ended job.

@@ -91,12 +91,33 @@ def options_document(options: SubmitOptions, home: str, broker: str | None) -> d
     if "wrap" in said:
         wrap = said["wrap"]
         said["wrap"] = word_value(os.fsencode(wrap if isinstance(wrap, str | bytes) else shlex.join(wrap)))
+    said |= _waiting_document(said)
     notify = said.get("notify", ())
     said["notify"] = [notify] if isinstance(notify, str) else list(notify)
     said["send"] = _send_document(said.get("send", ()), home, broker)
     env = said.get("env", {})
     said["env"] = [[word_value(word_bytes(name)), word_value(word_bytes(value))] for name, value in env.items()]
     return {name: value for name, value in said.items() if value not in ("", [], {})}
+
+
+def _waiting_document(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that say when a job starts, as sent."""
+    found: dict[str, Any] = {}
+    for name in ("after", "after_any", "after_fail"):
+        if name in said:
+            given = said[name] if isinstance(said[name], list | tuple | set | frozenset) else [said[name]]
+            found[name] = [str(getattr(each, "id", each)) for each in given]
+    for name in ("retry_on", "no_retry_on"):
+        if name in said:
+            words = said[name].split(",") if isinstance(said[name], str) else said[name]
+            found[name] = [str(word).strip() for word in words]
+    if "retry_delay_s" in said:
+        delay = said["retry_delay_s"]
+        found["retry_delay_s"] = [delay, delay] if isinstance(delay, Number) else list(delay)
+    if "at" in said:
+        at = said["at"]
+        found["at"] = at.timestamp() if hasattr(at, "timestamp") else at
+    return found
 
 
 def _paths(given: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from grassq.core.model import Job, Outcome, Placement, QueueTemplate, State, WorkerInfo
 from grassq.core.planner.request_classes import Shape
 from grassq.core.resources.amounts import Allocation
+from grassq.core.waiting.dependencies import Edge
 
 SUBMISSION_KEPT_S = 7 * 86400.0
 CODE_KEPT_S = 7 * 86400.0
@@ -215,6 +216,9 @@ class Changes(Struct):
     #: Ends of jobs that are to be told, encoded; and the numbers of ends that were told.
     untold: list[bytes] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
+    #: What new jobs wait for, and jobs that have ended and stood in such edges.
+    edges: list[Edge] = field(default_factory=list)
+    met: list[int] = field(default_factory=list)
 
     def put(self, before: Job, after: Job) -> None:
         """Note that a job is now `after`; several changes of one job become one write."""
@@ -246,7 +250,7 @@ class Changes(Struct):
         whole = (self.paused, self.unreconciled)
         # Mostly empty, and a copy takes longer than all the rest.
         copies = [copy(each) if each else each is None for each in (*small, *whole)]
-        few: tuple[Sized, ...] = (self.environments, self.submissions, self.predicted, self.judged, self.told)
+        few: tuple[Sized, ...] = (self.environments, self.submissions, self.predicted, self.judged, self.told, self.met)
         sizes = (*map(len, jobs), *map(len, few))
         return (*sizes, *copies, self.restored_to, self.lost_jobs)
 
@@ -289,6 +293,9 @@ class Loaded(Struct, frozen=True):
     groups: list[WaitingGroup] = []
     #: The unfinished jobs that were moved, by rank.
     moved: dict[int, int] = {}
+    #: The unmet edges, and the queue of each job that waits.
+    edges: list[Edge] = []
+    queues: dict[int, str] = {}
 
 
 Sort = Literal["id", "finished"]

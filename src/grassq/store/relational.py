@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from itertools import groupby, starmap
 from operator import itemgetter
+from sys import intern
 
 from msgspec.structs import astuple
 
@@ -85,6 +86,7 @@ class Store(JobReader):
             if number < self.number:
                 # A restored copy, or a standby that never had our last commits: only a new incarnation may go on.
                 raise Deposed(f"{self.where} went back from commit {self.number} to {number}; start the broker again")
+            unmet = self._all(sql.SELECT_UNMET)
             loaded = Loaded(
                 store_id=str(self._all(sql.GET_META, "store_id")[0][0]),
                 position_key=str(self._all(sql.GET_META, "position_key")[0][0]),
@@ -101,6 +103,8 @@ class Store(JobReader):
                 incarnations=dict(self._all(sql.SELECT_ALL["life"])),
                 groups=self._groups(),
                 moved=dict(self._all(sql.SELECT_MOVED)),
+                edges=[(parent, job, condition) for parent, job, condition, _ in unmet],
+                queues={job: intern(queue) for _, job, _, queue in unmet},
             )
             self.number, self._tallies = number, self._counted()
         return loaded
@@ -176,6 +180,11 @@ class Store(JobReader):
         if changes.inserted:
             for statement, alike in groupby(rows.job_inserts(changes.inserted.values()), itemgetter(0)):
                 self._many(statement, map(itemgetter(1), alike))
+        if changes.edges:
+            self._many(sql.INSERT["dependency"], [(*edge, 0) for edge in changes.edges])
+        if changes.met:
+            for statement in (sql.MEET_PARENT, sql.MEET_JOB):
+                self._many(statement, [(job,) for job in changes.met])
         if changes.updated:
             counts = self._counts(starmap(rows.job_update, changes.updated.values()))
             for count, (before, after) in zip(counts, changes.updated.values(), strict=True):
@@ -197,7 +206,7 @@ class Store(JobReader):
         for job in jobs:
             if job not in leaving:
                 raise GuardFailed(f"job {job} is not finished in the store")
-        for statement in (sql.REMOVE_ATTEMPTS, sql.REMOVE_EVENTS, sql.REMOVE_JOBS):
+        for statement in sql.REMOVALS:
             for ids in sql.portions(jobs):
                 self._execute(sql.of_ids(statement, len(ids)), ids)
         self._many(sql.INSERT["removal"], [(job, int(job in kept)) for job in jobs])
@@ -319,6 +328,11 @@ class Store(JobReader):
         """Return the stored jobs that run any of these again."""
         with self._foreign_errors():
             return [rows.job_from(row) for row in self._of_ids(sql.SELECT_RUNS, ids)]
+
+    def dependents(self, ids: Sequence[int]) -> list[int]:
+        """Return the stored jobs that start after any of these, ended ones too, each once."""
+        with self._foreign_errors():
+            return sorted({row[0] for row in self._of_ids(sql.SELECT_DEPENDENTS, ids)})
 
     def size(self) -> int:
         """Return how many rows all tables have."""

@@ -21,6 +21,7 @@ from grassq.core.model import (
     FINAL,
     HOLDING,
     Constraints,
+    ForJobs,
     ForQueue,
     ForTime,
     Job,
@@ -35,6 +36,8 @@ from grassq.core.model import (
 from grassq.core.planner.request_classes import Shape
 from grassq.core.query.query import JobFacts
 from grassq.core.resources.amounts import Allocation, Request
+from grassq.core.waiting.conditions import Dependency
+from grassq.core.waiting.retries import RETRY_DELAY_S
 from grassq.store import sql
 from grassq.store.base import (
     Attempt,
@@ -96,11 +99,17 @@ _offered = msgspec.msgpack.Decoder(dict[str, int]).decode
 template_of = msgspec.msgpack.Decoder(QueueTemplate).decode
 
 _rest_of: Callable[[Spec], tuple[object, ...]] = attrgetter(*_Rest.__struct_fields__[:-1])
+
+
+class _Later(SpecOptions, frozen=True, kw_only=True):
+    """The parts of a spec that a store may hold in `_Rest.later`."""
+
+    dependencies: tuple[Dependency, ...] = ()
+
+
 #: The options without a position of their own in `_Rest`, with their defaults.
 _LATER = {
-    field.name: field.default
-    for field in msgspec.structs.fields(SpecOptions)
-    if field.name not in _Rest.__struct_fields__
+    field.name: field.default for field in msgspec.structs.fields(_Later) if field.name not in _Rest.__struct_fields__
 }
 
 # What most new jobs have in common; only what differs is written.
@@ -125,16 +134,37 @@ _untold = (None,) * len(_TOLD)
 # SQLite's driver binds numbers, texts and bytearrays at once; for any other type, also bytes, enumerations and None,
 # it first spends half a microsecond on finding an adapter.
 _plain_text = str.__str__
-# The spelling of each wait in the column `waits`; the time is in `ready_at`.
-_WAIT_WORDS: dict[type[Wait], str] = {ForTime: "time", ForQueue: "queue"}
+# The spelling of each wait in the column `waits`; a time is in `ready_at`, and a delay says how long it was. Earlier
+# releases knew one delay only, and wrote `time`.
+_QUEUE, _JOBS, _AT, _DELAY, _OLD_DELAY = "queue", "jobs", "at", "in:", "time"
 
 
 def _wait_words(waits: tuple[Wait, ...]) -> str:
-    return " ".join([_WAIT_WORDS[type(wait)] for wait in waits])
+    return " ".join([_wait_word(wait) for wait in waits])
+
+
+def _wait_word(wait: Wait) -> str:
+    match wait:
+        case ForQueue():
+            return _QUEUE
+        case ForJobs():
+            return _JOBS
+        case ForTime(_, delay_s):
+            return _AT if delay_s is None else f"{_DELAY}{delay_s!r}"
 
 
 def _waits_from(words: str, ready_at: float | None) -> tuple[Wait, ...]:
-    return tuple([ForQueue() if word == "queue" else ForTime(ready_at or 0.0) for word in words.split()])
+    return tuple([_wait_from(word, ready_at or 0.0) for word in words.split()])
+
+
+def _wait_from(word: str, ready_at: float) -> Wait:
+    if word == _QUEUE:
+        return ForQueue()
+    if word == _JOBS:
+        return ForJobs()
+    if word == _AT:
+        return ForTime(ready_at)
+    return ForTime(ready_at, RETRY_DELAY_S if word == _OLD_DELAY else float(word.removeprefix(_DELAY)))
 
 
 _PLAIN: dict[type, Callable[[Any], object]] = {State: _plain_text, Outcome: _plain_text, bool: int, tuple: _wait_words}
@@ -296,7 +326,7 @@ def _spec_from(queue: str, shape: bytes, env_digest: bytes, spec: bytes) -> Spec
     later = rest.later and {name: value for name, value in rest.later.items() if name in _LATER}
     if not later:
         return read
-    options = msgspec.convert(later, SpecOptions)
+    options = msgspec.convert(later, _Later)
     return msgspec.structs.replace(read, **{name: getattr(options, name) for name in later})
 
 

@@ -64,6 +64,7 @@ _TABLES = {
     "removal": ("job, kept", "job"),
     "prediction": ("job, kind, made, low, likely, high, basis, actual", "seq"),
     "untold": ("number, job_end", "number"),
+    "dependency": ("parent, job, condition, met", "parent, job, condition"),
 }
 # Not part of a store's content: the schema's version in PostgreSQL, and that there is a mark beside this copy.
 _KEPT = {"meta": " where key not in ('schema', 'marked')"}
@@ -121,6 +122,17 @@ GET_META = "select value from meta where key = ?"
 # Commits are numbered; the guard is the number of the commit before.
 NEXT_NUMBER = "update meta set value = ? where key = 'number' and value = ?"
 
+# The condition of an edge is met, or does not matter any more, when the parent or the job has ended.
+MEET_PARENT = "update dependency set met = 1 where parent = ? and met = 0"
+MEET_JOB = "update dependency set met = 1 where job = ? and met = 0"
+SELECT_UNMET = (
+    "select dependency.parent, dependency.job, dependency.condition, job.queue"
+    " from dependency join job on job.id = dependency.job where dependency.met = 0"
+)
+SELECT_DEPENDENTS = "select distinct job from dependency where parent in ({ids}) order by job"
+REMOVE_DEPENDENCIES = "delete from dependency where job in ({ids})"
+REMOVE_PARENTS = "delete from dependency where parent in ({ids})"
+
 # Only a finished job may be removed; the jobs are looked at first.
 SELECT_LEAVING = "select id, state, env_digest from job where finished is not null and id in ({ids})"
 REMOVE_ATTEMPTS = "delete from attempt where job in ({ids})"
@@ -131,6 +143,8 @@ TRIM_STORY = (
     "(select number from event where job = ? order by number desc limit 1 offset ?)"
 )
 REMOVE_JOBS = "delete from job where id in ({ids})"
+#: All that is removed with a job.
+REMOVALS = (REMOVE_ATTEMPTS, REMOVE_EVENTS, REMOVE_DEPENDENCIES, REMOVE_PARENTS, REMOVE_JOBS)
 REMOVE_ENVIRONMENT = """
 delete from environment where digest = ? and not exists (select 1 from job where job.env_digest = environment.digest)
 """
@@ -228,8 +242,8 @@ def facts(condition: str, first: int, worker: bool, request: bool, spec: bool) -
 # An index that leaves some rows out is used where the question itself says that it wants none of them.
 _IN_STATE = "where job.state <> 'succeeded' and job.state = ? "
 SELECT_STATE = _SELECT + _FROM + _IN_STATE + "and job.id between ? and ? order by job.id limit ?"
-SELECT_TIMED = _SELECT + _FROM + _IN_STATE + "and job.waits <> 'queue' order by job.id limit ?"
-SELECT_UNTIMED = _SELECT + _FROM + _IN_STATE + "and job.waits = 'queue' order by job.id limit ?"
+SELECT_TIMED = _SELECT + _FROM + _IN_STATE + "and job.ready_at is not null order by job.id limit ?"
+SELECT_UNTIMED = _SELECT + _FROM + _IN_STATE + "and job.ready_at is null order by job.id limit ?"
 # No index lists the succeeded jobs by id: the caller bounds the range of ids.
 SELECT_SUCCEEDED = _SELECT + _FROM + "where job.state = 'succeeded' and job.id between ? and ? order by job.id limit ?"
 # Of waiting jobs: their queue position, as `Job.order` has it, and what the planner groups by.

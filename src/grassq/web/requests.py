@@ -32,6 +32,7 @@ from grassq.core.syntax.file_words import SentTree, check_dest, check_manifest, 
 from grassq.core.syntax.numbers import is_number
 from grassq.core.syntax.selectors import Selector
 from grassq.core.syntax.selectors import parse as parse_selector
+from grassq.core.waiting.retries import check_failures
 from grassq.errors import BadInput
 from grassq.run import rundir
 from grassq.web.access.principal import OWNER, Principal
@@ -218,6 +219,8 @@ class JobBody(PlainOptions, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         plain["name"] = None if self.name is None else check_name(self.name)
         plain["project"] = None if self.project is None else check_name(self.project, "project name")
         plain["parameters"] = check_parameters(self.parameters)
+        for name in ("retry_on", "no_retry_on"):
+            plain[name] = check_failures(getattr(self, name), name) if getattr(self, name) else ()
         plain["grace_s"] = STOP_GRACE_S if self.grace_s is None else self.grace_s
         plain["send"] = tuple([tree.tree() for tree in self.send])
         for option in _WORD_OPTIONS:
@@ -273,6 +276,8 @@ class SelectBody(Body, kw_only=True):
     keep_logs: bool = False
     #: Kill only jobs that have not been placed yet.
     unstarted: bool = False
+    #: Kill or rerun the jobs that start after the selected ones, too.
+    with_dependents: bool = False
     #: Rerun only jobs that failed, or were cancelled, and were not rerun since; without a selector, among all jobs.
     failed: bool = False
     cancelled: bool = False

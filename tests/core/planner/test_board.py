@@ -129,6 +129,7 @@ class Boards(RuleBasedStateMachine):
         assert self.board.jobs == self.alive
         assert self.board.holding == {i: job for i, job in self.alive.items() if job.state in HOLDING}
         assert self.board.timed == {i: job for i, job in self.alive.items() if job.ready_at is not None}
+        assert sorted(self.board.start_times.due(T0, 0.0)) == sorted(self.board.timed)
 
     @invariant()
     def shapes_are_the_queued_jobs_in_order(self) -> None:

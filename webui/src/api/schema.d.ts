@@ -1711,27 +1711,6 @@ export interface components {
             key: string;
         };
         /**
-         * Attempt
-         * @description One attempt of a job.
-         */
-        Attempt: {
-            number: number;
-            worker: string;
-            /** @description What the attempt held: amounts, and amounts of devices. */
-            allocation: {
-                [key: string]: number | {
-                    [key: string]: number;
-                };
-            };
-            pid: number | null;
-            started: string | null;
-            ended: string | null;
-            outcome: string | null;
-            exit_code: number | null;
-            signal: number | null;
-            error: string | null;
-        };
-        /**
          * Audit
          * @description The newest entries of the audit, the oldest of them first.
          */
@@ -1786,6 +1765,9 @@ export interface components {
              * @description The options of each job; it has no command.
              * @default {
              *       "tries": 1,
+             *       "retry_delay_s": null,
+             *       "retry_on": [],
+             *       "no_retry_on": [],
              *       "on_lost": "fail",
              *       "grace_s": null,
              *       "time_limit_s": null,
@@ -1809,6 +1791,11 @@ export interface components {
              *       "name": null,
              *       "priority": 30,
              *       "hold": false,
+             *       "after": [],
+             *       "after_any": [],
+             *       "after_fail": [],
+             *       "at": null,
+             *       "in_s": null,
              *       "command": [],
              *       "shell": false,
              *       "queue": null,
@@ -1956,6 +1943,9 @@ export interface components {
              * @description The options of each job of the batch; it has no command.
              * @default {
              *       "tries": 1,
+             *       "retry_delay_s": null,
+             *       "retry_on": [],
+             *       "no_retry_on": [],
              *       "on_lost": "fail",
              *       "grace_s": null,
              *       "time_limit_s": null,
@@ -1979,6 +1969,11 @@ export interface components {
              *       "name": null,
              *       "priority": 30,
              *       "hold": false,
+             *       "after": [],
+             *       "after_any": [],
+             *       "after_fail": [],
+             *       "at": null,
+             *       "in_s": null,
              *       "command": [],
              *       "shell": false,
              *       "queue": null,
@@ -2688,6 +2683,21 @@ export interface components {
             /** @default 1 */
             tries: number;
             /**
+             * @description The first and the longest delay; None for the usual one.
+             * @default null
+             */
+            retry_delay_s: [
+                number,
+                number
+            ] | null;
+            /**
+             * @description Exit codes, and words of `core.waiting.retries`; a signal as the exit code that shells give it.
+             * @default []
+             */
+            retry_on: string[];
+            /** @default [] */
+            no_retry_on: string[];
+            /**
              * @default fail
              * @enum {unknown}
              */
@@ -2729,6 +2739,19 @@ export interface components {
             priority: number;
             /** @default false */
             hold: boolean;
+            /** @default [] */
+            after: string[];
+            /** @default [] */
+            after_any: string[];
+            /** @default [] */
+            after_fail: string[];
+            /**
+             * @description As typed, or in seconds since the epoch.
+             * @default null
+             */
+            at: number | string | null;
+            /** @default null */
+            in_s: number | null;
         };
         /**
          * Job
@@ -2781,6 +2804,14 @@ export interface components {
             } | null;
             /** @description The job that this one runs again. */
             rerun_of: number | null;
+            /** @description The jobs that it starts after, as ids and ranges, by condition: `ok`, `any` or `fail`. */
+            after: {
+                [key: string]: string[];
+            } | null;
+            /** @description The start time or the end of the delay that it waits for. */
+            not_before: string | null;
+            /** @description How often the job is started until it succeeds. */
+            tries: number;
             /** @description A job of a higher priority starts first. */
             priority: number;
             /** @description The directory of the submitter. */
@@ -2806,6 +2837,8 @@ export interface components {
             cannot_end?: string | null;
             /** @description The directory in which the last attempt ran. */
             directory?: string | null;
+            /** @description Of one job with more than one attempt: all of them, the newest last. */
+            attempts?: components["schemas"]["grassq.broker.documents.job.Attempt"][];
             /** @description For a page: whether the caller may change the job. A session with the scope submit changes its own jobs only. */
             may_change?: boolean;
             /** @description With `look`: the last line of its log. */
@@ -3401,7 +3434,7 @@ export interface components {
             job: components["schemas"]["Job"];
             why: components["schemas"]["WhyJob"];
             /** @description The oldest first; the last 100. */
-            attempts: components["schemas"]["Attempt"][];
+            attempts: components["schemas"]["grassq.web.tables.documents.Attempt"][];
             /** @description The oldest first; the last 200 lines. */
             story: components["schemas"]["StoryLine"][];
             /** @description The variables of `--env`; null for a value that the caller may not see. */
@@ -3438,7 +3471,7 @@ export interface components {
          * @description How an attempt ended; `grassq.core.outcome` has the words and the exit code of each.
          * @enum {unknown}
          */
-        Outcome: "cancelled" | "exited" | "lost" | "signalled" | "spawn_failed" | "unknown";
+        Outcome: "cancelled" | "dependency_failed" | "exited" | "lost" | "signalled" | "spawn_failed" | "unknown";
         /**
          * Overview
          * @description Queues, workers and jobs.
@@ -3757,6 +3790,11 @@ export interface components {
              * @default false
              */
             unstarted: boolean;
+            /**
+             * @description Kill or rerun the jobs that start after the selected ones, too.
+             * @default false
+             */
+            with_dependents: boolean;
             /**
              * @description Rerun only jobs that failed, or were cancelled, and were not rerun since; without a selector, among all jobs.
              * @default false
@@ -4374,6 +4412,40 @@ export interface components {
         WorkerRemoved: {
             worker: string;
             notes: string[];
+        };
+        /**
+         * Attempt
+         * @description One attempt of a job.
+         */
+        "grassq.broker.documents.job.Attempt": {
+            ended: string | null;
+            error: string | null;
+            exit_code: number | null;
+            number: number;
+            outcome: components["schemas"]["Outcome"] | null;
+            signal: number | null;
+            started: string | null;
+            worker: string;
+        };
+        /**
+         * Attempt
+         * @description One attempt of a job.
+         */
+        "grassq.web.tables.documents.Attempt": {
+            allocation: {
+                [key: string]: number | {
+                    [key: string]: number;
+                };
+            };
+            ended: string | null;
+            error: string | null;
+            exit_code: number | null;
+            number: number;
+            outcome: string | null;
+            pid: number | null;
+            signal: number | null;
+            started: string | null;
+            worker: string;
         };
     };
     responses: {

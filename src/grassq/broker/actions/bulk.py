@@ -9,7 +9,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from grassq.broker import selection
+from grassq.broker import dependents, selection
 from grassq.broker.batch import Batch
 from grassq.broker.selection import IdReading, Reading
 from grassq.broker.service import ids_of, recall
@@ -64,6 +64,10 @@ class Action(ABC):
 
     #: Whether the action is refused when a job named by its id, or every job, cannot be changed.
     is_strict = True
+    #: Whether the jobs that start after the selected ones are changed too, and those that start after them.
+    with_dependents = False
+    #: Whether the newest jobs are changed first: a job that ends must not decide about one that is about to change.
+    newest_first = False
 
     @abstractmethod
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
@@ -166,10 +170,13 @@ class BulkChange:
         jobs = self._choose(batch, some)
         if not reading.is_over:
             return Next(partial(self._read, reading=reading))
+        if self._action.with_dependents:
+            self._choose(batch, self._dependents(batch))
         if self._notes and not self._chosen and self._action.is_strict:
             raise Refused(next(iter(self._notes.values())))
         last = self._last.intersection(self._chosen.values())
-        ids = [*sorted(id_ for id_ in self._chosen.values() if id_ not in last), *sorted(last)]
+        first = sorted((id_ for id_ in self._chosen.values() if id_ not in last), reverse=self._action.newest_first)
+        ids = [*first, *sorted(last)]
         if len(ids) > STEP_JOBS:
             fixed = self._recall(batch, "set") or self._record(batch, "set", 0, 0, ids)
             return Next(partial(self._go_on, ids=fixed.ids, number=0, position=0), 0, len(fixed.ids))
@@ -180,6 +187,12 @@ class BulkChange:
         applied = self._apply(batch, 0, jobs)
         made = self._record(batch, None, 0, applied.stopping, (job.id for job in applied.jobs))
         return self._told(batch, made, applied.jobs)
+
+    def _dependents(self, batch: Batch) -> list[selection.Selected]:
+        """Return the jobs that start after the chosen ones, of a token its own alone."""
+        found = batch.fetch(dependents.behind(batch, self._chosen.values())).values()
+        own = [job for job in found if self._visible_to in (None, job.spec.by)]
+        return [selection.Selected(job, False) for job in own]
 
     def _choose(self, batch: Batch, some: Iterable[selection.Selected]) -> list[Job]:
         jobs = list(some)

@@ -168,7 +168,7 @@ def _apply(batch: Batch, before: Job, after: Job, eligibility: Eligibility, by: 
         batch.changes.story.append(Story(before.id, before.created, SUBMITTED, f"queue {before.spec.queue}"))
     what = f"{difference(before, after)}, by {by}"
     job = batch.move(before, Edit(after.spec, after.name, after.priority, what))
-    if job.state is State.HELD:
+    if job.state is State.HELD or job.waits_for_jobs:
         return job
     why = eligibility.why(shape_of(job))
     if why is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from grassq.broker import dependents
 from grassq.broker.actions.bulk import Action, Applied
 from grassq.broker.batch import Batch
 from grassq.broker.eligibility import REVOKED, Eligibility
@@ -26,8 +27,10 @@ class KillJobs(Action):
     grace_s: float | None = None
     #: Leave started jobs alone.
     unstarted: bool = False
+    with_dependents: bool = False
 
     is_strict = False  # a job that has ended needs no kill
+    newest_first = True  # a dependent job is cancelled, and does not fail because the job before it was cancelled
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         if self.unstarted:
@@ -107,7 +110,7 @@ class ReleaseJobs(Action):
                 batch.set(job, taken_over)
                 job = taken_over
             after = batch.move(job, Release())
-            why = unready.why(shape_of(job))
+            why = None if after.waits_for_jobs else unready.why(shape_of(job))
             released.append(after if why is None else batch.move(after, Unready(why)))
         return Applied(released)
 
@@ -143,6 +146,7 @@ class RerunJobs(Action):
     """Submit finished jobs again as new jobs; the old records stay. The caller's token answers for the new jobs."""
 
     bearer: Bearer = OWNER
+    with_dependents: bool = False
 
     def why_not(self, batch: Batch, job: Job, named: bool) -> str | None:
         if job.state not in FINAL:
@@ -155,6 +159,7 @@ class RerunJobs(Action):
 
     def apply(self, batch: Batch, jobs: Sequence[Job]) -> Applied:
         environments = {digest: batch.store.environment(digest) for digest in {job.spec.env_digest for job in jobs}}
+        after = dependents.of_reruns(batch, jobs)
         drafts = [
             Draft(
                 _spec_of_rerun(job.spec),
@@ -162,6 +167,7 @@ class RerunJobs(Action):
                 job.name,
                 job.priority if self.bearer.limits is None else min(job.priority, self.bearer.limits.priority),
                 rerun_of=job.rerun_of or job.id,
+                dependencies=after.get(job.id, ()),
             )
             for job in jobs
         ]
@@ -170,6 +176,8 @@ class RerunJobs(Action):
 
 def _spec_of_rerun(spec: Spec) -> Spec:
     """Return the spec of another run: its output goes to a file of its own."""
+    if spec.dependencies:
+        spec = replace(spec, dependencies=())
     return spec if spec.output is None else replace(spec, output=output_of_rerun(spec.output))
 
 

@@ -51,6 +51,19 @@ class ProgressDocument(TypedDict):
     left_s: float | None
 
 
+class AttemptDocument(TypedDict):
+    """One attempt of a job."""
+
+    number: int
+    worker: str
+    started: str | None
+    ended: str | None
+    outcome: Outcome | None
+    exit_code: int | None
+    signal: int | None
+    error: str | None
+
+
 class JobDocument(TypedDict):
     """A job."""
 
@@ -92,6 +105,12 @@ class JobDocument(TypedDict):
     parameters: dict[str, str] | None
     #: The job that this one runs again.
     rerun_of: int | None
+    #: The jobs that it starts after, as ids and ranges, by condition: `ok`, `any` or `fail`.
+    after: dict[str, list[str]] | None
+    #: The start time or the end of the delay that it waits for.
+    not_before: str | None
+    #: How often the job is started until it succeeds.
+    tries: int
     #: A job of a higher priority starts first.
     priority: int
     #: The directory of the submitter.
@@ -117,6 +136,8 @@ class JobDocument(TypedDict):
     cannot_end: NotRequired[str | None]
     #: The directory in which the last attempt ran.
     directory: NotRequired[str | None]
+    #: Of one job with more than one attempt: all of them, the newest last.
+    attempts: NotRequired[list[AttemptDocument]]
     #: For a page: whether the caller may change the job. A session with the scope submit changes its own jobs only.
     may_change: NotRequired[bool]
     #: With `look`: the last line of its log.

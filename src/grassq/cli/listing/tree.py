@@ -1,8 +1,10 @@
-"""Jobs as a tree: the jobs of a sweep below its name, a rerun below the job that it repeats."""
+"""Jobs as a tree: jobs of a sweep below its name, a rerun below its original, a job below the one it starts after."""
 
 from __future__ import annotations
 
-from grassq.cli import render
+from bisect import bisect_right
+
+from grassq.cli import job_text, render
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +22,14 @@ SWEEP_MIN = 2
 def as_tree(jobs: Sequence[Job]) -> tuple[list[Job], list[str]]:
     """Return the rows of a tree and the first cell of each: an id behind its branches, or the name of a sweep."""
     known = {job.get("id") for job in jobs}
+    ids = sorted(id_ for id_ in known if isinstance(id_, int))
     reruns: dict[object, list[Job]] = {}
     roots: list[Job] = []
     for job in jobs:
         if job.get("rerun_of") in known and job.get("rerun_of") != job.get("id"):
             reruns.setdefault(job["rerun_of"], []).append(job)
+        elif (parent := _starts_after(job, ids)) is not None:
+            reruns.setdefault(parent, []).append(job)
         else:
             roots.append(job)
     names: dict[str, list[Job]] = {}
@@ -46,6 +51,18 @@ def as_tree(jobs: Sequence[Job]) -> tuple[list[Job], list[str]]:
     return rows, firsts
 
 
+def _starts_after(job: Job, ids: Sequence[int]) -> int | None:
+    """Return the last of the listed jobs that a job starts after; None if it starts after none of them."""
+    found = None
+    for ranges in (job.get("after") or {}).values():
+        for text in ranges:
+            first, _, last = str(text).partition("-")
+            place = bisect_right(ids, min(int(last or first), int(job["id"]) - 1))
+            if place and ids[place - 1] >= int(first):
+                found = max(found or 0, ids[place - 1])
+    return found
+
+
 def _add(
     job: Job, before: str, below: str, reruns: Mapping[object, list[Job]], rows: list[Job], firsts: list[str]
 ) -> None:
@@ -54,8 +71,9 @@ def _add(
     while pending:
         each, before, below = pending.pop()
         rows.append(each)
-        # A rerun of a job that is not in the list stands alone, and says so.
+        # A job whose original or whose predecessors are not in the list stands alone, and says so.
         lone = f" (rerun of {each['rerun_of']})" if each.get("rerun_of") and not before else ""
+        lone = lone or (f" ({job_text.after(each)})" if each.get("after") and not before else "")
         firsts.append(f"{before}{each.get('id')}{lone}")
         children = reruns.get(each.get("id"), [])
         pending += [

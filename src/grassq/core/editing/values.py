@@ -16,6 +16,10 @@ COMMAND, REQUIRE = "command", "require"
 #: The options that no edit changes, and why.
 NOT_EDITABLE = {
     "hold": "`grass hold` and `grass release` do that",
+    **dict.fromkeys(
+        ("after", "after_any", "after_fail", "at", "in_s"),
+        "what a job waits for is fixed when it is submitted; submit it again, and `grass kill` this one",
+    ),
     "send": "the folder was copied when the job was submitted; submit it again, and `grass kill` this one",
     "output": "the file was made when the job was submitted; submit it again, and `grass kill` this one",
 }
@@ -58,7 +62,7 @@ def values_of(job: Job) -> dict[str, Value]:
     options = options_of(job)
     found: dict[str, Value] = {COMMAND: list(job.spec.command)}
     for name, option in EDITABLE.items():
-        value = _written(getattr(options, option.field))
+        value = _written(getattr(options, option.field), option)
         found[name] = request_of(job.spec) if name == REQUIRE else None if _is_untypeable(option, value) else value
     return found
 
@@ -79,8 +83,10 @@ def _is_untypeable(option: Option, value: Value) -> bool:
     return False
 
 
-def _written(value: object) -> Value:
+def _written(value: object, option: Option) -> Value:
     """Return the value of an option as it is typed: NAME=VALUE for a variable."""
+    if option.written is not None:
+        return option.written(value) if value else None
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, tuple):

@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from grassq.core.names import check_mark, check_name, shown
 from grassq.core.notices.targets import TARGETS_MAX, read_target
+from grassq.core.options.moments import check_moment, read_delays
 from grassq.core.syntax.durations import duration_s
 from grassq.core.syntax.file_words import SentTree, check_inside, check_path, read_send
+from grassq.core.syntax.selectors import parse as parse_selector
 from grassq.core.syntax.shell_lines import wrapper_words
 from grassq.errors import BadInput
 
@@ -47,6 +49,8 @@ class Option(Struct, frozen=True):
     #: The option without its dashes (default: the field with dashes instead of underscores).
     name: str = ""
     field: str = ""
+    #: Returns a value of the field as it is typed, where it is not typed as it is.
+    written: Callable[[Any], str] | None = None
 
     @property
     def typed(self) -> str:
@@ -110,6 +114,34 @@ def some_seconds(option: Option, values: Sequence[bytes]) -> float:
     if option.least is not None and found < option.least:
         raise BadInput(f"{option.typed} needs at least {option.least:g}s, not {shown(values[0])}")
     return found
+
+
+def moment(option: Option, values: Sequence[bytes]) -> str:
+    """Return a point in time as it was typed."""
+    return check_moment(text(option, values), option.typed)
+
+
+def delays(option: Option, values: Sequence[bytes]) -> tuple[float, float]:
+    """Return the first and the longest of growing delays, in seconds."""
+    return read_delays(text(option, values), option.typed)
+
+
+def failures(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
+    """Return ends of attempts: exit codes, signals and words."""
+    from grassq.core.waiting.retries import read_failures  # names a job, which is made from these options
+
+    return read_failures(text(option, values), option.typed)
+
+
+def selector_texts(option: Option, values: Sequence[bytes]) -> tuple[str, ...]:
+    """Return the values as selectors; what they select is decided when the job is submitted."""
+    typed = tuple([as_text(value, option.typed) for value in _not_too_many(option, values)])
+    for each in typed:
+        try:
+            parse_selector(each)
+        except BadInput as error:
+            raise BadInput(f"{option.typed}: {error}") from None
+    return typed
 
 
 def log_size(option: Option, values: Sequence[bytes]) -> int:

@@ -26,6 +26,8 @@ from grassq.core.planner.workers import (
 )
 from grassq.core.resources.device_changes import drained_of
 from grassq.core.resources.ledger import Ledger
+from grassq.core.waiting.dependencies import Dependencies
+from grassq.core.waiting.start_times import StartTimes
 
 #: Among the paused queues: every queue.
 EVERYTHING = ""
@@ -70,8 +72,11 @@ class Board:
         #: The jobs that hold devices, and the same by worker.
         self.holding: dict[int, Job] = {}
         self._held_by: dict[str, dict[int, Job]] = {}
-        #: The jobs that wait for a time; they may also wait for their queue.
+        #: The jobs that wait for a time; they may also wait for their queue or for other jobs.
         self.timed: dict[int, Job] = {}
+        self.start_times = StartTimes()
+        #: What jobs wait for of other jobs, also held jobs.
+        self.dependencies = Dependencies()
         #: The other jobs that are kept whole, oldest first, and the most there may be.
         self._near: dict[int, None] = {}
         self._near_max = near_max
@@ -106,6 +111,8 @@ class Board:
             self._forget(old)
             if old.spec is not job.spec and shape_of(old) != shape_of(job):
                 self.forget_head(job.id)
+            if old.waits:
+                self._end_waits(old, job)
         self.ranks.put(old, job)
         if job.state in HOLDING:
             self._hold(job)
@@ -117,8 +124,9 @@ class Board:
             return
         if job.waits_for_queue:
             self._block(job)
-        if job.ready_at is not None:
+        if job.for_time is not None and job.state is State.WAITING:
             self.jobs[job.id] = self.timed[job.id] = job
+            self.start_times.put(job.id, job.for_time)
             return
         if len(self._near) < self._near_max:
             self._keep_near(job)
@@ -178,7 +186,7 @@ class Board:
             return job.order in self.line(shape_of(job))
         if job.waits_for_queue:
             return job.order in self.blocked.get(shape_of(job), ())
-        return job.state is State.HELD
+        return job.state is State.HELD or job.id in self.dependencies
 
     def know(self, job: Job) -> None:
         """Keep a queued, blocked or held job whole, instead of the one kept longest; heads stay."""
@@ -256,6 +264,13 @@ class Board:
             self.timed.pop(job.id, None)
             if job.waits_for_queue:
                 self._unblock(job)
+
+    def _end_waits(self, old: Job, job: Job) -> None:
+        """Forget what a job waits for no longer; a delay that goes on keeps its beginning."""
+        if old.waits_for_jobs and not job.waits_for_jobs:
+            self.dependencies.drop(job.id)
+        if old.for_time is not None and (job.for_time is None or job.state is not State.WAITING):
+            self.start_times.remove(job.id)
 
     def forget_head(self, id_: int) -> None:
         """Let a job that asks for something else now, or was moved, wait anew: nothing is kept for it yet."""
@@ -397,7 +412,8 @@ class Board:
     def unfinished(self, queue: str) -> int:
         """Return how many jobs of a queue run or will still run."""
         whole = sum(job.spec.queue == queue for job in self.holding.values())
-        whole += sum(job.spec.queue == queue and not job.waits_for_queue for job in self.timed.values())
+        whole += self.dependencies.in_queue(queue)
+        whole += sum(job.spec.queue == queue and job.waits == (job.for_time,) for job in self.timed.values())
         return whole + self.queued(queue) + sum(len(line) for shape, line in self.blocked.items() if shape[0] == queue)
 
     def queued(self, queue: str | None = None) -> int:

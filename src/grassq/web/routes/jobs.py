@@ -46,7 +46,7 @@ LOOKS = {
 
 #: The changes of selected jobs: POST /v1/jobs/VERB.
 CHANGES: dict[str, Callable[[requests.SelectBody, Principal], Action]] = {
-    "kill": lambda body, caller: actions.KillJobs(body.grace_s, body.unstarted),
+    "kill": lambda body, caller: actions.KillJobs(body.grace_s, body.unstarted, body.with_dependents),
     "rerun": lambda body, caller: _rerun(body, caller),
     "hold": lambda body, caller: actions.HoldJobs(),
     "release": lambda body, caller: actions.ReleaseJobs(caller.by),
@@ -307,10 +307,11 @@ def _set_priority(body: requests.SelectBody, caller: Principal) -> Action:
 
 def _rerun(body: requests.SelectBody, caller: Principal) -> Action:
     if states := body.rerun_states:
-        return actions.RerunFailed(caller.bearer, states)
+        return actions.RerunFailed(caller.bearer, body.with_dependents, states)
     is_named = all(selection.is_named(each) for each in requests.parse_selectors(body.selectors))
     # A job named by its id is run again whatever became of its later runs.
-    return actions.RerunJobs(caller.bearer) if is_named else actions.RerunLast(caller.bearer)
+    kind = actions.RerunJobs if is_named else actions.RerunLast
+    return kind(caller.bearer, body.with_dependents)
 
 
 def _refuse_history(batch: Batch, chosen: list[Selector]) -> None:

@@ -253,7 +253,7 @@ def _edited(
         options = replace(options, request=dict(request))
     check_command(words, options, builder.known)
     draft = builder.draft(words, options, request)
-    spec = replace(draft.spec, by=job.spec.by, env_digest=job.spec.env_digest)
+    spec = replace(draft.spec, by=job.spec.by, env_digest=job.spec.env_digest, dependencies=job.spec.dependencies)
     return EditedJob(job, spec, draft.name, draft.priority, named)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -37,6 +38,7 @@ from grassq.web.submit.program_check import ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot, snapshot_of
 from grassq.web.submit.rerun import rerun_submitter
 from grassq.web.submit.validate import DraftBuilder
+from grassq.web.submit.waiting_options import notes_on_times, waits_first
 
 #: Larger requests, and more jobs than BRIEF_MAX, are read on another thread, so that the event loop can answer others.
 LARGE = 64 << 10
@@ -146,6 +148,7 @@ class Submissions:
     async def enqueue(self, request: web.Request) -> web.Response:
         """Split what was typed, store the job or the jobs, and answer with the text to print."""
         raw = request[BODY]
+        drafts: list[service.Draft] = []
         try:
             body = await decoded(raw, requests.EnqueueBody)
             words = [requests.word_bytes(word) for word in body.words]
@@ -166,12 +169,13 @@ class Submissions:
             raise
         except GrassError as error:
             return enqueued(error.exit_code, "", f"grass: {error}\n")
-        remarks = () if typed.command.quiet else tuple(f"note: {note}" for note in typed.notes)
+        now = time.time()
+        said = (*typed.notes, *notes_on_times(drafts, now))
+        remarks = () if typed.command.quiet else tuple(f"note: {note}" for note in said)
         notes = "".join(f"grass: {note}\n" for note in (*typed.warnings, *remarks))
         options = typed.options
-        state = (
-            State.HELD if options.hold else State.QUEUED if options.queue in builder.known.offered else State.WAITING
-        )
+        is_ready = options.queue in builder.known.offered and not (drafts and waits_first(drafts[0], now))
+        state = State.HELD if options.hold else State.QUEUED if is_ready else State.WAITING
         if typed.command.stdin:
             request[ENTRY].about = f"jobs {range_text(ids)} in {options.queue}"
             name = (options.name or service.sweep_name(ids[0])) if body.verb == "sweep" and ids else None
@@ -239,7 +243,7 @@ class Submissions:
         except GrassError as error:
             ids = await self._stored_ids(error, body.key, raw)
         else:
-            warnings = self.missing_queues(drafts, builder)
+            warnings = [*self.missing_queues(drafts, builder), *notes_on_times(drafts, time.time())]
             ids = await self._store(drafts, body.key, request)
         request[ENTRY].about = f"jobs {range_text(ids)}"
         return ids, warnings

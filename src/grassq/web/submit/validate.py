@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, Struct, field
@@ -29,6 +30,7 @@ from grassq.web.submit.json5_text import parse_object, parse_value
 from grassq.web.submit.notify_targets import check_targets
 from grassq.web.submit.program_check import PATH_SHOWN, ProgramCheck
 from grassq.web.submit.queue_snapshot import QueueSnapshot
+from grassq.web.submit.waiting_options import after_of, check_times, start_time
 
 ENVIRONMENT_MAX = 2 << 20
 PROJECT_VARIABLE = b"GRASS_PROJECT"
@@ -163,7 +165,16 @@ class DraftBuilder(Struct, frozen=True):
             by=submitter.caller.by,
             **{name: getattr(options, name) for name in SPEC_FIELDS},
         )
-        return Draft(spec, submitter.env.encoded, options.name, options.priority, options.hold)
+        return Draft(
+            spec,
+            submitter.env.encoded,
+            options.name,
+            options.priority,
+            options.hold,
+            after=after_of(options),
+            at=start_time(options, time.time(), is_remote=submitter.is_remote),
+            in_s=options.in_s,
+        )
 
     def default_env(self, options: JobOptions) -> tuple[Mapping[bytes, bytes], bytes]:
         """Return the environment and the directory a job would have on this machine."""
@@ -180,6 +191,7 @@ class DraftBuilder(Struct, frozen=True):
         if any(b"\0" in part for pair in options.env for part in pair) or any(b"\0" in word for word in words):
             raise BadInput("a word or variable holds a NUL byte, which no program can be given")
         self.check_size(words, options)
+        check_times(options)
         if self.known.takes_slots(options.queue) and options.request:
             raise BadInput(
                 f"queue {shown(options.queue)} has slots: a job there takes one of them, and asks for no amounts"

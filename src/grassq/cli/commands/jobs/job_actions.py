@@ -39,6 +39,9 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
         help_ = "time between SIGTERM and SIGKILL, such as 2s (default: that of each job, 10s)"
         grace = partial(duration_s, what="--grace", unit="s")
         parser.add_argument("--grace", metavar="DURATION", type=grace, dest="grace_s", help=help_)
+    if name in ("kill", "rerun"):
+        help_ = "the same for the jobs that start after these, and after them"
+        parser.add_argument("--with-dependents", action="store_true", help=help_)
     if name == "priority":
         parser.add_argument("priority", metavar="N", type=int, help="larger is sooner; 30 is neutral")
     if name == "clean":
@@ -57,7 +60,7 @@ def build(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 #: The arguments that are parameters of an action.
-GIVEN = ("grace_s", "priority", "older_s", "failed", "cancelled", "keep_logs")
+GIVEN = ("grace_s", "priority", "older_s", "failed", "cancelled", "keep_logs", "with_dependents")
 
 
 def change(arguments: argparse.Namespace) -> int:

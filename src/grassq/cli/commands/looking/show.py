@@ -32,7 +32,7 @@ FAILED_ROWS = 5
 STATES_HELP = """\
 states:
   held         kept by `grass hold`, --hold or three lost attempts, until `grass release`
-  waiting      cannot start yet: its queue does not exist, or a retry comes later
+  waiting      cannot start yet: it starts after other jobs, at a time or after a delay, or its queue does not exist
   queued       starts as soon as its resources are free
   placed       has its resources and is starting
   running      runs
@@ -76,7 +76,11 @@ def build(_: str, parser: argparse.ArgumentParser) -> None:
     since = f"jobs that have not ended, or ended since a time: {job_text.SINCE_HELP}"
     parser.add_argument("--since", metavar="TIME", help=since)
     parser.add_argument("-l", "--long", action="store_true", help="all columns and whole commands, however wide")
-    parser.add_argument("--tree", action="store_true", help="sweeps with their jobs, and reruns below their originals")
+    parser.add_argument(
+        "--tree",
+        action="store_true",
+        help="sweeps with their jobs, reruns below their originals, and jobs below those they start after",
+    )
     parser.add_argument(
         "--watch", metavar="SECONDS", nargs="?", const="", help="draw again every 2 or SECONDS seconds, until Ctrl-C"
     )
